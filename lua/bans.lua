@@ -32,9 +32,9 @@ local function is_strike(all, rule, key, first, before)
   end
   local values, fits = all.values, (all.flags[before + place] or 1) % 2 == 1
   if tests then
-    local at = first + 2 * place - 2
+    local at = first + 2 * place - 1
     local own = all.rules[all.checks[at + 1]]
-    fits = own.decide(values[all.checks[at]], own.now, own.window, own.limit, own.capacity, 1, own.floor)
+    fits = own.decide(current(all, all.checks[at]), own.now, own.window, own.limit, own.capacity, 1, own.floor)
   end
   return not fits or not ban(values[key], rule.now, rule.window, 0, rule.capacity)
 end
@@ -49,19 +49,24 @@ local function is_outside(all, before)
   return false
 end
 
-local function ban_request(all, first, last)
+-- As decide_requests, but a request that has bans alone.
+local function ban_requests(all, first, most)
   local checks, rules, values, before = all.checks, all.rules, all.values, all.replied
-  for i = first, last, 2 do
+  local last = first + 2 * checks[first] - 1
+  if rules[checks[first + 2]].decide ~= ban then
+    return decide_requests(all, first, most)
+  end
+  for i = first + 1, last, 2 do
     local rule = rules[checks[i + 1]]
     if rule.decide ~= ban then
       break
     end
     if not rule.enforced and not ban(values[checks[i]], rule.now, rule.window, 0, rule.capacity) then
-      look_only(all, first + 2 * read_place(rule) - 1)
+      look_only(all, first + 2 * read_place(rule))
     end
   end
-  decide_request(all, first, last)
-  for i = first, is_outside(all, before) and 0 or last, 2 do
+  decide_requests(all, first, last)
+  for i = first + 1, is_outside(all, before) and 0 or last, 2 do
     local rule, key = rules[checks[i + 1]], checks[i]
     if rule.decide ~= ban then
       break
@@ -75,35 +80,9 @@ local function ban_request(all, first, last)
       end
     end
   end
+  return last + 2
 end
 
 local function bans(keys, args)
-  bind()
-  local time = args[1] == '' and call('TIME')
-  local now_us = time and time[1] * 1000000 + time[2] or tonumber(args[1])
-  local rules, position = read_rules(args[2], now_us, time)
-  local checks, flags, views, expiries = { args[2]:byte(position, -1) }, {}, {}, {}
-  local values = call('MGET', unpack(keys))
-  local all = {
-    server_time = time, rules = rules, checks = checks, values = values, expiries = expiries,
-    states = {}, ends = {}, flags = flags, views = views, replied = 0,
-  }
-  local first = 2
-  while first <= #checks do
-    local last, rule = first + 2 * checks[first - 1] - 2, rules[checks[first + 1]]
-    if rule.adjust then
-      adjust_key(all, checks[first], rule)
-    elseif rule.decide == ban then
-      ban_request(all, first, last)
-    else
-      decide_request(all, first, last)
-    end
-    first = last + 3
-  end
-  for i = 1, #keys do
-    if expiries[i] ~= nil then
-      write(keys[i], values[i], expiries[i])
-    end
-  end
-  return reply(now_us, flags, views, all.replied)
+  return decide_all(keys, args, ban_requests)
 end

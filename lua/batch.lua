@@ -10,6 +10,7 @@ local function read_rules(packed, now_us, server_time)
       decide = ALGORITHMS[algorithm], adjust = kind >= 8 and ADJUSTMENTS[algorithm],
       enforced = flags % 2 == 1, tick = tick, whole = flags % 8 >= 4,
       refunds = kind % 16 >= 8, charges = kind % 32 >= 16, resets = kind >= 32, repeats = flags >= 64,
+      apart = kind >= 8 or algorithm == BANNING,
       now = (now_us - now_us % tick) / tick, window = window, limit = limit, capacity = capacity,
       cost = cost, floor = floor, taken = cost * window,
       room = room and server_time and cost > 0 and flags < 8 and room(window, capacity, cost, floor),
@@ -30,31 +31,40 @@ local function write(key, value, expiry)
   end
 end
 
-local function batch(keys, args)
+-- Adjusts, and has `decide` decide the requests in between.
+local function decide_all(keys, args, decide)
   bind()
   local time = args[1] == '' and call('TIME')
   local now_us = time and time[1] * 1000000 + time[2] or tonumber(args[1])
   local rules, position = read_rules(args[2], now_us, time)
-  local checks, flags, views, expiries = { args[2]:byte(position, -1) }, {}, {}, {}
-  local values = call('MGET', unpack(keys))
+  local checks, levels, expiries, first = { args[2]:byte(position, -1) }, {}, {}, 1
   local all = {
-    server_time = time, rules = rules, checks = checks, values = values, expiries = expiries,
-    states = {}, ends = {}, flags = flags, views = views, replied = 0,
+    server_time = time, rules = rules, checks = checks, values = call('MGET', unpack(keys)),
+    levels = levels, nows = {}, before = {}, states = {}, ends = {}, expiries = expiries, flags = {},
+    views = {}, replied = 0,
   }
-  local first = 2
   while first <= #checks do
-    local last, rule = first + 2 * checks[first - 1] - 2, rules[checks[first + 1]]
+    local rule = rules[checks[first + 2]]
     if rule.adjust then
-      adjust_key(all, checks[first], rule)
+      current(all, checks[first + 1])
+      adjust_key(all, checks[first + 1], rule)
+      first = first + 3
     else
-      decide_request(all, first, last)
+      first = decide(all, first, #checks)
     end
-    first = last + 3
   end
   for i = 1, #keys do
-    if expiries[i] ~= nil then
-      write(keys[i], values[i], expiries[i])
+    local level, expiry = levels[i], expiries[i]
+    if expiry ~= nil then
+      write(keys[i], level and current(all, i) or all.values[i], expiry)
+    elseif level then
+      -- The expiry behind them stays.
+      call('SETRANGE', keys[i], '0', pack('>I7I7', all.nows[i], level))
     end
   end
-  return reply(now_us, flags, views, all.replied)
+  return reply(now_us, all.flags, all.views, all.replied)
+end
+
+local function batch(keys, args)
+  return decide_all(keys, args, decide_requests)
 end

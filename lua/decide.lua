@@ -3,14 +3,28 @@
 -- batch     the call as batch.lua reads it: rules and checks; the current values by key, and in expiries
 --           those to write: us from now, or false if the key keeps its expiry; states and ends, the
 --           same by check until its request is admitted; and for the reply, by the checks in their
---           order, flags and views
+--           order, flags and views. Of a key that only usual checks have changed, levels has the new level
+--           and nows its tick, while its value is still what was read: it is packed once, at the end;
+--           before has by check the level that the key had, or nil
 -- place     the position of a check: the places of its key and its rule; a request's are first to last
 -- rule      the algorithm and its arguments, `enforced`, and `tick` in us
+
+-- Packs the state of a key into its value, and returns that.
+local function current(batch, key)
+  local level = batch.levels[key]
+  if level then
+    local _, _, expiry = unpack_at(FALLING, batch.values[key])
+    batch.values[key] = pack(FALLING, batch.nows[key], level, expiry)
+    batch.levels[key], batch.expiries[key] = nil, batch.expiries[key] or false
+  end
+  return batch.values[key]
+end
 
 -- Decides the check at `place`, at a cost of `units`; returns whether it refuses, its flags and its view. One that is
 -- OUTSIDE was not decided, so it refuses in shadow mode too.
 local function decide_check(batch, place, rule, units)
-  local value = batch.values[batch.checks[place]]
+  local key = batch.checks[place]
+  local value = batch.levels[key] and current(batch, key) or batch.values[key]
   local fits, found, state, expiry, stands, digest = rule.decide(
     value, rule.now, rule.window, rule.limit, rule.capacity, units, rule.floor)
   if state then
@@ -21,7 +35,8 @@ local function decide_check(batch, place, rule, units)
   return not fits and (rule.enforced or found == OUTSIDE), fits and 2 * found + 1 or 2 * found, view or ''
 end
 
--- As decide_check, if earlier checks have the same key: it is decided at the sum, and written for all.
+-- As decide_check, if other checks have the same key: it is decided at the sum with those before it, and
+-- written for all.
 local function decide_repeat(batch, place, rule, cost, first)
   local checks, states, sum = batch.checks, batch.states, cost
   for i = first, place - 2, 2 do
@@ -39,31 +54,73 @@ local function decide_repeat(batch, place, rule, cost, first)
   return refuses, flags, view
 end
 
-local function decide_request(batch, first, last)
-  local checks, rules, values, states = batch.checks, batch.rules, batch.values, batch.states
-  local views, replied, refused = batch.views, batch.replied, false
+-- Takes back what the usual checks of a refused request have taken.
+local function take_back(batch, first, last)
   for i = first, last, 2 do
-    local rule, value = rules[checks[i + 1]], values[checks[i]]
-    local room, now, level, expiry = rule.room, rule.now, nil, nil
-    replied = replied + 1
-    if room and value then
-      level, expiry = usual_level(value, now, rule.window, rule.limit, room, rule.taken)
-    end
-    if level then
-      views[replied], states[i] = value, pack(FALLING, now, level, expiry)
-    else
-      local decide = rule.repeats and decide_repeat or decide_check
-      local refuses, flags, view = decide(batch, i, rule, rule.cost, first)
-      batch.flags[replied], views[replied] = flags, view
-      refused = refused or refuses
-    end
+    batch.levels[batch.checks[i]] = batch.before[i]
   end
-  batch.replied = replied
-  local expiries, ends = batch.expiries, batch.ends
-  for i = first, refused and 0 or last, 2 do
+end
+
+-- Puts the new states of an admitted request's other checks into values.
+local function commit(batch, first, last)
+  local checks, states, expiries, ends = batch.checks, batch.states, batch.expiries, batch.ends
+  for i = first, last, 2 do
     local key, state = checks[i], states[i]
     if state then
-      values[key], expiries[key] = state, ends[i] or expiries[key] or false
+      batch.values[key], expiries[key] = state, ends[i] or expiries[key] or false
     end
   end
+end
+
+-- Decides the request whose number of checks is at `first`, and those behind it up to `most` or one that is
+-- apart; returns the place behind them.
+--
+-- A check is usual if it is one of a bucket by the server's time, whose state is known and not ahead of it,
+-- and its key keeps its expiry: then it takes its units at once, in one step.
+local function decide_requests(batch, first, most)
+  local checks, rules, values, levels, views = batch.checks, batch.rules, batch.values, batch.levels, batch.views
+  local replied, before, nows, place, rule, room, now, limit, taken = batch.replied, batch.before, batch.nows
+  repeat
+    local last, refused, others = first + 2 * checks[first] - 1, false, false
+    for i = first + 1, last, 2 do
+      local key = checks[i]
+      if checks[i + 1] ~= place then
+        place = checks[i + 1]
+        rule = rules[place]
+        room, now, limit, taken = rule.room, rule.now, rule.limit, rule.taken
+      end
+      local value, usual = values[key], false
+      replied = replied + 1
+      if room and value and #value == FALLING_SIZE then
+        local time, found, expiry = unpack_at(FALLING, value)
+        local known = levels[key]
+        if known then
+          time, found, value, before[i] = now, known, pack(FALLING, now, known, expiry), known
+        else
+          nows[key] = now
+        end
+        local level = found - (now - time) * limit
+        level = level < 0 and taken or level + taken
+        local reset, lasts = level / limit, expiry - now
+        if level <= room and time <= now and reset <= lasts and lasts <= reset + rule.window then
+          levels[key], views[replied], usual = level, value, true
+        elseif level > room and time <= now and found < NEVER then
+          batch.flags[replied], views[replied], usual, refused = 0, value, true, refused or rule.enforced
+        end
+      end
+      if not usual then
+        local decide = rule.repeats and decide_repeat or decide_check
+        local refuses, flags, view = decide(batch, i, rule, rule.cost, first + 1)
+        batch.flags[replied], views[replied] = flags, view
+        refused, others = refused or refuses, true
+      end
+    end
+    if refused then
+      take_back(batch, first + 1, last)
+    elseif others then
+      commit(batch, first + 1, last)
+    end
+    batch.replied, first = replied, last + 2
+  until first > most or rules[checks[first + 2]].apart
+  return first
 end

@@ -8,7 +8,7 @@
 --           algorithm: its number, and 16 more if the levels of a bucket may reach 2^52: wide.lua
 --           flags: 1 enforced; 2 the tick is 1 ms; 4 return the whole state; no decision but 8 a refund,
 --           16 a charge or both, a renewal, of `cost` units, with a stamp in place of the floor, or 32 a
---           reset; 64 an earlier check of the request has the same key
+--           reset; 64 another check of the request has the same key
 --           an algorithm that counts in windows of a calendar has 32 added to its number, and for window
 --           and capacity the windows that the process names: see calendar_window.lua
 --           the bans of a request stand before its checks, as those of "algorithm" 64 (ban.lua)
@@ -19,6 +19,7 @@
 -- state is that after it, preceded by how many units were refunded or charged (7).
 
 local RULE = '>BBI7I7I7I7I7'
+local BANNING = 64
 
 local ALGORITHMS = {
   [1] = fixed_window,

@@ -171,25 +171,34 @@ fn batch(bytes: &mut Bytes<'_>, keys: usize) -> Result<Vec<Asked>, String> {
     let rules: Vec<_> = (0..count).map(|_| rule(bytes.take(RULE)?)).collect::<Result<_, _>>()?;
     let mut asked: Vec<Asked> = Vec::new();
     while !bytes.0.is_empty() {
-        let (first, checks) = (asked.len(), bytes.byte()?);
+        let (first, checks, mut repeating) = (asked.len(), bytes.byte()?, Vec::new());
         for left in (0..checks).rev() {
             let (key, place) = (usize::from(bytes.byte()?), usize::from(bytes.byte()?));
             let (check, repeats) = *place.checked_sub(1).and_then(|place| rules.get(place)).ok_or("no such rule")?;
             if key == 0 || key > keys {
                 return Err(format!("{key} is the place of no key"));
             }
-            let is_ban = check.rule.algorithm == Algorithm::Ban;
-            if repeats != (!is_ban && asked[first..].iter().any(|other| other.key == key - 1)) {
-                return Err(format!("whether key {key} repeats is said wrongly"));
-            }
+            repeating.push(repeats);
             if check.is_change() && checks != 1 {
                 return Err("a change stands alone".into());
             }
             asked.push(Asked { key: key - 1, is_last: left == 0, ..check });
         }
+        check_repeats(&asked[first..], &repeating)?;
         check_bans(&asked[first..])?;
     }
     Ok(asked)
+}
+
+/// Of the checks of a request, those are said to repeat whose key another one has.
+fn check_repeats(request: &[Asked], repeating: &[bool]) -> Result<(), String> {
+    for (asked, repeats) in request.iter().zip(repeating) {
+        let is_ban = asked.rule.algorithm == Algorithm::Ban;
+        if *repeats != (!is_ban && request.iter().filter(|other| other.key == asked.key).count() > 1) {
+            return Err(format!("whether key {} repeats is said wrongly", asked.key + 1));
+        }
+    }
+    Ok(())
 }
 
 /// The bans of a request stand before its checks, and each is that of one.

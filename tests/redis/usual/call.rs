@@ -116,17 +116,15 @@ impl Call {
         let (mut keys, mut rules, mut places, mut count) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for _ in 0..rng.usize(1..6) {
             let checks = pick(rng, &[1, 2, 2, 3, 3, 0]);
-            let mut seen = Vec::new();
-            places.push(u8::try_from(checks.max(1)).expect("few"));
-            for _ in 0..checks.max(1) {
-                let key = rng.usize(..all.len());
+            let asked: Vec<usize> = (0..checks.max(1)).map(|_| rng.usize(..all.len())).collect();
+            places.push(u8::try_from(asked.len()).expect("few"));
+            for &key in &asked {
                 let mut rule = all[key].rules[rng.usize(..3)].clone();
                 if checks == 0 {
                     rule = rule.change(rng);
-                } else if seen.contains(&key) {
+                } else if asked.iter().filter(|other| **other == key).count() > 1 {
                     rule.flags |= 64;
                 }
-                seen.push(key);
                 places.extend([place_of(&mut keys, key), place_of(&mut rules, rule)]);
                 count += 1;
             }

@@ -9,7 +9,7 @@ use self::call::{Call, Key};
 use self::rig::Rig;
 use crate::support::slow::many;
 
-const CALLS: [usize; 2] = [4_000, 100_000];
+const CALLS: [usize; 2] = [2_000, 50_000];
 
 /// Calls after which the keys are others.
 const LIFE: usize = 20;

@@ -84,9 +84,9 @@ impl History<'_> {
 
     fn request(&mut self, packed: &mut Packed) {
         let mut checks: Vec<(usize, Vec<u8>)> = Vec::new();
-        for _ in 0..self.rng.usize(1..=4) {
-            let place = self.rng.usize(..4);
-            let repeats = if checks.iter().any(|(other, _)| *other == place) { 64 } else { 0 };
+        let places: Vec<usize> = (0..self.rng.usize(1..=4)).map(|_| self.rng.usize(..4)).collect();
+        for &place in &places {
+            let repeats = if places.iter().filter(|other| **other == place).count() > 1 { 64 } else { 0 };
             let whole = if self.shapes[place].algorithm == 4 && self.rng.bool() { 4 } else { 0 };
             let rule = self.shapes[place].check(&mut self.rng, whole | repeats);
             checks.push((place, self.rule(place, rule)));

@@ -142,7 +142,7 @@ fn a_shadow_check_refuses_nothing() {
 #[test]
 fn checks_of_one_counter_add_up_in_a_request() {
     let mut ledger = Ledger::default();
-    let rules = [rule(2, 1), (2, 1 + 64, [60 * S, 2, 2, 1, 0])];
+    let rules = [(2, 1 + 64, [60 * S, 2, 2, 1, 0]); 2];
     right(&mut ledger, &batch(START, &["a"], &rules, &[2, 1, 1, 1, 2], &[FRESH, FRESH], &[]));
     assert_eq!(ledger.net(b"a"), 2);
     let checks = [2, 1, 1, 1, 2];

@@ -19,6 +19,8 @@
 //! The bans of a request stand before its checks, each a pair of a key and a rule like theirs, whose numbers are those of
 //! `lua/ban.lua`.
 
+use std::mem::take;
+
 use smallvec::SmallVec;
 
 use super::names::{ban_key, redis_key};
@@ -57,7 +59,7 @@ const REFUNDS: u8 = 8;
 const CHARGES: u8 = 16;
 /// Flag: no decision, but the end of the counter's state.
 const RESETS: u8 = 32;
-/// Flag: an earlier check of the same request has the same key, and their costs add up.
+/// Flag: another check of the same request has the same key, and their costs add up.
 const REPEATS: u8 = 64;
 
 /// The number of bans, which are no algorithm.
@@ -124,6 +126,9 @@ impl Request {
             let numbers = [check.cost.min(MOST_UNITS), check.floor.min(MOST_UNITS)];
             let windows = windows(&check.counter.quota, &now_ms);
             request.add(prefix, &check.counter, enforced | whole, windows, numbers);
+        }
+        if request.keys.len() < request.checks.len() {
+            request.mark_repeats();
         }
         request
     }
@@ -193,12 +198,20 @@ impl Request {
     /// Adds a check, which shares its key and its rule with earlier ones where they are equal.
     /// `windows` are the window and the capacity of the rule, and `numbers` its last two.
     fn add(&mut self, prefix: &str, counter: &Counter, flags: u8, windows: [u64; 2], numbers: [u64; 2]) {
-        let others = self.keys.len();
-        let key = place_of(&mut self.keys, redis_key(prefix, counter));
-        let flags = if usize::from(key) < others { flags | REPEATS } else { flags };
-        let rule = place_of(&mut self.rules, rule(&counter.quota, flags, windows, numbers));
-        self.checks.push([key, rule]);
+        self.add_rule(redis_key(prefix, counter), rule(&counter.quota, flags, windows, numbers));
         self.needs = self.needs.and(needs_of(&counter.quota));
+    }
+
+    /// Flags the rules of checks whose key another one has.
+    fn mark_repeats(&mut self) {
+        let (checks, rules) = (take(&mut self.checks), take(&mut self.rules));
+        for [key, place] in &checks {
+            let mut rule = rules[usize::from(*place)];
+            if rule[0] != BAN && checks.iter().filter(|[other, _]| other == key).count() > 1 {
+                rule[1] |= REPEATS;
+            }
+            self.checks.push([*key, place_of(&mut self.rules, rule)]);
+        }
     }
 
     /// Returns one of its keys, or `None` if it has no checks. On a Cluster all keys are in its
