@@ -40,7 +40,7 @@ struct Rendered {
 impl PolicyField {
     /// Renders the policies that are shown.
     pub(super) fn of(policies: &[Policy]) -> Self {
-        let mut field = Field::default();
+        let mut field = PolicyList::default();
         let shown = policies.iter().filter(|policy| policy.is_shown());
         let hidden = policies.iter().filter(|policy| !policy.is_shown());
         let render = |policy: &Policy| {
@@ -108,7 +108,7 @@ const BYTES: &[u8] = b";qu=\"content-bytes\"";
 
 /// The value of `RateLimit-Policy` while it is written: a List of quoted names with parameters, mostly Integers.
 #[derive(Debug, Default)]
-pub(super) struct Field {
+pub(super) struct PolicyList {
     bytes: SmallVec<[u8; 128]>,
 }
 
@@ -158,7 +158,7 @@ pub(super) fn limits(members: &[Member<'_>]) -> HeaderValue {
     HeaderValue::from_maybe_shared(Bytes::from(value)).expect(VISIBLE)
 }
 
-impl Field {
+impl PolicyList {
     /// Adds a member of `RateLimit-Policy`, perhaps of bytes, and returns where its `q` is.
     pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised, is_bytes: bool) -> Range<usize> {
         self.member(name);

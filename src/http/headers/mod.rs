@@ -14,6 +14,7 @@ mod merge;
 mod names;
 mod numbers;
 mod settings;
+mod template;
 #[cfg(not(feature = "merge-headers"))]
 mod unparsed;
 mod write;
@@ -21,4 +22,4 @@ mod write;
 pub use self::names::EXPOSED_HEADERS;
 pub(crate) use self::numbers::{Advertised, LARGEST, Left, number, used, whole_seconds};
 pub use self::settings::{Dialect, Headers};
-pub(crate) use self::write::HeaderWriter;
+pub(crate) use self::write::{HeaderWriter, NO_STORE, PROBLEM};

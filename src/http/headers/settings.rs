@@ -164,13 +164,6 @@ impl Headers {
     pub(super) fn are_none(&self) -> bool {
         self.dialect.is_none() && !self.legacy
     }
-
-    /// Returns how many headers are sent, without `Retry-After`.
-    pub(super) fn count(&self) -> usize {
-        let legacy = if self.legacy { 3 + usize::from(self.used) + usize::from(self.resource) } else { 0 };
-        if self.dialect.is_some() { 2 + legacy } else { legacy }
-    }
-
     /// Returns the jitter of one refusal in seconds, which is added to all of its waits.
     pub(crate) fn later(&self) -> u64 {
         if self.jitter > 0 { random::up_to(self.jitter) } else { 0 }

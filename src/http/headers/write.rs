@@ -7,32 +7,57 @@
 use std::time::{Duration, SystemTime};
 
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use smallvec::SmallVec;
 
-use super::fields::{Field, Member, PolicyField, limits};
+use super::fields::{Member, PolicyField, PolicyList, limits};
 use super::merge::{is_stricter, merge};
-use super::names::{LIMIT, MERGED, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
+use super::names::{MERGED, NAMES, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
 use super::numbers::{Advertised, number, used, whole_seconds};
 use super::settings::{Headers, ResetFormat};
+use super::template::{Template, insert};
 use crate::core::{Decision, Mode, Outcome};
 use crate::http::policy::Policy;
+
+/// The `Cache-Control` of every refusal: it is true only now, and only for this client.
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// The type of problem documents.
+pub(crate) const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// Writes the headers of a layer's policies.
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderWriter {
     headers: Headers,
     policies: PolicyField,
+    /// Those of a response to an admitted request.
+    admitted: Template,
+    /// Those of a refusal with a document.
+    refused: Template,
+}
+
+/// What is written of a decision.
+struct Written<'a> {
+    policy: Option<HeaderValue>,
+    limits: Option<HeaderValue>,
+    /// The policy of the `X-RateLimit-*` headers.
+    binding: Option<&'a Outcome>,
 }
 
 impl HeaderWriter {
     /// Creates a writer without policies.
     pub(crate) fn new(headers: Headers) -> Self {
-        Self { headers, policies: PolicyField::default() }
+        let (admitted, refused) = Default::default();
+        let mut writer = Self { headers: Headers::none(), policies: PolicyField::default(), admitted, refused };
+        writer.set_headers(headers);
+        writer
     }
 
     pub(crate) fn set_headers(&mut self, headers: Headers) {
         self.headers = headers;
+        self.admitted = Template::of(&self.names());
+        let of_document = [&NAMES.content_type, &NAMES.cache_control, &NAMES.retry_after];
+        self.refused = Template::of(&self.names().chain(of_document));
     }
 
     /// Sets the policies, and renders what does not change from response to response.
@@ -45,6 +70,12 @@ impl HeaderWriter {
         &self.headers
     }
 
+    /// Returns whether there are none to write.
+    #[inline]
+    pub(crate) fn are_none(&self) -> bool {
+        self.headers.are_none()
+    }
+
     /// Writes the headers into the response to an admitted request, merged with those that it has.
     pub(crate) fn write(&self, headers: &mut HeaderMap, status: StatusCode, decision: &Decision) {
         if decision.outcomes().is_empty() || self.headers.are_none() {
@@ -52,7 +83,12 @@ impl HeaderWriter {
         }
         let binding = self.binding(decision);
         if !headers.keys().any(|name| MERGED.contains(name)) {
-            return self.insert_headers(headers, decision, binding, decision.outcomes().iter(), 0);
+            let written = self.written(decision, binding, decision.outcomes().iter(), 0);
+            return if self.is_complete(&written) {
+                self.admitted.fill(headers, |put| self.put(written, put));
+            } else {
+                insert(headers, |put| self.put(written, put));
+            };
         }
         // Units that are left here must not make a client retry sooner than the refusal inside allows.
         let waits = [RATELIMIT, RETRY_AFTER, REMAINING];
@@ -75,39 +111,96 @@ impl HeaderWriter {
             for name in [RESET, USED, RESOURCE] {
                 headers.remove(name);
             }
-            self.write_legacy(headers, binding);
+            if let Some(outcome) = binding {
+                insert(headers, |put| self.put_legacy(outcome, put));
+            }
         }
     }
 
-    /// Writes the headers of a refusal, with `later` seconds of jitter if a wait can help.
+    /// Writes the headers of a refusal, over any of the same names, with `later` seconds of jitter if a wait can help.
     pub(crate) fn write_refusal(&self, headers: &mut HeaderMap, decision: &Decision, later: u64) {
-        if self.headers.are_none() {
-            return;
+        if !self.headers.are_none() {
+            let written = self.of_refusal(decision, later);
+            insert(headers, |put| self.put(written, put));
         }
-        let later = decision.retry_after().map_or(0, |_| later);
-        self.insert_headers(headers, decision, self.binding(decision), decision.violated(), later);
     }
 
-    /// Inserts all headers, over any of the same names; `outcomes` are the members of `RateLimit`.
-    fn insert_headers<'a>(
+    /// Returns the headers of a refusal with a document; `wait` is in how many seconds to retry.
+    pub(crate) fn of_document(&self, decision: &Decision, later: u64, wait: Option<u64>) -> HeaderMap {
+        let (mut headers, written) = (HeaderMap::new(), self.of_refusal(decision, later));
+        let is_complete = wait.is_some() && self.is_complete(&written);
+        let write = |put: &mut dyn FnMut(&HeaderName, HeaderValue)| {
+            self.put(written, put);
+            put(&NAMES.content_type, PROBLEM);
+            put(&NAMES.cache_control, NO_STORE);
+            if let Some(seconds) = wait {
+                put(&NAMES.retry_after, number(seconds));
+            }
+        };
+        if is_complete {
+            self.refused.fill(&mut headers, write);
+        } else {
+            insert(&mut headers, write);
+        }
+        headers
+    }
+
+    fn of_refusal<'a>(&self, decision: &'a Decision, later: u64) -> Written<'a> {
+        let later = decision.retry_after().map_or(0, |_| later);
+        self.written(decision, self.binding(decision), decision.violated(), later)
+    }
+
+    /// Computes what is written of a decision; `outcomes` are the members of `RateLimit`.
+    fn written<'a>(
         &self,
-        headers: &mut HeaderMap,
         decision: &Decision,
         binding: Option<&'a Outcome>,
         outcomes: impl Iterator<Item = &'a Outcome>,
         later: u64,
-    ) {
-        // Once for all of them, as a map that has to grow is rebuilt.
-        headers.reserve(self.headers.count());
-        if self.headers.dialect.is_some() {
-            if let Some(value) = self.policy_value(decision) {
-                headers.insert(RATELIMIT_POLICY, value);
-            }
-            if let Some(value) = self.limits(binding, outcomes, later) {
-                headers.insert(RATELIMIT, value);
-            }
+    ) -> Written<'a> {
+        let binding_of_legacy = binding.filter(|_| self.headers.legacy);
+        if self.headers.dialect.is_none() {
+            return Written { policy: None, limits: None, binding: binding_of_legacy };
         }
-        self.write_legacy(headers, binding);
+        let (policy, limits) = (self.policy_value(decision), self.limits(binding, outcomes, later));
+        Written { policy, limits, binding: binding_of_legacy }
+    }
+
+    /// Returns whether each of the [names](Self::names) is written.
+    fn is_complete(&self, written: &Written<'_>) -> bool {
+        let Written { policy, limits, binding } = written;
+        let has_lists = policy.is_some() && limits.is_some();
+        let has_legacy = binding.is_some_and(|binding| !binding.is_held());
+        (self.headers.dialect.is_none() || has_lists) && (!self.headers.legacy || has_legacy)
+    }
+
+    /// Writes headers in the order of the [names](Self::names).
+    fn put(&self, written: Written<'_>, put: &mut dyn FnMut(&HeaderName, HeaderValue)) {
+        let Written { policy, limits, binding } = written;
+        if let Some(policy) = policy {
+            put(&NAMES.policy, policy);
+        }
+        if let Some(limits) = limits {
+            put(&NAMES.limits, limits);
+        }
+        if let Some(outcome) = binding {
+            self.put_legacy(outcome, put);
+        }
+    }
+
+    /// Returns the names of the headers that a decision has, if it has all.
+    fn names(&self) -> impl Iterator<Item = &'static HeaderName> + Clone + use<> {
+        let Headers { dialect, legacy, used, resource, .. } = self.headers;
+        let are_written = [
+            (dialect.is_some(), &NAMES.policy),
+            (dialect.is_some(), &NAMES.limits),
+            (legacy, &NAMES.limit),
+            (legacy, &NAMES.remaining),
+            (legacy, &NAMES.reset),
+            (legacy && used, &NAMES.used),
+            (legacy && resource, &NAMES.resource),
+        ];
+        are_written.into_iter().filter(|(is_written, _)| *is_written).map(|(_, name)| name)
     }
 
     /// Returns `RateLimit-Policy`: rendered before, unless policies do not apply, have the quota of a tier, or
@@ -117,7 +210,7 @@ impl HeaderWriter {
         if self.policies.is_of(outcomes) {
             return self.policies.value.clone();
         }
-        let mut field = Field::default();
+        let mut field = PolicyList::default();
         for outcome in outcomes.iter().filter(|outcome| self.shows(outcome)) {
             let is_bytes = self.policies.counts_bytes(outcome.policy_name());
             field.policy(outcome.policy(), Advertised::of_outcome(outcome), is_bytes);
@@ -165,21 +258,20 @@ impl HeaderWriter {
         (!members.is_empty()).then(|| limits(&members))
     }
 
-    /// Inserts the `X-RateLimit-*` headers of the binding policy.
-    fn write_legacy(&self, headers: &mut HeaderMap, binding: Option<&Outcome>) {
-        let Some(outcome) = binding.filter(|_| self.headers.legacy) else { return };
+    /// Writes the `X-RateLimit-*` headers of the binding policy.
+    fn put_legacy(&self, outcome: &Outcome, put: &mut dyn FnMut(&HeaderName, HeaderValue)) {
         let r = outcome.remaining().min(self.policies.advertised(outcome).q);
-        headers.insert(LIMIT, self.policies.limit(outcome.quota()));
-        headers.insert(REMAINING, number(r));
+        put(&NAMES.limit, self.policies.limit(outcome.quota()));
+        put(&NAMES.remaining, number(r));
         if !outcome.is_held() {
-            headers.insert(RESET, number(self.reset(outcome.reset_after())));
+            put(&NAMES.reset, number(self.reset(outcome.reset_after())));
         }
         if self.headers.used {
-            headers.insert(USED, number(used(outcome, r)));
+            put(&NAMES.used, number(used(outcome, r)));
         }
         if self.headers.resource {
             let name = HeaderValue::from_str(outcome.policy()).expect("a policy's name is visible ASCII");
-            headers.insert(RESOURCE, name);
+            put(&NAMES.resource, name);
         }
     }
 

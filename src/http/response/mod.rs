@@ -22,13 +22,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderValue, Method, Response};
+use http::{HeaderValue, Method, Response, StatusCode};
 
-use self::problem::NO_STORE;
 pub(crate) use self::refusal::Refusal;
 use crate::core::{Decision, Error, Outcome};
 use crate::http::grpc;
-use crate::http::headers::{HeaderWriter, Headers, LARGEST, number, whole_seconds};
+use crate::http::headers::{HeaderWriter, Headers, LARGEST, NO_STORE, number, whole_seconds};
 use crate::http::policy::Policy;
 
 /// The detail of a 403 to a request without a key.
@@ -131,8 +130,11 @@ impl Responses {
         let later = self.headers.headers().later();
         let shown = decision.violated().filter(|outcome| self.headers.shows(outcome));
         let (wait, is_guess) = (wait(&decision, later), decision.retry_is_guess());
-        let mut response = problem::quota_exceeded(wait, is_guess, decision.is_banned(), shown.map(Outcome::policy));
-        self.complete(&mut response, decision, later);
+        let document = problem::quota_exceeded(wait, is_guess, decision.is_banned(), shown.map(Outcome::policy));
+        let mut response = Response::new(document);
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        *response.headers_mut() = self.headers.of_document(&decision, later, wait);
+        response.extensions_mut().insert(decision);
         response
     }
 

@@ -8,16 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use smallvec::SmallVec;
 
 use crate::core::Digits;
-use crate::http::headers::{number, whole_seconds};
-
-/// The `Cache-Control` of every refusal: it is true only now, and only for this client.
-pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-
-const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+use crate::http::headers::{NO_STORE, PROBLEM, number, whole_seconds};
 
 /// The document of a 429, up to its detail.
 const QUOTA_EXCEEDED: &str = concat!(
@@ -65,7 +60,7 @@ pub(crate) fn quota_exceeded<'a>(
     is_guess: bool,
     is_banned: bool,
     policies: impl Iterator<Item = &'a str>,
-) -> Response<Bytes> {
+) -> Bytes {
     let head = if is_banned { ABNORMAL_USAGE } else { QUOTA_EXCEEDED };
     let seconds = wait.map(Digits::of);
     let mut text = Text::from_slice(&[head]);
@@ -80,7 +75,8 @@ pub(crate) fn quota_exceeded<'a>(
         text.extend([if index == 0 { "\"" } else { ",\"" }, name, "\""]);
     }
     text.push("]}");
-    problem(StatusCode::TOO_MANY_REQUESTS, &text)
+    // Of the exact size, as another would be allocated anew.
+    text.concat().into()
 }
 
 /// Returns a 400.
