@@ -200,6 +200,56 @@ impl Check {
     }
 }
 
+/// A check of which nothing is settled, by reference: the units of one rule, taken from the counter of one key.
+///
+/// It is enforced, has no floor and no [ban](Check::ban), and its units are no slots. The checks of one request have
+/// different counters.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::{Check, PlainCheck};
+///
+/// /// For a store that decides these as any others.
+/// fn checks(plain: &[PlainCheck<'_>]) -> Vec<Check> {
+///     plain.iter().map(PlainCheck::to_check).collect()
+/// }
+/// # let _ = checks;
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PlainCheck<'a> {
+    /// The name of the policy.
+    pub policy: &'a PolicyName,
+    /// Who is counted.
+    pub key: &'a Key,
+    /// How much is admitted.
+    pub quota: &'a Quota,
+    /// The units to take; 0 only looks.
+    pub cost: u64,
+}
+
+impl<'a> PlainCheck<'a> {
+    #[inline]
+    pub(crate) fn new(policy: &'a PolicyName, key: &'a Key, quota: &'a Quota, cost: u64) -> Self {
+        Self { policy, key, quota, cost }
+    }
+
+    /// Returns a check of its own.
+    pub fn to_check(&self) -> Check {
+        Check::new(Counter::new(self.policy.clone(), self.key.clone(), *self.quota), self.cost)
+    }
+}
+
+impl Check {
+    /// Returns the check by reference, for one that meets what is said of a [`PlainCheck`].
+    #[inline]
+    pub(crate) fn as_plain(&self) -> PlainCheck<'_> {
+        let Counter { policy, key, quota } = &self.counter;
+        PlainCheck { policy, key, quota, cost: self.cost }
+    }
+}
+
 /// Owned checks of one request, for a future that outlives the borrowed ones: mostly one.
 pub(crate) type Checks = SmallVec<[Check; 1]>;
 

@@ -5,6 +5,7 @@
 //! what was taken is in a [`Receipt`](super::Receipt), which cannot be cloned.
 
 mod outcome;
+mod plain;
 
 use std::slice;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 pub(crate) use self::outcome::Measures;
 pub use self::outcome::Outcome;
+pub use self::plain::PlainDecision;
 use super::{Check, Mode};
 
 /// The decision about one request over all policies that apply to it.

@@ -8,7 +8,8 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use smallvec::SmallVec;
-use smol_str::SmolStr;
+
+use super::ascii::Ascii;
 
 /// The most bytes of escaped text; longer text is replaced by its hash.
 const LONGEST: usize = 64;
@@ -28,7 +29,7 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add
 /// `#`, `|` and bytes that are not ASCII are percent-encoded, and a value that is then longer than 64 bytes is replaced
 /// by a 128-bit hash (BLAKE3). Different values have different texts, up to collisions of that hash.
 ///
-/// Up to 23 bytes of text are kept inline; cloning is cheap in any case.
+/// Up to 30 bytes of text are kept inline; cloning is cheap in any case.
 ///
 /// # Examples
 ///
@@ -45,7 +46,7 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add
 #[must_use]
 pub struct Key {
     /// `<kind>:<value>`, escaped.
-    text: SmolStr,
+    text: Ascii,
 }
 
 impl Key {
@@ -57,11 +58,11 @@ impl Key {
         Text::start(kind).with_value(value.as_ref())
     }
 
-    /// A key of its whole text: a kind, a colon and a value that needs no escaping.
+    /// A key of its whole text, the start of an array of ASCII: a kind, a colon and a value that needs no escaping.
     #[cfg(feature = "axum")]
     #[inline]
-    pub(crate) fn plain(text: &str) -> Self {
-        Self { text: SmolStr::new(text) }
+    pub(crate) fn plain<const N: usize>(ascii: &[u8; N], length: usize) -> Self {
+        Self { text: Ascii::start_of(ascii, length) }
     }
 
     /// A key of a secret; only a 128-bit hash of it leaves the process.
@@ -84,7 +85,7 @@ impl Key {
 
     /// A key with a constant text, which includes the kind.
     pub(crate) const fn fixed(text: &'static str) -> Self {
-        Self { text: SmolStr::new_static(text) }
+        Self { text: Ascii::constant(text) }
     }
 
     /// Joins two keys into one, which has a counter for each pair of values.
@@ -108,7 +109,13 @@ impl Key {
 
     /// Returns the escaped text: `<kind>:<value>`.
     pub fn as_str(&self) -> &str {
-        &self.text
+        self.text.as_str()
+    }
+
+    /// Returns the escaped text as bytes, which costs nothing.
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.text.as_bytes()
     }
 
     /// Returns the escaped value, without the kind.
@@ -136,7 +143,7 @@ impl Key {
 
     /// Splits the text into kinds and values.
     fn parts(&self) -> (&str, &str) {
-        self.text.split_once(':').expect("a key has a kind")
+        self.as_str().split_once(':').expect("a key has a kind")
     }
 }
 
@@ -144,18 +151,18 @@ impl Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     /// `<kind>:`, escaped.
-    text: SmolStr,
+    text: Ascii,
 }
 
 impl Kind {
     /// Escapes a kind.
     pub(crate) fn new(kind: &str) -> Self {
-        Self { text: Text::start(kind).into_text() }
+        Self { text: Ascii::new(&Text::start(kind).bytes) }
     }
 
     /// A constant kind that needs no escaping, with its colon.
     pub(crate) const fn fixed(text: &'static str) -> Self {
-        Self { text: SmolStr::new_static(text) }
+        Self { text: Ascii::constant(text) }
     }
 
     /// Returns the key of a value, as [`Key::new`] does.
@@ -221,11 +228,7 @@ impl Text {
     }
 
     fn into_key(self) -> Key {
-        Key { text: self.into_text() }
-    }
-
-    fn into_text(self) -> SmolStr {
-        SmolStr::new(std::str::from_utf8(&self.bytes).expect("escaped text is ASCII"))
+        Key { text: Ascii::new(&self.bytes) }
     }
 }
 
@@ -241,13 +244,13 @@ fn hex(hash: &[u8; 32]) -> [u8; 32] {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({})", self.text)
+        write!(f, "Key({self})")
     }
 }
 

@@ -9,6 +9,7 @@
 
 pub(crate) mod algorithm;
 mod answer;
+mod ascii;
 mod ban;
 pub(crate) mod calendar;
 pub(crate) mod call;
@@ -30,9 +31,9 @@ pub use answer::{Answer, Settling};
 pub use ban::Ban;
 pub use calendar::Calendar;
 pub use change::Change;
-pub use check::{BanCheck, Check, Counter, Mode, Settles};
+pub use check::{BanCheck, Check, Counter, Mode, PlainCheck, Settles};
 pub(crate) use check::{Checks, kept};
-pub use decision::{Decision, Outcome, Source};
+pub use decision::{Decision, Outcome, PlainDecision, Source};
 pub(crate) use digits::Digits;
 pub use error::Error;
 pub use key::Key;

@@ -4,6 +4,7 @@
 //! escaping in any of them, so a [`PolicyName`] is written as it is.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
 
 use smol_str::SmolStr;
@@ -32,12 +33,29 @@ const LONGEST: usize = 64;
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PolicyName(SmolStr);
+pub struct PolicyName {
+    text: SmolStr,
+    /// Stands for the text in hashes that are made for each request. It depends on the text alone, which is no client's
+    /// to choose.
+    hash: u64,
+}
 
 impl PolicyName {
+    fn new(text: SmolStr) -> Self {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        Self { text, hash: hasher.finish() }
+    }
+
+    /// Returns the hash of the text, the same for equal names of one process.
+    #[inline]
+    pub(crate) fn hash_of_text(&self) -> u64 {
+        self.hash
+    }
+
     /// Returns the name as text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
@@ -45,13 +63,13 @@ impl Deref for PolicyName {
     type Target = str;
 
     fn deref(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
 impl AsRef<str> for PolicyName {
     fn as_ref(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
@@ -60,7 +78,7 @@ impl TryFrom<&str> for PolicyName {
 
     fn try_from(name: &str) -> Result<Self, Error> {
         check(name)?;
-        Ok(Self(name.into()))
+        Ok(Self::new(name.into()))
     }
 }
 
@@ -69,25 +87,25 @@ impl TryFrom<String> for PolicyName {
 
     fn try_from(name: String) -> Result<Self, Error> {
         check(&name)?;
-        Ok(Self(name.into()))
+        Ok(Self::new(name.into()))
     }
 }
 
 impl PartialEq<str> for PolicyName {
     fn eq(&self, other: &str) -> bool {
-        self.0 == other
+        self.text == other
     }
 }
 
 impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl fmt::Debug for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
+        fmt::Debug::fmt(&*self.text, f)
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use super::TierLookup;
 use super::reserve::Share;
 use crate::core::{Ban, Error, Key, Mode, PolicyName, Quota, Requirement, Settles};
-use crate::store::{BanCheck, Check, Counter};
+use crate::store::{BanCheck, PlainCheck};
 
 /// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///
@@ -236,8 +236,8 @@ impl Rule {
 
     /// Returns the check of a key at the rule's cost, if neither tiers, a reserve nor a ban matter.
     #[inline]
-    pub(crate) fn plain_check(&self, key: Key) -> Check {
-        Check::new(Counter::new(self.name.clone(), key, self.quota), self.cost).mode(self.mode)
+    pub(crate) fn plain_check<'a>(&'a self, key: &'a Key) -> PlainCheck<'a> {
+        PlainCheck::new(&self.name, key, &self.quota, self.cost)
     }
 
     /// Returns the ban of keys, if the rule has one.

@@ -53,7 +53,7 @@ impl Bans {
             let Some(ban) = of.ban.as_deref() else { continue };
             let (ban, state) = (ban.ban, state_of(bars.len()));
             let Banned { ends, found, .. } = look(state.as_ref(), now_us / 1_000, &ban);
-            found.warn(of);
+            found.warn(&of.counter.policy);
             let barred = now_us / 1_000 < ends;
             let (mode, tests, life, began) = (of.mode, of.tests(), None, false);
             bars.push(Bar { check, now_us, mode, ban, state, barred, tests, strikes: false, life, began });

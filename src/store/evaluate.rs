@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use super::bans::Bans;
 use super::{Applied, Change, Check, Counter, Decided, Mode, Receipt, StoreId, Taken};
+use crate::core::Quota;
 use crate::core::algorithm::{self, Adjustment, Refund, State, Step};
 use crate::core::decision::{Decision, Measures, Outcome, Source};
 
@@ -99,7 +100,7 @@ pub(super) fn decided(id: StoreId, checks: &[Check], bans: &Bans, steps: &[Step]
 }
 
 /// Returns the decision over all checks.
-pub(super) fn decision(checks: &[Check], bans: &Bans, steps: &[Step], refused: bool) -> Decision {
+fn decision(checks: &[Check], bans: &Bans, steps: &[Step], refused: bool) -> Decision {
     let outcomes = checks.iter().zip(steps).map(|(check, step)| outcome(check, step)).enumerate();
     Decision::new(outcomes.map(|(index, outcome)| bans.note(index, outcome, refused)), Source::Store)
 }
@@ -107,15 +108,9 @@ pub(super) fn decision(checks: &[Check], bans: &Bans, steps: &[Step], refused: b
 /// As `decided`, for a single check, which most requests have.
 #[inline]
 pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> Decided {
-    let decision = decision_of_one(check, step);
+    let decision = Decision::of_one(outcome(check, step), Source::Store);
     let receipt = if decision.is_allowed() { Receipt::of_one(id, taken(check, step)) } else { Receipt::empty(id) };
     Decided { decision, receipt }
-}
-
-/// Returns the decision over a single check.
-#[inline]
-pub(super) fn decision_of_one(check: &Check, step: &Step) -> Decision {
-    Decision::of_one(outcome(check, step), Source::Store)
 }
 
 /// Returns the result of a change that came to `units`, after which a look finds `step`. The units
@@ -166,9 +161,14 @@ pub(super) fn of_any(counter: &Counter) -> Taken {
 
 /// Returns the outcome of a check, as clients and callers see it.
 fn outcome(check: &Check, step: &Step) -> Outcome {
+    Outcome::from_measures(check, &measures(&check.counter.quota, step))
+}
+
+/// Returns what decisions say of a step.
+#[inline]
+pub(super) fn measures(quota: &Quota, step: &Step) -> Measures {
     let Step { fits, remaining, wait, reset, delay, .. } = *step;
-    let window = check.counter.quota.window_of(step);
-    Outcome::from_measures(check, &Measures { fits, remaining, wait, reset, window, delay })
+    Measures { fits, remaining, wait, reset, window: quota.window_of(step), delay }
 }
 
 /// Returns what a check took: nothing if it did not fit, as in shadow mode.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, StoreId,
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, PlainCheck, PlainDecision, Receipt, Requirement,
+    Settlement, Settling, StoreId,
 };
-use crate::core::{Decision, Error};
+use crate::core::Error;
 
 /// Decides whether requests may take what they cost, and keeps what was taken.
 ///
@@ -192,8 +193,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// `None`, the default, if the store cannot: then `decide` is called, and nothing must have been taken. So a store
     /// that may fail, has to wait, or ends something with each receipt leaves this out, and so does a store around a store
-    /// that does more than to pass checks on. No check has a [ban](super::Check::ban), and no units are slots.
-    fn decide_now(&self, checks: &[Check]) -> Option<Decision> {
+    /// that does more than to pass checks on.
+    fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
         let _ = checks;
         None
     }
@@ -274,7 +275,7 @@ macro_rules! by_pointer {
                 (**self).recall(checks)
             }
 
-            fn decide_now(&self, checks: &[Check]) -> Option<Decision> {
+            fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
                 (**self).decide_now(checks)
             }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::core::{Check, Mode, PolicyName, Quota, algorithm};
+use crate::core::{Check, Counter, Mode, PolicyName, Quota, algorithm};
 
 /// The value of `wait_us` when no wait can help.
 const NO_WAIT: u64 = u64::MAX;
@@ -78,18 +78,26 @@ impl Outcome {
     ///
     /// It resets at once, unless [`resets_after`](Self::resets_after) sets another time.
     pub fn allowed(check: &Check, remaining: u64) -> Self {
+        let Counter { policy, quota, .. } = &check.counter;
+        let hidden = check.is_only_for_ban();
+        Self { remaining, hidden, ..Self::unused(policy.clone(), *quota, check.mode) }
+    }
+
+    /// An outcome in which nothing is left, and which resets at once.
+    #[inline]
+    fn unused(policy: PolicyName, quota: Quota, mode: Mode) -> Self {
         Self {
-            policy: check.counter.policy.clone(),
-            quota: check.counter.quota,
-            mode: check.mode,
+            policy,
+            quota,
+            mode,
             allowed: true,
-            remaining,
+            remaining: 0,
             wait_us: 0,
             reset_us: 0,
             delay_us: 0,
             strikes_left: 0,
             mark: Mark::None,
-            hidden: check.is_only_for_ban(),
+            hidden: false,
             minutes: 0,
         }
     }
@@ -217,18 +225,25 @@ impl Outcome {
 
     /// Converts what the arithmetic computed, in ticks of the quota, into an outcome.
     pub(crate) fn from_measures(check: &Check, measures: &Measures) -> Self {
-        let tick = check.counter.quota.tick().micros();
+        let Counter { policy, quota, .. } = &check.counter;
+        Self { hidden: check.is_only_for_ban(), ..Self::of(policy.clone(), *quota, check.mode, measures) }
+    }
+
+    /// Converts what the arithmetic computed for a policy, as [`from_measures`](Self::from_measures).
+    pub(super) fn of(policy: PolicyName, quota: Quota, mode: Mode, measures: &Measures) -> Self {
+        let tick = quota.tick().micros();
         let wait_us = match measures.wait {
             algorithm::NEVER => NO_WAIT,
-            1.. if check.counter.quota.facts().held => GUESS,
+            1.. if quota.facts().held => GUESS,
             wait => wait.saturating_mul(tick),
         };
         Self {
             allowed: measures.fits,
+            remaining: measures.remaining,
             wait_us,
             reset_us: measures.reset.saturating_mul(tick),
             delay_us: measures.delay.saturating_mul(tick),
-            ..Self::allowed(check, measures.remaining)
+            ..Self::unused(policy, quota, mode)
         }
         .with_window(Duration::from_micros(measures.window.saturating_mul(tick)))
     }

@@ -95,7 +95,7 @@ impl Handle {
 
     /// Returns whether some policy of the layer counted the request.
     pub(crate) fn is_limited(&self) -> bool {
-        self.shared.decision.outcomes().iter().any(|outcome| !outcome.is_hidden())
+        self.shared.decision().outcomes().iter().any(|outcome| !outcome.is_hidden())
     }
 
     /// Notes that another layer inside admitted the request, too.
@@ -118,7 +118,7 @@ impl Handle {
     /// # let _ = left;
     /// ```
     pub fn decision(&self) -> Decision {
-        let own = self.shared.decision.clone();
+        let own = self.shared.decision().clone();
         match &self.outer {
             Some(outer) => own.inside(outer.decision()),
             None => own,

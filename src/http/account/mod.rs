@@ -18,6 +18,7 @@
 mod debt;
 mod debts;
 mod handle;
+mod judgement;
 mod metered;
 mod open;
 mod parts;
@@ -39,12 +40,13 @@ use tokio::time::{Timeout, timeout};
 
 use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
+use self::judgement::Judgement;
 pub(crate) use self::metered::{BoxError, ByteChecks, Meter, Metered, has_body};
 use self::open::Open;
 pub use self::request_body::RequestBody;
 pub(crate) use self::shared::Shared;
 use self::strikes::Strikes;
-use crate::core::Decision;
+use crate::core::{Decision, PlainDecision};
 use crate::http::gate::Gate;
 use crate::http::policy::Count;
 use crate::store::{Decided, SlotGuard, Store};
@@ -97,7 +99,7 @@ impl Account {
         let is_delayed = !decision.delay().is_zero();
         if gate.settles_nothing && !is_delayed {
             drop(gate.limits.store.settle(receipt, &[]));
-            return Self::plain(gate, decision);
+            return Self::of(Shared::new(gate, Judgement::Made(decision)));
         }
         let slots = SlotGuard::new(gate.limits.store.hold(&receipt));
         let strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
@@ -111,10 +113,10 @@ impl Account {
         account
     }
 
-    /// Opens the account of an admitted request of which nothing is settled, and which is not delayed.
+    /// Opens the account of a request that all policies of the gate admit, and of which nothing is settled.
     #[inline]
-    pub(crate) fn plain(gate: Arc<Gate>, decision: Decision) -> Self {
-        Self::of(Shared::new(gate, decision))
+    pub(crate) fn plain(gate: Arc<Gate>, decision: PlainDecision) -> Self {
+        Self::of(Shared::new(gate, Judgement::plain(decision)))
     }
 
     #[inline]
@@ -130,7 +132,7 @@ impl Account {
 
     /// Returns the decision as it was made.
     pub(crate) fn decision(&self) -> &Decision {
-        &self.shared.decision
+        self.shared.decision()
     }
 
     /// Returns the gate that the request began with, even if policies were replaced since.
@@ -169,6 +171,16 @@ impl Account {
         self
     }
 
+    /// Ends the request if nothing may have changed since the decision; otherwise it is to be [settled](Self::settle).
+    #[inline]
+    pub(crate) fn ends_as_decided(&mut self) -> bool {
+        let ends = !self.gate().watch.awaits_responses() && self.shared.ends_unopened();
+        if ends {
+            (self.stage, self.is_as_decided) = (Stage::Settled, true);
+        }
+        ends
+    }
+
     /// Settles the request by the head of its response; `None` is an error of the service. What depends on the trailers
     /// [stays open](Self::is_open).
     ///
@@ -199,7 +211,7 @@ impl Account {
                 true
             })
         };
-        debts.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| match (&options.count, real) {
+        debts.end(&self.shared.gate, self.shared.decision(), |options, _, wanted| match (&options.count, real) {
             (Some(count), _) if !counts(count) => 0,
             (_, Some(RealCost(units))) if options.metered => *units,
             _ => wanted,
@@ -236,7 +248,7 @@ impl Account {
             strikes.settle(&self.shared.gate, |count| count.counts_call(has_failed));
         }
         let mut debts = self.shared.opened()?.debts();
-        debts.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| {
+        debts.end(&self.shared.gate, self.shared.decision(), |options, _, wanted| {
             let counts = options.count.as_ref().and_then(|count| count.counts_call(has_failed));
             if counts == Some(false) { 0 } else { wanted }
         });
@@ -255,10 +267,9 @@ impl Account {
 
     /// Returns the decision as clients see it: with the checks, charges and refunds made since.
     pub(crate) fn shown(&self) -> Cow<'_, Decision> {
-        let decision = &self.shared.decision;
         match self.shared.opened().filter(|_| !self.is_as_decided) {
-            Some(open) => Cow::Owned(open.debts().shown(decision)),
-            None => Cow::Borrowed(decision),
+            Some(open) => Cow::Owned(open.debts().shown(self.shared.decision())),
+            None => self.shared.shown(),
         }
     }
 }
@@ -271,7 +282,7 @@ impl Drop for Account {
         drop(self.shared.pass_slots());
         let Some(open) = open else { return };
         let mut debts = open.debts();
-        debts.end(&self.shared.gate, &self.shared.decision, |options, outcome, wanted| {
+        debts.end(&self.shared.gate, self.shared.decision(), |options, outcome, wanted| {
             let unused = self.turn == Turn::Awaited && !outcome.delay().is_zero();
             if unused || options.refund_dropped { 0 } else { wanted }
         });

@@ -7,8 +7,9 @@
 //! waits for the reply, which may lead to the next change. The account lives as long as the layer,
 //! a handle or such a task holds it.
 
+use std::borrow::Cow;
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use smallvec::SmallVec;
@@ -16,6 +17,7 @@ use tokio::runtime::Handle as Runtime;
 
 use super::Settled;
 use super::debts::{Debts, Sent};
+use super::judgement::Judgement;
 use super::metered::Meter;
 use super::open::Open;
 use super::wanted::Wanted;
@@ -29,7 +31,7 @@ use crate::store::{Applied, Change, Decided, SlotGuard};
 pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// The layer's decision, as it was made.
-    pub(super) decision: Decision,
+    judgement: Judgement,
     open: OnceLock<Box<Open>>,
     /// Whether there is a response, or will be none. It is locked while [`Open`] is made later than the account.
     is_ended: Mutex<bool>,
@@ -40,14 +42,24 @@ pub(crate) struct Shared {
 impl Shared {
     /// Creates the account of a request with nothing to settle, so far.
     #[inline]
-    pub(super) fn new(gate: Arc<Gate>, decision: Decision) -> Self {
+    pub(super) fn new(gate: Arc<Gate>, judgement: Judgement) -> Self {
         let (is_ended, is_around) = Default::default();
-        Self { gate, decision, open: OnceLock::new(), is_ended, is_around }
+        Self { gate, judgement, open: OnceLock::new(), is_ended, is_around }
     }
 
     /// Creates the account of a request with something that may change.
     pub(super) fn with_open(gate: Arc<Gate>, decision: Decision, open: Open) -> Self {
-        Self { open: OnceLock::from(Box::new(open)), ..Self::new(gate, decision) }
+        Self { open: OnceLock::from(Box::new(open)), ..Self::new(gate, Judgement::Made(decision)) }
+    }
+
+    /// Returns the layer's decision, as it was made.
+    pub(super) fn decision(&self) -> &Decision {
+        self.judgement.decision(&self.gate)
+    }
+
+    /// Returns the same, for its last reader.
+    pub(super) fn shown(&self) -> Cow<'_, Decision> {
+        self.judgement.shown(&self.gate)
     }
 
     /// Notes that a layer inside admitted the request, too.
@@ -85,6 +97,18 @@ impl Shared {
     pub(super) fn opened_at_end(&self) -> Option<&Open> {
         *self.is_ended() = true;
         self.opened()
+    }
+
+    /// Ends the request if nothing may change, as [`opened_at_end`](Self::opened_at_end), and returns whether it has
+    /// ended.
+    #[inline]
+    pub(super) fn ends_unopened(self: &Arc<Self>) -> bool {
+        if Arc::strong_count(self) > 1 {
+            return self.opened_at_end().is_none();
+        }
+        // Nobody is left to need it later, and what handles did before they were dropped is seen from here on.
+        fence(Ordering::Acquire);
+        self.opened().is_none()
     }
 
     fn is_ended(&self) -> MutexGuard<'_, bool> {

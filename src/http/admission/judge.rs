@@ -20,7 +20,7 @@ use crate::http::policy::{AccessList, Policy, Scope, Terms};
 use crate::http::response::Refusal;
 use crate::limiter::Draft;
 use crate::lookup::RawValues;
-use crate::store::{Answer, Check, OnFailure};
+use crate::store::{Answer, OnFailure};
 
 /// One policy, and the request that it is resolved for.
 #[derive(Clone, Copy)]
@@ -60,20 +60,20 @@ impl<'a> Judge<'a> {
         if self.policy.rule().mode() == Mode::Enforce { resolved } else { resolved.in_shadow() }
     }
 
-    /// Resolves a [plain](Policy::is_plain) policy for a request that is no preflight: to a check, if it has its key.
-    ///
-    /// # Errors
-    ///
-    /// What else it resolves to.
-    #[inline]
-    pub(super) fn resolve_plain(self, parts: &Parts) -> Result<Check, Resolved> {
-        let keyless = || self.keyless(parts, Terms::ALL, |policy| policy.rule().units());
-        match self.policy.extractor().extract(parts) {
-            Answer::Ready(Extracted::Key(key)) => Ok(self.policy.rule().plain_check(key)),
-            Answer::Ready(Extracted::Secret(secret)) => Ok(self.policy.rule().plain_check(secret.into_parts().0)),
-            Answer::Ready(extracted) => Err(self.resolve_key(keyless(), extracted)),
-            Answer::Pending(extracting) => Err(self.waits(keyless(), Stage::Key(extracting))),
+    /// Resolves a [plain](Policy::is_plain) policy for a request that is no preflight, by what its extractor returned.
+    pub(super) fn resolve_plain(self, parts: &Parts, extracted: Answer<Extracted>) -> Resolved {
+        match extracted {
+            Answer::Ready(Extracted::Key(key)) => Resolved::Check(self.policy.rule().plain_check(&key).to_check()),
+            Answer::Ready(Extracted::Secret(secret)) => {
+                Resolved::Check(self.policy.rule().plain_check(secret.key()).to_check())
+            }
+            Answer::Ready(extracted) => self.resolve_key(self.keyless_plain(parts), extracted),
+            Answer::Pending(extracting) => self.waits(self.keyless_plain(parts), Stage::Key(extracting)),
         }
+    }
+
+    fn keyless_plain(self, parts: &Parts) -> Keyless {
+        self.keyless(parts, Terms::ALL, |policy| policy.rule().units())
     }
 
     /// Resolves a policy that does not apply to the request, but bans keys on the whole layer: to a look at its ban, which

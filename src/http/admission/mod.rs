@@ -14,23 +14,23 @@ mod waiting;
 
 use std::mem;
 use std::pin::Pin;
-use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::observer::Timer;
-use crate::core::{Decision, Error, Mode};
+use crate::core::{Decision, Error, Key, Mode};
 use crate::http::account::{Account, ByteChecks, Handle, has_body};
 use crate::http::gate::{Gate, Watched};
-use crate::http::policy::Scope;
+use crate::http::key::Extracted;
+use crate::http::policy::{Policy, Scope};
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
-use crate::store::{Answer, Check, Deadline, Decided, Store};
+use crate::store::{Answer, Check, Deadline, Decided, PlainCheck, Store};
 
 /// The account of an admitted request, or the reason for which it is not admitted.
 ///
@@ -40,6 +40,9 @@ pub(crate) type Verdict = Result<Account, Refusal>;
 
 /// The marks of the keys of a decision that is waited for, by which refusals are logged; none if they are not.
 type Marks = SmallVec<[u64; 4]>;
+
+/// What the extractors of the first policies returned.
+type KnownKeys = SmallVec<[Answer<Extracted>; 1]>;
 
 /// The decision on a request, until its verdict is returned.
 pub(crate) enum Admission {
@@ -67,20 +70,64 @@ impl Admission {
     #[inline]
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts) -> Self {
         let is_preflight = Scope::is_preflight(parts);
-        if !gate.is_plain || gate.policies.len() != 1 || is_preflight || gate.watch.is_on() {
-            return Self::of_several(gate, parts, is_preflight, None);
+        if !gate.is_plain || is_preflight || gate.watch.is_on() {
+            return Self::of_any(gate, parts, is_preflight, SmallVec::new());
         }
-        match Judge::new(gate, 0, parts).resolve_plain(parts) {
-            // The check of the only policy needs no plan.
-            Ok(check) => Self::by(gate, &[0], slice::from_ref(&check), parts),
-            Err(resolved) => Self::of_several(gate, parts, is_preflight, Some(resolved)),
+        match &gate.policies[..] {
+            // Its key needs no list.
+            [policy] => match policy.extractor().extract(parts) {
+                Answer::Ready(Extracted::Key(key)) => {
+                    Self::of_plain(gate, &[policy.rule().plain_check(&key)], parts, || smallvec![key.clone()])
+                }
+                extracted => Self::of_any(gate, parts, false, smallvec![extracted]),
+            },
+            policies => {
+                let mut keys = SmallVec::<[Key; 4]>::new();
+                for policy in policies {
+                    match policy.extractor().extract(parts) {
+                        Answer::Ready(Extracted::Key(key)) => keys.push(key),
+                        extracted => {
+                            let known = known(keys).chain([extracted]).collect();
+                            return Self::of_any(gate, parts, false, known);
+                        }
+                    }
+                }
+                let rules = policies.iter().map(Policy::rule);
+                let checks: SmallVec<[PlainCheck<'_>; 4]> =
+                    rules.zip(&keys).map(|(rule, key)| rule.plain_check(key)).collect();
+                Self::of_plain(gate, &checks, parts, || keys.clone())
+            }
         }
     }
 
-    /// Begins to decide by any number of policies, of which the first may be resolved.
-    fn of_several(gate: &Arc<Gate>, parts: &Parts, is_preflight: bool, first: Option<Resolved>) -> Self {
+    /// Decides by all policies of a gate, which are plain: at once and without a receipt, if the store can.
+    #[inline]
+    fn of_plain(
+        gate: &Arc<Gate>,
+        checks: &[PlainCheck<'_>],
+        parts: &Parts,
+        keys: impl FnOnce() -> SmallVec<[Key; 4]>,
+    ) -> Self {
+        let timer = gate.limits.observer.start();
+        let Some(decided) = gate.limits.store.decide_now(checks) else {
+            return Self::of_any(gate, parts, false, known(keys()).collect());
+        };
+        let decision = || decided.decision(checks.iter().map(|check| (check.policy, check.quota)));
+        if decided.is_allowed() {
+            gate.limits.observer.decided_by(timer, decision);
+            return Admission::Known(Some(Ok(Account::plain(Arc::clone(gate), decided))));
+        }
+        let decision = decision();
+        gate.limits.observer.decided(timer, Ok(&decision));
+        let mark = |check: usize| checks.get(check).map(|check| gate.sampler.mark(check.key));
+        log_refusals(gate, 0..checks.len(), mark, &decision);
+        Admission::Known(Some(Err(Refusal::Refused(Box::new(decision)))))
+    }
+
+    /// Begins to decide by any policies; `known` is what the extractors of the first ones returned, if all are plain.
+    fn of_any(gate: &Arc<Gate>, parts: &Parts, is_preflight: bool, known: KnownKeys) -> Self {
         let mut plan = Plan::default();
-        let (skips, watched) = match resolve(gate, parts, is_preflight, first, &mut plan) {
+        let (skips, watched) = match resolve(gate, parts, is_preflight, known, &mut plan) {
             Ok(resolved) => resolved,
             Err(refusal) => return Admission::Known(Some(Err(counted(gate, refusal)))),
         };
@@ -91,23 +138,9 @@ impl Admission {
         Self::after_lookups(gate, plan, skips, watched, has_body)
     }
 
-    /// Decides by checks of the policies at these places: at once and without a receipt if nothing is settled, and the
-    /// store can.
-    #[inline]
+    /// Begins to decide by checks of the policies at these places.
     fn by(gate: &Arc<Gate>, policies: &[usize], checks: &[Check], parts: &Parts) -> Self {
         let timer = gate.limits.observer.start();
-        let decision = if gate.is_plain { gate.limits.store.decide_now(checks) } else { None };
-        let Some(decision) = decision else { return Self::owing(gate, policies, checks, parts, timer) };
-        gate.limits.observer.decided(timer, Ok(&decision));
-        if decision.is_allowed() {
-            return Admission::Known(Some(Ok(Account::plain(Arc::clone(gate), decision))));
-        }
-        log_refusals(gate, policies, |check| mark(gate, checks, check), &decision);
-        Admission::Known(Some(Err(Refusal::Refused(Box::new(decision)))))
-    }
-
-    /// Begins to decide by checks of which something may be settled.
-    fn owing(gate: &Arc<Gate>, policies: &[usize], checks: &[Check], parts: &Parts, timer: Timer) -> Self {
         let decided = gate.limits.store.decide(checks, Deadline::none());
         let bytes = ByteChecks::of(gate, policies, checks, gate.counts_bytes && has_body(&parts.headers));
         match decided {
@@ -166,6 +199,11 @@ impl Admission {
     }
 }
 
+/// Returns keys as their extractors did.
+fn known(keys: SmallVec<[Key; 4]>) -> impl Iterator<Item = Answer<Extracted>> {
+    keys.into_iter().map(|key| Answer::Ready(Extracted::Key(key)))
+}
+
 /// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.
 ///
 /// Returns also the watch on the request, which its lookups end.
@@ -173,12 +211,12 @@ fn resolve(
     gate: &Arc<Gate>,
     parts: &Parts,
     is_preflight: bool,
-    first: Option<Resolved>,
+    known: KnownKeys,
     plan: &mut Plan<Waiting>,
 ) -> Result<(Skips, Option<Watched>), Refusal> {
-    let is_on = first.is_none() && gate.watch.is_on();
+    let is_on = known.is_empty() && gate.watch.is_on();
     let mut watched = if is_on { gate.begin_watch(parts) } else { None };
-    let resolved = resolve_each(gate, parts, is_preflight, watched.is_some(), first, plan);
+    let resolved = resolve_each(gate, parts, is_preflight, watched.is_some(), known, plan);
     // One that panics is not counted.
     if let Some(watched) = watched.take_if(|_| plan.pending.is_empty() || resolved.is_err()) {
         watched.end();
@@ -192,21 +230,17 @@ fn resolve_each(
     parts: &Parts,
     is_preflight: bool,
     is_watched: bool,
-    mut first: Option<Resolved>,
+    known: KnownKeys,
     plan: &mut Plan<Waiting>,
 ) -> Result<Skips, Refusal> {
-    let (mut skips, may_be_plain) = (Skips::default(), !is_preflight && !is_watched);
+    let (mut skips, mut known) = (Skips::default(), known.into_iter());
     for (place, is_plain) in gate.plain.iter().enumerate() {
         let judge = Judge::new(gate, place, parts);
-        let mut resolved = match first.take() {
-            Some(resolved) => resolved,
-            None if *is_plain && may_be_plain => match judge.resolve_plain(parts) {
-                Ok(check) => {
-                    plan.add(place, check);
-                    continue;
-                }
-                Err(resolved) => resolved,
-            },
+        let mut resolved = match known.next() {
+            Some(extracted) => judge.resolve_plain(parts, extracted),
+            None if *is_plain && !is_preflight && !is_watched => {
+                judge.resolve_plain(parts, gate.policies[place].extractor().extract(parts))
+            }
             None => judge.watched(is_watched).resolve(),
         };
         resolved.observe(gate, place);
@@ -301,7 +335,7 @@ fn verdict(
     let decided = if bytes.is_empty() { decided } else { decided.map(|decided| bytes.refuse(gate, decided)) };
     gate.limits.observer.decided(timer, decided.as_ref().map(|decided| &decided.decision));
     let decided = decided.map_err(Refusal::Failed)?;
-    log_refusals(gate, policies, mark, &decided.decision);
+    log_refusals(gate, policies.iter().copied(), mark, &decided.decision);
     if decided.decision.is_allowed() {
         Ok(Account::new(Arc::clone(gate), policies, bytes, decided))
     } else {
@@ -310,13 +344,18 @@ fn verdict(
 }
 
 /// Logs which policies refused the request, or would have in shadow mode: those whose keys have marks.
-fn log_refusals(gate: &Gate, policies: &[usize], mark: impl Fn(usize) -> Option<u64>, decision: &Decision) {
+fn log_refusals(
+    gate: &Gate,
+    policies: impl Iterator<Item = usize>,
+    mark: impl Fn(usize) -> Option<u64>,
+    decision: &Decision,
+) {
     for (check, (outcome, place)) in decision.outcomes().iter().zip(policies).enumerate() {
         if outcome.is_allowed() || (outcome.mode() == Mode::Enforce && !gate.logs_refusals) {
             continue;
         }
         if let Some(mark) = mark(check) {
-            gate.sampler.log(*place, mark, outcome);
+            gate.sampler.log(place, mark, outcome);
         }
     }
 }

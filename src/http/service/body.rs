@@ -4,19 +4,21 @@
 //! the store has replied (or the budget is spent) the head gets the decision and the headers. Of a gRPC call whose
 //! status is in its trailers, the body keeps the account until they come.
 
+use std::borrow::Cow;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::Response;
 use http::response::Parts;
+use http::{Extensions, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::ending::{Ending, Polled};
 use crate::core::Decision;
 use crate::http::account::{Account, BoxError, Meter, Metered, Settled};
+use crate::http::gate::Gate;
 use crate::store::SlotGuard;
 
 pin_project! {
@@ -158,6 +160,31 @@ pub(super) fn settle<R, E>(returned: Result<Response<R>, E>, account: &mut Accou
     (returned, settled)
 }
 
+/// Passes on the inner service's response to a request of which nothing has changed since the decision.
+#[inline]
+pub(super) fn pass_as_decided<R>(mut response: Response<R>, account: &Account) -> Response<ResponseBody<R>> {
+    let gate = account.gate();
+    let is_exposed = gate.exposes_decisions || response.extensions().get::<Decision>().is_some();
+    if is_exposed || !gate.responses.headers().are_none() {
+        let decision = account.shown();
+        let status = response.status();
+        gate.responses.headers().write(response.headers_mut(), status, &decision);
+        if is_exposed {
+            expose(gate, response.extensions_mut(), decision);
+        }
+    }
+    response.map(|body| ResponseBody::inner(body, SlotGuard::default()))
+}
+
+/// Inserts the decision into the extensions of a response, if a layer inside has done so or this layer is to.
+fn expose(gate: &Gate, extensions: &mut Extensions, decision: Cow<'_, Decision>) {
+    match extensions.remove::<Decision>() {
+        Some(inner) => drop(extensions.insert(inner.inside(decision.into_owned()))),
+        None if gate.exposes_decisions => drop(extensions.insert(decision.into_owned())),
+        None => {}
+    }
+}
+
 /// Passes on the inner service's response once its request is settled, with the decision and the headers of the limits.
 ///
 /// Where something still depends on the trailers of the response, its body keeps the account. It holds the slots of the
@@ -172,11 +199,7 @@ where
     }
     let (gate, decision) = (account.gate(), account.shown());
     gate.responses.headers().write(&mut parts.headers, parts.status, &decision);
-    match parts.extensions.remove::<Decision>() {
-        Some(inner) => drop(parts.extensions.insert(inner.inside(decision.into_owned()))),
-        None if gate.exposes_decisions => drop(parts.extensions.insert(decision.into_owned())),
-        None => {}
-    }
+    expose(gate, &mut parts.extensions, decision);
     let is_end = body.is_end_stream();
     let slots = if is_end { SlotGuard::default() } else { account.pass_slots() };
     let meter = if is_end { None } else { account.response_meter() };

@@ -125,6 +125,9 @@ fn finish<R, E>(returned: Returned<R, E>, mut account: Account) -> ControlFlow<P
 where
     R: Body,
 {
+    if account.ends_as_decided() {
+        return Break(returned.map(|response| body::pass_as_decided(response, &account)));
+    }
     let (returned, settled) = body::settle(returned, &mut account);
     let Some(settled) = settled else { return Break(body::pass(returned, account)) };
     let settled = account.in_time(settled);

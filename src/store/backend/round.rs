@@ -125,7 +125,7 @@ impl<'a> Round<'a> {
             counter.quota.decide(state.or(self.states[places[index]].0.as_ref()), now, cost, *floor)
         };
         let (mut steps, refused) = evaluate(checks, &bans, step);
-        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check));
+        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(&check.counter.policy));
         bans.strike(checks, &steps, step);
         if refused {
             look_again(&mut steps, step);

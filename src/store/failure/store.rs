@@ -29,8 +29,8 @@ use crate::core::{Checks, Error, Requirement, kept};
 use crate::store::breaker::{LONGEST_PROBE, Permit};
 use crate::store::slots::{Held, SlotKeeper, Unclaimed};
 use crate::store::{
-    Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-    StoreId,
+    Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, PlainCheck, PlainDecision, Receipt,
+    Settlement, Settling, Store, StoreId,
 };
 
 /// A store as layers and limiters keep it.
@@ -169,7 +169,7 @@ impl<S: Store> Store for FailureStore<S> {
     }
 
     // No call that returns here can fail, so it does not concern the breaker.
-    fn decide_now(&self, checks: &[Check]) -> Option<Decision> {
+    fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
         self.inner.decide_now(checks)
     }
 

@@ -10,7 +10,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
-use crate::store::Counter;
+use crate::core::{Key, PolicyName, Quota};
+use crate::store::{Counter, PlainCheck};
 
 /// What a counter is found by: 84 bits of a hash of its policy, key, algorithm and window.
 ///
@@ -47,54 +48,60 @@ impl Fingerprints {
 
     /// Returns the fingerprint of a counter; the same counter has the same one for as long as the store lives.
     ///
-    /// What is hashed is unambiguous: shape, key in words of eight bytes, its rest in one word whose zeros mark the
-    /// end, and then the policy.
+    /// What is hashed is unambiguous: shape, a hash of the policy's name, key in words of eight bytes, and its rest in one
+    /// word with how many bytes that has. Clients choose keys, but not the names of policies.
     #[inline]
     pub(in crate::store) fn of(&self, counter: &Counter) -> Fingerprint {
-        self.of_shape(shape(counter), counter)
+        self.of_shape(shape(&counter.quota), &counter.policy, &counter.key)
+    }
+
+    /// Returns the fingerprint of a check's counter.
+    #[inline]
+    pub(in crate::store) fn of_check(&self, check: &PlainCheck<'_>) -> Fingerprint {
+        self.of_shape(shape(check.quota), check.policy, check.key)
     }
 
     /// Returns the fingerprint of the ban of a counter's key under its policy, whatever its quota.
     pub(in crate::store) fn of_ban(&self, counter: &Counter) -> Fingerprint {
-        self.of_shape(BAN, counter)
+        self.of_shape(BAN, &counter.policy, &counter.key)
     }
 
     #[inline]
-    fn of_shape(&self, shape: u64, counter: &Counter) -> Fingerprint {
+    fn of_shape(&self, shape: u64, policy: &PolicyName, key: &Key) -> Fingerprint {
         let [first, second] = self.keys;
         let mut hasher = SipHasher13::new_with_keys(first, second);
         hasher.write_u64(shape);
-        let key = counter.key.as_str().as_bytes();
-        let (words, rest) = key.as_chunks();
+        hasher.write_u64(policy.hash_of_text());
+        let (words, rest) = key.as_bytes().as_chunks();
         for word in words {
             hasher.write_u64(u64::from_le_bytes(*word));
         }
-        hasher.write_u64(last_word(key, rest));
-        hasher.write(counter.policy.as_bytes());
+        hasher.write_u64(last_word(key.as_bytes(), rest));
         let Hash128 { h1: hash, h2 } = hasher.finish128();
         Fingerprint { hash, tail: h2 & TAIL }
     }
 }
 
-/// The bytes that fill no word, at most seven. No byte of a key is zero, so that the zeros above them
-/// say where the key ends.
+/// The bytes that fill no word, at most seven, and above them their number.
 #[inline]
 fn last_word(key: &[u8], rest: &[u8]) -> u64 {
     let bits = 8 * rest.len();
     // Lengths differ from key to key, so that branches on what is left would be guessed badly.
-    match key.last_chunk() {
+    let word = match key.last_chunk() {
         Some(last) => u64::from_le_bytes(*last) >> 8 >> (56 - bits),
         None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    }
+    };
+    word | (rest.len() as u64) << 56
 }
 
 /// The algorithm and the window, in microseconds: they are shorter than 2^51. Of a calendar it is its number.
-fn shape(counter: &Counter) -> u64 {
-    let algorithm = counter.quota.algorithm() as u64;
+#[inline]
+fn shape(quota: &Quota) -> u64 {
+    let algorithm = quota.algorithm() as u64;
     // The highest bit of a window of microseconds is lower.
-    let window = match counter.quota.calendar() {
+    let window = match quota.calendar() {
         Some(calendar) => 1 << 55 | calendar.number(),
-        None => counter.quota.window_ticks() * counter.quota.tick().micros(),
+        None => quota.window_ticks() * quota.tick().micros(),
     };
     algorithm << 56 | window
 }
@@ -106,7 +113,6 @@ mod tests {
 
     use super::*;
     use crate::core::algorithm::Algorithm;
-    use crate::core::{Key, Quota};
 
     fn counter(policy: &str, value: &str) -> Counter {
         Counter::new(policy.try_into().expect("a valid name"), Key::new("k", value), Quota::per_second(1))

@@ -15,7 +15,7 @@ use super::rank::Rank;
 use crate::core::Quota;
 use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
 use crate::store::map::{Fingerprint, Table};
-use crate::store::{Check, Counter, Mode};
+use crate::store::{Mode, PlainCheck};
 
 /// When only active keys are left, one in this many is evicted at once, so that the search for
 /// them is amortised over as many inserts.
@@ -54,19 +54,25 @@ impl Counters {
     /// rank is raised, but not by a check in shadow mode, which refuses no request. `now_us` is microseconds of this
     /// store's clock.
     #[inline]
-    pub(super) fn decide(&mut self, of: Fingerprint, check: &Check, now_us: u64) -> Step {
-        let Check { counter: Counter { quota, .. }, cost, floor, mode, .. } = check;
-        let now = quota.tick().of(now_us);
+    pub(super) fn decide(
+        &mut self,
+        of: Fingerprint,
+        check: &PlainCheck<'_>,
+        floor: u64,
+        mode: Mode,
+        now_us: u64,
+    ) -> Step {
+        let PlainCheck { quota, cost, .. } = *check;
         let found = self.find(of);
         let kept = found.as_ref().map(|entry| entry.state());
-        let mut step = quota.decide(kept.as_deref(), now, *cost, *floor);
+        let mut step = quota.decide(kept.as_deref(), quota.tick().of(now_us), cost, floor);
         if !step.fits {
             if let Some(entry) = found
-                && *mode == Mode::Enforce
+                && mode == Mode::Enforce
             {
                 entry.refused();
             }
-        } else if *cost > 0
+        } else if cost > 0
             && let Some(state) = step.state.take()
         {
             let rank = Rank::new(quota, now_us, step.reset, step.remaining == 0);
@@ -76,6 +82,13 @@ impl Counters {
             }
         }
         step
+    }
+
+    /// Decides a check at a cost, and keeps nothing.
+    #[inline]
+    pub(super) fn look(&self, of: Fingerprint, check: &PlainCheck<'_>, cost: u64, now_us: u64) -> Step {
+        let now = check.quota.tick().of(now_us);
+        check.quota.decide(self.state(of).as_deref(), now, cost, 0)
     }
 
     /// Keeps the state that follows from an admitted step.

@@ -67,7 +67,7 @@ impl<'a> Several<'a> {
             counter.quota.decide(state.or(kept.as_deref()), now, cost, *floor)
         };
         let (mut steps, refused) = evaluate(checks, bans, step);
-        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check));
+        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(&check.counter.policy));
         bans.strike(checks, &steps, step);
         if refused {
             look_again(&mut steps, step);

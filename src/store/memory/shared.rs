@@ -8,16 +8,18 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 use super::counters::Counters;
 use super::several::Several;
+use crate::core::Ban;
 use crate::core::algorithm::Step;
 use crate::core::algorithm::ban::{self, Struck};
-use crate::core::{Ban, Decision};
-use crate::store::bans::{Bans, applied_strike};
+use crate::store::bans::applied_strike;
 use crate::store::clock::{Clock, micros};
-use crate::store::evaluate::{adjustment, applied, decided, decided_one, decision, decision_of_one};
+use crate::store::evaluate::{Steps, adjustment, applied, decided, decided_one, measures};
 use crate::store::map::{Fingerprint, Fingerprints, Shards};
-use crate::store::{Applied, Change, Check, Counter, Decided, StoreId, Taken};
+use crate::store::{Applied, Change, Check, Counter, Decided, Mode, PlainCheck, PlainDecision, StoreId, Taken};
 
 /// Several parts are made only if each has room for so many keys.
 const KEYS_PER_PART: usize = 1_024;
@@ -49,45 +51,66 @@ impl SharedCounters {
     /// Decides what most requests have: one check, with one look into one part.
     #[inline]
     pub(super) fn decide_one(&self, check: &Check) -> Decided {
-        decided_one(self.id, check, &self.step(check))
+        decided_one(self.id, check, &self.step(&check.as_plain(), check.floor, check.mode))
     }
 
-    /// Decides checks without a ban, and makes no receipt.
+    /// Decides checks of which nothing is settled, and makes no receipt.
     #[inline]
-    pub(super) fn decide_now(&self, checks: &[Check]) -> Decision {
+    pub(super) fn decide_plain(&self, checks: &[PlainCheck<'_>]) -> PlainDecision {
         match checks {
-            [check] => decision_of_one(check, &self.step(check)),
-            several => self.decide_by(several, |bans, steps, refused| decision(several, bans, steps, refused)),
+            [check] => PlainDecision::of_one(measures(check.quota, &self.step(check, 0, Mode::Enforce))),
+            several => self.decide_each(several),
         }
     }
 
     #[inline]
-    fn step(&self, check: &Check) -> Step {
-        let of = self.fingerprints.of(&check.counter);
+    fn step(&self, check: &PlainCheck<'_>, floor: u64, mode: Mode) -> Step {
+        let of = self.fingerprints.of_check(check);
         let step = {
             let mut counters = self.shards.lock(of.hash);
             // Read under the lock: a request that waited for it must not come with an older time.
             let now_us = micros(&*self.clock);
-            counters.decide(of, check, now_us)
+            counters.decide(of, check, floor, mode, now_us)
         };
-        step.found.warn(check);
+        step.found.warn(check.policy);
         step
     }
 
-    /// Decides several checks as one: all are taken, or none is.
-    #[inline]
-    pub(super) fn decide(&self, checks: &[Check]) -> Decided {
-        self.decide_by(checks, |bans, steps, refused| decided(self.id, checks, bans, steps, refused))
+    /// Decides several checks of different counters: all are taken, or none is.
+    fn decide_each(&self, checks: &[PlainCheck<'_>]) -> PlainDecision {
+        // Pushed one by one, which is quicker than to collect them where there are few.
+        let (mut all, mut steps) = (SmallVec::<[Fingerprint; 4]>::new(), Steps::new());
+        for check in checks {
+            all.push(self.fingerprints.of_check(check));
+        }
+        let mut parts = self.shards.lock_all(all.iter().map(|of| of.hash));
+        let now_us = micros(&*self.clock);
+        for (place, check) in checks.iter().enumerate() {
+            steps.push(parts.part(place).look(all[place], check, check.cost, now_us));
+        }
+        let admitted = steps.iter().all(|step| step.fits);
+        for (place, (check, step)) in checks.iter().zip(&mut steps).enumerate() {
+            step.found.warn(check.policy);
+            let (of, (_, counters)) = (all[place], parts.of(place));
+            match (admitted, step.fits) {
+                (true, _) if check.cost > 0 => counters.keep(of, check.quota, step, now_us),
+                (true, _) => {}
+                // Nothing is taken, so what remains has to be that of untouched state.
+                (false, true) => *step = counters.look(of, check, 0, now_us),
+                (false, false) => counters.refused(of),
+            }
+        }
+        drop(parts);
+        PlainDecision::of_several(checks.iter().zip(&steps).map(|(check, step)| measures(check.quota, step)))
     }
 
-    /// Decides several checks as one; `made` makes the decision of their bans, steps and whether they are refused.
-    #[inline]
-    fn decide_by<T>(&self, checks: &[Check], made: impl FnOnce(&Bans, &[Step], bool) -> T) -> T {
+    /// Decides several checks as one: all are taken, or none is.
+    pub(super) fn decide(&self, checks: &[Check]) -> Decided {
         let mut several = Several::lock(&self.shards, &self.fingerprints, checks);
         let now_us = micros(&*self.clock);
         let mut bans = several.bans(checks, now_us);
         let (steps, refused) = several.evaluate(checks, &mut bans, now_us);
-        let decided = made(&bans, &steps, refused);
+        let decided = decided(self.id, checks, &bans, &steps, refused);
         if refused {
             several.note_refusals(&steps);
         } else {

@@ -7,12 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::shared::SharedCounters;
-use crate::core::{Decision, Error};
+use crate::core::Error;
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::evaluate::of_any;
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
-    StoreId,
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, PlainCheck, PlainDecision, Receipt, Requirement,
+    Settlement, Settling, Store, StoreId,
 };
 
 /// Keys of a store that no other capacity was set for: 32 MB of entries, in tables of about twice that.
@@ -209,8 +209,8 @@ impl Store for MemoryStore {
         Answer::Ready(Ok(()))
     }
 
-    fn decide_now(&self, checks: &[Check]) -> Option<Decision> {
-        Some(self.shared.decide_now(checks))
+    fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
+        Some(self.shared.decide_plain(checks))
     }
 
     fn supports(&self, _: &[Requirement<'_>]) -> Result<(), Error> {

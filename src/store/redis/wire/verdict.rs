@@ -44,7 +44,7 @@ impl Verdict {
         for (index, check) in checks.iter().enumerate() {
             let next =
                 part.next(&check.counter.quota, returns_whole(checks, index)).ok_or_else(no_decision)?.decided()?;
-            next.found.warn(check);
+            next.found.warn(&check.counter.policy);
             seen.push(next);
         }
         let step = |index: usize, state: Option<&State>, cost: u64| {
@@ -71,7 +71,7 @@ fn read_bans(checks: &[Check], part: &mut ReplyPart) -> Result<Bans, Error> {
     let mut found: SmallVec<[Seen; 1]> = SmallVec::new();
     for check in checks.iter().filter(|check| check.ban.is_some()) {
         let next = part.next_ban().ok_or_else(no_decision)?;
-        next.found.warn(check);
+        next.found.warn(&check.counter.policy);
         found.push(next);
     }
     let bans = Bans::look(checks, part.now_us, |bar| found[bar].state.take());
@@ -88,7 +88,7 @@ fn read_bans(checks: &[Check], part: &mut ReplyPart) -> Result<Bans, Error> {
 /// As there.
 pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -> Result<Step, Error> {
     let seen = part.next(&check.counter.quota, false).ok_or_else(no_decision)?.decided()?;
-    seen.found.warn(check);
+    seen.found.warn(&check.counter.policy);
     let step = step(check, seen.state.as_ref(), part.now_us, check.cost);
     if step.fits == seen.fits { Ok(step) } else { Err(no_decision()) }
 }
