@@ -23,7 +23,7 @@ use smallvec::{SmallVec, smallvec};
 pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::observer::Timer;
-use crate::core::{Decision, Error, Key, Mode};
+use crate::core::{Checks, Decision, Error, Key, Mode};
 use crate::http::account::{Account, ByteChecks, Handle, has_body};
 use crate::http::gate::{Gate, Watched};
 use crate::http::key::Extracted;
@@ -73,44 +73,35 @@ impl Admission {
         if !gate.is_plain || is_preflight || gate.watch.is_on() {
             return Self::of_any(gate, parts, is_preflight, SmallVec::new());
         }
-        match &gate.policies[..] {
+        if let [policy] = &gate.policies[..] {
             // Its key needs no list.
-            [policy] => match policy.extractor().extract(parts) {
-                Answer::Ready(Extracted::Key(key)) => {
-                    Self::of_plain(gate, &[policy.rule().plain_check(&key)], parts, || smallvec![key.clone()])
+            return match plain_key(policy, parts) {
+                Ok(key) => Self::of_plain(gate, &[policy.rule().plain_check(&key)], parts),
+                Err(extracted) => Self::of_any(gate, parts, false, smallvec![extracted]),
+            };
+        }
+        let mut keys = SmallVec::<[Key; 4]>::new();
+        for policy in &gate.policies {
+            match plain_key(policy, parts) {
+                Ok(key) => keys.push(key),
+                Err(extracted) => {
+                    let before = keys.into_iter().map(|key| Answer::Ready(Extracted::Key(key)));
+                    return Self::of_any(gate, parts, false, before.chain([extracted]).collect());
                 }
-                extracted => Self::of_any(gate, parts, false, smallvec![extracted]),
-            },
-            policies => {
-                let mut keys = SmallVec::<[Key; 4]>::new();
-                for policy in policies {
-                    match policy.extractor().extract(parts) {
-                        Answer::Ready(Extracted::Key(key)) => keys.push(key),
-                        extracted => {
-                            let known = known(keys).chain([extracted]).collect();
-                            return Self::of_any(gate, parts, false, known);
-                        }
-                    }
-                }
-                let rules = policies.iter().map(Policy::rule);
-                let checks: SmallVec<[PlainCheck<'_>; 4]> =
-                    rules.zip(&keys).map(|(rule, key)| rule.plain_check(key)).collect();
-                Self::of_plain(gate, &checks, parts, || keys.clone())
             }
         }
+        let rules = gate.policies.iter().map(Policy::rule);
+        let checks = rules.zip(&keys).map(|(rule, key)| rule.plain_check(key));
+        Self::of_plain(gate, &checks.collect::<SmallVec<[PlainCheck<'_>; 4]>>(), parts)
     }
 
     /// Decides by all policies of a gate, which are plain: at once and without a receipt, if the store can.
     #[inline]
-    fn of_plain(
-        gate: &Arc<Gate>,
-        checks: &[PlainCheck<'_>],
-        parts: &Parts,
-        keys: impl FnOnce() -> SmallVec<[Key; 4]>,
-    ) -> Self {
+    fn of_plain(gate: &Arc<Gate>, checks: &[PlainCheck<'_>], parts: &Parts) -> Self {
         let timer = gate.limits.observer.start();
         let Some(decided) = gate.limits.store.decide_now(checks) else {
-            return Self::of_any(gate, parts, false, known(keys()).collect());
+            let owned: Checks = checks.iter().map(PlainCheck::to_check).collect();
+            return Self::by(gate, &(0..checks.len()).collect::<Places>(), &owned, parts);
         };
         let decision = || decided.decision(checks.iter().map(|check| (check.policy, check.quota)));
         if decided.is_allowed() {
@@ -199,9 +190,18 @@ impl Admission {
     }
 }
 
-/// Returns keys as their extractors did.
-fn known(keys: SmallVec<[Key; 4]>) -> impl Iterator<Item = Answer<Extracted>> {
-    keys.into_iter().map(|key| Answer::Ready(Extracted::Key(key)))
+/// Returns the key of a plain policy.
+///
+/// # Errors
+///
+/// What its extractor returned, if that is no key.
+#[inline]
+fn plain_key(policy: &Policy, parts: &Parts) -> Result<Key, Answer<Extracted>> {
+    match policy.extractor().extract(parts) {
+        Answer::Ready(Extracted::Key(key)) => Ok(key),
+        Answer::Ready(Extracted::Secret(secret)) => Ok(secret.into_parts().0),
+        extracted => Err(extracted),
+    }
 }
 
 /// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.

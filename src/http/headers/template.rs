@@ -1,8 +1,8 @@
 //! Headers whose names are known before their values.
 //!
 //! A map hashes each name that is inserted, byte by byte, and those of limits are long. A copy of a map has the hashes
-//! already, so to copy one with all names takes about half the time. A map that has headers is not replaced by a copy: in a
-//! server with several threads the blocks that this allocates and frees cost more than the hashes.
+//! already, so to copy one with all names takes less time. A map that has headers is not replaced by a copy: in a server
+//! with several threads the blocks that this allocates and frees cost more than the hashes.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
