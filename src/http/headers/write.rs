@@ -57,7 +57,7 @@ impl HeaderWriter {
         self.headers = headers;
         self.admitted = Template::of(&self.names());
         let of_document = [&NAMES.content_type, &NAMES.cache_control, &NAMES.retry_after];
-        self.refused = Template::of(&self.names().chain(of_document));
+        self.refused = Template::of(&of_document.into_iter().chain(self.names()));
     }
 
     /// Sets the policies, and renders what does not change from response to response.
@@ -130,12 +130,12 @@ impl HeaderWriter {
         let (mut headers, written) = (HeaderMap::new(), self.of_refusal(decision, later));
         let is_complete = wait.is_some() && self.is_complete(&written);
         let write = |put: &mut dyn FnMut(&HeaderName, HeaderValue)| {
-            self.put(written, put);
             put(&NAMES.content_type, PROBLEM);
             put(&NAMES.cache_control, NO_STORE);
             if let Some(seconds) = wait {
                 put(&NAMES.retry_after, number(seconds));
             }
+            self.put(written, put);
         };
         if is_complete {
             self.refused.fill(&mut headers, write);
