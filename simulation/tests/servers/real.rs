@@ -1,6 +1,6 @@
 //! A real server, and a connection to it.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -54,19 +54,30 @@ impl RealServer {
         server.is_up().then_some(server)
     }
 
-    /// Waits until it listens; `false` if it ended, as when its port was taken.
+    /// Waits until this very process answers; `false` if it ended, as when its port, or that of its bus, was taken.
     fn is_up(&mut self) -> bool {
         let deadline = Instant::now() + PATIENCE;
+        let own = format!("process_id:{}\r", self.process.id());
         while Instant::now() < deadline {
             if self.process.try_wait().unwrap().is_some() {
                 return false;
             }
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            if self.told().is_ok_and(|told| told.contains(&own)) {
                 return true;
             }
             thread::sleep(Duration::from_millis(2));
         }
-        panic!("redis-server did not listen on port {} in {PATIENCE:?}", self.port);
+        panic!("redis-server did not answer on port {} in {PATIENCE:?}", self.port);
+    }
+
+    /// What is told of itself by the server at this port.
+    fn told(&self) -> io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"INFO server\r\nQUIT\r\n")?;
+        let mut told = String::new();
+        stream.read_to_string(&mut told)?;
+        Ok(told)
     }
 
     pub(crate) fn connect(&self) -> Connection {
