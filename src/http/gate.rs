@@ -53,6 +53,8 @@ pub(crate) struct Gate {
     pub(crate) settles_nothing: bool,
     /// Whether the responses to admitted requests get the decision, too.
     pub(crate) exposes_decisions: bool,
+    /// Whether requests have a handle.
+    pub(crate) has_handles: bool,
     /// Whether some policies count the bytes of bodies.
     pub(crate) counts_bytes: bool,
     /// Limits how often `key_unknown` is logged.
@@ -84,6 +86,7 @@ impl Gate {
             is_plain: true,
             settles_nothing: false,
             exposes_decisions: false,
+            has_handles: true,
             counts_bytes: false,
             unknown_keys: Arc::default(),
             watch: Arc::new(Watch::of(&[])),
@@ -155,12 +158,23 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// If one of them is not [valid](Policy::validate), two have one name, or the store does not support one.
+    /// If one of them is not [valid](Policy::validate), or needs a handle and requests have none, two have one name, or
+    /// the store does not support one.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         let policies: Vec<Policy> = policies.into_iter().map(|policy| policy.with_client(&self.client)).collect();
         policies.iter().try_for_each(|policy| policy.validate(&*self.client))?;
+        self.check_handles(&policies)?;
         self.limits.supports(policies.iter().map(Policy::rule))?;
         Ok(policies)
+    }
+
+    /// Checks that requests have a handle if one of these policies needs it.
+    ///
+    /// # Errors
+    ///
+    /// If they have none; the message names the policy.
+    pub(crate) fn check_handles(&self, policies: &[Policy]) -> Result<(), Error> {
+        if self.has_handles { Ok(()) } else { policies.iter().try_for_each(Policy::check_handle) }
     }
 
     /// Returns the response to a request that is not admitted, by which outer layers know that it was refused.

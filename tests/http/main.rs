@@ -39,3 +39,4 @@ mod stampede;
 mod support;
 #[cfg(feature = "axum")]
 mod warnings;
+mod without_handle;

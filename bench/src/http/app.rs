@@ -57,6 +57,16 @@ pub(super) fn without_headers(store: impl Store) -> Router {
     plain().layer(layer(store, roomy()).headers(Headers::none()))
 }
 
+/// As other limiters: with neither headers nor a handle.
+pub(super) fn bare(store: impl Store) -> Router {
+    plain().layer(layer(store, roomy()).headers(Headers::none()).without_handle())
+}
+
+/// The headers that most other limiters have, and no handle.
+pub(super) fn with_legacy_headers(store: impl Store) -> Router {
+    plain().layer(layer(store, roomy()).headers(Headers::legacy()).without_handle())
+}
+
 /// Keys hold hashes of the header's values, as they do by default: those of all other sides hold the values.
 pub(super) fn hashed(store: impl Store) -> Router {
     plain().layer(RateLimitLayer::new(store, Policy::new("api", roomy()).key(key::header(HEADER))))

@@ -7,7 +7,10 @@ use std::pin::Pin;
 use axum::Router;
 use tollgate::{LeaseStore, MemoryStore, RedisStore};
 
-use super::app::{AMPLE, AMPLE_ALONE, SCANT, connected, hashed, limited, plain, roomy, with_headers, without_headers};
+use super::app::{
+    AMPLE, AMPLE_ALONE, SCANT, bare, connected, hashed, limited, plain, roomy, with_headers, with_legacy_headers,
+    without_headers,
+};
 use super::peers;
 
 const MANY: u32 = 100_000;
@@ -112,6 +115,13 @@ pub(super) fn all() -> Vec<Side> {
         Side::new("memory-bare", "tollgate, memory, no headers", |_| {
             Box::pin(async { without_headers(MemoryStore::new()) })
         }),
+        Side::new("memory-bare-no-handle", "tollgate, memory, no headers, no handle", |_| {
+            Box::pin(async { bare(MemoryStore::new()) })
+        }),
+        Side::new("memory-legacy-no-handle", "tollgate, memory, legacy headers, no handle", |_| {
+            Box::pin(async { with_legacy_headers(MemoryStore::new()) })
+        })
+        .proof("x-ratelimit-remaining"),
         Side::new("redis-bare", "tollgate, Redis, no headers", |url| {
             Box::pin(async { without_headers(connected(url).await) })
         })

@@ -43,6 +43,7 @@ impl Judgement {
     }
 }
 
-fn make(plain: &PlainDecision, gate: &Gate) -> Decision {
+/// Makes the decision of what a store measured for the policies of a gate.
+pub(super) fn make(plain: &PlainDecision, gate: &Gate) -> Decision {
     plain.decision(gate.policies.iter().map(|policy| (policy.rule().name(), policy.rule().quota())))
 }

@@ -15,6 +15,7 @@
 //!
 //! The invariant: a store never refunds more for a request than it took or charged.
 
+mod admitted;
 mod debt;
 mod debts;
 mod handle;
@@ -38,6 +39,7 @@ use http::response::Parts;
 use tokio::sync::oneshot;
 use tokio::time::{Timeout, timeout};
 
+pub(crate) use self::admitted::Admitted;
 use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
 use self::judgement::Judgement;
@@ -46,10 +48,10 @@ use self::open::Open;
 pub use self::request_body::RequestBody;
 pub(crate) use self::shared::Shared;
 use self::strikes::Strikes;
-use crate::core::{Decision, PlainDecision};
+use crate::core::Decision;
 use crate::http::gate::Gate;
 use crate::http::policy::Count;
-use crate::store::{Decided, SlotGuard, Store};
+use crate::store::{Decided, SlotGuard};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
 pub(crate) struct Account {
@@ -94,13 +96,9 @@ pub(crate) type InTime = Pin<Box<Timeout<Settled>>>;
 
 impl Account {
     /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
-    pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], bytes: ByteChecks, decided: Decided) -> Self {
+    fn new(gate: Arc<Gate>, policies: &[usize], bytes: ByteChecks, decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
         let is_delayed = !decision.delay().is_zero();
-        if gate.settles_nothing && !is_delayed {
-            drop(gate.limits.store.settle(receipt, &[]));
-            return Self::of(Shared::new(gate, Judgement::Made(decision)));
-        }
         let slots = SlotGuard::new(gate.limits.store.hold(&receipt));
         let strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
         let debts = Debts::of_layer(&gate, &decision, receipt, policies);
@@ -113,10 +111,10 @@ impl Account {
         account
     }
 
-    /// Opens the account of a request that all policies of the gate admit, and of which nothing is settled.
+    /// Opens the account of an admitted request of which nothing is settled, so far.
     #[inline]
-    pub(crate) fn plain(gate: Arc<Gate>, decision: PlainDecision) -> Self {
-        Self::of(Shared::new(gate, Judgement::plain(decision)))
+    fn of_nothing(gate: Arc<Gate>, judgement: Judgement) -> Self {
+        Self::of(Shared::new(gate, judgement))
     }
 
     #[inline]
@@ -145,9 +143,12 @@ impl Account {
         Handle::new(Arc::clone(&self.shared))
     }
 
-    /// Inserts a handle into the extensions of the request, in front of that of an outer layer.
+    /// Inserts a handle into the extensions of the request, in front of that of an outer layer, if requests have one.
     #[inline]
-    pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
+    fn enter(&mut self, extensions: &mut Extensions) {
+        if !self.gate().has_handles {
+            return;
+        }
         if let Some(outer) = extensions.insert(self.handle()) {
             self.is_inside = true;
             outer.note_inner();

@@ -24,7 +24,7 @@ pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::observer::Timer;
 use crate::core::{Checks, Decision, Error, Key, Mode};
-use crate::http::account::{Account, ByteChecks, Handle, has_body};
+use crate::http::account::{Admitted, ByteChecks, Handle, has_body};
 use crate::http::gate::{Gate, Watched};
 use crate::http::key::Extracted;
 use crate::http::policy::{Policy, Scope};
@@ -32,11 +32,11 @@ use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Answer, Check, Deadline, Decided, PlainCheck, Store};
 
-/// The account of an admitted request, or the reason for which it is not admitted.
+/// The admitted request, or the reason for which it is not admitted.
 ///
 /// A refused request has nothing to settle. The account of an admitted one settles what it took, whatever becomes of
 /// the request.
-pub(crate) type Verdict = Result<Account, Refusal>;
+pub(crate) type Verdict = Result<Admitted, Refusal>;
 
 /// The marks of the keys of a decision that is waited for, by which refusals are logged; none if they are not.
 type Marks = SmallVec<[u64; 4]>;
@@ -106,7 +106,7 @@ impl Admission {
         let decision = || decided.decision(checks.iter().map(|check| (check.policy, check.quota)));
         if decided.is_allowed() {
             gate.limits.observer.decided_by(timer, decision);
-            return Admission::Known(Some(Ok(Account::plain(Arc::clone(gate), decided))));
+            return Admission::Known(Some(Ok(Admitted::plain(Arc::clone(gate), decided))));
         }
         let decision = decision();
         gate.limits.observer.decided(timer, Ok(&decision));
@@ -337,7 +337,7 @@ fn verdict(
     let decided = decided.map_err(Refusal::Failed)?;
     log_refusals(gate, policies.iter().copied(), mark, &decided.decision);
     if decided.decision.is_allowed() {
-        Ok(Account::new(Arc::clone(gate), policies, bytes, decided))
+        Ok(Admitted::new(Arc::clone(gate), policies, bytes, decided))
     } else {
         Err(Refusal::Refused(Box::new(decided.decision)))
     }

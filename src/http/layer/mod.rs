@@ -177,6 +177,32 @@ impl RateLimitLayer {
         self.change(|gate| gate.exposes_decisions = true)
     }
 
+    /// Passes requests on without a [`Handle`](crate::Handle), for services that read none: it takes time, also where
+    /// nobody does.
+    ///
+    /// Handlers then cannot read the decision, charge, refund or check, and layers inside do not know that this one
+    /// limits the request. A [`RealCost`](crate::RealCost) in the extensions of a response is charged as before.
+    ///
+    /// # Panics
+    ///
+    /// If a policy limits the [bytes of request bodies](crate::Policy::request_bytes), which needs a handle. It is an
+    /// error to add such a policy later.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(100));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).without_handle();
+    /// # let _ = layer;
+    /// ```
+    pub fn without_handle(self) -> Self {
+        let layer = self.change(|gate| gate.has_handles = false);
+        layer.gate.load().check_handles(&layer.gate.load().policies).expect("no policy needs a handle");
+        layer
+    }
+
     /// Logs requests that a policy refuses, at `info`.
     ///
     /// The first of a key is a line, of ten keys in 10 s, and the others are a count, so that a flood is few lines. No

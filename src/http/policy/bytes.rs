@@ -88,6 +88,18 @@ impl Policy {
         self.settled(|options| options.bytes = Some(bytes))
     }
 
+    /// Checks that the policy limits no bodies of requests, which are limited by their handles.
+    ///
+    /// # Errors
+    ///
+    /// If it does; the message names the policy.
+    pub(crate) fn check_handle(&self) -> Result<(), Error> {
+        let Some(BodyBytes { direction: Direction::Request, .. }) = self.options.bytes else { return Ok(()) };
+        let name = self.name();
+        let text = format!("policy {name:?}: it limits request bodies, which needs a handle: leave out without_handle");
+        Err(Error::invalid(text))
+    }
+
     /// Checks that bytes are not to be counted in a way that makes no sense.
     ///
     /// # Errors

@@ -162,18 +162,21 @@ pub(super) fn settle<R, E>(returned: Result<Response<R>, E>, account: &mut Accou
 
 /// Passes on the inner service's response to a request of which nothing has changed since the decision.
 #[inline]
-pub(super) fn pass_as_decided<R>(mut response: Response<R>, account: &Account) -> Response<ResponseBody<R>> {
-    let gate = account.gate();
+pub(super) fn pass_as_decided<'a, R, E>(
+    returned: Result<Response<R>, E>,
+    gate: &Gate,
+    shown: impl FnOnce() -> Cow<'a, Decision>,
+) -> Result<Response<ResponseBody<R>>, E> {
+    let mut response = returned?;
     let is_exposed = gate.exposes_decisions || response.extensions().get::<Decision>().is_some();
     if is_exposed || !gate.responses.headers().are_none() {
-        let decision = account.shown();
-        let status = response.status();
+        let (decision, status) = (shown(), response.status());
         gate.responses.headers().write(response.headers_mut(), status, &decision);
         if is_exposed {
             expose(gate, response.extensions_mut(), decision);
         }
     }
-    response.map(|body| ResponseBody::inner(body, SlotGuard::default()))
+    Ok(response.map(|body| ResponseBody::inner(body, SlotGuard::default())))
 }
 
 /// Inserts the decision into the extensions of a response, if a layer inside has done so or this layer is to.

@@ -20,7 +20,7 @@ use tokio::time::Sleep;
 use tower::Service;
 
 use super::body::{self, ResponseBody};
-use crate::http::account::{Account, InTime};
+use crate::http::account::{Account, Admitted, InTime};
 use crate::http::admission::Admission;
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
@@ -63,7 +63,7 @@ pin_project! {
         /// Waits until the inner service is ready again, after the turn came.
         Readying { call: Option<(S, Q, Account)> },
         /// Waits for the inner service.
-        Calling { #[pin] future: F, account: Option<Account> },
+        Calling { #[pin] future: F, admitted: Option<Admitted> },
         /// Waits for the store to settle the request, within the layer's budget.
         Settling { waiting: Option<Waiting<A>> },
     }
@@ -81,8 +81,8 @@ where
 
     /// Calls the inner service, which has been polled ready, with an admitted request.
     #[inline]
-    pub(crate) fn calling(inner: &mut S, request: Request<B>, account: Account) -> Self {
-        Self { state: State::calling(inner, request, account) }
+    pub(crate) fn calling(inner: &mut S, request: Request<B>, admitted: Admitted) -> Self {
+        Self { state: State::calling(inner, request, admitted) }
     }
 }
 
@@ -92,9 +92,9 @@ where
 {
     /// Calls the inner service, which is ready.
     #[inline]
-    fn calling(inner: &mut S, mut request: Request<B>, mut account: Account) -> Self {
-        account.enter(request.extensions_mut());
-        State::Calling { future: inner.call(request), account: Some(account) }
+    fn calling(inner: &mut S, mut request: Request<B>, mut admitted: Admitted) -> Self {
+        admitted.enter(request.extensions_mut());
+        State::Calling { future: inner.call(request), admitted: Some(admitted) }
     }
 
     /// Waits for the request's turn. The inner service is not kept ready meanwhile, as that may hold a permit that
@@ -126,7 +126,7 @@ where
     R: Body,
 {
     if account.ends_as_decided() {
-        return Break(returned.map(|response| body::pass_as_decided(response, &account)));
+        return Break(body::pass_as_decided(returned, account.gate(), || account.shown()));
     }
     let (returned, settled) = body::settle(returned, &mut account);
     let Some(settled) = settled else { return Break(body::pass(returned, account)) };
@@ -155,14 +155,10 @@ where
                 StateProjection::Admitting { gate, admission, call } => {
                     let verdict = ready!(admission.poll(gate, cx));
                     let (mut inner, request) = call.take().expect("a request is decided once");
-                    let account = match verdict {
-                        Ok(account) => account,
+                    let next = match verdict {
+                        Ok(Admitted::Open(account)) if account.is_delayed() => State::queueing(inner, request, account),
+                        Ok(admitted) => State::calling(&mut inner, request, admitted),
                         Err(refusal) => return Poll::Ready(Ok(refused(gate, refusal, request))),
-                    };
-                    let next = if account.is_delayed() {
-                        State::queueing(inner, request, account)
-                    } else {
-                        State::calling(&mut inner, request, account)
                     };
                     this.state.set(next);
                 }
@@ -176,7 +172,7 @@ where
                     let is_ready = ready!(inner.poll_ready(cx));
                     let (mut inner, request, account) = call.take().expect("it was there a line before");
                     let Err(error) = is_ready else {
-                        this.state.set(State::calling(&mut inner, request, account));
+                        this.state.set(State::calling(&mut inner, request, Admitted::Open(account)));
                         continue;
                     };
                     match finish(Err(error), account) {
@@ -184,9 +180,15 @@ where
                         Break(passed) => return Poll::Ready(passed),
                     }
                 }
-                StateProjection::Calling { future, account } => {
+                StateProjection::Calling { future, admitted } => {
                     let returned = ready!(future.poll(cx));
-                    let account = account.take().expect("a response comes once");
+                    let account = match admitted.take().expect("a response comes once") {
+                        Admitted::Open(account) => account,
+                        Admitted::Settled(settled) => {
+                            let passed = body::pass_as_decided(returned, settled.gate(), || settled.shown());
+                            return Poll::Ready(passed);
+                        }
+                    };
                     match finish(returned, account) {
                         Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
                         Break(passed) => return Poll::Ready(passed),

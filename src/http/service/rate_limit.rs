@@ -97,8 +97,8 @@ where
         let request = Request::from_parts(parts, body);
         match admission {
             // Most decisions are ready and most requests have no delay: they skip all states before the call.
-            Admission::Known(Some(Ok(account))) if !account.is_delayed() => {
-                ResponseFuture::calling(&mut self.inner, request, account)
+            Admission::Known(Some(Ok(admitted))) if !admitted.is_delayed() => {
+                ResponseFuture::calling(&mut self.inner, request, admitted)
             }
             admission => {
                 // The instance that was polled ready is the one to call: a clone may not be ready. If the request is

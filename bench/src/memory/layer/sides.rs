@@ -67,17 +67,19 @@ pub(super) fn all() -> Vec<Side> {
     ours.collect()
 }
 
-fn ours() -> [Side; 6] {
+fn ours() -> [Side; 7] {
     let ample = Quota::per_hour(PER_HOUR.into()).burst(BURST.into());
     let one = |quota| RateLimitLayer::composite(MemoryStore::new()).ip(quota);
     let window = Quota::fixed_window(BURST.into(), Duration::from_secs(3_600));
     let longer = Quota::token_bucket(PER_HOUR.into(), Duration::from_secs(7_200)).burst(BURST.into());
     let three = one(ample).policy(Policy::new("longer", longer).key(key::client_ip()));
     let three = three.global(Quota::per_second(BURST.into()));
+    let bare = one(ample).headers(Headers::none()).without_handle();
     let side = |name, layer: RateLimitLayer, expected| Side::new(name, boxed(layer.layer(Inner)), expected);
     let (ietf, legacy) = ("ratelimit", "x-ratelimit-remaining");
     [
         side("one policy, no headers", one(ample).headers(Headers::none()), Expected::Nothing).beside(GOVERNOR, 1.3),
+        side("one policy, no headers, no handle", bare, Expected::Nothing).beside(GOVERNOR, 1.3),
         side("one policy, legacy headers", one(ample).headers(Headers::legacy()), Expected::Admitted(legacy))
             .beside(GOVERNOR_HEADERS, 1.0),
         side(ONE, one(ample), Expected::Admitted(ietf)).beside(GOVERNOR_HEADERS, 1.25),
