@@ -7,7 +7,7 @@ pub(crate) mod sides;
 pub(crate) mod size;
 
 use crate::table::{median, print};
-use sides::{Governor, Load, Side, Tollgate};
+use sides::{Governor, Load, Plain, Side, Tollgate};
 
 const ROUNDS: usize = 9;
 
@@ -47,25 +47,29 @@ fn time(Scale { rounds, checks, .. }: &Scale) {
         "Nanoseconds per check, over `governor`'s keyed limiter (medians of {rounds} rounds, interleaved). Both sides \
          hold a token bucket per key, all checks are admitted, and keys have the same text and are made before. \
          governor: `check_key(&String)`, its DashMap and its clock, which answers yes or no. tollgate: a `Check` made \
-         of a cloned `Key` and policy name, decided by a `MemoryStore` on its clock, decision and receipt dropped.\n"
+         of a cloned `Key` and policy name, decided by a `MemoryStore` on its clock, decision and receipt dropped. At \
+         once: `decide_now` of a `PlainCheck`, without a receipt, as layers ask where nothing is ever settled.\n"
     );
     let mut rows = Vec::new();
     for keys in [1, 100_000] {
         for threads in [1, 2] {
             let load = Load { keys, threads, checks: checks / threads };
-            let mut rounds_of = [const { Vec::new() }; 3];
+            let mut rounds_of = [const { Vec::new() }; 5];
             for _ in 0..*rounds {
                 let (theirs, ours) = (Governor::new(keys).nanos(load), Tollgate::new(keys).nanos(load));
-                for (values, value) in rounds_of.iter_mut().zip([theirs, ours, ours / theirs]) {
+                let plain = Plain::new(keys).nanos(load);
+                let values = [theirs, ours, ours / theirs, plain, plain / theirs];
+                for (values, value) in rounds_of.iter_mut().zip(values) {
                     values.push(value);
                 }
             }
-            let [theirs, ours, ratio] = rounds_of.map(median);
+            let [theirs, ours, ratio, plain, plain_ratio] = rounds_of.map(median);
             let keys = if keys == 1 { "1 hot key".to_owned() } else { format!("{keys}, uniform") };
             let cells = [format!("{theirs:.0}"), format!("{ours:.0}"), format!("{ratio:.2}")];
+            let plain = [format!("{plain:.0}"), format!("{plain_ratio:.2}")];
             let targets = ["≤ 0.85", "≤ 0.7"].map(str::to_owned);
-            rows.push([keys, threads.to_string()].into_iter().chain(cells).chain(targets).collect());
+            rows.push([keys, threads.to_string()].into_iter().chain(cells).chain(targets).chain(plain).collect());
         }
     }
-    print(&["keys", "threads", "governor", "tollgate", "ratio", "must", "stretch"], &rows);
+    print(&["keys", "threads", "governor", "tollgate", "ratio", "must", "stretch", "at once", "ratio"], &rows);
 }

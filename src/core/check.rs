@@ -235,6 +235,35 @@ impl<'a> PlainCheck<'a> {
         Self { policy, key, quota, cost }
     }
 
+    /// Returns a check by reference; `None` if more belongs to it than such a check has: a floor, a ban, a place in a
+    /// queue, slots, or something to settle.
+    ///
+    /// Layers make theirs without it. It is for tests of stores, and for stores that pass some checks on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::store::{Check, Counter, PlainCheck};
+    /// use tollgate::{Key, MemoryStore, Quota, Store};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let counter = Counter::new("api".try_into()?, Key::new("user", "ada"), Quota::per_hour(1));
+    /// let check = Check::new(counter, 1);
+    /// let plain = PlainCheck::of(&check).expect("it has no floor and no ban");
+    /// let decided = MemoryStore::new().decide_now(&[plain]);
+    /// assert!(decided.is_some_and(|decision| decision.is_allowed()));
+    /// assert!(PlainCheck::of(&check.floor(1)).is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn of(check: &'a Check) -> Option<Self> {
+        let facts = check.counter.quota.facts();
+        let is_alone = check.floor == 0 && check.ban.is_none() && check.mode == Mode::Enforce;
+        let is_settled = check.settles == Settles::AsTaken && !facts.held && !facts.stands_in_line;
+        (is_alone && is_settled).then(|| check.as_plain())
+    }
+
     /// Returns a check of its own.
     pub fn to_check(&self) -> Check {
         Check::new(Counter::new(self.policy.clone(), self.key.clone(), *self.quota), self.cost)
