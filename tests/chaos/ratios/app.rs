@@ -31,7 +31,7 @@ pub(super) async fn serve(tally: RedisStore) -> SocketAddr {
     let limited = Router::new()
         .route("/", get(async || "hello\n"))
         .route(BLOCKS, get(async || thread::sleep(SHORT)))
-        .layer(RateLimitLayer::new(store, policy))
+        .layer(RateLimitLayer::new(store, policy).expose_decisions())
         .layer(map_response(tell_source));
     listen(limited.route(FREE, get(async || "ok\n"))).await
 }

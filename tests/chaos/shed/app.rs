@@ -71,7 +71,7 @@ impl Server {
         let fleet = FleetShedLayer::new(store.clone(), "fleet", SLOTS, RESERVE).instances(INSTANCES);
         let shed = Router::new()
             .route("/", get(work))
-            .route(BLOCKS, get(async || thread::sleep(SHORT)))
+            .route(BLOCKS, get(block))
             .with_state(Arc::clone(&peaks))
             .layer(fleet)
             .layer(WorkerShedLayer::new("worker", AT_ONCE).ramp(ramp).classify(class))
@@ -100,7 +100,12 @@ async fn work(
         let text = PARTS.get(part)?;
         Some((Ok::<_, std::convert::Infallible>(Bytes::from(*text)), (progress, part + 1)))
     });
-    ([(CONTENT_LENGTH, "12")], Body::from_stream(parts))
+    (Extension(decision), [(CONTENT_LENGTH, "12")], Body::from_stream(parts))
+}
+
+async fn block(decision: Decision) -> impl IntoResponse {
+    thread::sleep(SHORT);
+    Extension(decision)
 }
 
 impl Peaks {
