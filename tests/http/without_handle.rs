@@ -68,7 +68,9 @@ fn plan(random: &mut Rng) -> Plan {
 
 impl Plan {
     fn layer(&self, store: impl Store) -> RateLimitLayer {
-        let layer = RateLimitLayer::composite(store).policies(self.policies.clone()).headers(self.headers.clone());
+        // The time of day goes on between two layers.
+        let headers = self.headers.clone().reset_in_seconds();
+        let layer = RateLimitLayer::composite(store).policies(self.policies.clone()).headers(headers);
         if self.exposes { layer.expose_decisions() } else { layer }
     }
 
