@@ -62,7 +62,8 @@ impl RealServer {
             if self.process.try_wait().unwrap().is_some() {
                 return false;
             }
-            if self.told().is_ok_and(|told| told.contains(&own)) {
+            // One that asks for a password tells no more than that.
+            if self.told().is_ok_and(|told| told.contains(&own) || told.starts_with("-NOAUTH")) {
                 return true;
             }
             thread::sleep(Duration::from_millis(2));
