@@ -143,10 +143,15 @@ impl Account {
         Handle::new(Arc::clone(&self.shared))
     }
 
-    /// Inserts a handle into the extensions of the request, in front of that of an outer layer, if requests have one.
+    /// Inserts a handle into the extensions of the request, in front of that of an outer layer, unless requests are to
+    /// have none of this layer.
     #[inline]
     fn enter(&mut self, extensions: &mut Extensions) {
         if !self.gate().has_handles {
+            if let Some(outer) = extensions.get::<Handle>() {
+                self.is_inside = true;
+                outer.note_inner();
+            }
             return;
         }
         if let Some(outer) = extensions.insert(self.handle()) {

@@ -180,8 +180,9 @@ impl RateLimitLayer {
     /// Passes requests on without a [`Handle`](crate::Handle), for services that read none: it takes time, also where
     /// nobody does.
     ///
-    /// Handlers then cannot read the decision, charge, refund or check, and layers inside do not know that this one
-    /// limits the request. A [`RealCost`](crate::RealCost) in the extensions of a response is charged as before.
+    /// Handlers then cannot read the decision, charge, refund, check or hold slots: what they find is the handle of a
+    /// layer outside, if that has one. Layers inside do not know of this one, so they may warn that nothing limits a
+    /// request. A [`RealCost`](crate::RealCost) in the extensions of a response is charged as before.
     ///
     /// # Panics
     ///

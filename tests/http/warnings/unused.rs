@@ -58,6 +58,8 @@ fn a_real_cost_that_some_layer_may_charge_is_no_warning() {
         costly().layer(layer([plain.clone(), elsewhere.clone()])),
         costly().layer(layer([metered.clone()])).layer(layer([plain.clone()])),
         costly().layer(layer([plain.clone()])).layer(layer([metered.clone()])),
+        costly().layer(layer([metered.clone()]).without_handle()).layer(layer([plain.clone()])),
+        costly().layer(layer([plain.clone()]).without_handle()).layer(layer([metered.clone()])),
         pages().layer(layer([plain])),
     ] {
         visit_often(&app, "/", 3);
