@@ -105,7 +105,7 @@ fn without_headers_only_the_handle_and_what_it_leads_to_are_allocated() {
 }
 
 #[test]
-fn without_headers_and_handle_nothing_is_allocated() {
+fn without_headers_and_handle_one_policy_allocates_nothing_and_three_little() {
     let layer = |policies| layer(policies, MANY).headers(Headers::none()).without_handle();
     at_most(0, "admitted, one policy, no headers, no handle", &layer(1), StatusCode::OK);
     at_most(3, "admitted, three policies, no headers, no handle", &layer(3), StatusCode::OK);

@@ -146,11 +146,11 @@ fn found(outer: &RateLimitLayer, inner: &RateLimitLayer) -> Vec<String> {
 
 #[test]
 fn a_service_finds_the_handles_of_layers_that_have_them() {
-    let layer = |name| RateLimitLayer::new(MemoryStore::new(), Policy::new(name, MANY));
+    let layer = |name| RateLimitLayer::new(MemoryStore::new(), Policy::new(name, Quota::per_second(1_000_000)));
     let (outer, inner) = (layer("outer"), layer("inner"));
     let (no_outer, no_inner) = (layer("outer").without_handle(), layer("inner").without_handle());
-    // The first requests of each are watched.
-    for _ in 0..3 {
+    // The first requests of each are watched, and later ones have no account.
+    for _ in 0..WATCHED + 3 {
         assert_eq!(found(&outer, &inner), ["inner", "outer"]);
         assert_eq!(found(&no_outer, &inner), ["inner"]);
         assert_eq!(found(&outer, &no_inner), ["outer"]);

@@ -177,8 +177,8 @@ impl RateLimitLayer {
         self.change(|gate| gate.exposes_decisions = true)
     }
 
-    /// Passes requests on without a [`Handle`](crate::Handle), for services that read none: it takes time, also where
-    /// nobody does.
+    /// Passes requests on without a [`Handle`](crate::Handle), for services that do not read it. Where nothing of
+    /// a request is settled later, that saves two allocations.
     ///
     /// Handlers then cannot read the decision, charge, refund, check or hold slots: what they find is the handle of a
     /// layer outside, if that has one. Layers inside do not know of this one, so they may warn that nothing limits a
