@@ -30,9 +30,10 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// the same window. So any interval of length *d* admits at most what the quota allows in *d* + τ, and fixed and
 /// sliding windows hold exactly.
 ///
-/// **The cost**: units that one process holds are refused to the others, for at most τ. A crash loses them, and what a
-/// bucket refilled while they were held unspent is lost too. `remaining` counts the units this process holds and those
-/// that were left when it took them, so it is up to τ old.
+/// **The cost**: units that one process holds are refused to the others, for at most τ, and to its own other requests
+/// until the reply to the lease call has arrived. A crash loses them, and what a bucket refilled while they were held
+/// unspent is lost too. `remaining` counts the units this process holds and those that were left when it took them, so
+/// it is up to τ old.
 ///
 /// **When to use it**: for keys that one process decides many times within τ (a route, a tenant, a global limit), above
 /// all where such keys burden one node of a Redis Cluster. Other keys are decided by the inner store, one call each, as

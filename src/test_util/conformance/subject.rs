@@ -1,6 +1,7 @@
 //! A store in a case: it is called, its results are compared, and what differs is kept.
 
 use std::fmt::{Debug, Display};
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use fastrand::Rng;
 use tokio::task::JoinError;
 
 use super::super::ManualClock;
+use crate::core::decision::Source;
 use crate::core::{Error, Key, PolicyName, Quota, Requirement, Settles};
 use crate::store::{Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Settlement, Store};
 
@@ -212,7 +214,7 @@ impl Subject {
 
     /// What the task of a caller returned.
     #[allow(clippy::unused_self, reason = "it is about a call to the store")]
-    pub(super) fn joined(&self, task: Result<Result<u64, Error>, JoinError>) -> Result<u64, Stop> {
+    pub(super) fn joined(&self, task: Result<Result<Admitted, Error>, JoinError>) -> Result<Admitted, Stop> {
         match task {
             Ok(admitted) => admitted.map_err(|error| Stop::failed("a decision", &error)),
             Err(error) => Err(Stop::Failed(format!("a decision panicked: {error}"))),
@@ -242,13 +244,30 @@ pub(super) struct Caller {
 
 impl Caller {
     /// Repeats the check so many times; returns how often it was admitted.
-    pub(super) async fn take(self, times: u64) -> Result<u64, Error> {
-        let mut admitted = 0;
+    pub(super) async fn take(self, times: u64) -> Result<Admitted, Error> {
+        let mut admitted = Admitted::default();
         for _ in 0..times {
             let decided = self.store.decide(std::slice::from_ref(&self.check), Deadline::none()).wait().await?;
-            admitted += u64::from(decided.decision.is_allowed());
+            let one = u64::from(decided.decision.is_allowed());
+            let leased = if decided.decision.source() == Source::Lease { one } else { 0 };
+            admitted += Admitted { requests: one, leased };
         }
         Ok(admitted)
+    }
+}
+
+/// How many requests of a caller were admitted.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Admitted {
+    pub(super) requests: u64,
+    /// Of these, how many by units taken in advance.
+    pub(super) leased: u64,
+}
+
+impl AddAssign for Admitted {
+    fn add_assign(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.leased += other.leased;
     }
 }
 
