@@ -109,8 +109,7 @@ impl Clients {
     /// Returns the first policy that ignores a forwarded header of a request where it matters, and notes whether the
     /// request names its client to those before.
     fn ignoring<'a>(&self, policies: &'a [Policy], client: &dyn KeyExtractor, parts: &Parts) -> Option<&'a Policy> {
-        let mut by_peer = None;
-        let mut is_read = matches!(client.forwarding(parts), Forwarding::Counted | Forwarding::Unnamed);
+        let (mut by_peer, mut is_read) = (None, false);
         for (policy, named) in policies.iter().zip(&self.named) {
             let forwarding = forwarding_of(policy, client, parts);
             named.note(forwarding);
@@ -122,7 +121,8 @@ impl Clients {
             }
         }
         // Where another extractor trusts the proxy, the peer is meant.
-        by_peer.filter(|_| !is_read)
+        let reads = |forwarding| matches!(forwarding, Forwarding::Counted | Forwarding::Unnamed);
+        by_peer.filter(|_| !is_read && !reads(client.forwarding(parts)))
     }
 
     /// The last of the watched requests has been resolved: warns if all came from trusted proxies, and none had its
