@@ -113,8 +113,8 @@ fn without_headers_and_handle_one_policy_allocates_nothing_and_three_little() {
 
 #[test]
 fn a_refused_request_allocates_for_its_response_only() {
-    at_most(9, "refused, one policy", &layer(1, NONE_LEFT), StatusCode::TOO_MANY_REQUESTS);
-    at_most(12, "refused, three policies", &layer(3, NONE_LEFT), StatusCode::TOO_MANY_REQUESTS);
+    at_most(6, "refused, one policy", &layer(1, NONE_LEFT), StatusCode::TOO_MANY_REQUESTS);
+    at_most(9, "refused, three policies", &layer(3, NONE_LEFT), StatusCode::TOO_MANY_REQUESTS);
 }
 
 /// The largest block in bytes that glibc keeps for each thread. A larger one comes from what all threads share, under a

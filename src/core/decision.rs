@@ -18,10 +18,10 @@ use super::{Check, Mode};
 
 /// The decision about one request over all policies that apply to it.
 ///
-/// A handler reads it from the [`Handle`](crate::Handle) of its request, or takes it as an argument in axum. A refusal by
-/// a policy has it in its extensions, for outer layers, and with
-/// [`expose_decisions`](crate::RateLimitLayer::expose_decisions) every response has. Cloning it is cheap. Where layers
-/// are nested it is that of the innermost one, and [`outer`](Self::outer) leads to the others.
+/// A handler reads it from the [`Handle`](crate::Handle) of its request, or takes it as an argument in axum. With
+/// [`expose_decisions`](crate::RateLimitLayer::expose_decisions), responses have it in their extensions, for outer
+/// layers. Cloning it is cheap. Where layers are nested it is that of the innermost one, and [`outer`](Self::outer)
+/// leads to the others.
 ///
 /// # Examples
 ///

@@ -23,7 +23,7 @@ use http::request::Parts;
 use self::sampler::Sampler;
 use self::watch::Watch;
 use super::key::KeyExtractor;
-use super::policy::{Policy, Refused};
+use super::policy::{AwaitsRefusals, Policy, Refused};
 use super::response::{Refusal, Responses};
 use crate::core::observer::SkipObserver;
 use crate::core::{Error, Mode};
@@ -51,8 +51,8 @@ pub(crate) struct Gate {
     pub(crate) is_plain: bool,
     /// Whether no policy has anything to settle with a response, unless it delays a request.
     pub(crate) settles_nothing: bool,
-    /// Whether the responses to admitted requests get the decision, too.
-    pub(crate) exposes_decisions: bool,
+    /// Whether a policy's count depends on what layers inside refuse.
+    pub(crate) awaits_refusals: bool,
     /// Whether requests have a handle.
     pub(crate) has_handles: bool,
     /// Whether some policies count the bytes of bodies.
@@ -85,7 +85,7 @@ impl Gate {
             plain: Box::default(),
             is_plain: true,
             settles_nothing: false,
-            exposes_decisions: false,
+            awaits_refusals: false,
             has_handles: true,
             counts_bytes: false,
             unknown_keys: Arc::default(),
@@ -113,6 +113,7 @@ impl Gate {
         self.plain = policies.iter().map(Policy::is_plain).collect();
         self.is_plain = self.plain.iter().all(|is_plain| *is_plain);
         self.settles_nothing = policies.iter().all(Policy::settles_nothing);
+        self.awaits_refusals = policies.iter().any(Policy::awaits_refusals);
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
         self.watch = Arc::new(self.watch.renewed(&policies));
         self.skips = policies.iter().map(|policy| self.limits.observer.skips(policy.rule().name())).collect();
@@ -177,14 +178,22 @@ impl Gate {
         if self.has_handles { Ok(()) } else { policies.iter().try_for_each(Policy::check_handle) }
     }
 
-    /// Returns the response to a request that is not admitted, by which outer layers know that it was refused.
+    /// Returns the response to a request that is not admitted. An outer layer that awaits it knows by the response that
+    /// the request was refused.
     pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts) -> Response<Bytes> {
         if let Refusal::Refused(_) = refusal {
             // A proxy that was put in front later shows itself when its clients are refused.
             self.watch.forwarding(&self.policies, &*self.client, parts);
         }
+        let awaited = parts.extensions.get::<AwaitsRefusals>();
+        let decision = if awaited.is_some_and(|awaited| awaited.decision) { refusal.decision().cloned() } else { None };
         let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
-        response.extensions_mut().insert(Refused);
+        if awaited.is_some() {
+            response.extensions_mut().insert(Refused);
+        }
+        if let Some(decision) = decision {
+            response.extensions_mut().insert(decision);
+        }
         response
     }
 }

@@ -102,3 +102,21 @@ fn a_layer_by_itself_has_none_outside_of_it() {
     let response = send(&BoxCloneService::new(layer("only", MANY).layer(inner)));
     assert!(response.extensions().get::<Decision>().expect("the layer gives it").outer().is_none());
 }
+
+#[test]
+fn responses_have_a_decision_only_where_a_layer_exposes_it() {
+    let limit = Quota::per_hour(1);
+    let silent = |name: &str| RateLimitLayer::new(MemoryStore::new(), Policy::new(name, limit));
+    for (exposes, layer) in [(false, silent("silent")), (true, layer("exposes", limit))] {
+        let service = BoxCloneService::new(layer.layer(plain()));
+        for status in [200, 429] {
+            let response = send(&service);
+            let found = response.extensions().get::<Decision>().map(Decision::is_allowed);
+            assert_eq!((response.status().as_u16(), found), (status, exposes.then_some(status == 200)));
+        }
+    }
+    // A layer outside of one that exposes its decision adds its own to it.
+    let service = BoxCloneService::new(silent("outer").layer(layer("inner", limit).layer(plain())));
+    let response = send(&service);
+    assert_eq!(names(response.extensions().get().expect("the inner one gives it")), ["inner", "outer"]);
+}

@@ -302,7 +302,7 @@ impl Handle {
     /// A response that [`on_reject`](crate::RateLimitLayer::on_reject) builds needs the head of the request, and is not
     /// used here.
     pub fn refusal(&self, decision: &Decision) -> Response<Bytes> {
-        self.shared.gate.responses.refusal(decision.clone())
+        self.shared.gate.responses.refusal(decision)
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) use self::shared::Shared;
 use self::strikes::Strikes;
 use crate::core::Decision;
 use crate::http::gate::Gate;
-use crate::http::policy::Count;
+use crate::http::policy::{AwaitsRefusals, Count};
 use crate::store::{Decided, SlotGuard};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
@@ -144,9 +144,12 @@ impl Account {
     }
 
     /// Inserts a handle into the extensions of the request, in front of that of an outer layer, unless requests are to
-    /// have none of this layer.
+    /// have none of this layer; and a mark, if a policy awaits what layers inside refuse.
     #[inline]
     fn enter(&mut self, extensions: &mut Extensions) {
+        if self.gate().awaits_refusals {
+            extensions.insert(AwaitsRefusals { decision: false });
+        }
         if !self.gate().has_handles {
             if let Some(outer) = extensions.get::<Handle>() {
                 self.is_inside = true;

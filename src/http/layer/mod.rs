@@ -158,11 +158,12 @@ impl RateLimitLayer {
         self.change(|gate| gate.responses.set_headers(headers))
     }
 
-    /// Inserts the [`Decision`](crate::Decision) into the extensions of responses to admitted requests, too.
+    /// Inserts the [`Decision`](crate::Decision) into the extensions of responses, those of refused requests included.
     ///
-    /// For layers outside of this one that read it there, such as one that traces. Those of refused requests always
-    /// have it. A handler reads it from the [`Handle`](crate::Handle) of its request, which needs no setting. Where
-    /// layers are nested, the decisions of those outside of this one [follow](crate::Decision::outer) it.
+    /// For layers outside of this one that read it there, such as one that traces. A handler reads it from the
+    /// [`Handle`](crate::Handle) of its request, and [`on_reject`](Self::on_reject) gets it: neither needs this
+    /// setting. Where layers are nested, the decisions of those outside of this one
+    /// [follow](crate::Decision::outer) it.
     ///
     /// # Examples
     ///
@@ -174,7 +175,7 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     pub fn expose_decisions(self) -> Self {
-        self.change(|gate| gate.exposes_decisions = true)
+        self.change(|gate| gate.responses.exposes_decisions = true)
     }
 
     /// Passes requests on without a [`Handle`](crate::Handle), for services that do not read it. Where nothing of

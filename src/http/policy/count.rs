@@ -45,7 +45,16 @@ pub struct Count {
     rule: Rule,
 }
 
-/// In the extensions of a response with which a layer of this crate refused the request.
+/// In the extensions of a request: a layer outside has a policy that [counts](Count::served) what layers inside do not
+/// refuse.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AwaitsRefusals {
+    /// Whether the decision is to come with the refusal, as tests read it.
+    pub(crate) decision: bool,
+}
+
+/// In the extensions of a response with which a layer of this crate refused the request, if one outside
+/// [awaits](AwaitsRefusals) it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused;
 
@@ -56,6 +65,8 @@ enum Rule {
     Outcome { failed: bool },
     /// A closure over the head, and whether an error of the inner service counts.
     Head { counts: Arc<dyn Fn(&Parts) -> bool + Send + Sync>, errors: bool },
+    /// Whether no layer of this crate inside refused the request.
+    Served,
     /// None counts, as no status was given.
     None,
 }
@@ -131,8 +142,8 @@ impl Count {
     ///
     /// As with any count, units are taken until the response is known, and refusals of such a policy are not cached. A
     /// flood of requests that are refused inside is not limited by it: leave it out where the policy has to
-    /// keep such floods from the layers inside. A service in between that builds its own response out of that
-    /// of a layer has to keep the extensions.
+    /// keep such floods from the layers inside. A service in between that builds its own request or response out of
+    /// what passes it has to keep the extensions: layers know by them of each other.
     ///
     /// # Examples
     ///
@@ -160,11 +171,16 @@ impl Count {
     /// # }
     /// ```
     pub fn served() -> Self {
-        Self::by_head(|response| response.extensions.get::<Refused>().is_none(), true)
+        Self { rule: Rule::Served }
     }
 
     fn by_head(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static, errors: bool) -> Self {
         Self { rule: Rule::Head { counts: Arc::new(counts), errors } }
+    }
+
+    /// Whether it depends on what layers inside refuse.
+    pub(super) fn awaits_refusals(&self) -> bool {
+        matches!(self.rule, Rule::Served)
     }
 
     /// Whether no response counts, as no status was given.
@@ -177,6 +193,7 @@ impl Count {
         match &self.rule {
             Rule::Outcome { failed } => response.map_or(Some(true), has_failed).map(|has| has == *failed),
             Rule::Head { counts, errors } => Some(response.map_or(*errors, |response| counts(response))),
+            Rule::Served => Some(response.is_none_or(|response| response.extensions.get::<Refused>().is_none())),
             Rule::None => Some(false),
         }
     }
@@ -185,7 +202,7 @@ impl Count {
     pub(crate) fn counts_call(&self, has_failed: bool) -> Option<bool> {
         match &self.rule {
             Rule::Outcome { failed } => Some(has_failed == *failed),
-            Rule::Head { .. } | Rule::None => None,
+            Rule::Head { .. } | Rule::Served | Rule::None => None,
         }
     }
 }

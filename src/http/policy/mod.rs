@@ -25,7 +25,7 @@ pub(crate) use self::access::advice;
 pub(crate) use self::bytes::Direction;
 pub use self::bytes::Over;
 pub use self::count::Count;
-pub(crate) use self::count::Refused;
+pub(crate) use self::count::{AwaitsRefusals, Refused};
 pub(crate) use self::options::Options;
 use self::origin::Origin;
 pub(crate) use self::scope::{Predicate, Scope, Terms};
@@ -166,6 +166,12 @@ impl Policy {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Whether its units or strikes depend on what layers inside refuse.
+    pub(crate) fn awaits_refusals(&self) -> bool {
+        let Options { count, bans_on, .. } = &self.options;
+        [count, bans_on].into_iter().flatten().any(Count::awaits_refusals)
     }
 
     /// Whether nothing of the policy depends on the response, unless it delays a request: no units, slots or strikes.

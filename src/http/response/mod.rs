@@ -47,12 +47,14 @@ pub(crate) type Reject = dyn Fn(&Parts, &Decision) -> Option<Response<Bytes>> + 
 pub(crate) struct Responses {
     headers: HeaderWriter,
     reject: Option<Arc<Reject>>,
+    /// Whether responses have the decision in their extensions.
+    pub(crate) exposes_decisions: bool,
 }
 
 impl Responses {
     /// Creates the default: all headers but the optional ones, and problem documents.
     pub(crate) fn new() -> Self {
-        Self { headers: HeaderWriter::new(Headers::both()), reject: None }
+        Self { headers: HeaderWriter::new(Headers::both()), reject: None, exposes_decisions: false }
     }
 
     pub(crate) fn set_headers(&mut self, headers: Headers) {
@@ -83,7 +85,7 @@ impl Responses {
     ) -> Response<Bytes> {
         let is_grpc = grpc::is_call(parts);
         let response = match refusal {
-            Refusal::Refused(decision) => self.too_many(*decision, parts, is_grpc),
+            Refusal::Refused(decision) => self.too_many(&decision, parts, is_grpc),
             Refusal::Rejected(response) => *response,
             Refusal::NoKey if is_grpc => grpc::forbidden(NO_KEY),
             Refusal::Ambiguous if is_grpc => grpc::invalid(AMBIGUOUS),
@@ -104,8 +106,8 @@ impl Responses {
     ///
     /// Headers that the application has set are kept, and the others added. For gRPC the wait is in milliseconds, and
     /// at least 1 ms, as 0 would mean to retry at once.
-    fn too_many(&self, decision: Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
-        match self.reject.as_ref().and_then(|reject| reject(parts, &decision)) {
+    fn too_many(&self, decision: &Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
+        match self.reject.as_ref().and_then(|reject| reject(parts, decision)) {
             Some(mut response) => {
                 let set = mem::take(response.headers_mut());
                 self.complete(&mut response, decision, self.headers.headers().later());
@@ -117,36 +119,43 @@ impl Responses {
                 let wait = decision.retry_after().map(|wait| wait.max(Duration::from_millis(1)));
                 let wait = wait.map(|wait| wait.saturating_add(Duration::from_millis(later)));
                 let mut response = grpc::exhausted(wait, decision.is_banned());
-                self.headers.write_refusal(response.headers_mut(), &decision, later.div_ceil(1_000));
-                response.extensions_mut().insert(decision);
+                self.headers.write_refusal(response.headers_mut(), decision, later.div_ceil(1_000));
+                self.expose(&mut response, decision);
                 response
             }
             None => self.refusal(decision),
         }
     }
 
-    /// Returns a 429 with a problem document, and the decision in its extensions.
-    pub(crate) fn refusal(&self, decision: Decision) -> Response<Bytes> {
+    /// Returns a 429 with a problem document.
+    pub(crate) fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         let later = self.headers.headers().later();
         let shown = decision.violated().filter(|outcome| self.headers.shows(outcome));
-        let (wait, is_guess) = (wait(&decision, later), decision.retry_is_guess());
+        let (wait, is_guess) = (wait(decision, later), decision.retry_is_guess());
         let document = problem::quota_exceeded(wait, is_guess, decision.is_banned(), shown.map(Outcome::policy));
         let mut response = Response::new(document);
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-        *response.headers_mut() = self.headers.of_document(&decision, later, wait);
-        response.extensions_mut().insert(decision);
+        *response.headers_mut() = self.headers.of_document(decision, later, wait);
+        self.expose(&mut response, decision);
         response
     }
 
-    /// Adds the decision and the headers of a refusal, with `later` seconds of jitter on every wait.
-    fn complete(&self, response: &mut Response<Bytes>, decision: Decision, later: u64) {
+    /// Adds the headers of a refusal, with `later` seconds of jitter on every wait.
+    fn complete(&self, response: &mut Response<Bytes>, decision: &Decision, later: u64) {
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, NO_STORE);
-        if let Some(seconds) = wait(&decision, later) {
+        if let Some(seconds) = wait(decision, later) {
             headers.insert(RETRY_AFTER, number(seconds));
         }
-        self.headers.write_refusal(headers, &decision, later);
-        response.extensions_mut().insert(decision);
+        self.headers.write_refusal(headers, decision, later);
+        self.expose(response, decision);
+    }
+
+    /// Inserts the decision into the extensions of a refusal, if responses are to have it.
+    fn expose(&self, response: &mut Response<Bytes>, decision: &Decision) {
+        if self.exposes_decisions {
+            response.extensions_mut().insert(decision.clone());
+        }
     }
 }
 

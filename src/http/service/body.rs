@@ -168,7 +168,7 @@ pub(super) fn pass_as_decided<'a, R, E>(
     shown: impl FnOnce() -> Cow<'a, Decision>,
 ) -> Result<Response<ResponseBody<R>>, E> {
     let mut response = returned?;
-    let is_exposed = gate.exposes_decisions || response.extensions().get::<Decision>().is_some();
+    let is_exposed = gate.responses.exposes_decisions || response.extensions().get::<Decision>().is_some();
     if is_exposed || !gate.responses.headers().are_none() {
         let (decision, status) = (shown(), response.status());
         gate.responses.headers().write(response.headers_mut(), status, &decision);
@@ -183,7 +183,7 @@ pub(super) fn pass_as_decided<'a, R, E>(
 fn expose(gate: &Gate, extensions: &mut Extensions, decision: Cow<'_, Decision>) {
     match extensions.remove::<Decision>() {
         Some(inner) => drop(extensions.insert(inner.inside(decision.into_owned()))),
-        None if gate.exposes_decisions => drop(extensions.insert(decision.into_owned())),
+        None if gate.responses.exposes_decisions => drop(extensions.insert(decision.into_owned())),
         None => {}
     }
 }

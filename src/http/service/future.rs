@@ -29,9 +29,8 @@ pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit) service's response.
     ///
     /// It resolves to the inner service's response with the headers of the limits, to a refusal, or to the inner
-    /// service's error. A refusal by a policy has the [`Decision`](crate::Decision) in its extensions, and so have all
-    /// responses with [`expose_decisions`](crate::RateLimitLayer::expose_decisions). A queued request needs a tokio
-    /// runtime with timers enabled.
+    /// service's error. With [`expose_decisions`](crate::RateLimitLayer::expose_decisions), responses have the
+    /// [`Decision`](crate::Decision) in their extensions. A queued request needs a tokio runtime with timers enabled.
     ///
     /// # Panics
     ///

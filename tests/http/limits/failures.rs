@@ -47,7 +47,7 @@ fn is_banned(response: &Response<ResponseBody<Full<Bytes>>>) -> bool {
 #[tokio::test]
 async fn a_right_password_comes_too_late_after_too_many_wrong_ones() {
     let clock = ManualClock::new();
-    let layer = RateLimitLayer::new(memory(&clock), login());
+    let layer = RateLimitLayer::new(memory(&clock), login()).expose_decisions();
     for _ in 0..3 {
         assert_eq!(log_in(&layer, 401).await.status(), 401);
     }
@@ -59,13 +59,13 @@ async fn a_right_password_comes_too_late_after_too_many_wrong_ones() {
 
 #[tokio::test]
 async fn other_responses_and_refusals_are_no_failures() {
-    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login());
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login()).expose_decisions();
     for status in [200, 404, 500, 503].repeat(5) {
         assert_eq!(log_in(&layer, status).await.status(), status);
     }
     let strict = Policy::new("login", Quota::fixed_window(2, MINUTE)).key(key::peer_ip());
     let strict = strict.ban_failures(Ban::new(3, MINUTE, 10 * MINUTE), Count::failures());
-    let layer = RateLimitLayer::new(memory(&ManualClock::new()), strict);
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), strict).expose_decisions();
     for request in 0..20 {
         let response = log_in(&layer, 200).await;
         assert_eq!((response.status() == 200, is_banned(&response)), (request < 2, false));
@@ -74,7 +74,7 @@ async fn other_responses_and_refusals_are_no_failures() {
 
 #[tokio::test]
 async fn many_right_passwords_at_once_ban_nobody_and_failures_count_each() {
-    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login());
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login()).expose_decisions();
     let all = join_all((0..100).map(|_| log_in(&layer, 200))).await;
     assert!(all.iter().all(|response| response.status() == 200));
     assert!(join_all((0..3).map(|_| log_in(&layer, 401))).await.iter().all(|response| response.status() == 401));
@@ -83,7 +83,7 @@ async fn many_right_passwords_at_once_ban_nobody_and_failures_count_each() {
 
 #[tokio::test]
 async fn a_request_whose_client_disconnects_is_no_failure() {
-    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login());
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login()).expose_decisions();
     for _ in 0..9 {
         let service = service_fn(|_: Request<Full<Bytes>>| pending::<Result<Response<Full<Bytes>>, Infallible>>());
         assert!(layer.layer(service).oneshot(request()).now_or_never().is_none());
@@ -93,7 +93,7 @@ async fn a_request_whose_client_disconnects_is_no_failure() {
 
 #[tokio::test]
 async fn failures_without_an_address_ban_nobody() {
-    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login());
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login()).expose_decisions();
     let service = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, Infallible>(Response::builder().status(401).body(Full::<Bytes>::default()).expect("a response"))
     });
@@ -107,7 +107,7 @@ async fn failures_without_an_address_ban_nobody() {
 async fn failures_of_policies_that_count_failures_are_refunded_as_before() {
     let policy = Policy::new("login", Quota::fixed_window(5, MINUTE)).key(key::peer_ip()).count(Count::failures());
     let policy = policy.ban_failures(Ban::new(4, MINUTE, 10 * MINUTE), Count::failures());
-    let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy);
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy).expose_decisions();
     for _ in 0..20 {
         assert_eq!(log_in(&layer, 200).await.status(), 200);
     }
@@ -136,7 +136,7 @@ async fn call(layer: &RateLimitLayer, status: &'static str) -> bool {
 async fn a_grpc_call_fails_by_its_trailers() {
     let policy = Policy::new("login", Quota::per_minute(1_000)).key(key::peer_ip());
     let policy = policy.ban_failures(Ban::new(2, MINUTE, 10 * MINUTE), Count::failures());
-    let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy);
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy).expose_decisions();
     for status in ["0", "0", "16", "0", "16"] {
         assert!(!call(&layer, status).await);
     }
@@ -145,7 +145,7 @@ async fn a_grpc_call_fails_by_its_trailers() {
 
 #[tokio::test]
 async fn failures_of_a_policy_that_clients_are_not_told_of_count_too() {
-    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login().unadvertised());
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login().unadvertised()).expose_decisions();
     for _ in 0..3 {
         assert_eq!(log_in(&layer, 401).await.status(), 401);
     }
@@ -154,7 +154,7 @@ async fn failures_of_a_policy_that_clients_are_not_told_of_count_too() {
 
 #[tokio::test]
 async fn a_ban_that_is_made_stricter_counts_the_next_failure() {
-    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login());
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login()).expose_decisions();
     for _ in 0..2 {
         assert_eq!(log_in(&layer, 401).await.status(), 401);
     }
