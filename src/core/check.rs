@@ -264,6 +264,11 @@ impl<'a> PlainCheck<'a> {
         (is_alone && is_settled).then(|| check.as_plain())
     }
 
+    /// Returns whether it is of this counter: policy, key, algorithm and window are the same.
+    pub(crate) fn is_of(&self, counter: &Counter) -> bool {
+        self.quota.shares_shape(&counter.quota) && *self.policy == counter.policy && *self.key == counter.key
+    }
+
     /// Returns a check of its own.
     pub fn to_check(&self) -> Check {
         Check::new(Counter::new(self.policy.clone(), self.key.clone(), *self.quota), self.cost)
@@ -271,7 +276,7 @@ impl<'a> PlainCheck<'a> {
 }
 
 impl Check {
-    /// Returns the check by reference, for one that meets what is said of a [`PlainCheck`].
+    /// Returns the check by reference, for a reader who knows what more belongs to it.
     #[inline]
     pub(crate) fn as_plain(&self) -> PlainCheck<'_> {
         let Counter { policy, key, quota } = &self.counter;

@@ -192,8 +192,8 @@ pub trait Store: Send + Sync + 'static {
     /// [`decide`](Self::decide).
     ///
     /// `None`, the default, if the store cannot: then `decide` is called, and nothing must have been taken. So a store
-    /// that may fail, has to wait, or ends something with each receipt leaves this out, and so does a store around a store
-    /// that does more than to pass checks on.
+    /// that may fail or has to wait returns only what this process decides by itself. A store that ends something with
+    /// each receipt leaves this out, and so does a store around a store that does more than to pass checks on.
     fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
         let _ = checks;
         None

@@ -1,7 +1,8 @@
 //! Requests whose checks follow from their keys alone take a shorter way than others: it must not differ otherwise.
 //!
 //! The same random requests go to two layers of the same policies, on one clock. The store of the second cannot decide
-//! without a receipt, so that all of its requests go the longer way.
+//! without a receipt, so that all of its requests go the longer way. So it is with stores that decide a part of the
+//! requests by themselves: by leases, and by cached refusals.
 
 use std::time::Duration;
 
@@ -10,8 +11,11 @@ use fastrand::Rng;
 use futures::FutureExt;
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
-use tollgate::test_util::{FailingStore, ManualClock};
-use tollgate::{Decision, Handle, Headers, Key, MissingKey, Policy, Quota, RateLimitLayer, Store, key};
+use tollgate::test_util::{FailingStore, ManualClock, send};
+use tollgate::{
+    BreakerState, Decision, DenyCache, Handle, Headers, Key, LeaseStore, MemoryStore, MissingKey, OnFailure, Policy,
+    Quota, RateLimitLayer, Store, key,
+};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::time;
@@ -132,21 +136,44 @@ where
     (shown, parts.extensions.get::<Handle>().cloned())
 }
 
-#[test]
-fn a_plain_request_is_decided_as_any_other() {
-    let mut admitted_and_refused = [0, 0];
+/// What became of the requests of all histories.
+#[derive(Debug, Default)]
+struct Seen {
+    admitted: usize,
+    refused: usize,
+    by_lease: usize,
+    by_cache: usize,
+}
+
+impl Seen {
+    fn note(&mut self, shown: &str) {
+        *(if shown.starts_with("429") { &mut self.refused } else { &mut self.admitted }) += 1;
+        self.by_lease += usize::from(shown.contains("source: Lease"));
+        self.by_cache += usize::from(shown.contains("source: DenyCache"));
+    }
+}
+
+/// Runs histories over two stores of a kind; `steps` are the most milliseconds from one request to the next, and
+/// `compare` is called with both stores after each.
+fn histories<S: Store + Clone>(
+    policies: impl Fn(&mut Rng) -> Vec<Policy>,
+    steps: u64,
+    store: impl Fn(&ManualClock) -> S,
+    compare: impl Fn(&S, &S),
+) -> Seen {
+    let mut seen = Seen::default();
     for seed in 0..SEEDS {
         let mut random = Rng::with_seed(seed);
-        let policies: Vec<_> = (0..random.usize(1..5)).map(|number| policy(&mut random, number)).collect();
-        let clock = ManualClock::new();
-        let inner = service_fn(handle);
-        let mut short = layer(time::memory(&clock), &policies).layer(inner);
-        let mut long = layer(FailingStore::new(time::memory(&clock)), &policies).layer(inner);
+        let policies = policies(&mut random);
+        let (clock, inner) = (ManualClock::new(), service_fn(handle));
+        let (store, other_store) = (store(&clock), store(&clock));
+        let mut short = layer(store.clone(), &policies).layer(inner);
+        let mut long = layer(FailingStore::new(other_store.clone()), &policies).layer(inner);
         for number in 0..WATCHED + AFTER {
             let request = request(&mut random);
             let ((one, kept), (other, also_kept)) = (shown(&mut short, request()), shown(&mut long, request()));
             assert_eq!(one, other, "seed {seed}, request {number} of {:?}", request().headers());
-            admitted_and_refused[usize::from(one.starts_with("429"))] += 1;
+            seen.note(&one);
             // A handle may be used after the response.
             if let (Some(kept), Some(also_kept)) = (kept, also_kept)
                 && random.u8(0..10) == 0
@@ -155,8 +182,84 @@ fn a_plain_request_is_decided_as_any_other() {
                 let [one, other] = [kept, also_kept].map(|handle| format!("{:?}", act(&handle, late)));
                 assert_eq!(one, other, "seed {seed}, after request {number}");
             }
-            clock.advance(Duration::from_millis(random.u64(0..800)));
+            clock.advance(Duration::from_millis(random.u64(0..steps)));
         }
+        compare(&store, &other_store);
     }
-    assert!(admitted_and_refused.iter().all(|count| *count > 1_000), "{admitted_and_refused:?}");
+    seen
+}
+
+fn several(random: &mut Rng) -> Vec<Policy> {
+    (0..random.usize(1..5)).map(|number| policy(random, number)).collect()
+}
+
+/// Of which nothing is settled, and by which refusals are cached.
+fn one(random: &mut Rng) -> Vec<Policy> {
+    vec![Policy::new("policy", quota(random)).cost(random.u64(1..4)).key(key::header("x-user").plain())]
+}
+
+/// With units enough for leases, which are used up now and then.
+fn ample(random: &mut Rng) -> Vec<Policy> {
+    let (limit, window) = (random.u64(400..1_200), SECOND * random.u32(5..20));
+    let quota = match random.u8(0..3) {
+        0 => Quota::token_bucket(limit, window),
+        1 => Quota::fixed_window(limit, window),
+        _ => Quota::sliding_window(limit, window),
+    };
+    vec![Policy::new("policy", quota).cost(random.u64(1..3)).key(key::header("x-user").plain())]
+}
+
+#[test]
+fn a_plain_request_is_decided_as_any_other() {
+    let seen = histories(several, 800, time::memory, |_, _| {});
+    assert!(seen.admitted > 1_000 && seen.refused > 1_000, "{seen:?}");
+}
+
+#[test]
+fn so_it_is_by_cached_refusals() {
+    let cached = |clock: &ManualClock| {
+        DenyCache::builder().with_clock(clock.clone()).build(time::memory(clock)).expect("valid settings")
+    };
+    let same = |one: &DenyCache<MemoryStore>, other: &DenyCache<MemoryStore>| {
+        assert_eq!(one.refused_from_cache(), other.refused_from_cache());
+    };
+    for (policies, steps) in [(several as fn(&mut Rng) -> Vec<Policy>, 800), (one, 400), (one, 100)] {
+        let seen = histories(policies, steps, cached, same);
+        assert!(seen.admitted > 1_000 && seen.by_cache > 1_000, "{seen:?}");
+    }
+}
+
+#[test]
+fn so_it_is_by_leases() {
+    let leasing = |clock: &ManualClock| {
+        LeaseStore::builder(time::memory(clock)).with_clock(clock.clone()).build().expect("valid settings")
+    };
+    let same = |one: &LeaseStore, other: &LeaseStore| assert_eq!(one.counts(), other.counts());
+    let seen = histories(ample, 8, leasing, same);
+    assert!(seen.by_lease > 1_000 && seen.refused > 1_000, "{seen:?}");
+    let seen = histories(several, 800, leasing, same);
+    assert!(seen.admitted > 1_000 && seen.refused > 1_000, "{seen:?}");
+}
+
+/// While the breaker is open the rules decide, also what leases cover.
+#[test]
+fn what_this_process_could_decide_follows_the_rules_while_the_store_fails() {
+    let clock = ManualClock::new();
+    let failing = FailingStore::new(time::memory(&clock));
+    let leases = LeaseStore::builder(failing.clone()).with_clock(clock.clone()).build().expect("valid settings");
+    let policy = Policy::new("user", Quota::fixed_window(100_000, 60 * SECOND)).key(key::header("x-user"));
+    let layer = RateLimitLayer::new(leases.clone(), policy).on_failure(OnFailure::Deny);
+    let of = |user: &'static str| {
+        let request = |_: usize| Request::builder().header("x-user", user).body(()).expect("valid");
+        send(&layer, 1, request).now_or_never().expect("the store decides at once").remove(0)
+    };
+    for _ in 0..WATCHED + 100 {
+        assert!(of("ada").is_admitted());
+    }
+    failing.fail();
+    assert!(of("ada").is_admitted() && leases.counts().held() > 1, "a lease covers it");
+    let failed = (0..100).take_while(|_| layer.breaker_state() == BreakerState::Closed);
+    assert!(failed.inspect(|_| assert_eq!(of("bob").status(), 503)).count() < 100, "it opens");
+    assert_eq!(of("ada").status(), 503);
+    assert!(leases.counts().held() > 0);
 }

@@ -31,6 +31,7 @@ enum Kind {
     /// Of each check, in their order; all are enforced.
     Measured {
         allowed: bool,
+        source: Source,
         measures: SmallVec<[Measures; 1]>,
     },
 }
@@ -47,30 +48,43 @@ impl PlainDecision {
 
     /// The decision by the only check.
     #[inline]
-    pub(crate) fn of_one(measures: Measures) -> Self {
-        Self(Kind::Measured { allowed: measures.fits, measures: SmallVec::from_buf([measures]) })
+    pub(crate) fn of_one(measures: Measures, source: Source) -> Self {
+        Self(Kind::Measured { allowed: measures.fits, source, measures: SmallVec::from_buf([measures]) })
     }
 
-    /// The decision by several checks, all of which have to fit.
+    /// The store's decision by several checks, all of which have to fit.
     pub(crate) fn of_several(measures: impl Iterator<Item = Measures>) -> Self {
         let measures: SmallVec<[Measures; 1]> = measures.collect();
-        Self(Kind::Measured { allowed: measures.iter().all(|measures| measures.fits), measures })
+        let allowed = measures.iter().all(|measures| measures.fits);
+        Self(Kind::Measured { allowed, source: Source::Store, measures })
+    }
+
+    /// Makes the decision for its only reader; `policies` are those of the checks, in their order.
+    #[expect(clippy::unnecessary_box_returns, reason = "it is boxed already where a store made it")]
+    pub(crate) fn into_decision<'a>(
+        self,
+        policies: impl Iterator<Item = (&'a PolicyName, &'a Quota)>,
+    ) -> Box<Decision> {
+        match self.0 {
+            Kind::Made(decision) => decision,
+            measured @ Kind::Measured { .. } => Box::new(Self(measured).decision(policies)),
+        }
     }
 
     /// Makes the decision for its readers; `policies` are those of the checks, in their order.
     pub(crate) fn decision<'a>(&self, policies: impl Iterator<Item = (&'a PolicyName, &'a Quota)>) -> Decision {
         match &self.0 {
             Kind::Made(decision) => Decision::clone(decision),
-            Kind::Measured { measures, .. } => {
+            Kind::Measured { measures, source, .. } => {
                 let outcome = |((policy, quota), measures): ((&PolicyName, &Quota), &Measures)| {
                     Outcome::of(policy.clone(), *quota, Mode::Enforce, measures)
                 };
                 if let [measures] = &measures[..] {
                     let mut policies = policies;
                     let policy = policies.next().expect("a check has a policy");
-                    return Decision::of_one(outcome((policy, measures)), Source::Store);
+                    return Decision::of_one(outcome((policy, measures)), *source);
                 }
-                Decision::new(policies.zip(measures).map(outcome), Source::Store)
+                Decision::new(policies.zip(measures).map(outcome), *source)
             }
         }
     }

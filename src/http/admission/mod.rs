@@ -103,16 +103,16 @@ impl Admission {
             let owned: Checks = checks.iter().map(PlainCheck::to_check).collect();
             return Self::by(gate, &(0..checks.len()).collect::<Places>(), &owned, parts);
         };
-        let decision = || decided.decision(checks.iter().map(|check| (check.policy, check.quota)));
+        let policies = || checks.iter().map(|check| (check.policy, check.quota));
         if decided.is_allowed() {
-            gate.limits.observer.decided_by(timer, decision);
+            gate.limits.observer.decided_by(timer, || decided.decision(policies()));
             return Admission::Known(Some(Ok(Admitted::plain(Arc::clone(gate), decided))));
         }
-        let decision = decision();
+        let decision = decided.into_decision(policies());
         gate.limits.observer.decided(timer, Ok(&decision));
         let mark = |check: usize| checks.get(check).map(|check| gate.sampler.mark(check.key));
         log_refusals(gate, 0..checks.len(), mark, &decision);
-        Admission::Known(Some(Err(Refusal::Refused(Box::new(decision)))))
+        Admission::Known(Some(Err(Refusal::Refused(decision))))
     }
 
     /// Begins to decide by any policies; `known` is what the extractors of the first ones returned, if all are plain.

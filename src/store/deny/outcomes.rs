@@ -8,26 +8,40 @@ use std::time::Duration;
 
 use super::demand::Demand;
 use super::table::Cached;
-use crate::core::Outcome;
-use crate::store::Check;
+use crate::core::{Outcome, Quota};
+use crate::store::{Check, PlainCheck};
 
 /// Returns the outcome of a refused check, by a cached refusal of the same demand or of a smaller one.
 ///
 /// A larger demand waits longer by [`Demand::longer_than`]; one that no wait helps has no `retry_after`.
 pub(super) fn denied(check: &Check, demand: Demand, cached: &Cached, now: u64) -> Outcome {
-    let quota = &check.counter.quota;
     let remaining = cached.left.saturating_sub(check.floor);
-    let helps = cached.retry_at != u64::MAX && !demand.is_beyond(quota);
-    let wait = helps.then(|| {
-        let longer = demand.longer_than(cached.units, quota);
-        Duration::from_micros(cached.retry_at.saturating_sub(now).saturating_add(longer))
-    });
-    let denied = Outcome::denied(check, remaining, wait).resets_after(left(cached.reset_at, now));
-    let denied = denied.with_window_minutes(cached.minutes);
+    let wait = wait(&check.counter.quota, demand, cached, now);
+    let denied = reset(Outcome::denied(check, remaining, wait), cached, now);
     match cached.standing.ban_ends() {
         Some(ends) => denied.banned(left(ends, now)),
         None => denied,
     }
+}
+
+/// The same of an enforced check without a floor and a ban, by reference.
+pub(super) fn denied_plain(check: &PlainCheck<'_>, demand: Demand, cached: &Cached, now: u64) -> Outcome {
+    let wait = wait(check.quota, demand, cached, now);
+    reset(Outcome::denied_plain(check, cached.left, wait), cached, now)
+}
+
+/// Returns how long a demand has to wait; `None` if no wait helps.
+fn wait(quota: &Quota, demand: Demand, cached: &Cached, now: u64) -> Option<Duration> {
+    let helps = cached.retry_at != u64::MAX && !demand.is_beyond(quota);
+    helps.then(|| {
+        let longer = demand.longer_than(cached.units, quota);
+        Duration::from_micros(cached.retry_at.saturating_sub(now).saturating_add(longer))
+    })
+}
+
+/// Sets when the counter resets, and the length of the window that counts.
+fn reset(outcome: Outcome, cached: &Cached, now: u64) -> Outcome {
+    outcome.resets_after(left(cached.reset_at, now)).with_window_minutes(cached.minutes)
 }
 
 /// Returns the outcome of a check without a cached refusal: as the refused request reported it, if that had the same

@@ -168,8 +168,12 @@ impl<S: Store> Store for FailureStore<S> {
         self.inner.recall(checks)
     }
 
-    // No call that returns here can fail, so it does not concern the breaker.
+    // No call that returns here can fail, so the breaker learns nothing of it. While it is not closed, the rules decide
+    // what this process could decide by itself, too.
     fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
+        if self.without.breaker_state() != BreakerState::Closed {
+            return None;
+        }
         self.inner.decide_now(checks)
     }
 

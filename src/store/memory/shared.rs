@@ -15,6 +15,7 @@ use super::several::Several;
 use crate::core::Ban;
 use crate::core::algorithm::Step;
 use crate::core::algorithm::ban::{self, Struck};
+use crate::core::decision::Source;
 use crate::store::bans::applied_strike;
 use crate::store::clock::{Clock, micros};
 use crate::store::evaluate::{Steps, adjustment, applied, decided, decided_one, measures};
@@ -58,7 +59,7 @@ impl SharedCounters {
     #[inline]
     pub(super) fn decide_plain(&self, checks: &[PlainCheck<'_>]) -> PlainDecision {
         match checks {
-            [check] => PlainDecision::of_one(measures(check.quota, &self.step(check, 0, Mode::Enforce))),
+            [check] => PlainDecision::of_one(measures(check.quota, &self.step(check, 0, Mode::Enforce)), Source::Store),
             several => self.decide_each(several),
         }
     }
