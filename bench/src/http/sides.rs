@@ -126,6 +126,10 @@ pub(super) fn all() -> Vec<Side> {
             Box::pin(async { without_headers(connected(url).await) })
         })
         .redis(),
+        Side::new("redis-bare-no-handle", "tollgate, Redis, no headers, no handle", |url| {
+            Box::pin(async { bare(connected(url).await) })
+        })
+        .redis(),
         Side::new("headers", "no limit, five constant headers", |_| Box::pin(async { with_headers() }))
             .proof("x-ratelimit-remaining"),
     ];
