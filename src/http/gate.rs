@@ -178,9 +178,9 @@ impl Gate {
         if self.has_handles { Ok(()) } else { policies.iter().try_for_each(Policy::check_handle) }
     }
 
-    /// Returns the response to a request that is not admitted. An outer layer that awaits it knows by the response that
-    /// the request was refused.
-    pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts) -> Response<Bytes> {
+    /// Returns the response to a request that is not admitted. An outer layer that may await it knows by the response
+    /// that the request was refused: one that says so, or one whose handle the request has (`is_inside`).
+    pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts, is_inside: bool) -> Response<Bytes> {
         if let Refusal::Refused(_) = refusal {
             // A proxy that was put in front later shows itself when its clients are refused.
             self.watch.forwarding(&self.policies, &*self.client, parts);
@@ -188,7 +188,7 @@ impl Gate {
         let awaited = parts.extensions.get::<AwaitsRefusals>();
         let decision = if awaited.is_some_and(|awaited| awaited.decision) { refusal.decision().cloned() } else { None };
         let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
-        if awaited.is_some() {
+        if awaited.is_some() || is_inside {
             response.extensions_mut().insert(Refused);
         }
         if let Some(decision) = decision {

@@ -163,7 +163,8 @@ impl RateLimitLayer {
     /// For layers outside of this one that read it there, such as one that traces. A handler reads it from the
     /// [`Handle`](crate::Handle) of its request, and [`on_reject`](Self::on_reject) gets it: neither needs this
     /// setting. Where layers are nested, the decisions of those outside of this one
-    /// [follow](crate::Decision::outer) it.
+    /// [follow](crate::Decision::outer) it. What a layer inside refuses without this setting has the decision of this
+    /// layer alone, which admitted the request: set it for both.
     ///
     /// # Examples
     ///

@@ -45,16 +45,16 @@ pub struct Count {
     rule: Rule,
 }
 
-/// In the extensions of a request: a layer outside has a policy that [counts](Count::served) what layers inside do not
-/// refuse.
+/// In the extensions of a request without a handle: a layer outside has a policy that [counts](Count::served) what layers
+/// inside do not refuse.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AwaitsRefusals {
     /// Whether the decision is to come with the refusal, as tests read it.
     pub(crate) decision: bool,
 }
 
-/// In the extensions of a response with which a layer of this crate refused the request, if one outside
-/// [awaits](AwaitsRefusals) it.
+/// In the extensions of a response with which a layer of this crate refused the request, if one outside may await that:
+/// it [says so](AwaitsRefusals), or the request has its handle. A request that was shed has it in any case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused;
 

@@ -20,7 +20,7 @@ use tokio::time::Sleep;
 use tower::Service;
 
 use super::body::{self, ResponseBody};
-use crate::http::account::{Account, Admitted, InTime};
+use crate::http::account::{Account, Admitted, Handle, InTime};
 use crate::http::admission::Admission;
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
@@ -136,7 +136,9 @@ where
 /// Returns the response to a request that is not admitted.
 fn refused<B, R>(gate: &Gate, refusal: Refusal, request: Request<B>) -> Response<ResponseBody<R>> {
     let (parts, _) = request.into_parts();
-    gate.refuse(refusal, &parts).map(ResponseBody::own)
+    // By a handle of a layer outside, a check may await the refusal that is made later.
+    let is_inside = parts.extensions.get::<Handle>().is_some();
+    gate.refuse(refusal, &parts, is_inside).map(ResponseBody::own)
 }
 
 impl<S, B, R> Future for ResponseFuture<S, B>

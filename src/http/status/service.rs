@@ -17,6 +17,7 @@ use http::{Method, Request, Response};
 use tower::Service;
 
 use super::look::{self, Scope};
+use crate::http::account::Handle;
 use crate::http::gate::{Gate, SharedGate};
 use crate::http::policy::Predicate;
 use crate::http::response::{json, problem, without_body};
@@ -114,7 +115,7 @@ impl StatusService {
         };
         match look::status(gate, parts, scope, &self.panics).await {
             Ok(status) => json(status.to_json()),
-            Err(refusal) => gate.refuse(*refusal, parts),
+            Err(refusal) => gate.refuse(*refusal, parts, parts.extensions.get::<Handle>().is_some()),
         }
     }
 }

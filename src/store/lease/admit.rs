@@ -59,8 +59,8 @@ pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<Decided> {
     decided
 }
 
-/// Admits a request by one check of which nothing is settled, if a lease covers it; `None` changes nothing, and
-/// [`admit`] decides.
+/// Admits a request by one check of which nothing is settled, if a lease covers it. With `None` nothing is
+/// spent or noted, and [`admit`] decides.
 #[inline]
 pub(super) fn admit_now(leases: &Arc<Leases>, check: &PlainCheck<'_>) -> Option<PlainDecision> {
     if check.cost == 0 || check.quota.facts().only_in_store() || leases.closed.load(Ordering::Relaxed) {

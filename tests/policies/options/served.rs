@@ -163,3 +163,40 @@ async fn a_layer_that_counts_what_is_served_refuses_for_itself() {
     })
     .await;
 }
+
+/// It makes its check before it calls the layer inside, or after.
+fn in_between(inner: &RateLimitLayer, user: &Policy, is_before: bool) -> Service {
+    let (inner, user) = (as_told(inner), user.clone());
+    Service::new(service_fn(move |request: Request<Text>| {
+        let (inner, user) = (inner.clone(), user.clone());
+        async move {
+            let handle = request.extensions().get::<Handle>().expect("the layer outside inserts it").clone();
+            let check = async || handle.check(&user, Key::new("user", "ada")).await.expect("the store decides");
+            if is_before {
+                check().await;
+            }
+            let response = inner.oneshot(request).await;
+            if !is_before {
+                check().await;
+            }
+            response
+        }
+    }))
+}
+
+#[tokio::test]
+async fn a_check_of_a_service_in_between_counts_what_is_served() {
+    on_each_store(async |rig| {
+        for (name, is_before) in [("before", true), ("after", false)] {
+            let user = Policy::new(name, FIVE).count(Count::served());
+            let (outer, inner) = (format!("outer-{name}"), format!("inner-{name}"));
+            let inner = rig.layer([Policy::new(&inner, ONE)]);
+            let service = around(&rig.layer([Policy::new(&outer, FIVE)]), in_between(&inner, &user, is_before));
+            for (status, left) in [(200, 4), (429, 4), (429, 4)] {
+                assert_eq!(answer(&service, get()).await.status(), status, "{}, {name}", rig.name);
+                assert_eq!(rig.left(name, &Key::new("user", "ada"), FIVE).await, left, "{}, {name}", rig.name);
+            }
+        }
+    })
+    .await;
+}
