@@ -192,8 +192,9 @@ pub trait Store: Send + Sync + 'static {
     /// [`decide`](Self::decide).
     ///
     /// `None`, the default, if the store cannot: then `decide` is called, and nothing must have been taken. So a store
-    /// that may fail or has to wait returns only what this process decides by itself. A store that ends something with
-    /// each receipt leaves this out, and so does a store around a store that does more than to pass checks on.
+    /// that may fail or has to wait returns only what this process decides by itself, and a store around a store none of
+    /// what the inner one has to decide, unless it only passes checks on. A store that ends something with each receipt
+    /// leaves this out.
     fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
         let _ = checks;
         None

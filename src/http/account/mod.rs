@@ -144,13 +144,13 @@ impl Account {
     }
 
     /// Inserts a handle into the extensions of the request, in front of that of an outer layer, unless requests are to
-    /// have none of this layer: then a mark, if a policy awaits what layers inside refuse.
+    /// have none of this layer; and a mark, if a policy awaits what layers inside refuse, as a handle may be taken out.
     #[inline]
     fn enter(&mut self, extensions: &mut Extensions) {
+        if self.gate().awaits_refusals {
+            extensions.insert(AwaitsRefusals { decision: false });
+        }
         if !self.gate().has_handles {
-            if self.gate().awaits_refusals {
-                extensions.insert(AwaitsRefusals { decision: false });
-            }
             if let Some(outer) = extensions.get::<Handle>() {
                 self.is_inside = true;
                 outer.note_inner();

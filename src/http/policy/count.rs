@@ -45,8 +45,8 @@ pub struct Count {
     rule: Rule,
 }
 
-/// In the extensions of a request without a handle: a layer outside has a policy that [counts](Count::served) what layers
-/// inside do not refuse.
+/// In the extensions of a request: a layer outside has a policy that [counts](Count::served) what layers inside do not
+/// refuse.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AwaitsRefusals {
     /// Whether the decision is to come with the refusal, as tests read it.

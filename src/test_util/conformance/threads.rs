@@ -30,10 +30,10 @@ async fn requests_in_tasks_of_their_own_take_as_much_as_there_is(on: &Subject) -
         for task in tasks {
             among += on.joined(task.await)?;
         }
-        let later = on.joined(Ok(on.caller(on.check(quota, 1)).take(EACH).await))?;
+        let later = on.joined(Ok(on.caller(on.check(quota, 1)).take(LIMIT).await))?;
         let (mut all, calls) = (among, TASKS * EACH);
         all += later;
-        on.equal(all.requests, LIMIT, || format!("admitted of {calls} in {TASKS} tasks and {EACH} later by {quota}"));
+        on.equal(all.requests, LIMIT, || format!("admitted of {calls} in {TASKS} tasks and {LIMIT} later by {quota}"));
         on.holds(later.requests == 0 || all.leased > 0, || {
             format!("{} more of {quota} are admitted after {calls} requests in {TASKS} tasks", later.requests)
         });

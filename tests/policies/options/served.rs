@@ -200,3 +200,20 @@ async fn a_check_of_a_service_in_between_counts_what_is_served() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_service_in_between_may_take_the_handle_out() {
+    on_each_store(async |rig| {
+        let inner = as_told(&rig.layer([Policy::new("user", ONE)]));
+        let without_handle = Service::new(service_fn(move |mut request: Request<Text>| {
+            request.extensions_mut().remove::<Handle>();
+            inner.clone().oneshot(request)
+        }));
+        let service = around(&outer(rig, "address", FIVE), without_handle);
+        for (status, left) in [(200, 4), (429, 4), (429, 4)] {
+            assert_eq!(answer(&service, get()).await.status(), status, "{}", rig.name);
+            assert_eq!(rig.left_of_all("address", FIVE).await, left, "{}", rig.name);
+        }
+    })
+    .await;
+}
