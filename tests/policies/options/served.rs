@@ -171,7 +171,10 @@ fn in_between(inner: &RateLimitLayer, user: &Policy, is_before: bool) -> Service
         let (inner, user) = (inner.clone(), user.clone());
         async move {
             let handle = request.extensions().get::<Handle>().expect("the layer outside inserts it").clone();
-            let check = async || handle.check(&user, Key::new("user", "ada")).await.expect("the store decides");
+            let check = async || {
+                let checked = handle.check(&user, Key::new("user", "ada")).await.expect("the store decides");
+                assert!(checked.is_allowed());
+            };
             if is_before {
                 check().await;
             }
