@@ -55,6 +55,13 @@ pub(in crate::store::redis) trait Server: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Returns whether the outcome of what a permit was acquired for still counts. It does not once the breaker has
+    /// opened or closed since.
+    fn counts(&self, permit: Permit) -> bool {
+        let _ = permit;
+        true
+    }
+
     /// Reports the outcome of what a permit was acquired for, once for each: `failure` is `None` if the
     /// server replied with a decision.
     fn report(&self, permit: Option<Permit>, failure: Option<&Failure>) {

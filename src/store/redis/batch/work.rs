@@ -100,10 +100,14 @@ impl Core {
     }
 
     /// Makes a call of jobs of one slot. It uses the permit of the connection attempt if that is
-    /// unused, otherwise one of its own; without one the jobs fail or wait.
+    /// unused and still counts, otherwise one of its own; without one the jobs fail or wait.
+    ///
+    /// An attempt may have begun before the breaker opened: a call with its permit would show nobody that the server
+    /// replies again.
     fn call(&mut self, lane: &Lane, mut jobs: Vec<Job>, cx: &mut Context<'_>) {
         let Line::Up(connection, attempt_permit) = &mut self.line else { return };
-        let permit = match attempt_permit.take().map_or_else(|| lane.server.acquire(), |permit| Ok(Some(permit))) {
+        let unused = attempt_permit.take().filter(|permit| lane.server.counts(*permit));
+        let permit = match unused.map_or_else(|| lane.server.acquire(), |permit| Ok(Some(permit))) {
             Ok(permit) => permit,
             Err(error) => return self.without_permit(jobs, &error),
         };

@@ -58,6 +58,11 @@ impl Node {
         self.breaker.acquire(|| self.now()).ok_or_else(|| self.breaker_error().of_one_server(self.outage()))
     }
 
+    /// Returns whether the result of a call with this permit still counts.
+    pub(super) fn counts(&self, permit: Permit) -> bool {
+        self.breaker.counts(permit)
+    }
+
     /// Counts a failure of jobs that timed out before they were sent. Nothing is counted while the
     /// circuit breaker is not closed.
     pub(super) fn waited(&self) {
@@ -217,5 +222,24 @@ mod tests {
         let Outage { next_probe, failing_since } = node.outage();
         assert_eq!((next_probe, node.is_callable()), (Duration::from_millis(41), false));
         assert_eq!(failing_since, Some(start + Duration::from_millis(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_permit_counts_until_the_breaker_opens_or_closes() {
+        let node = node();
+        let closed = node.acquire().unwrap();
+        for _ in 0..4 {
+            node.report(node.acquire().unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
+            assert!(node.counts(closed));
+        }
+        node.report(node.acquire().unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
+        assert!(!node.counts(closed));
+        node.report(closed, None);
+        assert_eq!(node.state(), BreakerState::Open, "its reply shows nothing of the server now");
+        tokio::time::advance(Duration::from_millis(50)).await;
+        let probe = node.acquire().unwrap();
+        assert!(node.counts(probe));
+        node.report(probe, None);
+        assert_eq!((node.state(), node.counts(probe)), (BreakerState::Closed, false));
     }
 }

@@ -68,6 +68,10 @@ impl Server for Primary {
         self.node.upgrade().map(|node| node.acquire()).transpose()
     }
 
+    fn counts(&self, permit: Permit) -> bool {
+        self.node.upgrade().is_none_or(|node| node.counts(permit))
+    }
+
     /// Counts the result of a call. If the node could not be connected to, or did not respond, the
     /// slots are looked up again.
     fn report(&self, permit: Option<Permit>, failure: Option<&Failure>) {
