@@ -1,8 +1,8 @@
 //! Requests whose checks follow from their keys alone take a shorter way than others: it must not differ otherwise.
 //!
 //! The same random requests go to two layers of the same policies, on one clock. The store of the second cannot decide
-//! without a receipt, so that all of its requests go the longer way. So it is with stores that decide a part of the
-//! requests by themselves: by leases, and by cached refusals.
+//! without a receipt, so that all of its requests go the longer way. The same holds for stores that decide
+//! some requests by themselves, by leases or by cached refusals.
 
 use std::time::Duration;
 
@@ -216,7 +216,7 @@ fn a_plain_request_is_decided_as_any_other() {
 }
 
 #[test]
-fn so_it_is_by_cached_refusals() {
+fn a_plain_request_is_refused_from_a_cache_as_any_other() {
     let cached = |clock: &ManualClock| {
         DenyCache::builder().with_clock(clock.clone()).build(time::memory(clock)).expect("valid settings")
     };
@@ -230,7 +230,7 @@ fn so_it_is_by_cached_refusals() {
 }
 
 #[test]
-fn so_it_is_by_leases() {
+fn a_plain_request_is_admitted_by_leases_as_any_other() {
     let leasing = |clock: &ManualClock| {
         LeaseStore::builder(time::memory(clock)).with_clock(clock.clone()).build().expect("valid settings")
     };

@@ -2,13 +2,16 @@
 //!
 //! The head of a request comes in. Each policy is [resolved](Resolved): it does not apply, refuses the request by its
 //! key, is a check, or has a key or a quota to look up first. The first refusal ends it. The checks then go to the
-//! store as one call, and an [`Account`] or a [`Refusal`] comes out.
+//! store as one call, and an [`Admitted`] request or a [`Refusal`] comes out.
+//!
+//! Where each check follows from a key alone, as of most layers, all this is one step: see `plain`.
 //!
 //! Nothing is looked up before all policies have been resolved by the head alone: a request that a later policy denies
 //! costs no lookup. And nothing is taken before all lookups have finished.
 
 mod ambiguous;
 mod judge;
+mod plain;
 mod resolved;
 mod waiting;
 
@@ -18,19 +21,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::observer::Timer;
-use crate::core::{Checks, Decision, Error, Key, Mode};
+use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Admitted, ByteChecks, Handle, has_body};
 use crate::http::gate::{Gate, Watched};
 use crate::http::key::Extracted;
-use crate::http::policy::{Policy, Scope};
+use crate::http::policy::Scope;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
-use crate::store::{Answer, Check, Deadline, Decided, PlainCheck, Store};
+use crate::store::{Answer, Check, Deadline, Decided, Store};
 
 /// The admitted request, or the reason for which it is not admitted.
 ///
@@ -73,46 +76,7 @@ impl Admission {
         if !gate.is_plain || is_preflight || gate.watch.is_on() {
             return Self::of_any(gate, parts, is_preflight, SmallVec::new());
         }
-        if let [policy] = &gate.policies[..] {
-            // Its key needs no list.
-            return match plain_key(policy, parts) {
-                Ok(key) => Self::of_plain(gate, &[policy.rule().plain_check(&key)], parts),
-                Err(extracted) => Self::of_any(gate, parts, false, smallvec![extracted]),
-            };
-        }
-        let mut keys = SmallVec::<[Key; 4]>::new();
-        for policy in &gate.policies {
-            match plain_key(policy, parts) {
-                Ok(key) => keys.push(key),
-                Err(extracted) => {
-                    let before = keys.into_iter().map(|key| Answer::Ready(Extracted::Key(key)));
-                    return Self::of_any(gate, parts, false, before.chain([extracted]).collect());
-                }
-            }
-        }
-        let rules = gate.policies.iter().map(Policy::rule);
-        let checks = rules.zip(&keys).map(|(rule, key)| rule.plain_check(key));
-        Self::of_plain(gate, &checks.collect::<SmallVec<[PlainCheck<'_>; 4]>>(), parts)
-    }
-
-    /// Decides by all policies of a gate, which are plain: at once and without a receipt, if the store can.
-    #[inline]
-    fn of_plain(gate: &Arc<Gate>, checks: &[PlainCheck<'_>], parts: &Parts) -> Self {
-        let timer = gate.limits.observer.start();
-        let Some(decided) = gate.limits.store.decide_now(checks) else {
-            let owned: Checks = checks.iter().map(PlainCheck::to_check).collect();
-            return Self::by(gate, &(0..checks.len()).collect::<Places>(), &owned, parts);
-        };
-        let policies = || checks.iter().map(|check| (check.policy, check.quota));
-        if decided.is_allowed() {
-            gate.limits.observer.decided_by(timer, || decided.decision(policies()));
-            return Admission::Known(Some(Ok(Admitted::plain(Arc::clone(gate), decided))));
-        }
-        let decision = decided.into_decision(policies());
-        gate.limits.observer.decided(timer, Ok(&decision));
-        let mark = |check: usize| checks.get(check).map(|check| gate.sampler.mark(check.key));
-        log_refusals(gate, 0..checks.len(), mark, &decision);
-        Admission::Known(Some(Err(Refusal::Refused(decision))))
+        Self::of_plain(gate, parts)
     }
 
     /// Begins to decide by any policies; `known` is what the extractors of the first ones returned, if all are plain.
@@ -187,20 +151,6 @@ impl Admission {
             }
             Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
-    }
-}
-
-/// Returns the key of a plain policy.
-///
-/// # Errors
-///
-/// What its extractor returned, if that is no key.
-#[inline]
-fn plain_key(policy: &Policy, parts: &Parts) -> Result<Key, Answer<Extracted>> {
-    match policy.extractor().extract(parts) {
-        Answer::Ready(Extracted::Key(key)) => Ok(key),
-        Answer::Ready(Extracted::Secret(secret)) => Ok(secret.into_parts().0),
-        extracted => Err(extracted),
     }
 }
 

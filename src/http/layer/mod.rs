@@ -163,8 +163,8 @@ impl RateLimitLayer {
     /// For layers outside of this one that read it there, such as one that traces. A handler reads it from the
     /// [`Handle`](crate::Handle) of its request, and [`on_reject`](Self::on_reject) gets it: neither needs this
     /// setting. Where layers are nested, the decisions of those outside of this one
-    /// [follow](crate::Decision::outer) it. What a layer inside refuses without this setting has the decision of this
-    /// layer alone, which admitted the request: set it for both.
+    /// [follow](crate::Decision::outer) it. A refusal by an inner layer without this setting has only the decision of
+    /// this layer, which admitted the request: set it on both.
     ///
     /// # Examples
     ///

@@ -142,8 +142,8 @@ impl Count {
     ///
     /// As with any count, units are taken until the response is known, and refusals of such a policy are not cached. A
     /// flood of requests that are refused inside is not limited by it: leave it out where the policy has to
-    /// keep such floods from the layers inside. A service in between that builds its own request or response out of
-    /// what passes it has to keep the extensions: layers know by them of each other.
+    /// keep such floods from the layers inside. A service between the layers that builds requests or responses of
+    /// its own has to copy their extensions, by which the layers recognize refusals.
     ///
     /// # Examples
     ///

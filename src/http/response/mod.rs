@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 pub(crate) use self::refusal::Refusal;
 use crate::core::{Decision, Error, Outcome};
@@ -110,9 +110,9 @@ impl Responses {
         match self.reject.as_ref().and_then(|reject| reject(parts, decision)) {
             Some(mut response) => {
                 let set = mem::take(response.headers_mut());
-                self.complete(&mut response, decision, self.headers.headers().later());
+                self.complete(response.headers_mut(), decision, self.headers.headers().later());
                 response.headers_mut().extend(set);
-                response
+                self.expose(response, decision)
             }
             None if is_grpc => {
                 let later = self.headers.headers().later_millis();
@@ -120,8 +120,7 @@ impl Responses {
                 let wait = wait.map(|wait| wait.saturating_add(Duration::from_millis(later)));
                 let mut response = grpc::exhausted(wait, decision.is_banned());
                 self.headers.write_refusal(response.headers_mut(), decision, later.div_ceil(1_000));
-                self.expose(&mut response, decision);
-                response
+                self.expose(response, decision)
             }
             None => self.refusal(decision),
         }
@@ -136,26 +135,24 @@ impl Responses {
         let mut response = Response::new(document);
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         *response.headers_mut() = self.headers.of_document(decision, later, wait);
-        self.expose(&mut response, decision);
-        response
+        self.expose(response, decision)
     }
 
     /// Adds the headers of a refusal, with `later` seconds of jitter on every wait.
-    fn complete(&self, response: &mut Response<Bytes>, decision: &Decision, later: u64) {
-        let headers = response.headers_mut();
+    fn complete(&self, headers: &mut HeaderMap, decision: &Decision, later: u64) {
         headers.insert(CACHE_CONTROL, NO_STORE);
         if let Some(seconds) = wait(decision, later) {
             headers.insert(RETRY_AFTER, number(seconds));
         }
         self.headers.write_refusal(headers, decision, later);
-        self.expose(response, decision);
     }
 
-    /// Inserts the decision into the extensions of a refusal, if responses are to have it.
-    fn expose(&self, response: &mut Response<Bytes>, decision: &Decision) {
+    /// Returns a refusal with the decision in its extensions, if responses are to have it.
+    fn expose(&self, mut response: Response<Bytes>, decision: &Decision) -> Response<Bytes> {
         if self.exposes_decisions {
             response.extensions_mut().insert(decision.clone());
         }
+        response
     }
 }
 

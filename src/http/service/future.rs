@@ -120,10 +120,16 @@ type Waiting<A> = (InTime, Box<(A, Account)>);
 
 /// Settles a request: breaks with its response, or continues with one that has to wait for the store.
 #[inline]
-fn finish<R, E>(returned: Returned<R, E>, mut account: Account) -> ControlFlow<Passed<R, E>, Waiting<Returned<R, E>>>
+fn finish<R, E>(returned: Returned<R, E>, admitted: Admitted) -> ControlFlow<Passed<R, E>, Waiting<Returned<R, E>>>
 where
     R: Body,
 {
+    let mut account = match admitted {
+        Admitted::Open(account) => account,
+        Admitted::Settled(settled) => {
+            return Break(body::pass_as_decided(returned, settled.gate(), || settled.shown()));
+        }
+    };
     if account.ends_as_decided() {
         return Break(body::pass_as_decided(returned, account.gate(), || account.shown()));
     }
@@ -176,21 +182,15 @@ where
                         this.state.set(State::calling(&mut inner, request, Admitted::Open(account)));
                         continue;
                     };
-                    match finish(Err(error), account) {
+                    match finish(Err(error), Admitted::Open(account)) {
                         Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
                         Break(passed) => return Poll::Ready(passed),
                     }
                 }
                 StateProjection::Calling { future, admitted } => {
                     let returned = ready!(future.poll(cx));
-                    let account = match admitted.take().expect("a response comes once") {
-                        Admitted::Open(account) => account,
-                        Admitted::Settled(settled) => {
-                            let passed = body::pass_as_decided(returned, settled.gate(), || settled.shown());
-                            return Poll::Ready(passed);
-                        }
-                    };
-                    match finish(returned, account) {
+                    let admitted = admitted.take().expect("a response comes once");
+                    match finish(returned, admitted) {
                         Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
                         Break(passed) => return Poll::Ready(passed),
                     }
