@@ -78,6 +78,16 @@ impl Subject {
         (self.compared.into_inner(), differences)
     }
 
+    /// Returns how many differences there are so far.
+    pub(super) fn differences(&self) -> usize {
+        self.differences.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Forgets all differences but the first `kept`.
+    pub(super) fn forget_differences(&self, kept: usize) {
+        self.differences.lock().unwrap_or_else(PoisonError::into_inner).truncate(kept);
+    }
+
     /// Numbers that repeat with the seed of the run.
     pub(super) fn random(&self) -> Rng {
         Rng::with_seed(self.seed)
