@@ -39,7 +39,7 @@ async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}", in_one_line(&*error));
+            eprintln!("{error:#}");
             ExitCode::from(2)
         }
     }
@@ -70,18 +70,4 @@ async fn run() -> Result<(), BoxError> {
     #[cfg(feature = "metrics")]
     let app = app.route("/metrics", metrics::record()?);
     shutdown::serve(listener, app, stop).await
-}
-
-/// An error and its causes on one line, each of them once.
-fn in_one_line(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !line.contains(&text) {
-            line = line + ": " + &text;
-        }
-        cause = error.source();
-    }
-    line.replace(char::is_control, " ")
 }

@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tollgate::config::Config;
 use tollgate::{Error, RateLimitLayer};
 
-use crate::{in_one_line, limits};
+use crate::limits;
 
 /// How often the file is checked for changes.
 const LOOK: Duration = Duration::from_secs(1);
@@ -63,9 +63,7 @@ impl ConfigFile {
         let newer = match Config::from_file(&self.path) {
             Ok(newer) if self.read.is_some() => newer,
             Ok(_) => return tracing::error!("the config file is refused, the policies stay: it is no regular file"),
-            Err(error) => {
-                return tracing::error!("the config file is refused, the policies stay: {}", in_one_line(&error));
-            }
+            Err(error) => return tracing::error!("the config file is refused, the policies stay: {error:#}"),
         };
         if !newer.has_fleet_of(&self.config) {
             tracing::warn!(code = "settings_stay", settings = "fleet", "fleet stays as it was: restart the server");
@@ -78,7 +76,7 @@ impl ConfigFile {
                 tracing::info!(policies = newer.policies().len(), "the config file was read again");
                 limits::warn_of_no_policies(&newer);
             }
-            Err(error) => tracing::error!("the config file is refused, the policies stay: {}", in_one_line(&error)),
+            Err(error) => tracing::error!("the config file is refused, the policies stay: {error:#}"),
         }
     }
 }

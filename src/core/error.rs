@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
+use std::iter;
 use std::sync::{Arc, OnceLock};
 
 use crate::core::call::CallId;
@@ -13,7 +14,8 @@ use crate::core::call::CallId;
 /// An error of this crate: a setting that can never work, or a store that could not decide.
 ///
 /// The message says what was given, what is allowed and what to do. The cause, where there is one, is in
-/// [`source`](StdError::source), and the alternate format (`{error:#}`) appends it.
+/// [`source`](StdError::source). The alternate format (`{error:#}`) is one line without control characters, with the
+/// causes of the cause too: `cannot connect to Redis: Connection refused (os error 111)`.
 ///
 /// # Examples
 ///
@@ -180,12 +182,21 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        match &self.source {
-            Some(source) if f.alternate() => write!(f, ": {source}"),
-            _ => Ok(()),
+        if f.alternate() { f.write_str(&chain(self)) } else { f.write_str(&self.message) }
+    }
+}
+
+/// Returns an error and all its causes on one line, without control characters. Causes that the line has already, as
+/// some errors repeat theirs, are left out.
+pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut line = error.to_string();
+    for cause in iter::successors(error.source(), |&cause| cause.source()) {
+        let cause = cause.to_string();
+        if !line.contains(&cause) {
+            line = line + ": " + &cause;
         }
     }
+    line.replace(char::is_control, " ")
 }
 
 impl StdError for Error {

@@ -5,6 +5,7 @@ mod ban_histories;
 mod bans;
 #[cfg(feature = "calendar")]
 mod calendar;
+mod causes;
 #[cfg(all(feature = "axum", feature = "redis-cell"))]
 mod cell;
 #[cfg(feature = "cluster")]

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::error::chain;
 use crate::core::{Decision, Error, PolicyName, Quota};
 
 /// The reason for which units of a [`Flow`](crate::Flow) may not pass now.
@@ -108,6 +109,7 @@ impl FlowError {
 impl fmt::Display for FlowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
+            Reason::Failed(_) if f.alternate() => f.write_str(&chain(self)),
             Reason::Pending => f.write_str("no units are leased yet: try again in a moment"),
             Reason::Refused { by: Some((policy, quota)), .. } => {
                 write!(f, "the limit of policy {:?} is reached: {quota}", policy.as_str())

@@ -13,7 +13,7 @@
 use std::fmt;
 
 use crate::core::Error;
-use crate::core::error::Kind;
+use crate::core::error::{Kind, chain};
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
 /// Why there is no reply to a call.
@@ -36,7 +36,7 @@ impl fmt::Display for Failure {
             Self::Unsent => f.write_str("the connection was lost"),
             Self::Late => f.write_str("no reply in time"),
             Self::NotConnected(error) => write!(f, "{error:#}"),
-            Self::Error(error) => error.fmt(f),
+            Self::Error(error) => f.write_str(&chain(error)),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::future::{poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult};
+use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, TimeoutType};
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{ErrorKind, RedisError};
 
@@ -112,6 +112,11 @@ impl Manager {
     pub(super) async fn link(pool: &LinkPool) -> Result<Link, Error> {
         let mut object = pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,
+            PoolError::Timeout(TimeoutType::Create) => {
+                let text =
+                    "a new connection to Redis had no reply in time: if the server is there, only one side may use TLS";
+                Error::new(Kind::Timeout, text).with_source(error)
+            }
             PoolError::Timeout(_) => Error::new(Kind::Timeout, "no connection to Redis in time").with_source(error),
             error => not_connected(error),
         })?;
