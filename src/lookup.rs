@@ -17,7 +17,6 @@ mod memory;
 mod settings;
 #[cfg(feature = "lookup")]
 mod shared;
-mod warning;
 
 use std::fmt;
 
@@ -28,7 +27,6 @@ use percent_encoding::percent_decode_str;
 pub(crate) use self::memory::Looked;
 #[cfg(feature = "lookup")]
 pub(crate) use self::shared::Lookups;
-pub(crate) use self::warning::Warning;
 #[cfg(feature = "lookup")]
 use crate::core::Key;
 

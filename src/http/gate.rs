@@ -26,9 +26,8 @@ use super::key::KeyExtractor;
 use super::policy::{AwaitsRefusals, Policy, Refused};
 use super::response::{Refusal, Responses};
 use crate::core::observer::SkipObserver;
-use crate::core::{Error, Mode};
+use crate::core::{Error, Lines, Mode};
 use crate::limiter::{Limits, Published};
-use crate::lookup::Warning;
 use crate::store::SharedStore;
 
 /// A gate whose policies can be replaced while requests use it: each request loads it once, and ends with it.
@@ -58,7 +57,7 @@ pub(crate) struct Gate {
     /// Whether some policies count the bytes of bodies.
     pub(crate) counts_bytes: bool,
     /// Limits how often `key_unknown` is logged.
-    pub(crate) unknown_keys: Arc<Warning>,
+    pub(crate) unknown_keys: Arc<Lines>,
     /// Warns of traps that requests show.
     pub(crate) watch: Arc<Watch>,
     /// Observe which requests the policies do not count, in their order.

@@ -16,9 +16,9 @@ use tokio::time::timeout;
 use super::flight::{Flights, Joined, Receiver};
 use super::memory::{Looked, Memory, SharedResult};
 use super::settings::Settings;
-use super::{Lookup, RawValues, Warning};
-use crate::core::error::Kind;
-use crate::core::{Answer, Error, Key};
+use super::{Lookup, RawValues};
+use crate::core::error::{Kind, chain};
+use crate::core::{Answer, Error, Key, Lines};
 
 type Found<V> = Result<V, Box<dyn StdError + Send + Sync>>;
 type Look<V> = dyn Fn(Lookup) -> Pin<Box<dyn Future<Output = Found<V>> + Send>> + Send + Sync;
@@ -37,9 +37,9 @@ struct State<V> {
     memory: Memory<V>,
     flights: Flights<V>,
     /// Limits how often `lookups_full` is logged.
-    full: Warning,
+    full: Lines,
     /// Limits how often `lookup_failed` is logged.
-    failed: Warning,
+    failed: Lines,
 }
 
 impl<V: Looked> Lookups<V> {
@@ -157,23 +157,23 @@ impl<V: Looked> Lookups<V> {
 impl<V: Looked> State<V> {
     fn new(settings: Settings) -> Arc<Self> {
         let (memory, flights) = (Memory::new(settings), Flights::new(settings.in_flight));
-        Arc::new(Self { settings, memory, flights, full: Warning::default(), failed: Warning::default() })
+        Arc::new(Self { settings, memory, flights, full: Lines::new(), failed: Lines::new() })
     }
 
     /// Logs and returns that too many lookups are in flight.
     fn full(&self) -> Error {
         let most = self.settings.in_flight;
-        if self.full.is_due() {
-            tracing::warn!(code = "lookups_full", most, "too many lookups are in flight: a request gets none");
-        }
+        self.full.log("", |more| {
+            tracing::warn!(code = "lookups_full", most, more, "too many lookups are in flight: a request gets none");
+        });
         Error::new(Kind::Store, format!("{most} lookups are in flight, and no more are allowed: see in_flight"))
     }
 
     /// Logs and returns the failure of a lookup: a timeout, or an error whose source is the application's.
     fn failure(&self, error: Box<dyn StdError + Send + Sync>) -> Arc<Error> {
-        if self.failed.is_due() {
-            tracing::warn!(code = "lookup_failed", error = &*error as &dyn StdError, "a lookup failed");
-        }
+        self.failed.log("", |more| {
+            tracing::warn!(code = "lookup_failed", error = chain(&*error), more, "a lookup failed");
+        });
         let kind = if error.is::<tokio::time::error::Elapsed>() { Kind::Timeout } else { Kind::Store };
         Arc::new(Error::new(kind, "a lookup failed").with_source(error))
     }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::{Applied, Check, Mode, Taken};
 use crate::core::algorithm::ban::{Banned, Struck, look, strike};
 use crate::core::algorithm::{State, Step};
-use crate::core::{Ban, Outcome, PolicyName};
+use crate::core::{Ban, Lines, Outcome, PolicyName};
 
 /// The bans of one request, in the order of its checks.
 pub(super) struct Bans(SmallVec<[Bar; 1]>);
@@ -159,7 +159,10 @@ pub(super) fn applied_strike(taken: &Taken, ban: &Ban, state: Option<&State>, un
     applied.banned(left, units > 0)
 }
 
-/// Logs the beginning of a ban, without the key.
+/// Logs the beginning of a ban, without the key: ten of a policy in 10 s.
 fn log_ban(policy: &PolicyName, length: Duration) {
-    tracing::info!(code = "key_banned", policy = policy.as_str(), ?length, "a key was banned");
+    static BANNED: Lines = Lines::ten();
+    BANNED.log(policy, |more| {
+        tracing::info!(code = "key_banned", policy = policy.as_str(), ?length, more, "a key was banned");
+    });
 }

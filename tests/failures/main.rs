@@ -2,6 +2,9 @@
 
 mod breaker;
 mod budget;
+mod causes;
+#[cfg(all(feature = "axum", feature = "lookup", feature = "redis"))]
+mod floods;
 #[cfg(all(feature = "redis", feature = "axum"))]
 mod late;
 mod logs;

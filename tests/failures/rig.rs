@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
-use tollgate::{Decision, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Source, Store, key};
+use tollgate::{Decision, Error, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Source, Store, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::doubles::away;
@@ -83,6 +83,11 @@ impl<S: Store> Moody<S> {
         if let Mood::DecidesIn(time) | Mood::FailsIn(time) = mood {
             self.failing.delay(time);
         }
+    }
+
+    /// From now on it fails at once, with this error.
+    pub(crate) fn fail_with(&self, error: impl Fn() -> Error + Send + Sync + 'static) {
+        self.failing.fail_with(error);
     }
 
     /// How many decisions were asked of it so far.

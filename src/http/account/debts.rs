@@ -8,10 +8,9 @@ use tokio::sync::oneshot;
 
 use super::debt::{Checked, Debt, Of};
 use super::wanted::Wanted;
-use crate::core::{Decision, Error, Outcome};
+use crate::core::{Decision, Error, Lines, Outcome};
 use crate::http::gate::Gate;
 use crate::http::policy::{Options, Policy};
-use crate::lookup::Warning;
 use crate::store::{Applied, Change, Receipt, Settles, Settling, Store};
 
 /// How many checks of the handler are in the headers and settled with the response.
@@ -21,7 +20,7 @@ const MOST_SHOWN: usize = 64;
 const MOST_KEPT: usize = 1_024;
 
 /// Limits how often `many_checks` is logged.
-static MANY: Warning = Warning::new();
+static MANY: Lines = Lines::new();
 
 /// All debts of one request; empty if nothing that it took can change.
 #[derive(Debug, Default)]
@@ -73,13 +72,16 @@ impl Debts {
             let place = self.checked.len();
             self.checked.push(Checked { policy: policy.clone(), decision: decision.clone() });
             return self.insert(gate, decision, receipt, |_| (Of::Handler(place), policy));
-        } else if !self.is_ended && MANY.is_due() {
+        } else if !self.is_ended {
             let policy = policy.name();
-            tracing::warn!(
-                code = "many_checks",
-                policy,
-                "a handler made too many checks for one request: the latest are not settled with its response"
-            );
+            MANY.log(policy, |more| {
+                tracing::warn!(
+                    code = "many_checks",
+                    policy,
+                    more,
+                    "a handler made too many checks for one request: the latest are not settled with its response"
+                );
+            });
         }
         drop(gate.limits.store.settle(receipt, &[]));
     }

@@ -10,15 +10,14 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::{Body, Frame, SizeHint};
 use smallvec::SmallVec;
 
-use crate::core::{Decision, Outcome, PolicyName, Source};
+use crate::core::{Decision, Lines, Outcome, PolicyName, Source};
 use crate::http::gate::Gate;
 use crate::http::policy::{Direction, Over};
 use crate::limiter::{Flow, FlowError, Waits, flow_of, refuses_frames};
-use crate::lookup::Warning;
 use crate::store::{Check, Decided, Mode, Receipt, Settlement, Store};
 
 /// Limits how often `tier_without_portions` is logged.
-static TIER: Warning = Warning::new();
+static TIER: Lines = Lines::new();
 
 /// Any error of a body.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
@@ -114,13 +113,14 @@ pub(crate) fn has_body(headers: &HeaderMap) -> bool {
 
 /// Logs that a tier's quota cannot limit bytes.
 fn warn_of_tier(policy: &str) {
-    if TIER.is_due() {
+    TIER.log(policy, |more| {
         tracing::warn!(
             code = "tier_without_portions",
             policy,
+            more,
             "the quota of a tier cannot limit bytes, which take units in portions: the policy's own quota does"
         );
-    }
+    });
 }
 
 /// Takes the bytes of one body before they pass.
@@ -224,7 +224,7 @@ impl Meter {
     fn fail<D>(&mut self, error: FlowError) -> Metered<D> {
         self.has_failed = true;
         self.rest = Bytes::new();
-        tracing::debug!(policy = error.policy(), error = %error, "a body was ended before its end");
+        tracing::debug!(policy = error.policy(), error = format!("{error:#}"), "a body was ended before its end");
         Poll::Ready(Some(Err(error.into())))
     }
 

@@ -8,13 +8,13 @@ use http::response::Parts;
 use super::debts::Debts;
 use super::metered::{ByteChecks, Meter};
 use super::slots::RequestSlots;
+use crate::core::Lines;
 use crate::http::gate::Gate;
 use crate::http::policy::Direction;
-use crate::lookup::Warning;
 use crate::store::SlotGuard;
 
 /// Limits how often `unlimited_bytes` is logged.
-static UNLIMITED: Warning = Warning::new();
+static UNLIMITED: Lines = Lines::new();
 
 /// What may change of a request.
 pub(super) struct Open {
@@ -72,12 +72,15 @@ impl Open {
     pub(super) fn warn_of_unlimited(&self, gate: &Gate, response: Option<&Parts>) {
         let is_served = response.is_some_and(|head| head.status.is_success());
         let is_limited = || self.limits_request.load(Ordering::Relaxed);
-        if is_served && self.bytes.has_request(gate) && !is_limited() && UNLIMITED.is_due() {
-            tracing::warn!(
-                code = "unlimited_bytes",
-                "a policy limits the bytes of request bodies, and nobody limited one: put a RequestBodyLayer inside of \
-                 its layer, or call Handle::limit_body"
-            );
+        if is_served && self.bytes.has_request(gate) && !is_limited() {
+            UNLIMITED.log("", |more| {
+                tracing::warn!(
+                    code = "unlimited_bytes",
+                    more,
+                    "a policy limits the bytes of request bodies, and nobody limited one: put a RequestBodyLayer inside \
+                     of its layer, or call Handle::limit_body"
+                );
+            });
         }
     }
 }

@@ -240,10 +240,10 @@ impl<'a> Judge<'a> {
     /// | `Fallback` | 503 | all such requests share one counter, with the policy's own quota |
     pub(super) fn without_key(self, keyless: Keyless, error: Error) -> Resolved {
         let (policy, rule) = (self.policy, self.gate.limits.failure.on_failure);
-        if self.gate.unknown_keys.is_due() {
+        self.gate.unknown_keys.log(policy.name(), |more| {
             let (policy, error) = (policy.name(), format!("{error:#}"));
-            tracing::warn!(code = "key_unknown", policy, error, ?rule, "a key could not be looked up");
-        }
+            tracing::warn!(code = "key_unknown", policy, error, ?rule, more, "a key could not be looked up");
+        });
         match (rule, policy.rule_for_missing_key()) {
             (OnFailure::Allow, _) => Resolved::Skip(Skip::Unknown),
             (OnFailure::Deny, _) | (_, MissingKey::Deny) => Resolved::refused(Refusal::Failed(error)),

@@ -12,9 +12,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use crate::core::{Decision, Error, Key};
+use crate::core::{Decision, Error, Key, Lines};
 use crate::limiter::{Limiter, Permit, TIMER_RESOLUTION, jitter};
-use crate::lookup::Warning;
 use crate::store::SlotGuard;
 
 /// The pause after a decision that does not name one.
@@ -24,8 +23,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// after it.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How often `never_ready` is logged, in seconds.
-const WARN_EVERY: u64 = 60;
+/// How often `never_ready` is logged.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// What the services of one layer share.
 pub(super) struct Line {
@@ -35,12 +34,13 @@ pub(super) struct Line {
     first: Semaphore,
     /// Notified when a service of this line has returned something.
     returned: Notify,
-    never_ready: Warning,
+    never_ready: Lines,
 }
 
 impl Line {
     pub(super) fn new(limiter: Limiter, key: Key) -> Self {
-        Self { limiter, key, first: Semaphore::new(1), returned: Notify::new(), never_ready: Warning::new() }
+        let never_ready = Lines::of(1, WARN_EVERY);
+        Self { limiter, key, first: Semaphore::new(1), returned: Notify::new(), never_ready }
     }
 
     /// Calls the limiter once; returns the permit and its delay, or for how long to pause.
@@ -63,9 +63,9 @@ impl Line {
     }
 
     fn warn(&self, reason: &str) {
-        if self.never_ready.is_due_within(WARN_EVERY) {
-            tracing::warn!(code = "never_ready", reason, "a service with back-pressure will not be ready");
-        }
+        self.never_ready.log("", |more| {
+            tracing::warn!(code = "never_ready", reason, more, "a service with back-pressure will not be ready");
+        });
     }
 }
 

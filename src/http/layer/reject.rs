@@ -22,7 +22,7 @@ use http::request::Parts;
 use super::RateLimitLayer;
 use crate::core::Decision;
 #[cfg(feature = "axum")]
-use crate::lookup::Warning;
+use crate::core::Lines;
 
 impl RateLimitLayer {
     /// Sets a closure that builds the response when a policy refuses a request, instead of a 429 with a problem
@@ -92,7 +92,7 @@ impl RateLimitLayer {
 /// Returns the response with its body in memory; `None` if the body is not complete at the first poll.
 #[cfg(feature = "axum")]
 fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
-    static STREAMED: Warning = Warning::new();
+    static STREAMED: Lines = Lines::new();
     let (mut parts, body) = response.into_parts();
     // A body of unknown size may have no end.
     let size = body.size_hint().exact().and_then(|size| usize::try_from(size).ok());
@@ -103,11 +103,12 @@ fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
         parts.headers.remove(TRANSFER_ENCODING);
         return Some(Response::from_parts(parts, bytes));
     }
-    if STREAMED.is_due() {
+    STREAMED.log("", |more| {
         tracing::warn!(
             code = "rejection_streamed",
+            more,
             "the body that reject_with returned is streamed or failed: the layer's own response was sent instead"
         );
-    }
+    });
     None
 }

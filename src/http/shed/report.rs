@@ -8,9 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::class::Class;
-use crate::core::PolicyName;
 use crate::core::observer::ShedObserver;
-use crate::lookup::Warning;
+use crate::core::{Lines, PolicyName};
 use crate::metrics;
 
 /// After so long without a request that was shed an episode is over.
@@ -21,7 +20,7 @@ const QUIET: Duration = Duration::from_secs(60);
 pub(super) struct Report {
     name: PolicyName,
     observer: ShedObserver,
-    unknown: Warning,
+    unknown: Lines,
     /// Whether there is an episode: without one, a request needs no lock.
     is_shedding: AtomicBool,
     episode: Mutex<Option<Episode>>,
@@ -40,7 +39,7 @@ struct Episode {
 impl Report {
     pub(super) fn new(name: PolicyName) -> Self {
         let observer = metrics::of_shed(&name);
-        let (unknown, is_shedding) = (Warning::new(), AtomicBool::new(false));
+        let (unknown, is_shedding) = (Lines::new(), AtomicBool::new(false));
         Self { name, observer, unknown, is_shedding, episode: Mutex::default() }
     }
 
@@ -83,13 +82,16 @@ impl Report {
     /// A sample of the utilization led to a level.
     pub(super) fn level(&self, level: f64, utilization: f64) {
         self.observer.level(level, utilization);
-        if utilization.is_nan() && self.unknown.is_due() {
+        if utilization.is_nan() {
             let policy = self.name.as_str();
-            tracing::warn!(
-                code = "utilization_unknown",
-                policy,
-                "the closure of a shedder returned NaN: it was ignored"
-            );
+            self.unknown.log(policy, |more| {
+                tracing::warn!(
+                    code = "utilization_unknown",
+                    policy,
+                    more,
+                    "the closure of a shedder returned NaN: it was ignored"
+                );
+            });
         }
     }
 

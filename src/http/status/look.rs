@@ -10,13 +10,12 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use super::document::Status;
-use crate::core::Mode;
+use crate::core::{Lines, Mode};
 use crate::http::admission::{Judge, Resolved, Skip, Waiting};
 use crate::http::gate::Gate;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::limiter::Plan;
-use crate::lookup::Warning;
 use crate::store::{Deadline, Decided, Store};
 
 /// Which policies are shown.
@@ -44,7 +43,7 @@ pub(super) async fn status(
     gate: &Arc<Gate>,
     parts: &Parts,
     scope: Scope,
-    panics: &Warning,
+    panics: &Lines,
 ) -> Result<Status, Box<Refusal>> {
     let mut plan: Plan<Waiting> = Plan::default();
     for (place, policy) in gate.policies.iter().enumerate() {
@@ -65,12 +64,17 @@ pub(super) async fn status(
 
 /// Resolves a policy as [`resolve`] does, and leaves it out if a closure panics: the application wrote it for other
 /// routes than that of the status.
-fn resolve_unless_it_panics(gate: &Arc<Gate>, place: usize, parts: &Parts, panics: &Warning) -> Resolved {
+fn resolve_unless_it_panics(gate: &Arc<Gate>, place: usize, parts: &Parts, panics: &Lines) -> Resolved {
     catch_unwind(AssertUnwindSafe(|| resolve(gate, place, parts))).unwrap_or_else(|_| {
-        if panics.is_due() {
-            let policy = gate.policies[place].name();
-            tracing::warn!(code = "status_panicked", policy, "a policy was left out of a status: its closure panicked");
-        }
+        let policy = gate.policies[place].name();
+        panics.log(policy, |more| {
+            tracing::warn!(
+                code = "status_panicked",
+                policy,
+                more,
+                "a policy was left out of a status: its closure panicked"
+            );
+        });
         Resolved::Skip(Skip::Scope)
     })
 }

@@ -17,12 +17,12 @@ use http::{Method, Request, Response};
 use tower::Service;
 
 use super::look::{self, Scope};
+use crate::core::Lines;
 use crate::http::account::Handle;
 use crate::http::gate::{Gate, SharedGate};
 use crate::http::policy::Predicate;
 use crate::http::response::{json, problem, without_body};
 use crate::http::service::ResponseBody;
-use crate::lookup::Warning;
 
 const NOT_SHOWN: &str = "Limits are not shown to this client.";
 
@@ -76,7 +76,7 @@ pub struct StatusService {
     /// Which requests see all advertised policies; `None` if all requests see only those that are proven.
     shows_to: Option<Arc<Predicate>>,
     /// Limits how often `status_panicked` is logged.
-    panics: Arc<Warning>,
+    panics: Arc<Lines>,
 }
 
 impl StatusService {

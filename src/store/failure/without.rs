@@ -14,16 +14,16 @@
 //! Times are milliseconds since the layer was made, of tokio's clock, which tests can pause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::rule::{FailureRules, OnFailure};
 use super::streak::Streak;
-use crate::core::Error;
 use crate::core::call::{CallId, CountedCalls};
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::core::observer::StoreObserver;
+use crate::core::{Error, Lines, OutageLines};
 use crate::metrics;
 use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
 use crate::store::share;
@@ -49,6 +49,9 @@ pub(super) struct Without {
     streak: Streak,
     /// What failures and changes of the breaker are reported to.
     observer: StoreObserver,
+    outages: OutageLines,
+    /// Limits how often `outage_exceeds` is logged.
+    exceeded: Lines,
 }
 
 impl Without {
@@ -65,6 +68,8 @@ impl Without {
             allowed_up_to,
             streak,
             observer,
+            outages: OutageLines::new(),
+            exceeded: Lines::ten(),
         }
     }
 
@@ -168,16 +173,21 @@ impl Without {
         if let Some(error) = error {
             self.observer.opened();
             let (error, rule) = (format!("{error:#}"), self.rules.on_failure);
-            tracing::warn!(
-                code = "store_unavailable",
-                error,
-                ?rule,
-                "the store is not called for now: it failed too often (breaker open)"
-            );
+            self.outages.began(|more| {
+                tracing::warn!(
+                    code = "store_unavailable",
+                    error,
+                    ?rule,
+                    more,
+                    "the store is not called for now: it failed too often (breaker open)"
+                );
+            });
         } else {
             self.observer.closed();
             let failed_for = self.since(self.breaker.first_failure());
-            tracing::info!(code = "store_available", ?failed_for, "the store decides again (breaker closed)");
+            self.outages.ended(|| {
+                tracing::info!(code = "store_available", ?failed_for, "the store decides again (breaker closed)");
+            });
         }
     }
 
@@ -214,11 +224,14 @@ impl Without {
             Some(first) if self.since(first) >= allow_for => {
                 // Outages of several servers overlap: each is logged once.
                 if self.allowed_up_to.fetch_max(first + 1, Ordering::Relaxed) < first + 1 {
-                    tracing::warn!(
-                        code = "outage_exceeds",
-                        ?allow_for,
-                        "the outage of the store exceeds allow_for: a local one limits now"
-                    );
+                    self.exceeded.log("", |more| {
+                        tracing::warn!(
+                            code = "outage_exceeds",
+                            ?allow_for,
+                            more,
+                            "the outage of the store exceeds allow_for: a local one limits now"
+                        );
+                    });
                 }
                 OnFailure::Fallback
             }
@@ -254,9 +267,8 @@ fn admit(local: &MemoryStore, checks: &[Check]) -> Decided {
 
 /// Logs a failure, at most once a second in the whole process.
 fn log(rule: OnFailure, error: &Error) {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    if LAST.swap(second, Ordering::Relaxed) != second {
-        tracing::warn!(code = "store_failed", error = format!("{error:#}"), ?rule, "the store could not decide");
-    }
+    static FAILED: Lines = Lines::new();
+    FAILED.log("", |more| {
+        tracing::warn!(code = "store_failed", error = format!("{error:#}"), ?rule, more, "the store could not decide");
+    });
 }

@@ -22,9 +22,15 @@ use super::epoch::{marked, unmarked};
 use super::ledger::{Back, is_turn};
 use super::shared::SharedBalances;
 use super::under_way::{Metered, Resetting};
-use crate::core::Error;
 use crate::core::error::Kind;
+use crate::core::{Error, Lines};
 use crate::store::{Answer, Applied, Change, Counter, Receipt, Settlement, Settling, Store, Taken};
+
+/// Limits how often `settlement_unsent` is logged.
+static UNSENT: Lines = Lines::new();
+
+/// Limits how often `settlement_uncertain` is logged.
+static UNCERTAIN: Lines = Lines::new();
 
 /// Settles what was admitted here, or after it, to a request that took others `before`.
 ///
@@ -64,14 +70,26 @@ pub(super) fn settle(shared: &Arc<SharedBalances>, before: &[Taken], taken: &Tak
 /// With too many changes on their way it is not sent, and a warning is logged.
 fn charge_more(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> Settling {
     let Ok(permit) = Arc::clone(&shared.adjusting).try_acquire_owned() else {
-        tracing::warn!("a settlement was not sent: too many are on their way");
+        UNSENT.log(&counter.policy, |more| {
+            let policy = counter.policy.as_str();
+            tracing::warn!(
+                code = "settlement_unsent",
+                policy,
+                more,
+                "a settlement was not sent: too many are on their way"
+            );
+        });
         return Answer::Ready(Ok(vec![Applied::new(0, 0)]));
     };
     let epoch = shared.epoch(counter);
     let guards = (Metered::begin(shared, counter, units), permit);
+    let policy = counter.policy.clone();
     let done = move |applied: Result<Applied, Error>| {
         let applied = applied.inspect_err(|error| {
-            tracing::warn!(error = format!("{error:#}"), "a settlement may not have arrived");
+            UNCERTAIN.log(&policy, |more| {
+                let (policy, error) = (policy.as_str(), format!("{error:#}"));
+                tracing::warn!(code = "settlement_uncertain", policy, error, more, "a settlement may not have arrived");
+            });
         })?;
         Ok(vec![Applied { stamp: marked(applied.stamp, epoch), ..applied }])
     };

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use super::balance::{Balance, ChargeResult};
 use super::shared::SharedBalances;
-use crate::core::Error;
+use crate::core::{Error, Lines};
 use crate::store::{Applied, Change, Check, Counter, Deadline, Store};
 
 /// A charge on its way. Dropped before it is known to have arrived, its units are a debt again, except
@@ -132,8 +132,17 @@ impl Charge {
     fn failed(&mut self) {
         self.ended = true;
         if self.sent && self.again > 0 {
-            let units = self.again;
-            tracing::warn!(units, "a charge may not have been counted: two replies to it were lost");
+            static UNCERTAIN: Lines = Lines::new();
+            let (policy, units) = (self.counter.policy.as_str(), self.again);
+            UNCERTAIN.log(policy, |more| {
+                tracing::warn!(
+                    code = "settlement_uncertain",
+                    policy,
+                    units,
+                    more,
+                    "a charge may not have been counted: two replies to it were lost"
+                );
+            });
         }
         if let Some(balance) = self.shared.shards.lock(self.hash).find(self.hash, &self.counter) {
             if self.sent {

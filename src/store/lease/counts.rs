@@ -44,7 +44,7 @@ impl LeaseCounts {
     pub(super) fn log(self) {
         let Self { leased, spent, returned, lost } = self;
         if leased > 0 {
-            tracing::info!(leased, spent, returned, lost, "units were leased");
+            tracing::info!(code = "units_leased", leased, spent, returned, lost, "units were leased");
         }
     }
 }

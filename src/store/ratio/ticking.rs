@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::choose::{Scale, begin, choose, hear, known};
 use super::shared::Shared;
 use super::tally::{CounterId, Report};
-use crate::core::Error;
 use crate::core::error::Kind;
+use crate::core::{Error, OutageLines};
 
 /// No time of a tally is later, in microseconds: 2,283 years since the Unix epoch.
 const MOST_TIME: u64 = 1 << 56;
@@ -36,11 +36,11 @@ struct Ticking {
 }
 
 /// Since when the tally does not reply.
-#[derive(Default)]
 struct Outage {
     since: Option<Instant>,
     /// Whether it was logged that no ratios are known.
     by_share: bool,
+    lines: OutageLines,
 }
 
 /// Starts the task, unless there is one or the store was closed; without a runtime there is none.
@@ -58,7 +58,7 @@ pub(super) fn start(shared: &Arc<Shared>, now: Instant) {
     let id = micros + 1;
     shared.task.store(id, Ordering::SeqCst);
     let weak = Arc::downgrade(shared);
-    drop(runtime.spawn(Ticking { weak, id, began: None, epoch: None, last: None, outage: Outage::default() }.run()));
+    drop(runtime.spawn(Ticking { weak, id, began: None, epoch: None, last: None, outage: Outage::none() }.run()));
 }
 
 /// Reports once more, and has the task end.
@@ -178,24 +178,45 @@ async fn call(shared: &Shared, report: Report) -> Result<super::tally::Totals, E
 }
 
 impl Outage {
+    fn none() -> Self {
+        Self { since: None, by_share: false, lines: OutageLines::new() }
+    }
+
     fn note(&mut self, shared: &Shared, error: &Error) {
         shared.observer.failed(error);
         let (now, life) = (Instant::now(), shared.settings.life);
         let (is_known, error) = (shared.is_known(now), format!("{error:#}"));
         if self.since.is_none() && is_known {
-            tracing::warn!(error, ?life, "the tally does not reply: the last ratios hold for their life");
+            self.lines.began(|more| {
+                tracing::warn!(
+                    code = "tally_unavailable",
+                    error,
+                    ?life,
+                    more,
+                    "the tally does not reply: the last ratios hold for their life"
+                );
+            });
         }
         self.since.get_or_insert(now);
         if !self.by_share && !is_known {
             self.by_share = true;
-            tracing::warn!(error, "the tally does not reply: this process admits its share of each limit");
+            self.lines.began(|more| {
+                tracing::warn!(
+                    code = "tally_unavailable",
+                    error,
+                    more,
+                    "the tally does not reply: this process admits its share of each limit"
+                );
+            });
         }
     }
 
     fn end(&mut self) {
         if let Some(since) = self.since.take() {
             self.by_share = false;
-            tracing::info!(failed_for = ?since.elapsed(), "the tally replies again");
+            self.lines.ended(|| {
+                tracing::info!(code = "tally_available", failed_for = ?since.elapsed(), "the tally replies again");
+            });
         }
     }
 }

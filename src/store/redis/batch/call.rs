@@ -18,7 +18,7 @@ use deadpool_redis::redis::{RedisError, Value};
 use tokio::time::Instant;
 
 use super::job::Job;
-use crate::core::Error;
+use crate::core::{Error, Lines};
 use crate::store::breaker::Permit;
 use crate::store::redis::wire::{Reply, no_decision};
 
@@ -191,10 +191,13 @@ pub(super) fn complete(jobs: Vec<Job>, reply: Option<Reply>, failure: &mut Optio
 /// call, as their callers seldom wait for the outcome.
 #[cold]
 pub(super) fn fail(jobs: Vec<Job>, error: &Error) {
-    // One line a call: clients must not fill the log while Redis is unavailable.
+    static UNCERTAIN: Lines = Lines::ten();
     let settlements = jobs.iter().filter(|job| job.is_settlement()).count();
     if settlements > 0 {
-        tracing::warn!(error = format!("{error:#}"), settlements, "settlements may not have arrived");
+        UNCERTAIN.log("", |more| {
+            let error = format!("{error:#}");
+            tracing::warn!(code = "settlement_uncertain", error, settlements, more, "settlements may not have arrived");
+        });
     }
     for job in jobs {
         job.complete(Err(error.shared()));

@@ -2,17 +2,14 @@
 //!
 //! Settlements are sent whether or not anybody waits for them, and wait through outages; without a
 //! limit they would fill the memory. Each holds a place from when it is queued until it completes.
-//! One that finds no place is not sent: it fails with an error, its units stay taken, and the log
-//! says how many, at most once a second.
+//! One that finds no place is not sent: it fails with an error, and its units stay taken.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::core::Error;
 use crate::core::error::Kind;
+use crate::core::{Error, Lines};
 
 /// The limit of settlements in flight to one server, over all its lanes.
 const MOST_SETTLEMENTS: usize = 4_096;
@@ -22,17 +19,15 @@ const MOST_SETTLEMENTS: usize = 4_096;
 pub(super) struct Settling {
     /// One permit for each place.
     places: Arc<Semaphore>,
-    /// Settlements without a place that are not in the log yet.
-    unsent: AtomicU64,
-    /// The second, of the Unix time, in which some were last logged.
-    logged: AtomicU64,
+    /// Limits how often it is logged that there is no place.
+    unsent: Lines,
 }
 
 impl Settling {
     /// All places are free.
     pub(super) fn new() -> Self {
         let places = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
-        Self { places, unsent: AtomicU64::new(0), logged: AtomicU64::new(0) }
+        Self { places, unsent: Lines::new() }
     }
 
     /// Takes a place, which is free again when the permit is dropped. Never waits.
@@ -41,24 +36,15 @@ impl Settling {
     ///
     /// If too many settlements are in flight.
     pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        if place.is_err() {
-            self.unsent.fetch_add(1, Ordering::Relaxed);
-        }
-        if self.unsent.load(Ordering::Relaxed) > 0 {
-            self.log();
-        }
-        place.map_err(|_| Error::new(Kind::Crowd, "too many settlements are on their way"))
-    }
-
-    /// Logs how many found no place, at most once a second. The rest is logged with a later
-    /// settlement.
-    #[cold]
-    fn log(&self) {
-        let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        if self.logged.swap(second, Ordering::Relaxed) != second {
-            let settlements = self.unsent.swap(0, Ordering::Relaxed);
-            tracing::warn!(settlements, "settlements were not sent: too many are on their way");
-        }
+        Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
+            self.unsent.log("", |more| {
+                tracing::warn!(
+                    code = "settlement_unsent",
+                    more,
+                    "a settlement was not sent: too many are on their way"
+                );
+            });
+            Error::new(Kind::Crowd, "too many settlements are on their way")
+        })
     }
 }

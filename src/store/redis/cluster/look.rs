@@ -18,12 +18,15 @@ use super::address::{Address, Range, read_ranges};
 use super::looks::PAUSE;
 use super::map::Map;
 use super::nodes::Cluster;
-use crate::core::Error;
 use crate::core::error::Kind;
+use crate::core::{Error, Lines};
 use crate::random;
 use crate::store::BreakerState;
 use crate::store::redis::batch::Timeout;
 use crate::store::redis::wire::Calls;
+
+/// Limits how often `slots_unknown` is logged.
+static UNKNOWN: Lines = Lines::ten();
 
 impl Cluster {
     /// Looks up the slots in the background, unless that was just done. The node that failed is
@@ -42,7 +45,15 @@ impl Cluster {
             let looked = cluster.look(look.number, failed.as_ref(), limit).await;
             let was_lost = cluster.is_lost.swap(looked.is_err(), Ordering::Relaxed);
             if let (Err(error), false) = (&looked, was_lost) {
-                tracing::warn!(error = format!("{error:#}"), "no node of the Redis Cluster returned its slots");
+                UNKNOWN.log("", |more| {
+                    let error = format!("{error:#}");
+                    tracing::warn!(
+                        code = "slots_unknown",
+                        error,
+                        more,
+                        "no node of the Redis Cluster returned its slots"
+                    );
+                });
             }
             look.end(looked.is_ok());
         });
@@ -82,7 +93,10 @@ impl Cluster {
             match loaded {
                 Ok(Ok(Err(error))) if error.is_store() => return Err(error),
                 Ok(Ok(Ok(()))) => {}
-                _ => tracing::warn!("a primary of the Redis Cluster did not respond: it gets its scripts later"),
+                _ => tracing::warn!(
+                    code = "scripts_later",
+                    "a primary of the Redis Cluster did not respond: it gets its scripts later"
+                ),
             }
         }
         Ok(())

@@ -19,9 +19,9 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
 use super::address::Address;
-use crate::core::Error;
 use crate::core::error::Kind;
 use crate::core::observer::StoreObserver;
+use crate::core::{Error, OutageLines};
 use crate::metrics;
 use crate::store::BreakerState;
 use crate::store::breaker::{Breaker, Permit, millis};
@@ -39,6 +39,7 @@ pub(super) struct Node {
     breaker: Breaker,
     /// What changes of the circuit breaker are reported to.
     observer: StoreObserver,
+    outages: OutageLines,
     /// When the node was made.
     start: Instant,
 }
@@ -46,7 +47,8 @@ pub(super) struct Node {
 impl Node {
     /// Returns a node at an address, whose circuit breaker is closed.
     pub(super) fn new(address: Address, lanes: Lanes) -> Self {
-        Self { address, lanes, breaker: Breaker::new(), observer: metrics::of_store(), start: Instant::now() }
+        let (breaker, outages) = (Breaker::new(), OutageLines::new());
+        Self { address, lanes, breaker, observer: metrics::of_store(), outages, start: Instant::now() }
     }
 
     /// Returns a permit to make one call, whose result is to be reported by [`report`](Self::report).
@@ -126,11 +128,21 @@ impl Node {
         let primary = &self.address;
         if let Some(error) = failure {
             self.observer.opened();
-            tracing::warn!(code = "primary_unavailable", %primary, %error, "a primary is not called for now: it failed too often (breaker open)");
+            self.outages.began(|more| {
+                tracing::warn!(
+                    code = "primary_unavailable",
+                    %primary,
+                    %error,
+                    more,
+                    "a primary is not called for now: it failed too often (breaker open)"
+                );
+            });
         } else {
             self.observer.closed();
             let failed_for = Duration::from_millis(self.now().saturating_sub(self.breaker.first_failure()));
-            tracing::info!(code = "primary_available", %primary, ?failed_for, "a primary decides again (breaker closed)");
+            self.outages.ended(|| {
+                tracing::info!(code = "primary_available", %primary, ?failed_for, "a primary decides again (breaker closed)");
+            });
         }
     }
 

@@ -17,8 +17,8 @@ use super::map::Map;
 use super::node::Node;
 use super::nodes::Cluster;
 use super::primary::Others;
-use crate::core::Error;
 use crate::core::error::Kind;
+use crate::core::{Error, Lines};
 use crate::store::BreakerState;
 use crate::store::outage::Outage;
 use crate::store::redis::batch::{Job, Timeout, no_runtime};
@@ -52,7 +52,14 @@ impl Cluster {
             return owner.lanes.push_settlement(job);
         }
         self.look_again(None);
-        tracing::warn!("a settlement was not sent: no primary of the Redis Cluster has its slot");
+        static UNSENT: Lines = Lines::new();
+        UNSENT.log("", |more| {
+            tracing::warn!(
+                code = "settlement_unsent",
+                more,
+                "a settlement was not sent: no primary of the Redis Cluster has its slot"
+            );
+        });
         job.complete(Err(no_primary().unsent()));
     }
 

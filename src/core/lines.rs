@@ -1,0 +1,134 @@
+//! Bounds on log lines: clients cause most of them, so each has a rate that no flood exceeds.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The number of policies that are counted apart. All others share one rate.
+const MAX_POLICIES: usize = 1_024;
+
+/// The lines of one log statement: of each policy so many in a period, and then a count of the others.
+pub(crate) struct Lines {
+    most: u64,
+    period: Duration,
+    policies: Mutex<BTreeMap<Box<str>, Period>>,
+}
+
+struct Period {
+    began: Instant,
+    events: u64,
+}
+
+impl Lines {
+    /// Creates a statement with a line a second.
+    pub(crate) const fn new() -> Self {
+        Self::of(1, Duration::from_secs(1))
+    }
+
+    /// Creates a statement with ten lines in 10 s, for events of which each one matters.
+    pub(crate) const fn ten() -> Self {
+        Self::of(10, Duration::from_secs(10))
+    }
+
+    /// Creates a statement with `most` lines in a period.
+    pub(crate) const fn of(most: u64, period: Duration) -> Self {
+        Self { most, period, policies: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Calls `line` to log an event of a policy, unless the period has its lines already. `line` receives the number of
+    /// events of the period before that were not logged, if there were any.
+    pub(crate) fn log(&self, policy: &str, line: impl FnOnce(Option<u64>)) {
+        if let Some(more) = self.note(policy, Instant::now()) {
+            line((more > 0).then_some(more));
+        }
+    }
+
+    /// Counts an event. Returns how many before it were not logged, if a line is due.
+    fn note(&self, policy: &str, now: Instant) -> Option<u64> {
+        let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |period: &Period| now.saturating_duration_since(period.began) >= self.period;
+        if policies.len() >= MAX_POLICIES && !policies.contains_key(policy) {
+            policies.retain(|_, period| !is_over(period));
+        }
+        let policy = if policies.len() < MAX_POLICIES || policies.contains_key(policy) { policy } else { "" };
+        let Some(period) = policies.get_mut(policy) else {
+            policies.insert(policy.into(), Period { began: now, events: 1 });
+            return Some(0);
+        };
+        if is_over(period) {
+            let more = period.events.saturating_sub(self.most);
+            *period = Period { began: now, events: 1 };
+            return Some(more);
+        }
+        period.events += 1;
+        (period.events <= self.most).then_some(0)
+    }
+}
+
+/// The lines of outages, each of which has one when it begins and one when it ends: ten outages in 10 s have both.
+#[derive(Debug)]
+pub(crate) struct OutageLines {
+    lines: Lines,
+    /// Whether the end of the current outage is to be logged.
+    is_logged: AtomicBool,
+}
+
+impl OutageLines {
+    pub(crate) const fn new() -> Self {
+        Self { lines: Lines::ten(), is_logged: AtomicBool::new(false) }
+    }
+
+    /// Logs the beginning, as [`Lines::log`] does.
+    pub(crate) fn began(&self, line: impl FnOnce(Option<u64>)) {
+        self.lines.log("", |more| {
+            self.is_logged.store(true, Ordering::Relaxed);
+            line(more);
+        });
+    }
+
+    /// Logs the end, if the beginning was logged.
+    pub(crate) fn ended(&self, line: impl FnOnce()) {
+        if self.is_logged.swap(false, Ordering::Relaxed) {
+            line();
+        }
+    }
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").field("most", &self.most).field("period", &self.period).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_period_has_its_lines_and_the_next_one_the_count_of_the_others() {
+        let (lines, now) = (Lines::of(2, 10 * SECOND), Instant::now());
+        let noted = [0, 1, 2, 9].map(|second| lines.note("api", now + second * SECOND));
+        assert_eq!(noted, [Some(0), Some(0), None, None]);
+        assert_eq!(lines.note("login", now + 9 * SECOND), Some(0), "another policy has a rate of its own");
+        assert_eq!([10, 10, 10].map(|second| lines.note("api", now + second * SECOND)), [Some(2), Some(0), None]);
+        assert_eq!(lines.note("api", now), None, "a thread that comes late begins no period");
+    }
+
+    #[test]
+    fn names_of_policies_are_neither_kept_without_end_nor_lines_without_bound() {
+        let (lines, now) = (Lines::new(), Instant::now());
+        let flood = |second| (0..5_000).filter(|n| lines.note(&n.to_string(), now + second * SECOND).is_some()).count();
+        assert_eq!([flood(0), flood(1)], [MAX_POLICIES, MAX_POLICIES]);
+        assert!(lines.policies.lock().unwrap().len() <= MAX_POLICIES);
+    }
+}

@@ -1,0 +1,133 @@
+//! What clients cause, and closures and handlers of the application with each of their requests.
+
+use std::convert::Infallible;
+use std::panic::resume_unwind;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::routing::{get, post};
+use futures::future::join_all;
+use http::{Request, StatusCode};
+use tollgate::{AccessList, Ban, Handle, Key, Limiter, MemoryStore, Over, Policy, Quota, RateLimitLayer, Rule, key};
+use tower::ServiceExt;
+
+use super::{Cause, FLOOD, Row, app, assert_bounded, request, run, send, send_many};
+use crate::rig::MANY;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const ONE: Quota = Quota::fixed_window(1, HOUR);
+
+pub(super) const ROWS: [Row; 12] = [
+    ("key_banned", Cause::Flood(|| run(bans()))),
+    ("key_unknown", Cause::Flood(|| run(lookups_that_fail()))),
+    ("list_without_address", Cause::Flood(|| run(unknown_addresses()))),
+    ("lookup_failed", Cause::Flood(|| run(lookups_that_fail()))),
+    ("lookups_full", Cause::Flood(|| run(lookups_at_once()))),
+    ("many_checks", Cause::Flood(|| run(checks_of_a_handler()))),
+    ("refused", Cause::Flood(|| run(refusals()))),
+    ("rejection_streamed", Cause::Flood(|| run(streamed_rejections()))),
+    ("shadow_refused", Cause::Flood(|| run(refusals_in_shadow_mode()))),
+    ("status_panicked", Cause::Flood(|| run(panics_in_a_status()))),
+    ("tier_without_portions", Cause::Flood(|| run(tiers_of_bytes()))),
+    ("unlimited_bytes", Cause::Flood(|| run(unlimited_bodies()))),
+];
+
+#[test]
+fn a_flood_of_requests_is_few_lines() {
+    assert_bounded(&ROWS);
+}
+
+fn layer(policy: Policy) -> RateLimitLayer {
+    RateLimitLayer::new(MemoryStore::new(), policy)
+}
+
+fn per_user(quota: Quota) -> Policy {
+    Policy::new("flooded", quota).key(key::header("x-user"))
+}
+
+/// A ban of each of many keys: by refusals, and by strikes outside of a request.
+async fn bans() {
+    let ban = Ban::new(1, HOUR, HOUR).of_verified_keys();
+    let layer = layer(per_user(ONE).ban(ban));
+    send_many(&layer).await;
+    send_many(&layer).await;
+    let limiter = Limiter::new(MemoryStore::new(), [Rule::new("flooded", ONE).ban(ban)]);
+    for number in 0..FLOOD {
+        limiter.strike(&Key::new("user", number.to_string())).await.expect("memory never fails");
+    }
+}
+
+async fn refusals() {
+    let layer = layer(per_user(ONE)).log_refusals();
+    send_many(&layer).await;
+    send_many(&layer).await;
+}
+
+async fn refusals_in_shadow_mode() {
+    let layer = layer(per_user(ONE).shadow());
+    send_many(&layer).await;
+    send_many(&layer).await;
+}
+
+async fn lookups_that_fail() {
+    let account = key::lookup(key::header("x-user"), |_| async { Err::<Option<Key>, _>("the directory is away") });
+    send_many(&layer(Policy::new("flooded", MANY).key(account))).await;
+}
+
+async fn lookups_at_once() {
+    let account = key::lookup(key::header("x-user"), |_| async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        Ok::<_, Infallible>(None::<Key>)
+    });
+    let app = app(&layer(Policy::new("flooded", MANY).key(account.in_flight(1))));
+    join_all((0..FLOOD).map(|number| app.clone().oneshot(request(&number.to_string())))).await;
+}
+
+async fn unknown_addresses() {
+    let list = AccessList::parse(["10.0.0.0/8"]).expect("a CIDR");
+    let app = app(&layer(Policy::new("flooded", MANY).deny(list)));
+    send(&app, (0..FLOOD).map(|_| Request::default())).await;
+}
+
+async fn checks_of_a_handler() {
+    let policy = Policy::new("rows", MANY).metered();
+    let handler = async move |handle: Handle| {
+        for number in 0..3 * FLOOD {
+            let _ = handle.check(&policy, Key::new("row", number.to_string())).await.expect("memory never fails");
+        }
+    };
+    let app = Router::new().route("/", get(handler)).layer(layer(per_user(MANY)));
+    send(&app, [request("ada")]).await;
+}
+
+async fn streamed_rejections() {
+    let layer = layer(per_user(ONE)).reject_with(|_, _| {
+        let chunks = futures::stream::pending::<Result<Bytes, Infallible>>();
+        (StatusCode::IM_A_TEAPOT, Body::from_stream(chunks))
+    });
+    send_many(&layer).await;
+    send_many(&layer).await;
+}
+
+async fn panics_in_a_status() {
+    // No hook is called, which would print each of them.
+    let layer = layer(per_user(MANY).when(|_| resume_unwind(Box::new("no user"))));
+    let app = Router::new().route_service("/", layer.status_service_for(|_| true));
+    send(&app, (0..FLOOD).map(|number| request(&number.to_string()))).await;
+}
+
+async fn tiers_of_bytes() {
+    let policy = per_user(MANY).response_bytes(Over::Pace).tier(|_| Some(Quota::leaky_bucket(1_000, HOUR)));
+    send_many(&layer(policy)).await;
+}
+
+async fn unlimited_bodies() {
+    let layer = layer(per_user(MANY).request_bytes(Over::Cut));
+    let app = Router::new().route("/", post(|| async {})).layer(layer);
+    let upload = |number: usize| {
+        let request = Request::post("/").header("x-user", number).header("content-length", "5");
+        request.body(Body::from("bytes")).expect("a request")
+    };
+    send(&app, (0..FLOOD).map(upload)).await;
+}
