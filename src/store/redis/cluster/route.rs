@@ -24,6 +24,9 @@ use crate::store::outage::Outage;
 use crate::store::redis::batch::{Job, Timeout, no_runtime};
 use crate::store::redis::wire::Calls;
 
+/// Limits how often `settlement_unsent` is logged.
+static UNSENT: Lines = Lines::new();
+
 impl Cluster {
     /// Adds a job to the lane of the primary that has its slot. Returns the ID of the calling
     /// runtime, or `None` if the lane runs on another one.
@@ -52,7 +55,6 @@ impl Cluster {
             return owner.lanes.push_settlement(job);
         }
         self.look_again(None);
-        static UNSENT: Lines = Lines::new();
         UNSENT.log("", |more| {
             tracing::warn!(
                 code = "settlement_unsent",
