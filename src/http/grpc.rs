@@ -7,31 +7,47 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, TE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Version, request};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, request};
 
-const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC: &str = "application/grpc";
+pub(crate) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(crate) const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// How many milliseconds a client waits before it retries; -1 if a retry cannot help.
 pub(crate) const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
+const UNKNOWN: HeaderValue = HeaderValue::from_static("2");
 const INVALID_ARGUMENT: HeaderValue = HeaderValue::from_static("3");
 const PERMISSION_DENIED: HeaderValue = HeaderValue::from_static("7");
 const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
 const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
+const UNAUTHENTICATED: HeaderValue = HeaderValue::from_static("16");
 
-/// Returns whether a request is a gRPC call: a POST over HTTP/2 or later, by a client that accepts trailers.
+/// Returns whether a request is a gRPC call: a POST with the content type of gRPC or gRPC-Web.
 ///
-/// The content type alone does not prove it: any client can send that, and would be refused with the status 200.
+/// Neither the version nor `te` counts, as servers respond to calls without them: a layer that translates gRPC-Web
+/// passes calls on as HTTP/1.1, and some proxies remove `te`.
 pub(crate) fn is_call(parts: &request::Parts) -> bool {
-    parts.method == Method::POST
-        && parts.version >= Version::HTTP_2
-        && is_grpc(&parts.headers)
-        && parts.headers.get_all(TE).iter().any(has_trailers)
+    parts.method == Method::POST && kind(&parts.headers).is_some()
 }
 
-fn has_trailers(te: &HeaderValue) -> bool {
-    te.as_bytes().split(|byte| *byte == b',').any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+/// Returns the response to a call with the content type that its client reads.
+///
+/// Clients of gRPC-Web read a status in the headers, too, so it needs no other translation.
+pub(crate) fn for_client(call: &request::Parts, mut response: Response<Bytes>) -> Response<Bytes> {
+    if let Some(kind) = kind(&call.headers) {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    response
+}
+
+/// Returns the kind of gRPC or gRPC-Web that a message is.
+fn kind(headers: &HeaderMap) -> Option<&'static str> {
+    let content_type = headers.get(CONTENT_TYPE)?.as_bytes();
+    [GRPC, "application/grpc-web", "application/grpc-web-text"].into_iter().find(|kind| {
+        let rest = content_type.strip_prefix(kind.as_bytes());
+        rest.is_some_and(|rest| rest.first().is_none_or(|next| b"+; ".contains(next)))
+    })
 }
 
 /// Returns whether a call failed, by the headers or the trailers of its response; `None` if they have no
@@ -44,9 +60,7 @@ pub(crate) fn has_failed(fields: &HeaderMap) -> Option<bool> {
 
 /// Returns whether a message has gRPC's content type. That of gRPC-Web does not count.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let rest = content_type.strip_prefix(b"application/grpc");
-    rest.is_some_and(|rest| rest.first().is_none_or(|next| b"+; ".contains(next)))
+    kind(headers) == Some(GRPC)
 }
 
 /// Returns `RESOURCE_EXHAUSTED`, to be retried after `wait`; never if that is `None`. The message is another one if the
@@ -73,6 +87,29 @@ pub(crate) fn forbidden(message: &'static str) -> Response<Bytes> {
     trailers_only(PERMISSION_DENIED, message)
 }
 
+/// Returns the response of a key extractor as a status of gRPC, with its other headers; as it is if it has a
+/// `grpc-status`.
+pub(crate) fn rejected(response: Response<Bytes>) -> Response<Bytes> {
+    if response.headers().contains_key(STATUS) {
+        return response;
+    }
+    let status = match response.status() {
+        StatusCode::BAD_REQUEST => INVALID_ARGUMENT,
+        StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
+        StatusCode::FORBIDDEN => PERMISSION_DENIED,
+        StatusCode::TOO_MANY_REQUESTS => RESOURCE_EXHAUSTED,
+        StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
+        _ => UNKNOWN,
+    };
+    let of_status = trailers_only(status, response.status().canonical_reason().unwrap_or_default());
+    let (mut parts, _) = response.into_parts();
+    parts.status = StatusCode::OK;
+    parts.headers.remove(CONTENT_LENGTH);
+    parts.headers.remove(TRANSFER_ENCODING);
+    parts.headers.extend(of_status.into_parts().0.headers);
+    Response::from_parts(parts, Bytes::new())
+}
+
 /// Returns `UNAVAILABLE`, to be retried after `wait`, but not before 1 s.
 pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
     let mut response = trailers_only(UNAVAILABLE, "temporarily reduced capacity");
@@ -85,11 +122,10 @@ fn millis(wait: Duration) -> i64 {
     i64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-/// Returns a response of headers only, which no cache may keep.
+/// Returns a response of headers only, which no cache may keep. [`for_client`] adds its content type.
 fn trailers_only(status: HeaderValue, message: &'static str) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(STATUS, status);
     headers.insert(MESSAGE, HeaderValue::from_static(message));

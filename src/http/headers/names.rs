@@ -3,7 +3,7 @@
 use http::HeaderName;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 
-use crate::http::grpc::PUSHBACK;
+use crate::http::grpc::{MESSAGE, PUSHBACK, STATUS};
 
 pub(super) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(super) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -16,8 +16,7 @@ pub(super) const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-res
 /// The headers that a CORS layer has to expose, so that scripts in browsers can read the limits.
 ///
 /// It is all that any [`Headers`](crate::Headers) may send, so it need not change with them. A later version may have
-/// more: rely on what is in it, not on how many. `grpc-retry-pushback-ms` is for gRPC-Web calls that are translated
-/// outside of this layer; the translation exposes `grpc-status` and `grpc-message` itself.
+/// more: rely on what is in it, not on how many. The last three are for calls of gRPC-Web.
 ///
 /// # Examples
 ///
@@ -27,8 +26,8 @@ pub(super) const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-res
 /// // With tower-http: `CorsLayer::new().expose_headers(EXPOSED_HEADERS)`.
 /// assert!(EXPOSED_HEADERS.iter().any(|name| name == "retry-after"));
 /// ```
-pub const EXPOSED_HEADERS: [HeaderName; 9] =
-    [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK];
+pub const EXPOSED_HEADERS: [HeaderName; 11] =
+    [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK, STATUS, MESSAGE];
 
 /// The headers that an inner layer or an upstream may have set.
 pub(super) static MERGED: [HeaderName; 8] =

@@ -39,7 +39,8 @@ pub enum Extracted {
     /// different values. It is neither a key nor a missing one: the policy's [`MissingKey`](super::MissingKey) rule
     /// decides whether such requests are refused or share one counter.
     Ambiguous,
-    /// The request is refused with this response, and the inner service is not called.
+    /// The request is refused with this response, and the inner service is not called. A gRPC call is refused with the
+    /// `grpc-status` of the response, or with the one that is closest to its HTTP status, and without its body.
     Rejected(Box<Response<Bytes>>),
     /// The extractor failed, so that the key is not known: [`OnFailure`](crate::OnFailure#keys) decides.
     Failed(Box<Error>),

@@ -1,7 +1,8 @@
 //! Responses of the application's own to refused requests, instead of a 429 with a problem document.
 //!
 //! A closure builds the response from the head of the request and the decision. It is called for refusals by a policy
-//! only: a missing key, a deny list or a failing store keep the layer's responses, as they have no decision.
+//! only: a missing key, a deny list or a failing store keep the layer's responses, as they have no decision. So do gRPC
+//! calls, whose clients read nothing but a status of gRPC.
 
 #[cfg(feature = "axum")]
 use std::pin::pin;
@@ -21,6 +22,7 @@ use http::request::Parts;
 
 use super::RateLimitLayer;
 use crate::core::Decision;
+use crate::http::grpc;
 #[cfg(feature = "axum")]
 use crate::core::Lines;
 
@@ -29,8 +31,9 @@ impl RateLimitLayer {
     /// document.
     ///
     /// It receives the head of the request and the decision. `Retry-After`, `Cache-Control: no-store` and the rate
-    /// limit headers are added to the response, unless it has them already. The closure is called for gRPC calls as
-    /// well, to whose clients a 429 is the status `UNAVAILABLE`, and not for responses without a decision: 400 or 403 for the key, 403 for a deny list, and 503.
+    /// limit headers are added to the response, unless it has them already. The closure is not called for responses
+    /// without a decision (400 or 403 for the key, 403 for a deny list, and 503), nor for gRPC calls, which get
+    /// `RESOURCE_EXHAUSTED`.
     ///
     /// # Examples
     ///
@@ -51,9 +54,7 @@ impl RateLimitLayer {
         F: Fn(&Parts, &Decision) -> Response<T> + Send + Sync + 'static,
         T: Into<Bytes>,
     {
-        self.change(|gate| {
-            gate.responses.set_reject(Arc::new(move |parts, decision| Some(build(parts, decision).map(Into::into))));
-        })
+        self.reject_by(move |parts, decision| (!grpc::is_call(parts)).then(|| build(parts, decision).map(Into::into)))
     }
 
     /// Like [`on_reject`](Self::on_reject), but the closure may return anything that implements axum's `IntoResponse`.
@@ -83,9 +84,19 @@ impl RateLimitLayer {
         F: Fn(&Parts, &Decision) -> R + Send + Sync + 'static,
         R: IntoResponse,
     {
-        self.change(|gate| {
-            gate.responses.set_reject(Arc::new(move |parts, decision| at_once(build(parts, decision).into_response())));
-        })
+        self.reject_by(
+            move |parts, decision| {
+                if grpc::is_call(parts) { None } else { at_once(build(parts, decision).into_response()) }
+            },
+        )
+    }
+
+    /// Sets a closure that builds the responses, those to gRPC calls as well; where it returns `None`, the layer does.
+    pub(crate) fn reject_by<F>(self, build: F) -> Self
+    where
+        F: Fn(&Parts, &Decision) -> Option<Response<Bytes>> + Send + Sync + 'static,
+    {
+        self.change(|gate| gate.responses.set_reject(Arc::new(build)))
     }
 }
 

@@ -181,6 +181,8 @@ impl Policy {
 
     /// Applies the policy only to these routes, given as templates of axum 0.8, such as `/users/{id}`.
     ///
+    /// Around a tonic server no route matches: use [`when`](Self::when) with the path of the method.
+    ///
     /// A layer is not built with a template that can never match: one of an older version (`/users/:id`), with an
     /// unclosed brace, or without a leading slash.
     ///

@@ -1,15 +1,15 @@
 //! The responses to requests that are not admitted, and the headers that all responses of a layer get.
 //!
 //! A [`Refusal`] and the head of its request come in, a response goes out: for gRPC calls in gRPC's terms, for all
-//! others a [problem document](problem). An application may build that of a refusal by a policy itself; the headers,
-//! `Retry-After` and `Cache-Control` are still added.
+//! others a [problem document](problem), or what the application builds for a refusal by a policy; to that the headers,
+//! `Retry-After` and `Cache-Control` are added.
 //!
 //! | refusal | HTTP | gRPC |
 //! | --- | --- | --- |
 //! | a policy refuses, or the key is banned | 429, with different problem types | `RESOURCE_EXHAUSTED` |
 //! | the key is missing, or the client is on a deny list | 403 | `PERMISSION_DENIED` |
 //! | the key is ambiguous | 400 | `INVALID_ARGUMENT` |
-//! | a key extractor rejects the request | its response | its response |
+//! | a key extractor rejects the request | its response | the status that its response has, or is closest to |
 //! | no decision could be made | 503 | `UNAVAILABLE` |
 
 pub(crate) mod problem;
@@ -86,6 +86,7 @@ impl Responses {
         let is_grpc = grpc::is_call(parts);
         let response = match refusal {
             Refusal::Refused(decision) => self.too_many(&decision, parts, is_grpc),
+            Refusal::Rejected(response) if is_grpc => grpc::rejected(*response),
             Refusal::Rejected(response) => *response,
             Refusal::NoKey if is_grpc => grpc::forbidden(NO_KEY),
             Refusal::Ambiguous if is_grpc => grpc::invalid(AMBIGUOUS),
@@ -99,7 +100,11 @@ impl Responses {
                 if is_grpc { grpc::unavailable(wait) } else { problem::unavailable(wait) }
             }
         };
-        if parts.method == Method::HEAD { without_body(response) } else { response }
+        match parts.method {
+            Method::HEAD => without_body(response),
+            _ if is_grpc => grpc::for_client(parts, response),
+            _ => response,
+        }
     }
 
     /// Returns the response to a request that a policy refuses, as the application builds it or by the protocol.

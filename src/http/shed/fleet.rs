@@ -115,7 +115,7 @@ impl FleetShedLayer {
         let limits = RateLimitLayer::composite(store).headers(Headers::none()).try_policies(policies)?;
         let report = Arc::new(Reports { report: Report::new(name), start: Instant::now() });
         let rejecting = Arc::clone(&report);
-        let limits = limits.on_reject(move |parts, _| rejecting.shed(parts));
+        let limits = limits.reject_by(move |parts, _| Some(rejecting.shed(parts)));
         Ok(Self { limits, class: Classifier::default(), report })
     }
 

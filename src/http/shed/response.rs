@@ -62,8 +62,11 @@ impl Shed {
 
 /// Returns the response to a request that `name` has shed, to be retried after about `wait`.
 pub(super) fn response(parts: &Parts, name: &PolicyName, class: Class, wait: Duration) -> Response<Bytes> {
-    let mut response =
-        if grpc::is_call(parts) { grpc::unavailable(wait) } else { problem::shed(whole_seconds(wait).max(1), name) };
+    let mut response = if grpc::is_call(parts) {
+        grpc::for_client(parts, grpc::unavailable(wait))
+    } else {
+        problem::shed(whole_seconds(wait).max(1), name)
+    };
     response.extensions_mut().insert(Refused);
     response.extensions_mut().insert(Shed { name: name.clone(), class });
     if parts.method == Method::HEAD { without_body(response) } else { response }

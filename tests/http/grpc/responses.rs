@@ -1,0 +1,270 @@
+//! The responses of the layers' own to gRPC calls, over each transport, as tonic's client reads them.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use http::request::Parts;
+use http::{Request, Response, StatusCode, Version};
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
+use tollgate::test_util::ManualClock;
+use tollgate::{
+    AccessList, Ban, Key, Limiter, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, Rule, SlotGuard, key,
+};
+use tonic::body::Body;
+use tonic::service::Routes;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Endpoint, Server};
+use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_web::{GrpcWebClientLayer, GrpcWebLayer};
+use tower::util::{BoxCloneService, BoxCloneSyncServiceLayer};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+
+use super::limited;
+use crate::support::doubles::unavailable;
+use crate::support::soon::soon;
+use crate::support::time::memory;
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// A layer on a tonic server, without its type.
+type Boxed = BoxCloneSyncServiceLayer<Routes, Request<Body>, Response<Body>, Infallible>;
+
+/// What carries the calls of a client.
+type Transport = BoxCloneService<Request<Body>, Response<Body>, BoxError>;
+
+fn boxed<L, R>(layer: L) -> Boxed
+where
+    L: Layer<Routes> + Send + Sync + 'static,
+    L::Service: Service<Request<Body>, Response = Response<R>, Error = Infallible> + Clone + Send + Sync + 'static,
+    <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    BoxCloneSyncServiceLayer::new(
+        ServiceBuilder::new().map_response(|all: Response<R>| all.map(Body::new)).layer(layer),
+    )
+}
+
+/// A layer inside of the one that translates gRPC-Web.
+fn in_web(layer: Boxed) -> Boxed {
+    boxed(ServiceBuilder::new().layer(GrpcWebLayer::new()).layer(layer))
+}
+
+/// The health service behind layers, stopped when dropped.
+struct Health {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Health {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Health {
+    /// Starts it behind a layer, which is around the one that translates gRPC-Web, or else inside of it.
+    async fn start(layer: Boxed, is_around: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port of the loopback device");
+        let address = listener.local_addr().expect("it is bound");
+        let (_, service) = tonic_health::server::health_reporter();
+        let mut server = Server::builder().accept_http1(true).layer(if is_around { layer } else { in_web(layer) });
+        let server = if is_around {
+            server.add_service(GrpcWebLayer::new().layer(service))
+        } else {
+            server.add_service(service)
+        };
+        let serving = server.serve_with_incoming(TcpIncoming::from(listener));
+        Self { address, task: tokio::spawn(async move { serving.await.expect("the server runs") }) }
+    }
+
+    fn client(&self, transport: Transport) -> HealthClient<Transport> {
+        HealthClient::with_origin(transport, format!("http://{}", self.address).parse().expect("a URI"))
+    }
+
+    fn http2(&self) -> Transport {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).expect("an address");
+        BoxCloneService::new(endpoint.connect_lazy().map_err(BoxError::from))
+    }
+
+    /// The gRPC-Web client of tonic-web.
+    fn web(version: Version) -> Transport {
+        let client = Client::builder(TokioExecutor::new()).http2_only(version == Version::HTTP_2).build_http();
+        let service = ServiceBuilder::new().layer(GrpcWebClientLayer::new()).service(client);
+        BoxCloneService::new(service.map_response(|response| response.map(Body::new)).map_err(BoxError::from))
+    }
+}
+
+/// Calls the service as clients with these values of `x-user`; returns the status, if it is not a success.
+async fn call(client: &mut HealthClient<Transport>, users: &[&'static str]) -> Result<(), Status> {
+    let mut request = tonic::Request::new(HealthCheckRequest { service: String::new() });
+    for user in users {
+        request.metadata_mut().append("x-user", user.parse().expect("ASCII"));
+    }
+    soon(client.check(request)).await.map(drop)
+}
+
+/// A layer that refuses calls, and what the client reads.
+struct Case {
+    name: String,
+    layer: Boxed,
+    users: &'static [&'static str],
+    /// How many calls come before the one that is looked at.
+    before: u32,
+    code: Code,
+    message: &'static str,
+    pushback: Option<RangeInclusive<i64>>,
+    _slots: SlotGuard,
+}
+
+fn case(name: impl Into<String>, layer: Boxed, code: Code, message: &'static str) -> Case {
+    let (users, slots) = (&[] as &[_], SlotGuard::default());
+    Case { name: name.into(), layer, users, before: 0, code, message, pushback: None, _slots: slots }
+}
+
+/// By policies that refuse; the calls before are admitted, and begin a ban.
+fn refusals() -> Vec<Case> {
+    let quota = Quota::per_hour(1);
+    let calls = || Policy::new("calls", quota);
+    let ban = Ban::new(1, Duration::from_secs(60), Duration::from_secs(7_200));
+    let all = |policy| limited(policy).0;
+    let custom = || (StatusCode::IM_A_TEAPOT, "slow down");
+    let refused = "rate limit exceeded";
+    let expensive = "the call costs more than the limit ever admits";
+    [
+        ("a policy", all(calls()), 1, refused, HOUR_MS),
+        ("reject_with", all(calls()).reject_with(move |_, _| custom()), 1, refused, HOUR_MS),
+        ("on_reject", all(calls()).on_reject(|_, _| Response::new("slow down")), 1, refused, HOUR_MS),
+        ("a ban", all(calls().key(key::peer_ip()).ban(ban)), 2, "banned for a time", 2 * HOUR_MS),
+        ("the cost", all(Policy::new("calls", Quota::per_hour(2)).cost_by(|_| 3)), 0, expensive, -1),
+    ]
+    .map(|(name, layer, before, message, pushback)| Case {
+        before,
+        pushback: Some(pushback..=pushback),
+        ..case(name, boxed(layer), Code::ResourceExhausted, message)
+    })
+    .into()
+}
+
+/// By keys and lists.
+fn keys() -> Vec<Case> {
+    let user = || Policy::new("user", Quota::per_hour(5)).key(key::header("x-user")).missing_key(MissingKey::Deny);
+    let list = AccessList::parse(["eve"]).expect("a key");
+    let layer = |policy| boxed(limited(policy).0);
+    let no_key = "The request does not identify its client.";
+    let ambiguous =
+        "The request does not identify its client unambiguously: what does must be present once and well-formed.";
+    let denied = layer(user().deny(list));
+    vec![
+        case("no key", layer(user()), Code::PermissionDenied, no_key),
+        Case { users: &["a", "b"], ..case("two", layer(user()), Code::InvalidArgument, ambiguous) },
+        Case { users: &["eve"], ..case("a list", denied, Code::PermissionDenied, "This client is not allowed.") },
+    ]
+}
+
+/// By a response of a key extractor.
+fn rejections() -> Vec<Case> {
+    let by = |response: Response<Bytes>| {
+        let key = move |_: &Parts| Err::<Key, _>(Box::new(response.clone()));
+        boxed(limited(Policy::new("user", Quota::per_hour(5)).key(key)).0)
+    };
+    let of = |status: u16, code: Code, message: &'static str| {
+        let response = Response::builder().status(status).header("content-length", "4").body("who?".into());
+        case(status.to_string(), by(response.expect("a response")), code, message)
+    };
+    vec![
+        of(400, Code::InvalidArgument, "Bad Request"),
+        of(401, Code::Unauthenticated, "Unauthorized"),
+        of(403, Code::PermissionDenied, "Forbidden"),
+        of(429, Code::ResourceExhausted, "Too Many Requests"),
+        of(503, Code::Unavailable, "Service Unavailable"),
+        of(418, Code::Unknown, "I'm a teapot"),
+        case("tonic", by(Status::aborted("not now").into_http()), Code::Aborted, "not now"),
+    ]
+}
+
+/// By shedders, and as there is no store.
+fn unavailable_ones() -> Vec<Case> {
+    let store = memory(&ManualClock::new());
+    let slots = Limiter::new(store.clone(), [Rule::new("fleet.others", Quota::concurrency(1))]);
+    let slots = slots.acquire(&Key::new("global", "")).now_or_never().expect("at once").expect("a decision").1;
+    let fleet = FleetShedLayer::new(store, "fleet", Quota::concurrency(2), 0.5);
+    let clock = ManualClock::new();
+    let worker = WorkerShedLayer::measured("worker", || 1.0).with_clock(clock.clone()).classify(|_| Class::Test);
+    let sampled =
+        worker.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))));
+    for _ in 0..15 {
+        clock.advance(Duration::from_secs(10));
+        drop(sampled.clone().oneshot(Request::new(())).now_or_never());
+    }
+    let deny = RateLimitLayer::new(unavailable(), Policy::new("calls", Quota::per_hour(5))).on_failure(OnFailure::Deny);
+    let of = |name: &str, layer, pushback| Case {
+        pushback: Some(pushback),
+        ..case(name, layer, Code::Unavailable, "temporarily reduced capacity")
+    };
+    vec![
+        of("no store", boxed(deny), 1_000..=1_000),
+        of("the worker", boxed(worker), 5_000..=10_000),
+        Case { _slots: slots, ..of("the fleet", boxed(fleet), 1_000..=3_000) },
+    ]
+}
+
+#[tokio::test]
+async fn each_response_of_the_layers_is_a_status_that_tonic_reads_over_each_transport() {
+    let transports = [("gRPC", None), ("web 1", Some(Version::HTTP_11)), ("web 2", Some(Version::HTTP_2))];
+    for ((transport, version), is_around) in transports.into_iter().flat_map(|all| [(all, false), (all, true)]) {
+        for case in [refusals(), keys(), rejections(), unavailable_ones()].into_iter().flatten() {
+            let what = format!("{} by {transport}, around: {is_around}", case.name);
+            let server = Health::start(case.layer, is_around).await;
+            let mut client = server.client(version.map_or_else(|| server.http2(), Health::web));
+            for _ in 0..case.before {
+                drop(call(&mut client, case.users).await);
+            }
+            let status = call(&mut client, case.users).await.expect_err(&what);
+            assert_eq!((status.code(), status.message()), (case.code, case.message), "{what}");
+            let field = |name| status.metadata().get(name).map(|value| value.to_str().expect("ASCII"));
+            let pushback: Option<i64> = field("grpc-retry-pushback-ms").map(|wait| wait.parse().expect("a number"));
+            let is_right = |range: &RangeInclusive<i64>| pushback.is_some_and(|wait| range.contains(&wait));
+            assert!(case.pushback.as_ref().map_or(pushback.is_none(), is_right), "{what}: {pushback:?}");
+            assert_eq!(field("cache-control"), cached(case.code), "{what}");
+        }
+    }
+}
+
+/// What a response says to caches; that of tonic says nothing.
+fn cached(code: Code) -> Option<&'static str> {
+    (code != Code::Aborted).then_some("no-store")
+}
+
+#[tokio::test]
+async fn methods_of_tonic_are_told_apart_by_their_path_and_not_by_routes() {
+    const CHECK: &str = "/grpc.health.v1.Health/Check";
+    let policy = || Policy::new("calls", Quota::per_hour(1));
+    for (policy, checks, watches) in [
+        (policy().when(|parts| parts.uri.path() == CHECK), [true, false], [true, true]),
+        (policy().key(key::path()), [true, false], [true, false]),
+        (policy().routes([CHECK]), [true, true], [true, true]),
+        (policy().key(key::route()), [true, false], [false, false]),
+    ] {
+        let server = Health::start(boxed(limited(policy).0), false).await;
+        let mut client = server.client(server.http2());
+        for is_ok in checks {
+            assert_eq!(call(&mut client, &[]).await.is_ok(), is_ok);
+        }
+        for is_ok in watches {
+            let request = tonic::Request::new(HealthCheckRequest { service: String::new() });
+            assert_eq!(soon(client.watch(request)).await.is_ok(), is_ok);
+        }
+    }
+}
