@@ -156,9 +156,9 @@ pub use ipnet;
 
 pub use self::core::{Algorithm, Ban, Calendar, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
 pub use self::http::{
-    AccessList, BackPressure, BackPressureFuture, BackPressureLayer, Count, Dialect, EXPOSED_HEADERS, Explained,
-    Explanation, Handle, Headers, LimitRequestBody, MissingKey, Over, Policy, RateLimit, RateLimitLayer, RealCost,
-    RequestBody, RequestBodyLayer, ResponseBody, ResponseFuture, StatusService, key, shed,
+    AccessList, BackPressure, BackPressureFuture, BackPressureLayer, BodyError, Count, Dialect, EXPOSED_HEADERS,
+    Explained, Explanation, Handle, Headers, LimitRequestBody, MissingKey, Over, Policy, RateLimit, RateLimitLayer,
+    RealCost, RequestBody, RequestBodyLayer, ResponseBody, ResponseFuture, StatusService, key, shed,
 };
 #[cfg(feature = "lookup")]
 pub use limiter::TierLookup;

@@ -7,6 +7,7 @@ use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum_extra::middleware::option_layer;
 use http::StatusCode;
 use http::header::AUTHORIZATION;
 use tollgate::{Count, EXPOSED_HEADERS, Key, MissingKey, Policy, Quota, RateLimitLayer, Store, key};
@@ -37,14 +38,18 @@ pub(crate) fn by_builder(store: impl Store + Clone) -> Router {
         ServiceBuilder::new()
             .layer(TraceLayer::new_for_http())
             .layer(CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(EXPOSED_HEADERS))
-            // The layer for CORS makes empty responses, so it needs a body that can be empty: that of axum.
-            .map_response(IntoResponse::into_response)
             .layer(CompressionLayer::new())
             .layer(address(store.clone()))
             .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, LONGEST))
             .layer(middleware::from_fn(authenticate))
             .layer(user(store)),
     )
+}
+
+/// The limits by address, unless a setting switches them off.
+pub(crate) fn by_setting(store: impl Store, limits: &str) -> Router {
+    let limits = (limits != "off").then(|| address(store));
+    routes().layer(ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(option_layer(limits)))
 }
 
 /// What not to do with policies for routes: around the router, none has matched yet, so `login` never applies.

@@ -2,7 +2,8 @@
 //! nested routers ([`app`]). docs/order.md explains it.
 //!
 //! `cargo run --example order` adds the layers with `Router::layer`, `cargo run --example order -- builder` with a
-//! `ServiceBuilder`; `around` shows what a layer around the whole router cannot do.
+//! `ServiceBuilder`; `around` shows what a layer around the whole router cannot do, and `LIMITS=off cargo run --example
+//! order -- setting` how a setting switches limits off.
 
 mod app;
 
@@ -19,7 +20,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         None | Some("router") => app::by_router(store),
         Some("builder") => app::by_builder(store),
         Some("around") => app::around(store),
-        Some(other) => return Err(format!("{other:?} is none of router, builder and around").into()),
+        Some("setting") => app::by_setting(store, &std::env::var("LIMITS").unwrap_or_default()),
+        Some(other) => return Err(format!("{other:?} is none of router, builder, around and setting").into()),
     };
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
     println!("try: curl -i -H 'Authorization: Bearer ada' http://{}/api/report", listener.local_addr()?);

@@ -22,7 +22,7 @@ mod service;
 pub mod shed;
 mod status;
 
-pub use self::account::{Handle, RealCost, RequestBody};
+pub use self::account::{BodyError, Handle, RealCost, RequestBody};
 pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
 pub use self::headers::{Dialect, EXPOSED_HEADERS, Headers};
 pub use self::key::MissingKey;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::error::Error as StdError;
 use std::fmt;
 use std::mem;
 use std::num::NonZeroU32;
@@ -828,7 +829,7 @@ fn any_body_that_can_hold_bytes_will_do() {
     let frame = body.frame().now_or_never().unwrap().unwrap().unwrap();
     assert_eq!(frame.into_data().ok().unwrap().chunk(), b"ab");
     let error = body.frame().now_or_never().unwrap().unwrap().err().unwrap();
-    assert_eq!(error.downcast_ref(), Some(&Broken(9)));
+    assert_eq!(error.source().and_then(<dyn StdError>::downcast_ref), Some(&Broken(9)));
 
     let refusal = send();
     assert_eq!(refusal.status(), 429);

@@ -5,6 +5,8 @@ mod bans;
 mod bytes;
 #[cfg(feature = "calendar")]
 mod calendar;
+#[cfg(feature = "axum")]
+mod compose;
 #[cfg(all(feature = "axum", feature = "lookup"))]
 mod explain;
 #[cfg(feature = "axum")]

@@ -275,6 +275,36 @@ async fn the_bytes_that_are_sent_are_counted_where_compression_is_inside() {
     }
 }
 
+#[tokio::test]
+async fn a_setting_switches_the_limits_off() {
+    for (limits, is_limited) in [("", true), ("off", false)] {
+        let router = example::by_setting(memory(&ManualClock::new()), limits);
+        for sent in 1..=31 {
+            let answer = send(&router, report(), Body::empty()).await;
+            assert_eq!(answer.status, if is_limited && sent > 30 { 429 } else { 200 }, "{limits:?} {sent}");
+            assert_eq!(answer.headers.contains_key("ratelimit"), is_limited, "{limits:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn policies_that_are_removed_limit_nothing_until_others_replace_them_and_in_shadow_mode_they_refuse_nothing() {
+    let policy = || Policy::new("all", Quota::per_hour(1));
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy());
+    let router = Router::new().route("/", get(async || "hello")).layer(layer.clone());
+    let get = async || {
+        let answer = send(&router, Request::get("/"), Body::empty()).await;
+        (answer.status, answer.headers.contains_key("ratelimit"))
+    };
+    assert_eq!((get().await, get().await), ((200, true), (429, true)));
+    layer.remove_policies();
+    assert_eq!(get().await, (200, false));
+    layer.replace_policies([policy().shadow()]).expect("valid policies");
+    assert_eq!(get().await, (200, false));
+    layer.replace_policies([policy()]).expect("valid policies");
+    assert_eq!(get().await, (429, true), "its counter is kept");
+}
+
 /// The lines that add layers in a function of the example.
 fn layers_of(function: &str) -> Vec<&'static str> {
     let source = include_str!("../../examples/order/app.rs");
@@ -306,7 +336,7 @@ fn the_picture_names_each_layer_in_order() {
 fn the_page_shows_the_code_of_the_example() {
     let (page, source) = (include_str!("../../docs/order.md"), include_str!("../../examples/order/app.rs"));
     let shown: Vec<&str> = page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(shown.len(), 3);
+    assert_eq!(shown.len(), 4);
     for code in shown {
         assert!(source.contains(code), "the example does not contain\n{code}");
     }

@@ -1,6 +1,5 @@
 //! The bytes of bodies: which counters they are taken from, and a body that takes them before its frames pass.
 
-use std::error::Error as StdError;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -10,6 +9,7 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::{Body, Frame, SizeHint};
 use smallvec::SmallVec;
 
+use super::body_error::{BodyError, BoxError};
 use crate::core::{Decision, Lines, Outcome, PolicyName, Source};
 use crate::http::gate::Gate;
 use crate::http::policy::{Direction, Over};
@@ -18,9 +18,6 @@ use crate::store::{Check, Decided, Mode, Receipt, Settlement, Store};
 
 /// Limits how often `tier_without_portions` is logged.
 static TIER: Lines = Lines::new();
-
-/// Any error of a body.
-pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The checks of a request whose units are bytes, with the places of their policies.
 #[derive(Debug, Default)]
@@ -137,7 +134,7 @@ pub(crate) struct Meter {
 }
 
 /// What polling a limited body for a frame returns.
-pub(crate) type Metered<D> = Poll<Option<Result<Frame<D>, BoxError>>>;
+pub(crate) type Metered<D> = Poll<Option<Result<Frame<D>, BodyError>>>;
 
 impl Meter {
     /// Polls a body for a frame, or the next part of one.
@@ -147,7 +144,7 @@ impl Meter {
         B::Data: From<Bytes>,
         B::Error: Into<BoxError>,
     {
-        self.poll_with(cx, |cx| body.poll_frame(cx).map_err(Into::into))
+        self.poll_with(cx, |cx| body.poll_frame(cx).map_err(BodyError::new))
     }
 
     /// Polls for a frame, or the next part of one; `next` polls the inner body, and is called once at most.
@@ -225,7 +222,7 @@ impl Meter {
         self.has_failed = true;
         self.rest = Bytes::new();
         tracing::debug!(policy = error.policy(), error = format!("{error:#}"), "a body was ended before its end");
-        Poll::Ready(Some(Err(error.into())))
+        Poll::Ready(Some(Err(BodyError::new(error))))
     }
 
     /// Returns whether the body has ended, if the inner one has.

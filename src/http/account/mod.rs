@@ -16,6 +16,7 @@
 //! The invariant: a store never refunds more for a request than it took or charged.
 
 mod admitted;
+mod body_error;
 mod debt;
 mod debts;
 mod handle;
@@ -40,10 +41,12 @@ use tokio::sync::oneshot;
 use tokio::time::{Timeout, timeout};
 
 pub(crate) use self::admitted::Admitted;
+pub use self::body_error::BodyError;
+pub(crate) use self::body_error::BoxError;
 use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
 use self::judgement::Judgement;
-pub(crate) use self::metered::{BoxError, ByteChecks, Meter, Metered, has_body};
+pub(crate) use self::metered::{ByteChecks, Meter, Metered, has_body};
 use self::open::Open;
 pub use self::request_body::RequestBody;
 pub(crate) use self::shared::Shared;

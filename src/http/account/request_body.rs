@@ -2,22 +2,22 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, SizeHint};
 use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 
-use super::metered::{BoxError, Meter};
+use super::body_error::{BodyError, BoxError};
+use super::metered::{Meter, Metered};
 
 pin_project! {
     /// The body of a request, whose bytes are taken from the policies with
     /// [`request_bytes`](crate::Policy::request_bytes) before they pass.
     ///
     /// [`RequestBodyLayer`](crate::RequestBodyLayer) and [`Handle::limit_body`](crate::Handle::limit_body) make one. It
-    /// passes trailers and errors on, buffers at most one frame, and fails with a [`FlowError`](crate::FlowError) if a
-    /// limit cuts it.
+    /// passes trailers on, buffers at most one frame, and fails with a [`BodyError`].
     pub struct RequestBody<B> {
         #[pin]
         inner: B,
@@ -44,9 +44,9 @@ where
     B::Error: Into<BoxError>,
 {
     type Data = B::Data;
-    type Error = BoxError;
+    type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Metered<B::Data> {
         let this = self.project();
         poll_meters(this.meters, this.inner, cx)
     }
@@ -61,24 +61,26 @@ where
 }
 
 /// Polls a body through its meters.
-fn poll_meters<B>(
-    meters: &mut [Box<Meter>],
-    mut inner: Pin<&mut B>,
-    cx: &mut Context<'_>,
-) -> Poll<Option<Result<Frame<B::Data>, BoxError>>>
+fn poll_meters<B>(meters: &mut [Box<Meter>], mut inner: Pin<&mut B>, cx: &mut Context<'_>) -> Metered<B::Data>
 where
     B: Body,
     B::Data: From<Bytes>,
     B::Error: Into<BoxError>,
 {
     match meters {
-        [] => inner.poll_frame(cx).map_err(Into::into),
+        [] => inner.poll_frame(cx).map_err(BodyError::new),
         [meter] => meter.poll_frame(inner, cx),
         [others @ .., meter] => {
             // Not generic, as it would be a type of its own in each round.
             let next: &mut dyn FnMut(&mut Context<'_>) -> _ = &mut |cx| poll_meters(others, inner.as_mut(), cx);
             meter.poll_with(cx, next)
         }
+    }
+}
+
+impl<B: Default> Default for RequestBody<B> {
+    fn default() -> Self {
+        Self::new(B::default(), [])
     }
 }
 

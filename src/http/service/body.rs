@@ -17,7 +17,7 @@ use pin_project_lite::pin_project;
 
 use super::ending::{Ending, Polled};
 use crate::core::Decision;
-use crate::http::account::{Account, BoxError, Meter, Metered, Settled};
+use crate::http::account::{Account, BodyError, BoxError, Meter, Metered, Settled};
 use crate::http::gate::Gate;
 use crate::store::SlotGuard;
 
@@ -26,8 +26,8 @@ pin_project! {
     ///
     /// That of a [`StatusService`](crate::StatusService) is always one of this crate.
     ///
-    /// It passes on the inner body's frames, errors and size hint. A body whose [bytes](crate::Policy::response_bytes)
-    /// are limited is paced, its frames are split, or it fails with a [`FlowError`](crate::FlowError). Of a gRPC call
+    /// It passes on the inner body's frames, and its size hint. A body whose [bytes](crate::Policy::response_bytes) are
+    /// limited is paced, its frames are split, or it fails. Errors are the source of a [`BodyError`]. Of a gRPC call
     /// it may hold the trailers back, for no longer than the layer's budget, until the store has settled what they
     /// changed.
     ///
@@ -91,6 +91,13 @@ impl<B> ResponseBody<B> {
     }
 }
 
+/// An empty body.
+impl<B> Default for ResponseBody<B> {
+    fn default() -> Self {
+        Self::own(Bytes::new())
+    }
+}
+
 impl<B> Body for ResponseBody<B>
 where
     B: Body,
@@ -98,11 +105,11 @@ where
     B::Error: Into<BoxError>,
 {
     type Data = B::Data;
-    type Error = BoxError;
+    type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Metered<B::Data> {
         let this = self.as_mut().project();
-        let next = |cx: &mut Context<'_>| this.kind.poll_frame(cx).map_err(Into::into);
+        let next = |cx: &mut Context<'_>| this.kind.poll_frame(cx).map_err(BodyError::new);
         let frame = match this.meter {
             Some(meter) => ready!(meter.poll_with(cx, next)),
             None => ready!(next(cx)),

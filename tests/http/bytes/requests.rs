@@ -1,6 +1,7 @@
 //! Bodies of requests.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +22,8 @@ async fn read(request: Request<RequestBody<Full<Bytes>>>) -> Result<Response<Str
     let (status, text) = match request.into_body().collect().await {
         Ok(body) => (StatusCode::OK, body.to_bytes().len().to_string()),
         Err(error) => {
-            assert!(error.downcast_ref::<FlowError>().is_some_and(FlowError::is_refused), "{error}");
+            let cause = error.source().and_then(<dyn Error>::downcast_ref);
+            assert!(cause.is_some_and(FlowError::is_refused), "{error}");
             (StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
         }
     };

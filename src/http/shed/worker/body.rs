@@ -37,10 +37,19 @@ impl<B: Body> ShedBody<B> {
         let in_progress = if body.is_end_stream() { InProgress::ended() } else { in_progress };
         Self { kind: Kind::Inner { body }, in_progress }
     }
+}
 
+impl<B> ShedBody<B> {
     pub(super) fn own(bytes: Bytes) -> Self {
         let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
         Self { kind: Kind::Own { bytes }, in_progress: InProgress::ended() }
+    }
+}
+
+/// An empty body.
+impl<B> Default for ShedBody<B> {
+    fn default() -> Self {
+        Self::own(Bytes::new())
     }
 }
 
