@@ -3,6 +3,8 @@
 mod back_pressure;
 mod bans;
 mod bytes;
+#[cfg(all(unix, feature = "axum"))]
+mod caches;
 #[cfg(feature = "calendar")]
 mod calendar;
 #[cfg(feature = "axum")]

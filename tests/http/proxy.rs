@@ -39,8 +39,8 @@ async fn forward(State(upstream): State<Upstream>, mut request: Request) -> Resp
 }
 
 /// A proxy on a port of its own, stopped when it is dropped.
-struct Proxy {
-    address: SocketAddr,
+pub(super) struct Proxy {
+    pub(super) address: SocketAddr,
     task: JoinHandle<()>,
 }
 
@@ -51,9 +51,14 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    async fn start(upstream: SocketAddr, layer: RateLimitLayer) -> Self {
+    pub(super) async fn start(upstream: SocketAddr, layer: RateLimitLayer) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
         let app = Router::new().fallback(forward).with_state(Upstream { client, address: upstream }).layer(layer);
+        Self::serve(app).await
+    }
+
+    /// Serves any app in the place of a proxy.
+    pub(super) async fn serve(app: Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port of the loopback device");
         let address = listener.local_addr().expect("an address");
         let service = app.into_make_service_with_connect_info::<SocketAddr>();
@@ -71,13 +76,13 @@ fn client() -> Client<HttpConnector, Full<Bytes>> {
 }
 
 /// A response that was read to its end.
-struct Answer {
-    status: u16,
-    headers: HeaderMap,
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
     body: Bytes,
 }
 
-async fn send(request: http::Request<Full<Bytes>>) -> Answer {
+pub(super) async fn send(request: http::Request<Full<Bytes>>) -> Answer {
     let (parts, body) = soon(client().request(request)).await.expect("a response").into_parts();
     let body = soon(body.collect()).await.expect("a body").to_bytes();
     Answer { status: parts.status.as_u16(), headers: parts.headers, body }

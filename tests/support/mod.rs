@@ -7,6 +7,7 @@ pub(crate) mod clock;
 pub(crate) mod control;
 pub(crate) mod doubles;
 pub(crate) mod log;
+pub(crate) mod nginx;
 #[cfg(feature = "redis")]
 pub(crate) mod server;
 pub(crate) mod slow;

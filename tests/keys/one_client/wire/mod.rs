@@ -3,17 +3,16 @@
 
 mod http1;
 mod http2;
-mod nginx;
 mod server;
 
 use std::fmt;
 
 use tokio::runtime::Runtime;
 
-use self::nginx::Nginx;
 use self::server::Server;
 use crate::one_client::check::{Choices, Spelling};
 use crate::one_client::random::{bytes, number, seed};
+use crate::support::nginx::Nginx;
 
 /// Requests of a kind over each protocol, to each server.
 const REQUESTS: usize = 200;

@@ -13,7 +13,7 @@ const ATTEMPTS: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An nginx, stopped when dropped.
-pub(super) struct Nginx {
+pub(crate) struct Nginx {
     process: Child,
     folder: PathBuf,
     /// Of HTTP/1.1 and HTTP/2; the same, normalizing.
@@ -22,14 +22,30 @@ pub(super) struct Nginx {
 
 impl Nginx {
     /// Starts a proxy of what listens on a port, and waits until it listens itself.
-    pub(super) fn start(upstream: u16) -> Self {
+    pub(crate) fn start(upstream: u16) -> Self {
+        Self::start_with(upstream, "")
+    }
+
+    /// Starts a proxy that adds its client's address to `X-Forwarded-For`.
+    pub(crate) fn start_forwarding(upstream: u16) -> Self {
+        Self::start_with(upstream, "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;")
+    }
+
+    /// Starts a cache that is shared by all clients, which keeps what it may, and all else for a minute.
+    pub(crate) fn start_caching(upstream: u16) -> Self {
+        let settings =
+            "proxy_cache shared; proxy_cache_valid any 1m; add_header X-Cache $upstream_cache_status always;";
+        Self::start_with(upstream, settings)
+    }
+
+    fn start_with(upstream: u16, header: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         for _ in 0..ATTEMPTS {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let folder = env::temp_dir().join(format!("tollgate-nginx-{}-{number}", process::id()));
             fs::create_dir_all(&folder).expect("the temporary folder can be written");
             let ports = free_ports();
-            fs::write(folder.join("nginx.conf"), settings(ports, upstream)).expect("the folder can be written");
+            fs::write(folder.join("nginx.conf"), settings(ports, upstream, header)).expect("the folder can be written");
             let mut nginx = Self { process: spawn(&folder), folder, ports };
             if nginx.listens() {
                 return nginx;
@@ -38,7 +54,7 @@ impl Nginx {
         panic!("nginx does not start");
     }
 
-    pub(super) fn port(&self, is_http2: bool, normalizes: bool) -> u16 {
+    pub(crate) fn port(&self, is_http2: bool, normalizes: bool) -> u16 {
         self.ports[usize::from(is_http2) + 2 * usize::from(normalizes)]
     }
 
@@ -96,7 +112,7 @@ fn free_ports() -> [u16; 4] {
 }
 
 /// One pair of servers hands on what it got, the other one what it made of it.
-fn settings([http1, http2, normal1, normal2]: [u16; 4], upstream: u16) -> String {
+fn settings([http1, http2, normal1, normal2]: [u16; 4], upstream: u16, header: &str) -> String {
     format!(
         "daemon off;
 master_process off;
@@ -106,6 +122,7 @@ http {{
   access_log off;
   client_body_temp_path body;
   proxy_temp_path proxy;
+  proxy_cache_path cache keys_zone=shared:1m use_temp_path=off;
   fastcgi_temp_path fastcgi;
   uwsgi_temp_path uwsgi;
   scgi_temp_path scgi;
@@ -123,6 +140,7 @@ http {{
       proxy_set_header Host $http_host;
       proxy_set_header Connection '';
       proxy_set_header X-Seen-By-Nginx $remote_addr;
+      {header}
       proxy_pass http://app;
     }}
   }}
@@ -133,6 +151,7 @@ http {{
       proxy_set_header Host $host;
       proxy_set_header Connection '';
       proxy_set_header X-Seen-By-Nginx $remote_addr;
+      {header}
       proxy_pass http://app/;
     }}
   }}
