@@ -7,7 +7,7 @@ local function adjust_key(batch, key, rule)
   batch.replied = batch.replied + 1
   batch.views[batch.replied] = ''
   if rule.resets then
-    batch.flags[batch.replied] = 2 * FRESH + 1
+    batch.flags[batch.replied] = 2 * FRESH + (batch.values[key] and 1 or 0)
     batch.values[key], batch.expiries[key] = false, false
     return
   end

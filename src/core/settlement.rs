@@ -11,7 +11,8 @@ use super::{Change, Outcome, Receipt, Taken};
 #[non_exhaustive]
 pub struct Applied {
     /// How many units were charged or refunded, rounded up: fewer than the change has where the store bounds a charge,
-    /// or where units no longer count. Of a renewal, the slots that the store had not lost; of a strike 1 if it counted.
+    /// or where units no longer count. Of a renewal, the slots that the store had not lost; of a strike 1 if it counted; of
+    /// the end of a ban 1 if the store had strikes or a ban of the key.
     pub units: u64,
     /// The time at which the store's state accounts for the units that were charged or renewed, or for those that are
     /// left after a refund: the [stamp](Taken::stamp) to settle them with.

@@ -56,7 +56,7 @@ use crate::core::Error;
 ///         self.inner.adjust(counter, change)
 ///     }
 ///
-///     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+///     fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
 ///         self.inner.reset(counter)
 ///     }
 ///
@@ -160,13 +160,15 @@ pub trait Store: Send + Sync + 'static {
     /// been made.
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>>;
 
-    /// Deletes a counter, so that its key starts anew.
+    /// Deletes a counter, so that its key starts anew. Returns whether there was one.
+    ///
+    /// One that has nothing taken any more may still be there.
     ///
     /// # Errors
     ///
     /// If the store could not do it, or did not reply in time, in which case the counter may have
     /// been deleted.
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>>;
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>>;
 
     /// Returns the time within which every decision is made, if the store limits it by itself.
     ///
@@ -264,7 +266,7 @@ macro_rules! by_pointer {
                 (**self).adjust(counter, change)
             }
 
-            fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+            fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
                 (**self).reset(counter)
             }
 

@@ -286,7 +286,7 @@ impl<S: Store> Store for FailingStore<S> {
         self.call(self.ends(), |inner| inner.adjust(counter, change))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         self.call(self.ends(), |inner| inner.reset(counter))
     }
 

@@ -99,7 +99,7 @@ impl<S: Store> Store for RecordingStore<S> {
         self.inner.adjust(counter, change)
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         self.record(Recorded::Reset(counter.clone()));
         self.inner.reset(counter)
     }

@@ -137,8 +137,9 @@ where
         Answer::Ready(Ok(applied(change)))
     }
 
-    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
+    /// There is no counter.
+    fn reset(&self, _: &Counter) -> Answer<Result<bool, Error>> {
+        Answer::Ready(Ok(false))
     }
 
     fn id(&self) -> Option<StoreId> {

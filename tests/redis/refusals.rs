@@ -180,7 +180,7 @@ async fn every_key_expires_whatever_was_done_to_it() {
         let change = if rng.bool() { Change::Refund(units) } else { Change::Charge(units) };
         match rng.u32(..10) {
             0 => drop(redis.store.adjust(&counter(key, quota), change).wait().await.expect("the server answers")),
-            1 => redis.store.reset(&counter(key, quota)).wait().await.expect("the server answers"),
+            1 => drop(redis.store.reset(&counter(key, quota)).wait().await.expect("the server answers")),
             _ => {
                 let other = QUOTAS[rng.usize(..QUOTAS.len())];
                 let decided = redis.decided(&[check(key, quota, rng.u64(..4)), check(key, other, 1)]).await;

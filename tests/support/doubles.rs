@@ -42,7 +42,7 @@ macro_rules! passes_on {
         fn reset(
             &self,
             counter: &tollgate::store::Counter,
-        ) -> tollgate::store::Answer<Result<(), tollgate::Error>> {
+        ) -> tollgate::store::Answer<Result<bool, tollgate::Error>> {
             self.$inner.reset(counter)
         }
     };

@@ -44,8 +44,12 @@ impl Counter {
 
     fn change(&mut self, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<(), String> {
         if asked.kind == Kind::Reset {
+            let found_as_known = match self.stored {
+                Stored::Nothing => !answer.fits,
+                _ => answer.fits || self.may_be_gone(moment),
+            };
             self.stored = Stored::Nothing;
-            let is_so = answer.fits && answer.found == Found::Fresh;
+            let is_so = found_as_known && answer.found == Found::Fresh;
             return if is_so { Ok(()) } else { Err(format!("a reset is answered {answer:?}")) };
         }
         if self.is_outside(moment) {

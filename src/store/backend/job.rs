@@ -35,7 +35,8 @@ pub(super) enum Work {
 pub(super) enum Done {
     Decided(Decided),
     Applied(Applied),
-    Reset,
+    /// Whether there was a counter.
+    Reset(bool),
 }
 
 /// Work, and who waits for it.

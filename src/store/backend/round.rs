@@ -81,19 +81,18 @@ impl<'a> Round<'a> {
         for (place, kind) in places.iter().zip(job.work.kinds()) {
             self.check(*place, kind);
         }
-        if job.work.forgets() {
-            self.unreadable[places[0]] = None;
-        }
+        let was_unreadable = job.work.forgets() && self.unreadable[places[0]].take().is_some();
         if let Some(error) = places.iter().find_map(|place| self.unreadable[*place].as_ref()) {
             return Err(error.shared());
         }
         Ok(match &job.work {
             Work::Decide(checks) => self.decide(checks, &places),
-            Work::Adjust(change) => self.adjust(change, places[0]),
-            Work::Reset(_) => {
-                self.states[places[0]] = (None, Some(Duration::ZERO));
-                Done::Reset
+            Work::Adjust(change) if change.2 == Change::Lift => {
+                let found = self.forget(places[0]) || was_unreadable;
+                Done::Applied(Applied::new(found.into(), change.1.stamp))
             }
+            Work::Adjust(change) => self.adjust(change, places[0]),
+            Work::Reset(_) => Done::Reset(self.forget(places[0]) || was_unreadable),
         })
     }
 
@@ -161,13 +160,8 @@ impl<'a> Round<'a> {
 
     fn adjust(&mut self, (before, taken, change): &(Vec<Taken>, Taken, Change), place: usize) -> Done {
         let Taken { counter: Counter { quota, .. }, floor, .. } = taken;
-        match change {
-            Change::Strike(ban) => return Done::Applied(self.strike(taken, ban, place)),
-            Change::Lift => {
-                self.states[place] = (None, Some(Duration::ZERO));
-                return Done::Applied(Applied::new(0, taken.stamp));
-            }
-            _ => {}
+        if let Change::Strike(ban) = change {
+            return Done::Applied(self.strike(taken, ban, place));
         }
         let now = quota.tick().of(self.now_us);
         let Adjusted { units, state } =
@@ -177,6 +171,11 @@ impl<'a> Round<'a> {
         }
         let step = quota.decide(self.states[place].0.as_ref(), now, 0, *floor);
         Done::Applied(applied(taken, *change, units, &step))
+    }
+
+    /// Deletes a state; returns whether there was one.
+    fn forget(&mut self, place: usize) -> bool {
+        mem::replace(&mut self.states[place], (None, Some(Duration::ZERO))).0.is_some()
     }
 
     /// Keeps a state. It may matter until it resets, and one more window if the clock steps back.

@@ -64,7 +64,7 @@ impl<B: StateBackend> BackendStore<B> {
     ) -> Answer<Result<Applied, Error>> {
         map(self.submit(Work::Adjust(Box::new((before, taken, change))), until), |done| match done {
             Done::Applied(applied) => applied,
-            Done::Decided(_) | Done::Reset => unreachable!("a change was wanted"),
+            Done::Decided(_) | Done::Reset(_) => unreachable!("a change was wanted"),
         })
     }
 
@@ -108,7 +108,7 @@ impl<B: StateBackend> Store for BackendStore<B> {
         let until = deadline.instant().map_or(self.until(), |deadline| deadline.min(self.until()));
         map(self.submit(Work::decide(checks), until), |done| match done {
             Done::Decided(decided) => decided,
-            Done::Applied(_) | Done::Reset => unreachable!("a decision was wanted"),
+            Done::Applied(_) | Done::Reset(_) => unreachable!("a decision was wanted"),
         })
     }
 
@@ -147,8 +147,8 @@ impl<B: StateBackend> Store for BackendStore<B> {
         self.change(Vec::new(), of_any(counter), change, self.until())
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        map(self.submit(Work::Reset(counter.clone()), self.until()), drop)
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
+        map(self.submit(Work::Reset(counter.clone()), self.until()), |done| matches!(done, Done::Reset(true)))
     }
 
     fn budget(&self) -> Option<Duration> {

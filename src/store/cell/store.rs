@@ -124,14 +124,14 @@ impl Store for RedisCellStore {
         Answer::Ready(Err(Error::invalid(text.to_owned() + OR_SCRIPTS)))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         let (inner, key) = (Arc::clone(&self.inner), self.inner.server.key(counter));
         Answer::pending(async move {
             let deleted = inner.server.call(async |connection| {
                 let deleted: Result<u64, RedisError> = cmd("DEL").arg(&key).query_async(connection).await;
                 deleted
             });
-            deleted.await.map(drop)
+            deleted.await.map(|deleted| deleted > 0)
         })
     }
 

@@ -252,7 +252,7 @@ impl<S: Store> Store for DenyCache<S> {
         self.forget_while(counter, || self.inner.adjust(counter, change))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         self.forget_while(counter, || self.inner.reset(counter))
     }
 

@@ -160,7 +160,7 @@ impl<S: Store> Store for FailureStore<S> {
         self.inner.adjust(counter, change)
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         self.inner.reset(counter)
     }
 

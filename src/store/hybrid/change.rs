@@ -136,10 +136,12 @@ pub(super) fn adjust(
     if metered.is_none() { answer } else { follow(shared, answer, metered, |applied| applied) }
 }
 
-/// Resets a counter: from now on there is no debt for it, and nothing that was taken before is refunded.
-pub(super) fn reset(shared: &Arc<SharedBalances>, counter: &Counter) -> Answer<Result<(), Error>> {
+/// Resets a counter: from now on there is no debt for it, and nothing that was taken before is refunded. One that has
+/// nothing but a debt was there, too.
+pub(super) fn reset(shared: &Arc<SharedBalances>, counter: &Counter) -> Answer<Result<bool, Error>> {
     let resetting = Resetting::begin(shared, counter);
-    follow(shared, shared.inner.reset(counter), resetting, |done| done)
+    let had_debt = resetting.had_debt;
+    follow(shared, shared.inner.reset(counter), resetting, move |found| Ok(found? || had_debt))
 }
 
 /// Waits for an answer in a task, so that a change is made whether or not its caller waits, and drops its `guards`

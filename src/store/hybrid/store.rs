@@ -206,7 +206,7 @@ impl Store for HybridStore {
         adjust(&self.shared, counter, change)
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         reset(&self.shared, counter)
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Resetting {
     counter: Counter,
     /// Whether there was no room for an entry.
     is_stray: bool,
+    /// Whether there was a debt.
+    pub(super) had_debt: bool,
 }
 
 impl Metered {
@@ -56,8 +58,9 @@ impl Resetting {
         let mut balances = shared.shards.lock(hash);
         let is_stray = balances.make(hash, counter, Instant::now(), shared.fresh()).map(Balance::enter).is_none();
         balances.strays += usize::from(is_stray);
+        let had_debt = balances.find(hash, counter).is_some_and(|balance| balance.has_debt());
         balances.forget(hash, counter);
-        Self { shared: Arc::clone(shared), hash, counter: counter.clone(), is_stray }
+        Self { shared: Arc::clone(shared), hash, counter: counter.clone(), is_stray, had_debt }
     }
 }
 

@@ -212,7 +212,7 @@ impl Store for LeaseStore {
         self.leases.inner.adjust(counter, change)
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         self.leases.forget(counter);
         match self.leases.inner.reset(counter) {
             Answer::Ready(done) => Answer::Ready(done),

@@ -150,9 +150,9 @@ impl Counters {
         (units, step)
     }
 
-    /// Forgets a counter, which then counts from nothing; does nothing where there is none.
-    pub(super) fn remove(&mut self, of: Fingerprint) {
-        self.table.remove(of.hash, |kept| kept.is_of(of));
+    /// Forgets a counter, which then counts from nothing; returns whether there was one.
+    pub(super) fn remove(&mut self, of: Fingerprint) -> bool {
+        self.table.remove(of.hash, |kept| kept.is_of(of)).is_some()
     }
 
     /// Returns the entry of a fingerprint, after one probe of the table.

@@ -130,8 +130,8 @@ impl SharedCounters {
         match change {
             Change::Strike(ban) => return self.strike(taken, &ban),
             Change::Lift => {
-                self.remove(self.fingerprints.of_ban(counter));
-                return Applied::new(0, taken.stamp);
+                let found = self.remove(self.fingerprints.of_ban(counter));
+                return Applied::new(found.into(), taken.stamp);
             }
             _ => {}
         }
@@ -144,13 +144,13 @@ impl SharedCounters {
         applied(taken, change, units, &step)
     }
 
-    /// Forgets a counter; the next request to it finds an unused quota.
-    pub(super) fn forget(&self, counter: &Counter) {
-        self.remove(self.fingerprints.of(counter));
+    /// Forgets a counter; the next request to it finds an unused quota. Returns whether there was one.
+    pub(super) fn forget(&self, counter: &Counter) -> bool {
+        self.remove(self.fingerprints.of(counter))
     }
 
-    fn remove(&self, of: Fingerprint) {
-        self.shards.lock(of.hash).remove(of);
+    fn remove(&self, of: Fingerprint) -> bool {
+        self.shards.lock(of.hash).remove(of)
     }
 
     /// Counts a strike against the key of a counter.

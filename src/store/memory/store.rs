@@ -204,9 +204,8 @@ impl Store for MemoryStore {
         Answer::Ready(Ok(self.shared.adjust(&[], &of_any(counter), change)))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.shared.forget(counter);
-        Answer::Ready(Ok(()))
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
+        Answer::Ready(Ok(self.shared.forget(counter)))
     }
 
     fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {

@@ -244,10 +244,13 @@ impl Store for RatioStore {
         ))))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         let hash = self.shared.hash(counter);
-        drop(self.shared.parts.lock(hash).table.remove(hash, |entry| is_of(entry, counter)));
-        self.shared.local.reset(counter)
+        let found = self.shared.parts.lock(hash).table.remove(hash, |entry| is_of(entry, counter)).is_some();
+        match self.shared.local.reset(counter) {
+            Answer::Ready(locally) => Answer::Ready(locally.map(|locally| locally || found)),
+            pending @ Answer::Pending(_) => pending,
+        }
     }
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::engine::Engine;
-use super::wire::{MOST_CHECKS, Request, applied_change};
+use super::wire::{MOST_CHECKS, Request, applied_change, was_there};
 use crate::core::decision::{Decision, Source};
 use crate::core::{Error, Requirement, kept};
 use crate::store::deny::{CacheLookup, Snapshot};
@@ -192,13 +192,13 @@ impl Store for RedisStore {
         })
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         let request = Request::reset(&self.engine.prefix, counter);
         let engine = Arc::clone(&self.engine);
         let forgetting = self.engine.refusals.as_ref().map(|refusals| refusals.forgetting(counter));
         Answer::pending(async move {
             let _forgetting = forgetting;
-            engine.change(request).await.map(drop)
+            was_there(engine.change(request).await?)
         })
     }
 

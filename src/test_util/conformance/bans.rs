@@ -261,7 +261,10 @@ async fn a_ban_is_only_looked_at_where_checks_do_not_count(on: &Subject) -> Chec
 
 async fn a_lifted_key_starts_anew(on: &Subject) -> Checked {
     begin(on).await?;
-    on.adjust_at(60 * S, QUOTA, Lift).await?;
+    on.at(60 * S)?;
+    for found in [1, 0] {
+        on.equal(on.adjust(&on.counter(QUOTA), Lift).await?.units, found, || "the bans that were lifted");
+    }
     let rows =
         [admits(60 * S, 1, 0, 60 * S), denies(61 * S, 1, 0, 59 * S, 59 * S), denies(62 * S, 1, 0, 58 * S, 58 * S)];
     run(on, ban(), &rows).await?;

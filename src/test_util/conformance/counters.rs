@@ -13,6 +13,7 @@ pub(super) const CASES: &[Case] = cases![
     a_refund_to_an_untouched_counter_gives_nothing,
     a_charge_by_hand_goes_past_the_limit_by_at_most_another_one,
     a_counter_that_is_reset_starts_anew,
+    a_reset_finds_a_counter_only_where_there_is_one,
     a_reset_forgets_no_other_counter,
     a_limit_that_changes_keeps_the_units_used,
     a_lowered_limit_has_a_true_time_to_retry,
@@ -61,6 +62,16 @@ async fn a_counter_that_is_reset_starts_anew(on: &Subject) -> Checked {
         on.reset(quota).await?;
         on.remaining(0, quota, 5).await?;
         on.reset(quota).await?;
+    }
+    Ok(())
+}
+
+async fn a_reset_finds_a_counter_only_where_there_is_one(on: &Subject) -> Checked {
+    for quota in [WINDOW, BUCKET] {
+        on.next_key();
+        on.equal(on.reset(quota).await?, false, || format!("a reset of {quota} that nobody used"));
+        let _ = on.take(0, quota, 2).await?;
+        on.equal(on.reset(quota).await?, true, || format!("a reset of {quota} after a check"));
     }
     Ok(())
 }

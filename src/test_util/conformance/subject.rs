@@ -208,12 +208,12 @@ impl Subject {
         self.adjust(&self.counter(quota), change).await.map(drop)
     }
 
-    /// Resets the counter of the present key.
-    pub(super) async fn reset(&self, quota: Quota) -> Checked {
+    /// Resets the counter of the present key; returns whether there was one.
+    pub(super) async fn reset(&self, quota: Quota) -> Result<bool, Stop> {
         self.reset_counter(&self.counter(quota)).await
     }
 
-    pub(super) async fn reset_counter(&self, counter: &Counter) -> Checked {
+    pub(super) async fn reset_counter(&self, counter: &Counter) -> Result<bool, Stop> {
         self.store.reset(counter).wait().await.map_err(|error| Stop::failed("a reset", &error))
     }
 

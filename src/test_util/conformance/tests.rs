@@ -22,6 +22,8 @@ enum Fault {
     RefundsNothing,
     ChargesNothing,
     ResetsNothing,
+    FindsNone,
+    FindsSomeAlways,
     AdjustsNothing,
     SettlesTheFirstCheckOnly,
     ChargesLooks,
@@ -32,7 +34,7 @@ enum Fault {
 
 use Fault::*;
 
-const FAULTS: [Fault; 16] = [
+const FAULTS: [Fault; 18] = [
     TakesWhatFitsOfRefusedRequests,
     IgnoresFloors,
     RefusesInShadowMode,
@@ -43,6 +45,8 @@ const FAULTS: [Fault; 16] = [
     RefundsNothing,
     ChargesNothing,
     ResetsNothing,
+    FindsNone,
+    FindsSomeAlways,
     AdjustsNothing,
     SettlesTheFirstCheckOnly,
     ChargesLooks,
@@ -140,8 +144,19 @@ impl Store for Wrong {
         self.inner.adjust(counter, self.change(change))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        if self.fault == ResetsNothing { Answer::Ready(Ok(())) } else { self.inner.reset(counter) }
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
+        match self.fault {
+            ResetsNothing => Answer::Ready(Ok(true)),
+            FindsNone => {
+                drop(self.inner.reset(counter));
+                Answer::Ready(Ok(false))
+            }
+            FindsSomeAlways => {
+                drop(self.inner.reset(counter));
+                Answer::Ready(Ok(true))
+            }
+            _ => self.inner.reset(counter),
+        }
     }
 }
 
@@ -175,7 +190,7 @@ impl Store for Racy {
         self.0.adjust(counter, change)
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         self.0.reset(counter)
     }
 }
@@ -224,7 +239,7 @@ impl Store for Picky {
         self.0.adjust(counter, change)
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         self.0.reset(counter)
     }
 

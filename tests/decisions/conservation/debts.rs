@@ -133,7 +133,7 @@ impl Store for Rough {
         })
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         let counter = counter.clone();
         // One that is lost says nothing of what is left.
         let fate = Fate { arrives: true, is_answered: true, ..self.fate() };

@@ -92,7 +92,7 @@ impl Store for Far {
         self.asked(move |inner| inner.adjust(&counter, change))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         let counter = counter.clone();
         self.asked(move |inner| inner.reset(&counter))
     }
