@@ -4,11 +4,14 @@
 //! in length and the same in every process, so that stores and logs can use it as it is: it cannot end a Redis key
 //! early, nor pass for another key. Secrets come out as a hash.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use smallvec::SmallVec;
 
+use super::Error;
 use super::ascii::Ascii;
 
 /// The most bytes of escaped text; longer text is replaced by its hash.
@@ -22,6 +25,9 @@ const JOINED: &str = "|";
 
 /// The printable characters that are escaped; whatever is not printable ASCII is escaped anyway.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add(b'#').add(b'|');
+
+/// Those of a kind, whose text ends with a colon and is joined with others by `+`.
+const ESCAPED_IN_KINDS: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(b':').add(b'+');
 
 /// The identity under which requests are counted: a kind, such as `user`, and a value of that kind.
 ///
@@ -41,6 +47,17 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add
 ///
 /// let long = Key::new("path", "a".repeat(65));
 /// assert_eq!(long.as_str().len(), "path:#".len() + 32);
+/// ```
+///
+/// A key is parsed from the text that it displays, as it is in logs and in the names of counters:
+///
+/// ```
+/// use tollgate::Key;
+///
+/// let key: Key = "user:a%7Db%20c".parse()?;
+/// assert_eq!(key, Key::new("user", "a}b c"));
+/// assert!("user:a}b c".parse::<Key>().is_err(), "it is not escaped");
+/// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[must_use]
@@ -118,6 +135,11 @@ impl Key {
         self.text.as_bytes()
     }
 
+    /// Returns the escaped kind, of joined keys with a `+` between the kinds.
+    pub(crate) fn kind(&self) -> &str {
+        self.parts().0
+    }
+
     /// Returns the escaped value, without the kind.
     pub(crate) fn value(&self) -> &str {
         self.parts().1
@@ -165,6 +187,11 @@ impl Kind {
         Self { text: Ascii::constant(text) }
     }
 
+    /// Returns the escaped kind, without its colon.
+    pub(crate) fn as_str(&self) -> &str {
+        self.text.as_str().trim_end_matches(':')
+    }
+
     /// Returns the key of a value, as [`Key::new`] does.
     pub(crate) fn key(&self, value: &[u8]) -> Key {
         Text::of(self).with_value(value)
@@ -185,9 +212,8 @@ struct Text {
 impl Text {
     /// Starts with the escaped kind and a colon; a colon in the kind is escaped, too.
     fn start(kind: &str) -> Self {
-        const KIND: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(b':').add(b'+');
         let mut text = Self::default();
-        text.escape(kind.as_bytes(), KIND);
+        text.escape(kind.as_bytes(), ESCAPED_IN_KINDS);
         text.push(b":");
         text
     }
@@ -240,6 +266,48 @@ fn hex(hash: &[u8; 32]) -> [u8; 32] {
         pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
     }
     digits
+}
+
+/// Parses the text of a key, as it is displayed: escaped, with a value of at most 64 bytes or a hash.
+///
+/// # Errors
+///
+/// If no key has this text.
+impl FromStr for Key {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let is_key = text.split_once(':').is_some_and(|(kinds, values)| {
+            kinds.split('+').count() == values.split(JOINED).count()
+                && kinds.split('+').all(is_kind)
+                && values.split(JOINED).all(is_value)
+        });
+        if !is_key {
+            return Err(Error::invalid(
+                "the text of a key must be a kind, a colon and an escaped value, as a key displays them",
+            ));
+        }
+        Ok(Self { text: Ascii::new(text.as_bytes()) })
+    }
+}
+
+/// Returns `true` if this is the escaped text of some kind.
+fn is_kind(text: &str) -> bool {
+    is_escaped(text, ESCAPED_IN_KINDS) && percent_decode_str(text).decode_utf8().is_ok()
+}
+
+/// Returns `true` if this is the escaped value of some key, or a hash.
+fn is_value(text: &str) -> bool {
+    match text.strip_prefix(char::from(HASHED)) {
+        Some(hash) => hash.len() == 32 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')),
+        None => text.len() <= LONGEST && is_escaped(text, ESCAPED),
+    }
+}
+
+/// Returns `true` if what must be escaped is, and nothing else.
+fn is_escaped(text: &str, escaped: &'static AsciiSet) -> bool {
+    let decoded: Cow<'_, [u8]> = percent_decode_str(text).into();
+    Cow::from(percent_encode(&decoded, escaped)) == text
 }
 
 impl fmt::Display for Key {

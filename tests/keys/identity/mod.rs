@@ -4,6 +4,7 @@ mod bans;
 mod client;
 mod garbage;
 mod keys;
+mod parsed;
 mod peers;
 mod routed;
 
