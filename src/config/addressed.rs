@@ -4,12 +4,13 @@
 //! key extracts the same as the policy's own key, and takes the address from the server's `client_ip` where the
 //! own one has none. Only `access` makes it.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::request::Parts;
 
 use super::keys::DynKey;
-use crate::core::Key;
+use crate::core::{Error, Key};
 use crate::http::MissingKey;
 use crate::http::key::{Bannable, ClientIp, Extracted, Forwarding, Inputs, KeyExtractor, ListEntry};
 use crate::lookup::RawValues;
@@ -70,5 +71,13 @@ impl KeyExtractor for Addressed {
 
     fn bannable(&self) -> Bannable {
         self.key.bannable()
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        self.key.kind()
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        self.key.key_of(values)
     }
 }

@@ -107,7 +107,7 @@ impl Gate {
 
     /// Sets the policies, which must have been [accepted](Self::accepts).
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
-        self.limits.set_rules(policies.iter().map(|policy| policy.rule().clone()));
+        self.limits.set_policies(policies.iter().map(|policy| (policy.rule().clone(), policy.rule_keys())));
         self.responses.set_policies(&policies);
         self.plain = policies.iter().map(Policy::is_plain).collect();
         self.is_plain = self.plain.iter().all(|is_plain| *is_plain);

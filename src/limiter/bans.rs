@@ -13,7 +13,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the store, or the lookup of the tier, fails for one of the rules; the strikes of those before it count.
+    /// If no rule that the key is for has a ban, as of [`check`](Self::check). If the store, or the lookup of the tier,
+    /// fails for one of the rules; the strikes of those before it count.
     ///
     /// # Cancellation
     ///
@@ -41,9 +42,8 @@ impl Limiter {
     pub async fn strike(&self, key: &Key) -> Result<(), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        let banning = limits.rules.iter().enumerate().filter_map(|(place, rule)| Some((place, rule, rule.banning()?)));
-        for (place, rule, ban) in banning {
-            let applied = limits.store.adjust(&counter(place, rule, key).await?, Change::Strike(ban)).wait().await?;
+        for (place, rule, ban) in self.banning(limits, key)? {
+            let applied = limits.store.adjust(&counter(limits, place, key).await?, Change::Strike(ban)).wait().await?;
             if applied.began {
                 limits.observer.banned(rule.name(), rule.mode());
             }
@@ -52,25 +52,28 @@ impl Limiter {
     }
 
     /// Lifts the ban of a key, of every rule that has one: its strikes and the lengths of its last bans are forgotten,
-    /// too.
+    /// too. Returns of how many rules the store had a ban or strikes of the key.
     ///
     /// Units that the key has taken stay taken: see [`reset`](Self::reset). It calls the store as that does. Another
     /// process may have cached a refusal, which it keeps for up to 1 s by default.
     ///
     /// # Errors
     ///
-    /// If the store, or the lookup of the tier, fails for one of the rules; the bans of those before it are lifted.
+    /// If no rule that the key is for has a ban, as of [`check`](Self::check). If the store, or the lookup of the tier,
+    /// fails for one of the rules; the bans of those before it are lifted.
     ///
     /// # Cancellation
     ///
     /// If the future is dropped, the bans of rules before the current one are lifted, and that of the current one may
     /// be.
-    pub async fn lift_ban(&self, key: &Key) -> Result<(), Error> {
+    pub async fn lift_ban(&self, key: &Key) -> Result<usize, Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        for (place, rule) in limits.rules.iter().enumerate().filter(|(_, rule)| rule.banning().is_some()) {
-            limits.store.adjust(&counter(place, rule, key).await?, Change::Lift).wait().await?;
+        let mut lifted = 0;
+        for (place, ..) in self.banning(limits, key)? {
+            let applied = limits.store.adjust(&counter(limits, place, key).await?, Change::Lift).wait().await?;
+            lifted += usize::from(applied.units > 0);
         }
-        Ok(())
+        Ok(lifted)
     }
 }

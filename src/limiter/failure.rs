@@ -66,6 +66,6 @@ impl Limiter {
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
         let mut limits = self.in_force.now().limits().clone();
         limits.change_failure(change);
-        Self::of(limits)
+        Self { only: self.only, ..Self::of(limits) }
     }
 }

@@ -15,8 +15,8 @@ impl Limiter {
     /// leased before this returns, unless the store refuses it. The [cost](crate::Rule::cost) of the rules does not
     /// matter.
     ///
-    /// The limiter of a [layer](crate::RateLimitLayer::limiter) takes each unit from all policies of the layer, whether
-    /// they count requests or bytes; so give messages a limiter of their own.
+    /// The limiter of a [layer](crate::RateLimitLayer::limiter) takes each unit from all policies that it uses for the
+    /// key, whether they count requests or bytes; so give messages a limiter of their own, or [name](Self::only) a policy.
     ///
     /// A portion that is refused is no strike of a [ban](crate::Rule::ban). While the key is banned no more is leased,
     /// and [`FlowError`](crate::FlowError) has the decision; what was leased before still passes.
@@ -25,7 +25,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If a rule, or the tier of the key, has a [concurrency](crate::Quota::concurrency) or a [leaky
+    /// If no rule is for the key, as of [`check`](Self::check). If a rule, or the tier of the key, has a [concurrency](crate::Quota::concurrency) or a [leaky
     /// bucket](crate::Quota::leaky_bucket), or the store cannot refund units. If the store fails, and
     /// [`OnFailure::Deny`](crate::OnFailure::Deny) is set.
     ///
@@ -51,9 +51,10 @@ impl Limiter {
     pub async fn flow(&self, key: &Key) -> Result<Flow, Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        limits.rules.iter().try_for_each(can_flow)?;
-        limits.supports_refunds()?;
-        let mut plan = plan_for(limits, key, Some(0));
+        let places = self.places(limits, key)?;
+        places.iter().try_for_each(|place| can_flow(&limits.rules[*place]))?;
+        limits.supports_refunds(&places)?;
+        let mut plan = plan_for(limits, &places, key, Some(0));
         if !plan.pending.is_empty() {
             let resolved = limits.resolve_pending(&mut plan, limits.deadline()).await;
             resolved.unwrap_or_else(|refused| match refused {});

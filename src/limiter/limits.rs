@@ -19,6 +19,7 @@ use super::flow::Pools;
 use super::peek;
 use super::plan::{PendingCheck, Plan, Resolution};
 use super::rule::Rule;
+use super::select::RuleKeys;
 use super::warned::Warned;
 use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};
@@ -30,6 +31,8 @@ use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, Settles
 pub(crate) struct Limits {
     /// In the order in which decisions list them.
     pub(super) rules: Vec<Rule>,
+    /// Which keys each rule counts, if they are those of policies; none if the rules take any key.
+    pub(super) keys: Vec<RuleKeys>,
     /// The settings for failures; `store` was built with them.
     pub(crate) failure: FailureRules,
     /// What decisions are reported to.
@@ -81,6 +84,7 @@ impl Limits {
         let source = Weak::<ArcSwap<Self>>::new();
         Self {
             rules: Vec::new(),
+            keys: Vec::new(),
             failure,
             observer: metrics::of_decisions(),
             inner,
@@ -109,6 +113,11 @@ impl Limits {
     /// Sets the rules; the store must [support](Self::supports) them.
     pub(crate) fn set_rules(&mut self, rules: impl IntoIterator<Item = Rule>) {
         self.rules = rules.into_iter().collect();
+    }
+
+    /// Sets the rules of policies, with the keys that each counts.
+    pub(crate) fn set_policies(&mut self, policies: impl IntoIterator<Item = (Rule, RuleKeys)>) {
+        (self.rules, self.keys) = policies.into_iter().unzip();
     }
 
     /// Changes the settings for failures, with a fresh circuit breaker.
@@ -151,10 +160,10 @@ impl Limits {
         )))
     }
 
-    /// Returns an error if the store cannot refund units of each rule.
-    pub(super) fn supports_refunds(&self) -> Result<(), Error> {
-        let of = |rule| Requirement { settles: Settles::ByOutcome, ..Rule::requirement(rule) };
-        let requirements: SmallVec<[Requirement<'_>; 4]> = self.rules.iter().map(of).collect();
+    /// Returns an error if the store cannot refund units of each of these rules.
+    pub(super) fn supports_refunds(&self, places: &[usize]) -> Result<(), Error> {
+        let of = |place: &usize| Requirement { settles: Settles::ByOutcome, ..self.rules[*place].requirement() };
+        let requirements: SmallVec<[Requirement<'_>; 4]> = places.iter().map(of).collect();
         self.inner.supports(&requirements)
     }
 

@@ -18,6 +18,7 @@ mod plan;
 mod reserve;
 mod resolve;
 mod rule;
+mod select;
 mod take;
 #[cfg(feature = "lookup")]
 mod tier;
@@ -42,12 +43,13 @@ pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan, Resolution};
 pub(crate) use self::reserve::Share;
 use self::resolve::{counter, looks, plan_for};
 pub use self::rule::Rule;
+pub(crate) use self::select::RuleKeys;
 pub(crate) use self::take::Permit;
 #[cfg(feature = "lookup")]
 pub use self::tier::TierLookup;
 #[cfg(not(feature = "lookup"))]
 pub(crate) use self::untiered::TierLookup;
-use crate::core::{Decision, Error, Key};
+use crate::core::{Decision, Error, Key, PolicyName};
 use crate::random;
 use crate::store::{Change, Deadline, Decided, FailureStore, SharedStore, SlotGuard, Store};
 
@@ -86,6 +88,8 @@ type DecidingStore = Arc<FailureStore<SharedStore>>;
 pub struct Limiter {
     /// Of its own, or those of a layer.
     in_force: Arc<dyn InForce>,
+    /// The names of the rules that are used, if some were chosen.
+    only: Option<Arc<[PolicyName]>>,
 }
 
 impl Limiter {
@@ -126,7 +130,7 @@ impl Limiter {
 
     /// A limiter over limits that others use and may replace.
     pub(crate) fn shared(in_force: Arc<dyn InForce>) -> Self {
-        Self { in_force }
+        Self { in_force, only: None }
     }
 
     /// A limiter over limits of its own.
@@ -142,9 +146,12 @@ impl Limiter {
     ///
     /// Work that a queueing leaky bucket admits has to wait for [`Decision::delay`] before it begins.
     ///
+    /// The limiter of a [layer](crate::RateLimitLayer::limiter) uses the policies whose keys are of the same kind, and
+    /// that apply to all requests. [`only`](Self::only) names others.
+    ///
     /// # Errors
     ///
-    /// If the store fails, [`OnFailure::Deny`](crate::OnFailure::Deny) is set and a rule is enforced. Otherwise a
+    /// If no policy is for the key: the message has the kinds that there are. If the store fails, [`OnFailure::Deny`](crate::OnFailure::Deny) is set and a rule is enforced. Otherwise a
     /// failed store is no error: [`Decision::source`] is what decided instead.
     ///
     /// # Cancellation
@@ -237,7 +244,7 @@ impl Limiter {
         }
     }
 
-    /// Returns what a key has left of every rule, without taking anything.
+    /// Returns what a key has left of every rule, without taking anything. A key that was never used has everything left.
     ///
     /// The decision is admitted unless the key is [banned](crate::Ban); [`Outcome::remaining`](crate::Outcome::remaining)
     /// is 0 where the next unit would be refused. While the store is unavailable, [`OnFailure`](crate::OnFailure)
@@ -260,7 +267,7 @@ impl Limiter {
     /// limiter.check_n(&ada, 30).await?;
     /// assert_eq!(limiter.peek(&ada).await?.outcomes()[0].remaining(), 70);
     ///
-    /// limiter.reset(&ada).await?;
+    /// assert_eq!(limiter.reset(&ada).await?, 1, "there was one counter");
     /// assert_eq!(limiter.peek(&ada).await?.outcomes()[0].remaining(), 100);
     /// # Ok(())
     /// # }
@@ -268,14 +275,14 @@ impl Limiter {
     pub async fn peek(&self, key: &Key) -> Result<Decision, Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        let (looks, deadline) = looks(limits, key).await;
+        let (looks, deadline) = looks(limits, &self.places(limits, key)?, key).await;
         let Decided { decision, receipt } = limits.store.decide(&looks, deadline).wait().await?;
         drop(limits.store.settle(receipt, &[]));
         Ok(decision)
     }
 
-    /// Resets the counters of a key, of every rule, as if it had taken nothing. A ban stays: see
-    /// [`lift_ban`](Self::lift_ban).
+    /// Resets the counters of a key, of every rule, as if it had taken nothing, and returns how many counters there were.
+    /// A ban stays: see [`lift_ban`](Self::lift_ban).
     ///
     /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters as they
     /// are. The timeout is the store's own [budget](Store::budget), if it has one.
@@ -285,21 +292,24 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the store, or the lookup of the tier, fails for one of the rules; those before it are reset.
+    /// If no rule is for the key, as of [`check`](Self::check). If the store, or the lookup of the tier, fails for one of
+    /// the rules; those before it are reset.
     ///
     /// # Cancellation
     ///
     /// If the future is dropped, the rules before the current one are reset, and the current one may be.
-    pub async fn reset(&self, key: &Key) -> Result<(), Error> {
+    pub async fn reset(&self, key: &Key) -> Result<usize, Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        for (place, rule) in limits.rules.iter().enumerate() {
-            limits.store.reset(&counter(place, rule, key).await?).wait().await?;
+        let mut found = 0;
+        for place in self.places(limits, key)? {
+            found += usize::from(limits.store.reset(&counter(limits, place, key).await?).wait().await?);
         }
-        Ok(())
+        Ok(found)
     }
 
-    /// Refunds a key up to `units` of every rule, and no more than it has taken.
+    /// Refunds a key up to `units` of every rule, and no more than it has taken. Returns of how many rules units were
+    /// refunded.
     ///
     /// It calls the store as [`reset`](Self::reset) does.
     ///
@@ -309,7 +319,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the store, or the lookup of the tier, fails for one of the rules; those before it are refunded.
+    /// If no rule is for the key, as of [`check`](Self::check). If the store, or the lookup of the tier, fails for one of
+    /// the rules; those before it are refunded.
     ///
     /// # Cancellation
     ///
@@ -327,18 +338,20 @@ impl Limiter {
     /// assert!(limiter.check(&ada).await?.is_allowed());
     /// assert!(!limiter.check(&ada).await?.is_allowed());
     ///
-    /// limiter.refund(&ada, 1).await?;
+    /// assert_eq!(limiter.refund(&ada, 1).await?, 1, "of one rule");
     /// assert!(limiter.check(&ada).await?.is_allowed());
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn refund(&self, key: &Key, units: u64) -> Result<(), Error> {
+    pub async fn refund(&self, key: &Key, units: u64) -> Result<usize, Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        for (place, rule) in limits.rules.iter().enumerate() {
-            limits.store.adjust(&counter(place, rule, key).await?, Change::Refund(units)).wait().await?;
+        let mut refunded = 0;
+        for place in self.places(limits, key)? {
+            let counter = counter(limits, place, key).await?;
+            refunded += usize::from(limits.store.adjust(&counter, Change::Refund(units)).wait().await?.units > 0);
         }
-        Ok(())
+        Ok(refunded)
     }
 
     /// Decides all rules, at the cost of each or at `units`, and records the decision.
@@ -365,7 +378,7 @@ impl Limiter {
         if limits.rules.is_empty() {
             limits.warned.no_rules();
         }
-        let plan = plan_for(limits, key, units);
+        let plan = plan_for(limits, &self.places(limits, key)?, key, units);
         let (timer, decided) = if plan.pending.is_empty() {
             let timer = limits.observer.start();
             (timer, limits.store.decide(&plan.checks, Deadline::none()).wait().await)

@@ -15,10 +15,11 @@ use crate::core::{Error, Key, Quota};
 use crate::lookup::RawValues;
 use crate::store::{Answer, Check, Counter, Deadline};
 
-/// Returns the checks of all rules about a key; those whose tier is not cached are still to be looked up.
-pub(super) fn plan_for<'a>(limits: &'a Limits, key: &Key, units: Option<u64>) -> Plan<Tier<'a>> {
+/// Returns the checks of the rules at these places about a key; those whose tier is not cached are still to be looked up.
+pub(super) fn plan_for<'a>(limits: &'a Limits, places: &[usize], key: &Key, units: Option<u64>) -> Plan<Tier<'a>> {
     let mut plan = Plan::default();
-    for (place, rule) in limits.rules.iter().enumerate() {
+    for &place in places {
+        let rule = &limits.rules[place];
         let draft = Draft::new(place, units.unwrap_or(rule.units()), *rule.quota());
         let tier = rule.tiers().map_or(Answer::Ready(None), |lookup| lookup.find(key, RawValues::default));
         match tier {
@@ -29,8 +30,9 @@ pub(super) fn plan_for<'a>(limits: &'a Limits, key: &Key, units: Option<u64>) ->
     plan
 }
 
-/// Returns the counter of a rule and a key, of its present tier.
-pub(super) async fn counter(place: usize, rule: &Rule, key: &Key) -> Result<Counter, Error> {
+/// Returns the counter of the rule at a place and a key, of its present tier.
+pub(super) async fn counter(limits: &Limits, place: usize, key: &Key) -> Result<Counter, Error> {
+    let rule = &limits.rules[place];
     let tier = match rule.tiers() {
         Some(lookup) => lookup.try_find(key, RawValues::default).wait().await?,
         None => None,
@@ -38,9 +40,10 @@ pub(super) async fn counter(place: usize, rule: &Rule, key: &Key) -> Result<Coun
     Ok(Draft::new(place, 0, *rule.quota()).with_tier(tier).check(rule, key.clone()).counter)
 }
 
-/// Returns a look at each rule's counter of a key, after the lookups of tiers, and the deadline of the decision.
-pub(super) async fn looks(limits: &Limits, key: &Key) -> (SmallVec<[Check; 4]>, Deadline) {
-    let mut plan = plan_for(limits, key, Some(0));
+/// Returns a look at the counter of a key of each of these rules, after the lookups of tiers, and the deadline of the
+/// decision.
+pub(super) async fn looks(limits: &Limits, places: &[usize], key: &Key) -> (SmallVec<[Check; 4]>, Deadline) {
+    let mut plan = plan_for(limits, places, key, Some(0));
     let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
     limits.resolve_pending(&mut plan, deadline).await.unwrap_or_else(|refused| match refused {});
     (plan.checks, deadline)

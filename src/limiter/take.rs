@@ -53,15 +53,17 @@ impl Limiter {
         Ok((decided.decision, Permit { store, receipt: Some(decided.receipt), slots }))
     }
 
-    /// Returns an error if nobody can wait for what the rules in force admit.
+    /// Returns an error if nobody can wait for what the rules in force admit of a key.
     ///
     /// # Errors
     ///
-    /// If the store cannot refund, a rule would ban those who repeat their checks, or one can never be admitted.
-    pub(crate) fn can_wait(&self) -> Result<(), Error> {
+    /// If no rule is for the key, the store cannot refund, a rule would ban those who repeat their checks, or one can
+    /// never be admitted.
+    pub(crate) fn can_wait(&self, key: &Key) -> Result<(), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        for rule in &limits.rules {
+        let places = self.places(limits, key)?;
+        for rule in places.iter().map(|place| &limits.rules[*place]) {
             let (name, cost, most) = (rule.name().as_str(), rule.units(), rule.quota().capacity());
             if rule.banning().is_some() {
                 return Err(Error::invalid(format!("rule {name:?} bans keys that wait: leave out the ban")));
@@ -71,6 +73,6 @@ impl Limiter {
                 return Err(Error::invalid(text));
             }
         }
-        limits.supports_refunds()
+        limits.supports_refunds(&places)
     }
 }

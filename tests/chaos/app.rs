@@ -94,7 +94,7 @@ async fn settle(Extension(limits): Extension<Handle>) {
 }
 
 async fn leave(State(limiter): State<Limiter>) {
-    let keys = ["first", "second"].map(|name| Key::new("left", name));
+    let keys = ["first", "second"].map(|name| Key::hashed(&format!("header {USER}"), name));
     let (mut first, mut second) = (pin!(limiter.check(&keys[0])), pin!(limiter.check(&keys[1])));
     let _ = (futures::poll!(first.as_mut()), futures::poll!(second.as_mut()));
     tokio::time::sleep(LONG).await;

@@ -38,7 +38,7 @@ fn layer(store: &RedisStore, budget: u64) -> RateLimitLayer {
 async fn ask_at_once(layer: RateLimitLayer) -> usize {
     let ask = |number: usize| {
         let limiter = layer.limiter();
-        tokio::spawn(async move { limiter.check(&Key::new("key", number.to_string())).await.is_err() })
+        tokio::spawn(async move { limiter.check(&Key::hashed("header x-api-key", number.to_string())).await.is_err() })
     };
     let asked = join_all((0..CALLERS).map(ask)).await;
     asked.into_iter().filter(|failed| *failed.as_ref().expect("it ends")).count()
@@ -76,7 +76,7 @@ fn a_crowd_that_is_turned_away_while_redis_is_slow_opens_no_breaker() {
     for number in 0..CROWD {
         let (limiter, failed) = (layer.limiter(), Arc::clone(&failed));
         callers.spawn(async move {
-            let answer = limiter.check(&Key::new("key", number.to_string())).await;
+            let answer = limiter.check(&Key::hashed("header x-api-key", number.to_string())).await;
             failed.fetch_add(usize::from(answer.is_err()), Ordering::SeqCst);
         });
     }

@@ -3,6 +3,7 @@
 
 mod ban_histories;
 mod bans;
+mod by_hand;
 #[cfg(feature = "calendar")]
 mod calendar;
 mod causes;

@@ -99,7 +99,7 @@ async fn settles(Extension(limits): Extension<Handle>) -> &'static str {
 }
 
 async fn leaves(State(limiter): State<Limiter>) -> &'static str {
-    let keys = ["first", "second"].map(|name| Key::new("left", name));
+    let keys = ["first", "second"].map(|name| Key::hashed(&format!("header {USER}"), name));
     let (mut first, mut second) = (pin!(limiter.check(&keys[0])), pin!(limiter.check(&keys[1])));
     tokio::select! {
         biased;

@@ -67,6 +67,12 @@ impl Client {
 }
 
 impl Client {
+    /// Returns a limiter by all policies of the layer, whatever keys they have.
+    pub(super) fn layer_limiter(&self) -> Limiter {
+        let by = |count| self.layer.limiter().only(NAMES.into_iter().take(count)).ok();
+        (1..=NAMES.len()).rev().find_map(by).expect("there is a policy")
+    }
+
     /// Whether no breaker is open.
     pub(super) fn is_asking(&self) -> bool {
         self.layer.breaker_state() == BreakerState::Closed
@@ -122,6 +128,9 @@ pub(super) fn policies(setting: &Setting, percent: u64) -> Vec<Policy> {
     setting.policies.iter().enumerate().map(|(place, plan)| policy(place, plan, percent)).collect()
 }
 
+/// The names of policies, in their order.
+const NAMES: [&str; 3] = ["first", "second", "third"];
+
 fn policy(place: usize, plan: &PolicyPlan, percent: u64) -> Policy {
     let scaled = |units: u64| (units * percent / 100).max(1);
     let window = Duration::from_millis(plan.window_ms);
@@ -136,8 +145,7 @@ fn policy(place: usize, plan: &PolicyPlan, percent: u64) -> Policy {
         Algorithm::LeakyBucket => quota.queue(scaled(plan.burst)),
         _ => quota,
     };
-    let name = ["first", "second", "third"][place];
-    let policy = Policy::new(name, quota).cost_by(cost);
+    let policy = Policy::new(NAMES[place], quota).cost_by(cost);
     let policy = match plan.by {
         By::User => policy.key(key::header("x-user")),
         By::Everybody => policy.key(key::global()),

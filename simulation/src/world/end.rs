@@ -74,7 +74,7 @@ impl World {
 
     /// Stores that answer again are asked, and close their breakers: also those that refuse.
     async fn recovers(&self, process: usize, client: &Client, seed: u64) {
-        let (limiter, units) = (client.layer.limiter(), if seed % 4 < 2 { 1 } else { TOO_MANY });
+        let (limiter, units) = (client.layer_limiter(), if seed % 4 < 2 { 1 } else { TOO_MANY });
         for _ in 0..TRIES {
             let mut is_well = true;
             for key in self.keys_of_all() {
@@ -94,7 +94,7 @@ impl World {
 
     /// Who was told where a slot is asks there.
     async fn has_learned(&self, client: &Client) {
-        let (limiter, mut told) = (client.layer.limiter(), Vec::new());
+        let (limiter, mut told) = (client.layer_limiter(), Vec::new());
         for _ in 0..2 {
             for key in (0..3).filter_map(key_of_user) {
                 // It takes nothing, and what it says is checked elsewhere.
@@ -112,7 +112,7 @@ impl World {
         if plan.setting.nodes > 1 || plan.setting.is_crowd || !plan.setting.processes[0].deny_cache {
             return;
         }
-        let (limiter, key) = (client.layer.limiter(), Key::new("header x-user", format!("{NOBODY}-hot")));
+        let (limiter, key) = (client.layer_limiter(), Key::new("header x-user", format!("{NOBODY}-hot")));
         for _ in 0..40 {
             let _ = limiter.check_n(&key, FIRST_COST).await;
         }

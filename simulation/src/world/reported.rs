@@ -348,7 +348,7 @@ impl World {
         let all = clients.len() as u64;
         while Instant::now() < until {
             for client in clients {
-                let _ = client.layer.limiter().check(&key).await;
+                let _ = client.layer_limiter().check(&key).await;
             }
             sleep(plan.tick()).await;
             if clients.iter().all(|client| client.ratios.as_ref().and_then(RatioStore::live) == Some(all)) {

@@ -218,7 +218,8 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// If no decision could be made, or the store does not [support](Store::supports) the policy.
+    /// If the policy has a [key](Policy::key) whose kind is another one. If no decision could be made, or the store does
+    /// not [support](Store::supports) the policy.
     ///
     /// # Cancellation
     ///
@@ -239,6 +240,7 @@ impl Handle {
     /// ```
     pub async fn check(&self, policy: &Policy, key: Key) -> Result<Decision, Error> {
         let (rule, limits) = (policy.rule(), &self.shared.gate.limits);
+        policy.check_kind(&key)?;
         limits.supports(iter::once(rule))?;
         let counter = Counter::new(rule.name().clone(), key, *rule.quota());
         let check = Check::new(counter, rule.units()).mode(rule.mode()).settles(rule.settles_by(rule.quota()));

@@ -88,10 +88,10 @@ impl BackPressureLayer {
     ///
     /// # Errors
     ///
-    /// If a rule has a [ban](crate::Rule::ban), as waiting would lead to it; if one costs more than its quota ever holds;
+    /// If no rule is for the key, as of [`Limiter::check`]. If a rule has a [ban](crate::Rule::ban), as waiting would lead to it; if one costs more than its quota ever holds;
     /// or if the store cannot refund units.
     pub fn try_new(limiter: Limiter, key: Key) -> Result<Self, Error> {
-        limiter.can_wait()?;
+        limiter.can_wait(&key)?;
         Ok(Self { line: Arc::new(Line::new(limiter, key)) })
     }
 }

@@ -45,7 +45,7 @@ impl Line {
 
     /// Calls the limiter once; returns the permit and its delay, or for how long to pause.
     async fn call(&self) -> Result<(Permit, Duration), Duration> {
-        if let Err(error) = self.limiter.can_wait() {
+        if let Err(error) = self.limiter.can_wait(&self.key) {
             self.warn(&format!("{error:#}"));
             return Err(PAUSE);
         }

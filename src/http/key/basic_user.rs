@@ -13,11 +13,13 @@ use http::request::Parts;
 
 use super::authorization::{all, credentials};
 use super::reading::Reading;
-use super::{Ambiguous, Extracted, Key, KeyExtractor, ListEntry};
-use crate::core::Answer;
+use super::{Ambiguous, Extracted, Key, KeyExtractor, ListEntry, of_value};
+use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
 const SCHEME: &str = "Basic";
+
+const KIND: &str = "basic_user";
 
 /// Decodes what any server might decode: what is refused here and accepted there would escape the limit.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
@@ -116,21 +118,19 @@ impl BasicUser {
         if str::from_utf8(&user).is_ok() { Ok(self.reading.form(Cow::Owned(user))) } else { Err(Ambiguous) }
     }
 
-    fn key_of(&self, user: &[u8]) -> Key {
-        const KIND: &str = "basic_user";
+    fn key(&self, user: &[u8]) -> Key {
         if self.plain { Key::new(KIND, user) } else { Key::hashed(KIND, user) }
     }
 }
 
 impl KeyExtractor for BasicUser {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let key = self.user(parts).map(|found| found.map(|user| self.key_of(&user)));
+        let key = self.user(parts).map(|found| found.map(|user| self.key(&user)));
         Answer::Ready(key.into())
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        let is_name = |value: &[u8]| !value.contains(&b':') && str::from_utf8(value).is_ok();
-        entry.is_of("basic_user", |value| self.reading.yields(value, is_name))
+        entry.is_of(KIND, |value| self.reading.yields(value, is_name))
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
@@ -142,6 +142,21 @@ impl KeyExtractor for BasicUser {
             }),
         }
     }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some(KIND.into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        of_value::of_one(KIND, values, |value| {
+            is_name(value).then(|| self.key(&self.reading.form(Cow::Borrowed(value))))
+        })
+    }
+}
+
+/// Returns `true` if this can be the name of a user.
+fn is_name(value: &[u8]) -> bool {
+    !value.contains(&b':') && str::from_utf8(value).is_ok()
 }
 
 /// Returns what is before the first colon, or everything if there is none.

@@ -4,6 +4,7 @@
 //! the address of the first hop that is not a trusted proxy. The invariant: no header is read unless the peer is
 //! trusted, and nothing is read to the left of a hop that is not trusted, so no client chooses its own address.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::header::FORWARDED;
@@ -12,10 +13,10 @@ use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 
 use super::MissingKey;
-use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, is_ip_key};
+use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, ip_key_of, is_ip_key};
 use super::peer::{X_FORWARDED_FOR, is_forwarded, peer};
 use super::trust::{Trust, parse_net};
-use super::{Bannable, Extracted, Forwarding, Inputs, KeyExtractor, ListEntry, hops};
+use super::{Bannable, Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry, hops};
 use crate::core::{Answer, Error};
 
 /// An extractor of the client's address, also behind trusted proxies.
@@ -322,5 +323,13 @@ impl KeyExtractor for ClientIp {
             return Bannable::Spoofable;
         }
         if self.v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some("ip".into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        ip_key_of(values, self.v6_prefix)
     }
 }

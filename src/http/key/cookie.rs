@@ -9,10 +9,10 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 
-use super::cookie_pairs::{Found, is_normal, named};
+use super::cookie_pairs::{Found, bare, is_normal, named};
 use super::reading::{self, Pick, Reading};
-use super::{Ambiguous, Extracted, Inputs, KeyExtractor, Kind, ListEntry};
-use crate::core::Answer;
+use super::{Ambiguous, Extracted, Inputs, Key, KeyExtractor, Kind, ListEntry, of_value};
+use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
 /// An extractor of the value of a cookie.
@@ -128,12 +128,16 @@ impl Cookie {
         let value = picked.map_or_else(|| reading::same(all().map(form)), |found| Ok(Some(form(found))))?;
         value.map(|value| value.ok_or(Ambiguous)).transpose()
     }
+
+    /// Returns the key of a value in normal form.
+    fn key(&self, value: &[u8]) -> Key {
+        if self.plain { self.kind.key(value) } else { self.kind.hashed(value) }
+    }
 }
 
 impl KeyExtractor for Cookie {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let make = if self.plain { Kind::key } else { Kind::hashed };
-        let key = self.value(parts).map(|found| found.map(|value| make(&self.kind, &value)));
+        let key = self.value(parts).map(|found| found.map(|value| self.key(&value)));
         Answer::Ready(key.into())
     }
 
@@ -157,5 +161,15 @@ impl KeyExtractor for Cookie {
                 offered.lack();
             }
         }
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some(self.kind.as_str().into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        of_value::of_one(self.kind.as_str(), values, |value| {
+            str::from_utf8(value).is_ok().then(|| self.key(&self.reading.form(Cow::Borrowed(bare(value)))))
+        })
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn is_normal(value: &[u8]) -> bool {
 
 /// Strips all white space and quotes around a decoded value, however many: some may have been encoded, and others
 /// not.
-fn bare(mut decoded: &[u8]) -> &[u8] {
+pub(super) fn bare(mut decoded: &[u8]) -> &[u8] {
     loop {
         let inner = unquoted(decoded.trim_ascii()).trim_ascii();
         if inner.len() == decoded.len() {

@@ -5,6 +5,7 @@
 //! and have defaults that are safe: no entry of a list is ruled out, and no key is taken as proven.
 
 use std::any::TypeId;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use super::extracted::Extracted;
 use super::forwarding::{Forwarding, Inputs};
 use super::list_entry::ListEntry;
 use super::missing::MissingKey;
-use crate::core::{Answer, Key};
+use super::of_value;
+use crate::core::{Answer, Error, Key};
 use crate::lookup::RawValues;
 
 /// Extracts the key that identifies the client of a request.
@@ -29,6 +31,8 @@ use crate::lookup::RawValues;
 /// A type that is an extractor, and that checks which entries of lists can match its keys:
 ///
 /// ```
+/// use std::borrow::Cow;
+///
 /// use http::request::Parts;
 /// use tollgate::Key;
 /// use tollgate::key::{Extracted, KeyExtractor, ListEntry};
@@ -54,12 +58,17 @@ use crate::lookup::RawValues;
 ///             _ => false,
 ///         }
 ///     }
+///
+///     fn kind(&self) -> Option<Cow<'_, str>> {
+///         Some("version".into())
+///     }
 /// }
 ///
 /// let (parts, ()) = http::Request::get("/").header("x-version", "3").body(())?.into_parts();
 /// let Answer::Ready(Extracted::Key(key)) = ClientVersion.extract(&parts) else { panic!("there is a version") };
 /// assert_eq!(key.as_str(), "version:3");
 /// assert!(!ClientVersion.can_match(ListEntry::Value(b"10")));
+/// assert_eq!(ClientVersion.key_of(&[b"3"]).expect("a version"), key);
 /// # Ok::<(), http::Error>(())
 /// ```
 pub trait KeyExtractor: Send + Sync + 'static {
@@ -167,6 +176,29 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Bannable::Claimed
     }
 
+    /// Returns the kind of all keys of this extractor, as their text has it before the colon: `header x-api-key`, say.
+    ///
+    /// By it a [limiter](crate::RateLimitLayer::limiter) of the layer finds the policies that a key is for. By default
+    /// it is not known, as of closures: such a policy has to be [named](crate::Limiter::only).
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    /// Returns the key of a request that has these values: one, or one for each part of a joined key.
+    /// [`Policy::key_of`](crate::Policy::key_of) calls it.
+    ///
+    /// By default it is the key that [`Key::new`] makes, if the [kind](Self::kind) is known.
+    ///
+    /// # Errors
+    ///
+    /// If the kind is not known, or [no request can have](Self::can_match) such a key.
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        let kind = self.kind().ok_or_else(of_value::unknown)?;
+        of_value::of_one(&kind, values, |value| {
+            self.can_match(ListEntry::ValueOf(&kind, value)).then(|| Key::new(&kind, value))
+        })
+    }
+
     /// Joins this key with another's: each pair has a counter of its own.
     ///
     /// A request without one of the two has no joined key.
@@ -257,6 +289,14 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn bannable(&self) -> Bannable {
         (**self).bannable()
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        (**self).kind()
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        (**self).key_of(values)
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! A policy starts with it, until another is set: a limit of the whole application needs no client.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use http::request::Parts;
 
-use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry};
-use crate::core::Answer;
+use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, of_value};
+use crate::core::{Answer, Error};
+
+const KEY: Key = Key::fixed("global:");
 
 /// The extractor that [`global`] returns: the same key for each request.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +36,7 @@ pub fn global() -> impl KeyExtractor + Copy + fmt::Debug {
 
 impl KeyExtractor for Global {
     fn extract(&self, _: &Parts) -> Answer<Extracted> {
-        Answer::Ready(Extracted::Key(Key::fixed("global:")))
+        Answer::Ready(Extracted::Key(KEY))
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
@@ -48,5 +51,14 @@ impl KeyExtractor for Global {
 
     fn bannable(&self) -> Bannable {
         Bannable::Shared
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some("global".into())
+    }
+
+    /// Its only value is empty.
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        of_value::of_one("global", values, |value| value.is_empty().then_some(KEY))
     }
 }

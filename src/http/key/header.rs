@@ -6,13 +6,13 @@
 
 use std::borrow::Cow;
 
-use http::HeaderName;
 use http::request::Parts;
+use http::{HeaderName, HeaderValue};
 
-use super::field_value::{is_normal, lines};
+use super::field_value::{is_normal, lines, trimmed};
 use super::reading::Reading;
-use super::{Ambiguous, Extracted, Inputs, KeyExtractor, Kind, ListEntry};
-use crate::core::Answer;
+use super::{Ambiguous, Extracted, Inputs, Key, KeyExtractor, Kind, ListEntry, of_value};
+use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
 /// An extractor of the value of a header.
@@ -141,12 +141,16 @@ impl Header {
     fn value<'a>(&self, parts: &'a Parts) -> Result<Option<Cow<'a, [u8]>>, Ambiguous> {
         self.reading.pick().of(self.values(parts))
     }
+
+    /// Returns the key of a value in normal form.
+    fn key(&self, value: &[u8]) -> Key {
+        if self.plain { self.kind.key(value) } else { self.kind.hashed(value) }
+    }
 }
 
 impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let make = if self.plain { Kind::key } else { Kind::hashed };
-        let key = self.value(parts).map(|found| found.map(|value| make(&self.kind, &value)));
+        let key = self.value(parts).map(|found| found.map(|value| self.key(&value)));
         Answer::Ready(key.into())
     }
 
@@ -163,5 +167,16 @@ impl KeyExtractor for Header {
             Ok(value) => offered.push_any(value),
             Err(Ambiguous) => self.values(parts).for_each(|value| offered.push(value)),
         }
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some(self.kind.as_str().into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        of_value::of_one(self.kind.as_str(), values, |value| {
+            let value = trimmed(value);
+            HeaderValue::from_bytes(value).is_ok().then(|| self.key(&self.reading.form(Cow::Borrowed(value))))
+        })
     }
 }

@@ -11,8 +11,8 @@ use http::header::HOST;
 use http::request::Parts;
 
 use super::field_value::lines;
-use super::{Ambiguous, Bannable, Extracted, KeyExtractor, Kind, ListEntry};
-use crate::core::Answer;
+use super::{Ambiguous, Bannable, Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
+use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
 static KIND: Kind = Kind::fixed("host:");
@@ -110,6 +110,14 @@ impl KeyExtractor for Host {
 
     fn bannable(&self) -> Bannable {
         Bannable::Shared
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some(KIND.as_str().into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        of_value::of_one(KIND.as_str(), values, |value| normal(value).map(|name| KIND.key(name.as_bytes())))
     }
 }
 

@@ -6,7 +6,8 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Key, counted};
+use super::{Key, counted, of_value};
+use crate::core::Error;
 
 /// The length of the kind and its colon.
 const KIND: usize = "ip:".len();
@@ -30,6 +31,11 @@ pub(super) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
         }
     };
     Key::plain(&text, length)
+}
+
+/// Returns the key of an address that is given as text.
+pub(super) fn ip_key_of(values: &[&[u8]], v6_prefix: u8) -> Result<Key, Error> {
+    of_value::of_one("ip", values, |value| Some(ip_key(str::from_utf8(value).ok()?.parse().ok()?, v6_prefix)))
 }
 
 /// Whether this is the value of the key of some address.

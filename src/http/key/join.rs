@@ -4,6 +4,7 @@
 //! ambiguous, rejected or failed, the joined key is the worse of the two: rejected, then failed, ambiguous, missing.
 //! So no client evades one part by changing the other.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::task::Poll;
@@ -12,8 +13,8 @@ use http::request::Parts;
 
 use super::MissingKey;
 use super::extractor::Join;
-use super::{Bannable, Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry, Secret};
-use crate::core::Answer;
+use super::{Bannable, Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry, Secret, of_value};
+use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
@@ -77,6 +78,20 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
 
     fn bannable(&self) -> Bannable {
         self.first.bannable().and(self.second.bannable())
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some(format!("{}+{}", self.first.kind()?, self.second.kind()?).into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        let kind = self.first.kind().ok_or_else(of_value::unknown)?;
+        // Each of the first values is one of a part.
+        let parts = kind.split('+').count();
+        let (first, second) = values.split_at_checked(parts).ok_or_else(|| {
+            Error::invalid(format!("{} values were given for key \"{kind}\" and what is joined to it", values.len()))
+        })?;
+        Ok(self.first.key_of(first)?.join(&self.second.key_of(second)?))
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! Clients may send any token as a method, so only well-known ones have counters of their own.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use http::request::Parts;
 
-use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry};
-use crate::core::Answer;
+use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, of_value};
+use crate::core::{Answer, Error};
+
+const KIND: &str = "method";
 
 /// The value that all other methods share: made-up methods must not start fresh counters.
 const OTHER: &str = "<other>";
@@ -51,15 +54,13 @@ pub fn method() -> impl KeyExtractor + Copy + fmt::Debug {
 
 impl KeyExtractor for Method {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let method = if parts.method == http::Method::HEAD { &http::Method::GET } else { &parts.method };
-        let text = if KNOWN.contains(method) { method.as_str() } else { OTHER };
-        Answer::Ready(Extracted::Key(Key::new("method", text)))
+        Answer::Ready(Extracted::Key(key_of(&parts.method)))
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         let known =
             |value: &[u8]| value == OTHER.as_bytes() || KNOWN.iter().any(|known| known.as_str().as_bytes() == value);
-        entry.is_of("method", known)
+        entry.is_of(KIND, known)
     }
 
     /// A method does not identify a client.
@@ -70,4 +71,21 @@ impl KeyExtractor for Method {
     fn bannable(&self) -> Bannable {
         Bannable::Shared
     }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some(KIND.into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        of_value::of_one(KIND, values, |value| match http::Method::from_bytes(value) {
+            Ok(method) => Some(key_of(&method)),
+            Err(_) => (value == OTHER.as_bytes()).then(|| Key::new(KIND, OTHER)),
+        })
+    }
+}
+
+/// Returns the key of requests with a method.
+fn key_of(method: &http::Method) -> Key {
+    let method = if method == http::Method::HEAD { &http::Method::GET } else { method };
+    Key::new(KIND, if KNOWN.contains(method) { method.as_str() } else { OTHER })
 }

@@ -66,6 +66,7 @@ mod missing;
 mod network;
 #[cfg(feature = "axum")]
 mod node;
+mod of_value;
 mod path;
 #[cfg(feature = "axum")]
 mod path_param;

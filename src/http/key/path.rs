@@ -11,8 +11,8 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use percent_encoding::{percent_decode, percent_decode_str};
 
-use super::{Ambiguous, Bannable, Extracted, KeyExtractor, Kind, ListEntry};
-use crate::core::Answer;
+use super::{Ambiguous, Bannable, Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
+use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
 static KIND: Kind = Kind::fixed("path:");
@@ -72,6 +72,17 @@ impl KeyExtractor for Path {
 
     fn bannable(&self) -> Bannable {
         Bannable::Shared
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some(KIND.as_str().into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        of_value::of_one(KIND.as_str(), values, |value| {
+            let path = normal(str::from_utf8(value).ok()?).ok()?;
+            is_path(path.as_bytes()).then(|| KIND.key(path.as_bytes()))
+        })
     }
 }
 

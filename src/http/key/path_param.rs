@@ -17,8 +17,8 @@ use smallvec::SmallVec;
 
 use super::reading::{Reading, bytes};
 use super::template::{Piece, pieces};
-use super::{Ambiguous, Extracted, Inputs, KeyExtractor, Kind, ListEntry};
-use crate::core::Answer;
+use super::{Ambiguous, Extracted, Inputs, Key, KeyExtractor, Kind, ListEntry, of_value};
+use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
 /// An extractor of a parameter of the route that matched.
@@ -84,6 +84,16 @@ impl KeyExtractor for PathParam {
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         let is_text = |value: &[u8]| str::from_utf8(value).is_ok();
         entry.is_of_named("path_param", &self.name, |value| self.reading.yields(value, is_text))
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some(self.kind.as_str().into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        of_value::of_one(self.kind.as_str(), values, |value| {
+            str::from_utf8(value).is_ok().then(|| self.kind.key(&self.reading.form(Cow::Borrowed(value))))
+        })
     }
 }
 

@@ -3,13 +3,15 @@
 //! It is the only address that no client can forge, so the chain of proxies of [`client_ip`](super::client_ip) starts
 //! with it. No header is read here.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 
 use super::MissingKey;
-use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, is_ip_key};
+use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, ip_key_of, is_ip_key};
 use super::peer::{is_forwarded, peer};
-use super::{Bannable, Extracted, Forwarding, KeyExtractor, ListEntry};
-use crate::core::Answer;
+use super::{Bannable, Extracted, Forwarding, Key, KeyExtractor, ListEntry};
+use crate::core::{Answer, Error};
 
 /// An extractor of the peer's address.
 ///
@@ -94,5 +96,13 @@ impl KeyExtractor for PeerIp {
 
     fn bannable(&self) -> Bannable {
         if self.v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some("ip".into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        ip_key_of(values, self.v6_prefix)
     }
 }

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use http::request::Parts;
 
 use super::reading::{Reading, bytes};
-use super::{Ambiguous, Extracted, Inputs, KeyExtractor, Kind, ListEntry};
-use crate::core::Answer;
+use super::{Ambiguous, Extracted, Inputs, Key, KeyExtractor, Kind, ListEntry, of_value};
+use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
 /// An extractor of the value of a query parameter.
@@ -127,5 +127,15 @@ impl KeyExtractor for Query {
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         let is_text = |value: &[u8]| str::from_utf8(value).is_ok();
         entry.is_of_named("query", &self.name, |value| self.reading.yields(value, is_text))
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some(self.kind.as_str().into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        of_value::of_one(self.kind.as_str(), values, |value| {
+            str::from_utf8(value).is_ok().then(|| self.kind.key(&self.reading.form(Cow::Borrowed(value))))
+        })
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! Unlike the path, a route is the server's: there are as many counters as routes, whatever clients send.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use http::request::Parts;
 
 use super::template::{matched, normal};
-use super::{Bannable, Extracted, Inputs, KeyExtractor, Kind, ListEntry, is_template};
-use crate::core::Answer;
+use super::{Bannable, Extracted, Inputs, Key, KeyExtractor, Kind, ListEntry, is_template, of_value};
+use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
 static KIND: Kind = Kind::fixed("route:");
@@ -68,6 +69,17 @@ impl KeyExtractor for Route {
 
     fn bannable(&self) -> Bannable {
         Bannable::Shared
+    }
+
+    fn kind(&self) -> Option<Cow<'_, str>> {
+        Some(KIND.as_str().into())
+    }
+
+    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
+        of_value::of_one(KIND.as_str(), values, |value| {
+            let text = str::from_utf8(value).ok()?;
+            (is_template(text) || text == UNMATCHED).then(|| KIND.key(normal(text).as_bytes()))
+        })
     }
 }
 

@@ -338,16 +338,26 @@ impl RateLimitLayer {
 
     /// Returns a limiter with the same policies, counters and circuit breaker, for work that is not an HTTP request.
     ///
+    /// All its methods use the policies that count keys of the same kind as the given one, wherever they occur: none with
+    /// another kind of key, none for certain routes or methods or with a [`when`](Policy::when), and none whose key is a
+    /// closure. [`Limiter::only`] names policies instead. A key that is for no policy is an error.
+    /// [`Policy::key_of`] makes keys.
+    ///
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
+    /// use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)));
-    /// let decision = layer.limiter().check(&Key::new("header", "job-7")).await?;
+    /// let user = Policy::new("user", Quota::per_hour(100)).key(key::header("x-user").plain());
+    /// let login = Policy::new("login", Quota::per_hour(5)).key(key::header("x-user").plain()).routes(["/login"]);
+    /// let layer = RateLimitLayer::composite(MemoryStore::new()).policy(user).policy(login);
+    ///
+    /// let decision = layer.limiter().check_n(&Key::new("header x-user", "ada"), 50).await?;
     /// assert!(decision.is_allowed());
+    /// assert_eq!(decision.outcomes().len(), 1, "a job is no request to /login");
+    /// assert!(layer.limiter().check(&Key::new("user", "ada")).await.is_err(), "no policy has such keys");
     /// # Ok(())
     /// # }
     /// ```

@@ -31,10 +31,10 @@ use self::origin::Origin;
 pub(crate) use self::scope::{Predicate, Scope, Terms};
 #[cfg(all(feature = "axum", feature = "config"))]
 pub(crate) use self::scope::{check_route, is_route};
-use crate::core::{Error, Mode, Quota, Settles};
+use crate::core::{Error, Key, Mode, Quota, Settles};
 use crate::http::key;
 use crate::http::key::{KeyExtractor, MissingKey};
-use crate::limiter::Rule;
+use crate::limiter::{Rule, RuleKeys};
 
 /// A named limit: a quota, and the key by which requests are counted against it.
 ///
@@ -113,6 +113,57 @@ impl Policy {
         &self.rule
     }
 
+    /// Returns the key of the requests that have a value, for operations on the counters of one client: the address, the
+    /// header, or what else the policy's [key](Self::key) extracts, as the client sends it.
+    ///
+    /// The key of a [`client_ip`](key::client_ip) has the IPv6 prefix that is set there.
+    ///
+    /// # Errors
+    ///
+    /// If no request has such a key. If the key comes from a closure: make it with [`Key::new`], as the closure does. If
+    /// the key is joined: see [`key_of_parts`](Self::key_of_parts).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let policy = Policy::new("api", Quota::per_hour(100)).key(key::header("x-api-key"));
+    /// let ada = policy.key_of("ada's key")?;
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy);
+    /// assert!(layer.limiter().check_n(&ada, 30).await?.is_allowed());
+    /// assert_eq!(layer.limiter().reset(&ada).await?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key_of(&self, value: impl AsRef<[u8]>) -> Result<Key, Error> {
+        self.key.key_of(&[value.as_ref()])
+    }
+
+    /// Returns the key of the requests that have these values, one for each part of a joined key, in the order in which
+    /// the parts were [joined](KeyExtractor::and).
+    ///
+    /// # Errors
+    ///
+    /// As [`key_of`](Self::key_of), or if there are more parts than values, or fewer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key::{self, KeyExtractor};
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let policy = Policy::new("api", Quota::per_hour(100)).key(key::header("x-tenant").plain().and(key::method()));
+    /// assert_eq!(policy.key_of_parts(["acme", "GET"])?.as_str(), "header x-tenant+method:acme|GET");
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    pub fn key_of_parts(&self, values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Key, Error> {
+        let values: Vec<_> = values.into_iter().collect();
+        self.key.key_of(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+    }
+
     /// Returns the key's extractor.
     pub(crate) fn extractor(&self) -> &dyn KeyExtractor {
         &*self.key
@@ -162,6 +213,27 @@ impl Policy {
     /// Whether a request may use the reserve.
     pub(crate) fn is_critical(&self, parts: &Parts) -> bool {
         self.options.critical.as_ref().is_none_or(|is_critical| is_critical(parts))
+    }
+
+    /// Checks that a key is of the kind that the policy counts by. One whose key was not set counts by any.
+    ///
+    /// # Errors
+    ///
+    /// If it is of another kind.
+    pub(crate) fn check_kind(&self, key: &Key) -> Result<(), Error> {
+        match self.key.kind() {
+            Some(kind) if kind != "global" && kind != key.kind() => Err(Error::invalid(format!(
+                "policy {:?} has keys of kind {kind:?}, and a key of kind {:?} was given",
+                self.name(),
+                key.kind()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns which keys the policy counts, for operations on a key without a request.
+    pub(crate) fn rule_keys(&self) -> RuleKeys {
+        RuleKeys::new(self.key.kind().map(Into::into), !self.options.scope.is_all())
     }
 
     pub(crate) fn options(&self) -> &Options {

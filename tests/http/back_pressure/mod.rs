@@ -19,7 +19,7 @@ use crate::support::time::memory;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn key() -> Key {
-    Key::new("job", "mail")
+    Key::hashed("header x-job", "mail")
 }
 
 /// A limiter of one rule on the runtime's time, and its store.

@@ -1,6 +1,7 @@
 //! Who a request is counted as: the client behind proxies, and the other keys.
 
 mod bans;
+mod by_hand;
 mod client;
 mod garbage;
 mod keys;

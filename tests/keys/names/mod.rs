@@ -7,6 +7,7 @@ mod ambiguous;
 mod choices;
 mod cookies;
 mod credentials;
+mod documented;
 #[cfg(feature = "config")]
 mod files;
 mod headers;

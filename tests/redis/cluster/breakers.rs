@@ -50,7 +50,7 @@ impl App {
 
     fn around(store: RedisStore, set: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> Self {
         let layer = set(RateLimitLayer::new(store.clone(), Policy::new("policy", FIFTY)));
-        Self { store, limiter: layer.limiter(), layer }
+        Self { store, limiter: layer.limiter().only(["policy"]).expect("it is there"), layer }
     }
 
     async fn ask(&self, key: &str) -> Decision {

@@ -1,0 +1,150 @@
+//! Which rules of a limiter a key is for.
+//!
+//! Rules of a limiter of its own take any key. Those of a layer are policies, which count keys of one kind: a key of
+//! another kind would be a counter that no request has, and work that is no request meets no policy for some requests
+//! only, unless it is named.
+
+use std::sync::Arc;
+
+use super::Limiter;
+use super::limits::Limits;
+use super::plan::Places;
+use super::rule::Rule;
+use crate::core::{Ban, Error, Key, PolicyName};
+
+/// The kinds of the counters that requests without a certain key share, of any policy.
+const SHARED: [&str; 3] = ["anonymous", "ambiguous", "unknown"];
+
+/// Which keys the rule of a policy counts.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleKeys {
+    /// `None` if it is not known, as a closure makes the keys.
+    kind: Option<Box<str>>,
+    /// Whether the policy applies to some requests only.
+    has_scope: bool,
+}
+
+impl RuleKeys {
+    pub(crate) fn new(kind: Option<Box<str>>, has_scope: bool) -> Self {
+        Self { kind, has_scope }
+    }
+
+    /// Returns `true` if some request may have this key.
+    fn may_have(&self, key: &Key) -> bool {
+        self.kind.as_deref() == Some(key.kind()) || SHARED.contains(&key.kind())
+    }
+
+    /// Returns what an error says of a policy that is not selected.
+    fn describe(&self, name: &PolicyName) -> String {
+        match (self.kind.as_deref(), self.has_scope) {
+            (Some(kind), false) => format!("{:?} has keys of kind {kind:?}", name.as_str()),
+            (Some(kind), true) => format!("{:?} has keys of kind {kind:?}, of some requests only", name.as_str()),
+            (None, _) => format!("{:?} has keys of a closure", name.as_str()),
+        }
+    }
+}
+
+impl Limiter {
+    /// Returns a limiter by these policies or rules only, for all keys: also by those with a
+    /// [scope](crate::Policy::routes), and those whose key is a closure or of another kind.
+    ///
+    /// They are looked up by name whenever the limiter is used, so they may be replaced.
+    ///
+    /// # Errors
+    ///
+    /// If no names are given, or no policy or rule has one of them. The methods of the limiter return this error, too, if
+    /// a policy is removed later.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let login = Policy::new("login", Quota::per_minute(5)).key(key::header("x-account")).routes(["/login"]);
+    /// let ada = login.key_of("ada")?;
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), login);
+    ///
+    /// assert!(layer.limiter().check(&ada).await.is_err(), "no job is a request to /login");
+    /// assert!(layer.limiter().only(["login"])?.check(&ada).await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn only<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
+        let names: Arc<[PolicyName]> = names.into_iter().map(PolicyName::try_from).collect::<Result<_, _>>()?;
+        if names.is_empty() {
+            return Err(Error::invalid("a limiter by certain policies must have at least one name"));
+        }
+        self.in_force.now().limits().named(&names)?;
+        Ok(Self { only: Some(names), ..self })
+    }
+
+    /// Returns the places of the rules that a key is for.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, though there are rules; or one that was named is gone.
+    pub(super) fn places(&self, limits: &Limits, key: &Key) -> Result<Places, Error> {
+        match &self.only {
+            Some(names) => limits.named(names),
+            None => limits.for_key(key),
+        }
+    }
+
+    /// Returns the rules that a key is for and that have a ban, with their places.
+    ///
+    /// # Errors
+    ///
+    /// As [`places`](Self::places), or if none has a ban.
+    pub(super) fn banning<'a>(&self, limits: &'a Limits, key: &Key) -> Result<Vec<(usize, &'a Rule, Ban)>, Error> {
+        let places = self.places(limits, key)?;
+        let of = |place: usize| limits.rules[place].banning().map(|ban| (place, &limits.rules[place], ban));
+        let banning: Vec<_> = places.into_iter().filter_map(of).collect();
+        if banning.is_empty() {
+            let bans = limits.rules.iter().filter(|rule| rule.banning().is_some());
+            let bans: Vec<&str> = bans.map(|rule| rule.name().as_str()).collect();
+            return Err(Error::invalid(format!(
+                "no policy that counts all work with a key of kind {:?} has a ban; those with one, which Limiter::only \
+                 selects by name: {bans:?}",
+                key.kind()
+            )));
+        }
+        Ok(banning)
+    }
+}
+
+impl Limits {
+    /// Returns the places of the rules with these names.
+    fn named(&self, names: &[PolicyName]) -> Result<Places, Error> {
+        let place_of = |name: &PolicyName| {
+            let place = self.rules.iter().position(|rule| rule.name() == name);
+            place.ok_or_else(|| {
+                let all: Vec<&str> = self.rules.iter().map(|rule| rule.name().as_str()).collect();
+                Error::invalid(format!("no policy has the name {:?}; there are {all:?}", name.as_str()))
+            })
+        };
+        let mut places = names.iter().map(place_of).collect::<Result<Places, Error>>()?;
+        places.sort_unstable();
+        places.dedup();
+        Ok(places)
+    }
+
+    /// Returns the places of the rules that count a key wherever it occurs.
+    fn for_key(&self, key: &Key) -> Result<Places, Error> {
+        let is_for = |place: &usize| match self.keys.get(*place) {
+            Some(keys) => !keys.has_scope && keys.may_have(key),
+            None => true,
+        };
+        let places: Places = (0..self.rules.len()).filter(is_for).collect();
+        if places.is_empty() && !self.rules.is_empty() {
+            let each = self.rules.iter().zip(&self.keys).map(|(rule, keys)| keys.describe(rule.name()));
+            return Err(Error::invalid(format!(
+                "no policy counts all work with a key of kind {:?}: {}; Limiter::only selects policies by name",
+                key.kind(),
+                each.collect::<Vec<_>>().join("; ")
+            )));
+        }
+        Ok(places)
+    }
+}

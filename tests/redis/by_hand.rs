@@ -1,0 +1,82 @@
+//! Operations by key, on Redis and on stores around it, which say whether they found anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::{
+    Ban, DenyCache, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, Store, key,
+};
+
+use super::stores::PATIENCE;
+use crate::support::server::RedisServer;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Stores by their names, each on counters of its own.
+async fn stores(server: &RedisServer) -> Vec<(&'static str, Arc<dyn Store>)> {
+    let redis = async |prefix: &str, by_functions: bool| {
+        let settings = RedisStore::builder().budget(PATIENCE).prefix(prefix);
+        let settings = if by_functions { settings.functions() } else { settings };
+        settings.connect(&server.url()).await.expect("the server was started")
+    };
+    let hybrid = HybridStore::builder(redis("hybrid", false).await).build().expect("the defaults are valid");
+    vec![
+        ("memory", Arc::new(MemoryStore::new())),
+        ("scripts", Arc::new(redis("scripts", false).await)),
+        ("functions", Arc::new(redis("functions", true).await)),
+        ("deny cache", Arc::new(DenyCache::new(redis("cached", false).await))),
+        ("lease", Arc::new(LeaseStore::new(redis("lease", false).await))),
+        ("hybrid", Arc::new(hybrid)),
+    ]
+}
+
+fn policies() -> [Policy; 3] {
+    let by_user = |name, quota| Policy::new(name, quota).key(key::header("x-user"));
+    [
+        by_user("bucket", Quota::token_bucket(50, 30 * 24 * HOUR)),
+        by_user("window", Quota::fixed_window(50, 30 * 24 * HOUR)).ban(Ban::new(1, HOUR, HOUR).of_verified_keys()),
+        Policy::new("other", Quota::per_hour(50)).key(key::header("x-tenant")),
+    ]
+}
+
+#[tokio::test]
+async fn operations_find_what_there_is_and_say_where_there_is_nothing() {
+    let server = RedisServer::start();
+    for (name, store) in stores(&server).await {
+        let limiter = RateLimitLayer::composite(store).policies(policies()).limiter();
+        let [ada, bob] = ["ada", "bob"].map(|user| policies()[0].key_of(user).expect("a request has it"));
+        for nobody in [&ada, &bob] {
+            assert_eq!(limiter.reset(nobody).await.expect("the store resets"), 0, "{name}");
+            assert_eq!(limiter.refund(nobody, 5).await.expect("the store refunds"), 0, "{name}");
+            assert_eq!(limiter.lift_ban(nobody).await.expect("the store lifts"), 0, "{name}");
+        }
+        assert!(limiter.check_n(&ada, 10).await.expect("the store decides").is_allowed(), "{name}");
+        assert_eq!(limiter.refund(&ada, 5).await.expect("the store refunds"), 2, "{name}");
+        assert_eq!(limiter.lift_ban(&ada).await.expect("the store lifts"), 0, "{name}");
+        limiter.strike(&ada).await.expect("the store strikes");
+        assert!(limiter.check(&ada).await.expect("the store decides").is_banned(), "{name}");
+        assert_eq!(limiter.lift_ban(&ada).await.expect("the store lifts"), 1, "{name}");
+        assert_eq!(limiter.lift_ban(&ada).await.expect("the store lifts"), 0, "{name}");
+        assert_eq!(limiter.reset(&ada).await.expect("the store resets"), 2, "{name}");
+        assert_eq!(limiter.reset(&ada).await.expect("the store resets"), 0, "{name}");
+        assert!(limiter.reset(&Key::new("user", "ada")).await.is_err_and(|error| error.is_invalid()), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_debt_of_a_hybrid_store_is_a_counter_that_a_reset_finds() {
+    let server = RedisServer::start();
+    let redis = RedisStore::builder().budget(PATIENCE).connect(&server.url()).await.expect("the server was started");
+    let store = HybridStore::builder(redis).tick(Duration::from_secs(60)).build().expect("the settings are valid");
+    let [bucket, ..] = policies();
+    let ada = bucket.key_of("ada").expect("a request has it");
+    let limiter = RateLimitLayer::new(store, bucket).limiter();
+    for _ in 0..5 {
+        assert!(limiter.check(&ada).await.expect("the store decides").is_allowed());
+    }
+    // Redis has lost what it had.
+    let () = server.ask(&["FLUSHALL"]);
+    for found in [1, 0] {
+        assert_eq!(limiter.reset(&ada).await.expect("the store resets"), found);
+    }
+}
