@@ -19,7 +19,7 @@ use super::flow::Pools;
 use super::peek;
 use super::plan::{PendingCheck, Plan, Resolution};
 use super::rule::Rule;
-use super::select::RuleKeys;
+use super::rule_keys::RuleKeys;
 use super::warned::Warned;
 use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};

@@ -18,6 +18,7 @@ mod plan;
 mod reserve;
 mod resolve;
 mod rule;
+mod rule_keys;
 mod select;
 mod take;
 #[cfg(feature = "lookup")]
@@ -43,7 +44,7 @@ pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan, Resolution};
 pub(crate) use self::reserve::Share;
 use self::resolve::{counter, looks, plan_for};
 pub use self::rule::Rule;
-pub(crate) use self::select::RuleKeys;
+pub(crate) use self::rule_keys::RuleKeys;
 pub(crate) use self::take::Permit;
 #[cfg(feature = "lookup")]
 pub use self::tier::TierLookup;

@@ -12,38 +12,6 @@ use super::plan::Places;
 use super::rule::Rule;
 use crate::core::{Ban, Error, Key, PolicyName};
 
-/// The kinds of the counters that requests without a certain key share, of any policy.
-const SHARED: [&str; 3] = ["anonymous", "ambiguous", "unknown"];
-
-/// Which keys the rule of a policy counts.
-#[derive(Clone, Debug)]
-pub(crate) struct RuleKeys {
-    /// `None` if it is not known, as a closure makes the keys.
-    kind: Option<Box<str>>,
-    /// Whether the policy applies to some requests only.
-    has_scope: bool,
-}
-
-impl RuleKeys {
-    pub(crate) fn new(kind: Option<Box<str>>, has_scope: bool) -> Self {
-        Self { kind, has_scope }
-    }
-
-    /// Returns `true` if some request may have this key.
-    fn may_have(&self, key: &Key) -> bool {
-        self.kind.as_deref() == Some(key.kind()) || SHARED.contains(&key.kind())
-    }
-
-    /// Returns what an error says of a policy that is not selected.
-    fn describe(&self, name: &PolicyName) -> String {
-        match (self.kind.as_deref(), self.has_scope) {
-            (Some(kind), false) => format!("{:?} has keys of kind {kind:?}", name.as_str()),
-            (Some(kind), true) => format!("{:?} has keys of kind {kind:?}, of some requests only", name.as_str()),
-            (None, _) => format!("{:?} has keys of a closure", name.as_str()),
-        }
-    }
-}
-
 impl Limiter {
     /// Returns a limiter by these policies or rules only, for all keys: also by those with a
     /// [scope](crate::Policy::routes), and those whose key is a closure or of another kind.
@@ -132,10 +100,7 @@ impl Limits {
 
     /// Returns the places of the rules that count a key wherever it occurs.
     fn for_key(&self, key: &Key) -> Result<Places, Error> {
-        let is_for = |place: &usize| match self.keys.get(*place) {
-            Some(keys) => !keys.has_scope && keys.may_have(key),
-            None => true,
-        };
+        let is_for = |place: &usize| self.keys.get(*place).is_none_or(|keys| keys.are_for(key));
         let places: Places = (0..self.rules.len()).filter(is_for).collect();
         if places.is_empty() && !self.rules.is_empty() {
             let each = self.rules.iter().zip(&self.keys).map(|(rule, keys)| keys.describe(rule.name()));
