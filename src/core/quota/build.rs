@@ -40,6 +40,18 @@ impl Quota {
         Self::token_bucket(limit, Duration::from_secs(3_600))
     }
 
+    /// `limit` units per 24 hours, as a token bucket that holds `limit`.
+    ///
+    /// Units come back evenly, and not at midnight: for days of a calendar there is
+    /// [`calendar_window`](Self::calendar_window).
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_per_day`](Self::try_per_day) returns an error.
+    pub const fn per_day(limit: u64) -> Self {
+        Self::token_bucket(limit, Duration::from_secs(86_400))
+    }
+
     /// A bucket that holds `limit` units and is refilled at `limit` per `window`, continuously.
     ///
     /// See [`burst`](Self::burst) for another capacity. GCRA is this algorithm under other names.
@@ -227,6 +239,15 @@ impl Quota {
     /// If `limit` is zero or beyond the [bounds](Self#bounds).
     pub fn try_per_hour(limit: u64) -> Result<Self, Error> {
         Self::try_token_bucket(limit, Duration::from_secs(3_600))
+    }
+
+    /// As [`per_day`](Self::per_day).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` is zero or beyond the [bounds](Self#bounds).
+    pub fn try_per_day(limit: u64) -> Result<Self, Error> {
+        Self::try_token_bucket(limit, Duration::from_secs(86_400))
     }
 
     /// As [`token_bucket`](Self::token_bucket).

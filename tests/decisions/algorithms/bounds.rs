@@ -193,3 +193,13 @@ fn a_slot_lives_two_heartbeats_at_least_and_is_held_for_a_second_at_least() {
     assert!(refusal(Quota::per_second(1).try_hold_at_most(2 * SECOND)).contains("for a concurrency only"));
     assert_eq!(slots.to_string(), "5 at once (concurrency)");
 }
+
+#[test]
+fn a_quota_per_day_is_a_token_bucket_over_24_hours() {
+    const PER_DAY: Quota = Quota::per_day(86_400);
+    let day = 86_400 * SECOND;
+    assert_eq!(PER_DAY, Quota::token_bucket(86_400, day));
+    assert_eq!((PER_DAY.window(), PER_DAY.capacity()), (day, 86_400));
+    assert_eq!(Quota::try_per_day(86_400).expect("it is within the bounds"), PER_DAY);
+    assert_eq!(refusal(Quota::try_per_day(0)), refusal(Quota::try_token_bucket(0, day)));
+}
