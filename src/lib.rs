@@ -134,7 +134,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without these features their items are named and not there.
 #![cfg_attr(
-    not(all(feature = "redis", feature = "config", feature = "lookup")),
+    not(all(feature = "redis", feature = "config", feature = "lookup", feature = "calendar")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -154,7 +154,10 @@ pub mod test_util;
 pub use deadpool_redis;
 pub use ipnet;
 
-pub use self::core::{Algorithm, Ban, Calendar, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
+pub use self::core::{Algorithm, Ban, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
+// Not there without its feature, so that the compiler names the feature.
+#[cfg(feature = "calendar")]
+pub use self::core::Calendar;
 pub use self::http::{
     AccessList, BackPressure, BackPressureFuture, BackPressureLayer, BodyError, Count, Dialect, EXPOSED_HEADERS,
     Explained, Explanation, Handle, Headers, LimitRequestBody, MissingKey, Over, Policy, RateLimit, RateLimitLayer,

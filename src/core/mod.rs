@@ -30,6 +30,7 @@ mod settlement;
 pub use algorithm::Algorithm;
 pub use answer::{Answer, Settling};
 pub use ban::Ban;
+#[cfg_attr(not(feature = "calendar"), allow(unreachable_pub, reason = "the crate exports it with its feature"))]
 pub use calendar::Calendar;
 pub use change::Change;
 pub use check::{BanCheck, Check, Counter, Mode, PlainCheck, Settles};

@@ -7,6 +7,7 @@ mod conformance;
 mod conservation;
 #[cfg(feature = "redis")]
 mod differential;
+mod features;
 #[cfg(feature = "redis")]
 mod large;
 mod model;

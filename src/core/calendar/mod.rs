@@ -46,12 +46,10 @@ use crate::core::Error;
 /// A calendar is cheap to copy. The process keeps each different one it made, and makes at most 65,535, which is enough
 /// for each day of the month in each zone.
 ///
-/// Constructors need the feature `calendar`.
-///
 /// # Examples
 ///
 #[cfg_attr(feature = "calendar", doc = "```")]
-#[cfg_attr(not(feature = "calendar"), doc = "```ignore")]
+#[cfg_attr(not(feature = "calendar"), doc = "```compile_fail,E0432")]
 /// use tollgate::{Calendar, Quota};
 ///
 /// // What a customer pays for, from the day the contract began.

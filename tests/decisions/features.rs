@@ -1,0 +1,36 @@
+//! What the compiler says of a program that lacks a feature.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+/// What `cargo check` prints about a program that depends on the crate without any features.
+fn errors(name: &str, program: &str) -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the crate is there");
+    let manifest = format!(
+        "[package]\nname = {name:?}\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n\
+         tollgate = {{ path = {root:?}, default-features = false }}\n"
+    );
+    fs::create_dir_all(folder.join("src")).expect("the folder can be written");
+    fs::write(folder.join("Cargo.toml"), manifest).expect("the folder can be written");
+    fs::write(folder.join("src/main.rs"), program).expect("the folder can be written");
+    fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).expect("the folder can be written");
+    let cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["check", "--quiet", "--offline"])
+        .current_dir(&folder)
+        .env("CARGO_TARGET_DIR", folder.join("target"))
+        .stdin(Stdio::null())
+        .output();
+    String::from_utf8(cargo.expect("cargo runs").stderr).expect("text")
+}
+
+#[test]
+#[ignore = "slow: scripts/slow runs it"]
+fn a_calendar_without_its_feature_had_no_methods_and_no_error_named_the_feature() {
+    let program = "use tollgate::{Calendar, Quota};\nfn main() { let _ = Calendar::daily(\"UTC\").map(|day| \
+                   Quota::calendar_window(1, day)); }\n";
+    let errors = errors("without-calendar", program);
+    assert!(errors.contains("gated behind the `calendar` feature"), "{errors}");
+    assert_eq!(errors.matches("\nerror").count() + usize::from(errors.starts_with("error")), 2, "{errors}");
+}
