@@ -14,6 +14,7 @@ use crate::store::{BanCheck, PlainCheck};
 ///
 /// A [`Policy`](crate::Policy) is a rule and the conditions under which it applies to an HTTP request. A rule and a
 /// policy with the same name share their counters where the store, the key, the algorithm and the window are the same.
+/// An option that is set again replaces what was set before.
 ///
 /// # Examples
 ///

@@ -170,6 +170,19 @@ impl AccessList {
         Self { serves_unknown: true, ..self }
     }
 
+    /// Adds the entries of another list. Clients without an address pass if they pass each one that has addresses.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        let passes = |list: &Self| list.serves_unknown || !list.has_nets();
+        self.serves_unknown = passes(&self) && passes(&other);
+        self.entries.extend(other.entries);
+        self.nets.extend(other.nets);
+        self.values.extend(other.values);
+        for (kind, values) in other.values_of {
+            self.values_of.entry(kind).or_default().extend(values);
+        }
+        self
+    }
+
     /// Whether a request without a known address is refused by a deny list with addresses.
     pub(crate) fn denies_unknown(&self) -> bool {
         !self.serves_unknown

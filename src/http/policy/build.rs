@@ -1,7 +1,8 @@
 //! The builder methods of a policy.
 //!
 //! Each method sets one option and returns the policy. Options that concern counters are those of the policy's rule;
-//! options that concern requests are kept beside it. An option that is set again replaces the earlier one.
+//! options that concern requests are kept beside it. An option that is set again replaces the earlier one, except lists of
+//! clients, whose entries add up.
 
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ impl Policy {
     /// A refusal by the policy's quota counts, in shadow mode too, and one by another policy, a list or a missing key
     /// does not. While a key is banned, all requests that the policy applies to are refused, whatever they cost, and
     /// take nothing; clients see in `Retry-After` when it ends. Refused requests call the store as often as without a
-    /// ban.
+    /// ban. Replaces [`ban_failures`](Self::ban_failures): a policy has one ban.
     ///
     /// Who could have others banned decides whether a layer takes such a policy ([`Bannable`](crate::key::Bannable)):
     ///
@@ -97,7 +98,8 @@ impl Policy {
     ///
     /// A failed request strikes when its response is sent, or when a gRPC call has ended; one whose client disconnects
     /// before that does not. The strike is sent to the store in the background, with what else is sent there, and no
-    /// response waits for it: requests that run meanwhile are admitted. [`ban`](Self::ban) has the rules for keys.
+    /// response waits for it: requests that run meanwhile are admitted. [`ban`](Self::ban), which this one replaces, has
+    /// the rules for keys.
     ///
     /// [`Count::failures`] counts every 5xx as well, so an outage of the service would have its clients banned. For
     /// logins prefer [`Count::statuses`].
@@ -173,8 +175,8 @@ impl Policy {
 
     /// Applies the policy only to requests with these methods, instead of all.
     ///
-    /// GET includes HEAD, as axum's handlers of GET respond to both. A layer is not built with no
-    /// methods, or with a standard one that is not in upper case.
+    /// GET includes HEAD, as axum's handlers of GET respond to both. A layer is not built with no methods, or with a
+    /// standard one that is not in upper case. Replaces the methods that were set before.
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.with(|options| options.scope.methods = Some(methods.into_iter().collect()))
     }
@@ -184,7 +186,7 @@ impl Policy {
     /// Around a tonic server no route matches: use [`when`](Self::when) with the path of the method.
     ///
     /// A layer is not built with a template that can never match: one of an older version (`/users/:id`), with an
-    /// unclosed brace, or without a leading slash.
+    /// unclosed brace, or without a leading slash. Replaces the routes that were set before.
     ///
     /// # Examples
     ///
@@ -202,7 +204,7 @@ impl Policy {
 
     /// Applies the policy only to requests for whose head a closure returns `true`.
     ///
-    /// [`methods`](Self::methods) and routes still have to match.
+    /// [`methods`](Self::methods) and routes still have to match. Replaces the closure that was set before.
     ///
     /// # Examples
     ///
@@ -239,12 +241,13 @@ impl Policy {
     ///
     /// A client that is also on the [`deny`](Self::deny) list is refused. A client with an allowed address needs no
     /// key. Any part of a joined key may have the value of an entry: [`AccessList`] has the rules. A layer is not built
-    /// with an entry that no request can match.
+    /// with an entry that no request can match. A second list adds its entries to the first.
     pub fn allow(self, clients: AccessList) -> Self {
-        self.with(|options| options.allow = Some(Arc::new(clients)))
+        self.with(|options| options.allow = Some(added(options.allow.take(), clients)))
     }
 
-    /// Sets the deny list, whose clients are refused with 403 wherever the policy applies.
+    /// Sets the deny list, whose clients are refused with 403 wherever the policy applies. A second list adds its entries
+    /// to the first.
     ///
     /// Clients match as they do for [`allow`](Self::allow), and also if the policy does not count the request, such as
     /// a preflight.
@@ -268,7 +271,7 @@ impl Policy {
     /// # let _ = policy;
     /// ```
     pub fn deny(self, clients: AccessList) -> Self {
-        self.with(|options| options.deny = Some(Arc::new(clients)))
+        self.with(|options| options.deny = Some(added(options.deny.take(), clients)))
     }
 
     /// Sets the quota of a request by a closure over its head; `None` is the policy's own quota.
@@ -368,4 +371,12 @@ impl Policy {
         let rule = self.rule.settled_by_outcome();
         Self { rule, ..self }.with(set)
     }
+}
+
+/// Returns a list with the entries of both.
+fn added(list: Option<Arc<AccessList>>, more: AccessList) -> Arc<AccessList> {
+    Arc::new(match list {
+        Some(list) => Arc::unwrap_or_clone(list).and(more),
+        None => more,
+    })
 }

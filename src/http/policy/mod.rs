@@ -41,6 +41,9 @@ use crate::limiter::{Rule, RuleKeys};
 /// By default a policy counts all requests together, at 1 unit each. Policies with the same name share their counters
 /// if the store, the key, the algorithm and the window are the same.
 ///
+/// An option that is set again replaces what was set before, also [`routes`](Self::routes), [`methods`](Self::methods)
+/// and [`when`](Self::when). The entries of [`allow`](Self::allow) and [`deny`](Self::deny) add up.
+///
 /// # Examples
 ///
 /// Five failed logins in 15 minutes for each account, whoever tries; a login has failed if the response is a 4xx or

@@ -232,3 +232,43 @@ fn a_network_that_lacks_a_number_was_taken_for_a_key() {
     bad("10.1/16");
     bad("1.2.3.4.5/8");
 }
+
+/// A policy whose list was given in two parts.
+fn in_two(first: AccessList, second: AccessList, set: fn(Policy, AccessList) -> Policy) -> Service {
+    service(set(set(per_ip(), first), second))
+}
+
+#[test]
+fn a_second_list_dropped_the_first() {
+    for (peer, status) in [("10.0.0.1", 403), ("192.0.2.1", 403), ("198.51.100.1", 200)] {
+        expect(&in_two(list(["10.0.0.0/8"]), list(["192.0.2.0/24"]), Policy::deny), from(peer), status);
+    }
+    for (peer, status) in [("10.0.0.1", 200), ("192.0.2.1", 200), ("198.51.100.1", 429)] {
+        let service = in_two(list(["10.0.0.0/8"]), list(["192.0.2.0/24"]), Policy::allow);
+        expect(&service, from(peer), 200);
+        expect(&service, from(peer), status);
+    }
+    let service = service(
+        per_user()
+            .deny(AccessList::default().key("eve"))
+            .deny(AccessList::default().key_of("header x-user", "mallory")),
+    );
+    for (user, status) in [("eve", 403), ("mallory", 403), ("ada", 200)] {
+        expect(&service, and(from("10.0.0.1"), "x-user", user), status);
+    }
+}
+
+#[test]
+fn of_two_lists_each_with_addresses_has_to_serve_unknown_ones() {
+    let (strict, serving) = (|| list(["10.0.0.1"]), || list(["192.0.2.1"]).serve_unknown_addresses());
+    for (first, second, status) in [
+        (strict(), serving(), 403),
+        (serving(), strict(), 403),
+        (serving(), serving(), 200),
+        (AccessList::default(), serving(), 200),
+        (serving(), AccessList::default(), 200),
+        (AccessList::default(), strict(), 403),
+    ] {
+        expect(&in_two(first, second, Policy::deny), get(), status);
+    }
+}
