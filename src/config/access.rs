@@ -5,9 +5,9 @@
 //! that has no effect would go unnoticed.
 
 use super::document::{Field, Table};
-use super::keys::DynKey;
 use super::server::Server;
 use crate::core::Error;
+use crate::http::key::ListEntry;
 use crate::http::policy::advice;
 use crate::http::{AccessList, Policy};
 
@@ -16,7 +16,13 @@ use crate::http::{AccessList, Policy};
 /// # Errors
 ///
 /// If an entry is malformed or can never match, or if `serve_unknown_addresses` has no list to act on.
-pub(super) fn with_lists(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
+pub(super) fn with_lists(policy: Policy, table: Table<'_>, server: &Server) -> Result<Policy, Error> {
+    #[cfg(feature = "axum")]
+    let policy = match table.get("allow").or(table.get("deny")) {
+        Some(_) => policy.lists_by(server.client().clone()),
+        None => policy,
+    };
+    let _ = server;
     let policy = with(policy, table.get("allow"), Policy::allow)?;
     match (table.get("deny"), table.switched_on("serve_unknown_addresses")?) {
         (deny, None) => with(policy, deny, Policy::deny),
@@ -28,16 +34,6 @@ pub(super) fn with_lists(policy: Policy, table: Table<'_>) -> Result<Policy, Err
     }
 }
 
-/// Returns the key of a policy with lists, which has the client's address if the key itself has none.
-pub(super) fn with_address(key: DynKey, table: Table<'_>, server: &Server) -> DynKey {
-    #[cfg(feature = "axum")]
-    if table.get("allow").or(table.get("deny")).is_some() {
-        return std::sync::Arc::new(super::addressed::Addressed { key, client: server.client().clone() });
-    }
-    let _ = (table, server);
-    key
-}
-
 /// Adds one list, if it is given, by `set`.
 fn with(
     policy: Policy,
@@ -45,13 +41,16 @@ fn with(
     set: impl FnOnce(Policy, AccessList) -> Policy,
 ) -> Result<Policy, Error> {
     let Some(given) = given else { return Ok(policy) };
+    // With the feature axum every layer has the client's address.
+    let is_address = |entry: ListEntry<'_>| cfg!(feature = "axum") && matches!(entry, ListEntry::Net(_));
+    let can_match = |entry: ListEntry<'_>| is_address(entry) || policy.extractor().can_match(entry);
     let mut all = AccessList::default();
     if given.as_list("client").is_some_and(|clients| clients.is_empty()) {
         return Err(given.error(format!("{} is an empty list: give at least one entry, or leave it out", given.name)));
     }
     for client in given.texts("client")? {
         let list = read(AccessList::default(), given.name, client)?;
-        if let Some((_, is_address)) = list.idle(|entry| policy.extractor().can_match(entry)) {
+        if let Some((_, is_address)) = list.idle(can_match) {
             let message = format!("{} has an entry that can never match: {}", given.name, advice(is_address));
             return Err(client.error(message));
         }

@@ -279,7 +279,7 @@ impl Config {
             layer.remove_policies();
         }
         #[cfg(feature = "axum")]
-        layer.replace(self.policies.clone(), |gate| gate.set_client(Arc::new(self.server.client().clone())))?;
+        layer.replace(self.policies.clone(), |gate| gate.client = Arc::new(self.server.client().clone()))?;
         #[cfg(not(feature = "axum"))]
         layer.replace_policies(self.policies.iter().cloned())?;
         let settings = self.server.differing(layer.failure());

@@ -162,8 +162,6 @@
 //! warning says so. `[fleet]` and `[ratios]` take effect at the next start.
 
 mod access;
-#[cfg(feature = "axum")]
-mod addressed;
 mod ban;
 mod document;
 mod error;

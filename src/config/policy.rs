@@ -5,20 +5,19 @@
 //! lists and tiers, which depend on it or on the quota. [`FIELDS`] must have each field that a step reads.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::{with_address, with_lists};
+use super::access::with_lists;
 use super::ban::with_ban;
 use super::document::{Field, Table};
-use super::keys::{DynKey, read_key};
+use super::keys::read_key;
 use super::requests::{with_cost, with_reserve, with_scope, with_unit};
 use super::server::Server;
 use super::window::{Period, read_period, refuse_calendar};
 use crate::core::quota::SLOT_LIFE;
 use crate::core::{Algorithm, Error, Quota};
 use crate::http::key::field_value::only;
-use crate::http::{MissingKey, Policy, key};
+use crate::http::{MissingKey, Policy};
 
 /// All fields of a policy.
 const FIELDS: &[&str] = &[
@@ -90,7 +89,7 @@ pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Poli
     let name = table.required("name", "this policy has no name: add a line name = \"...\"")?;
     let policy = Policy::try_new(name.text()?, read_quota(table)?).map_err(|error| name.error(error))?;
     let policy = with_key(policy, table, server)?;
-    let policy = with_lists(policy, table)?;
+    let policy = with_lists(policy, table, server)?;
     let policy = with_scope(policy, table)?;
     let policy = with_cost(policy, table)?;
     let policy = with_unit(policy, table)?;
@@ -103,11 +102,12 @@ pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Poli
     Ok((policy, name))
 }
 
-/// Sets the key, `"global"` if none is given, and what happens to requests without it.
+/// Sets the key, if one is given, and what happens to requests without it.
 fn with_key(policy: Policy, table: Table<'_>, server: &Server) -> Result<Policy, Error> {
-    let key = table.get("key").map(|key| read_key(key, server)).transpose()?;
-    let key: DynKey = key.unwrap_or_else(|| Arc::new(key::global()));
-    let policy = policy.key(with_address(key, table, server));
+    let policy = match table.get("key") {
+        Some(key) => policy.key(read_key(key, server)?),
+        None => policy,
+    };
     match table.get("missing_key") {
         Some(rule) => Ok(policy.missing_key(rule.choose(MISSING_KEY)?)),
         None => Ok(policy),

@@ -11,8 +11,6 @@ mod routes;
 mod sampler;
 mod watch;
 
-#[cfg(feature = "axum")]
-use std::mem;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -22,6 +20,9 @@ use http::request::Parts;
 
 use self::sampler::Sampler;
 use self::watch::Watch;
+#[cfg(feature = "axum")]
+use super::key::ClientIp;
+#[cfg(not(feature = "axum"))]
 use super::key::KeyExtractor;
 use super::policy::{AwaitsRefusals, Policy, Refused};
 use super::response::{Refusal, Responses};
@@ -42,7 +43,12 @@ pub(crate) struct Gate {
     /// at the same place.
     pub(crate) policies: Vec<Policy>,
     pub(crate) responses: Responses,
-    /// Extracts the client's address for allow and deny lists, where the key of a policy has none.
+    /// Extracts the client's address: its settings are those of each key `client_ip()` without its own, and lists of
+    /// addresses use it where the key of a policy has none.
+    #[cfg(feature = "axum")]
+    pub(crate) client: Arc<ClientIp>,
+    /// Without axum no address is known.
+    #[cfg(not(feature = "axum"))]
     pub(crate) client: Arc<dyn KeyExtractor>,
     /// Which policies are [plain](Policy::is_plain), in their order.
     pub(crate) plain: Box<[bool]>,
@@ -96,15 +102,6 @@ impl Gate {
         }
     }
 
-    /// Sets the extractor of the client's address, also for the policies that were added before.
-    #[cfg(feature = "axum")]
-    pub(crate) fn set_client(&mut self, client: Arc<dyn KeyExtractor>) {
-        let policies = mem::take(&mut self.policies).into_iter();
-        let policies = policies.map(|policy| policy.with_client(&client)).collect();
-        self.client = client;
-        self.set_policies(policies);
-    }
-
     /// Sets the policies, which must have been [accepted](Self::accepts).
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.limits.set_policies(policies.iter().map(|policy| (policy.rule().clone(), policy.rule_keys())));
@@ -154,14 +151,15 @@ impl Gate {
         self.marks_keys = self.logs_refusals || self.policies.iter().any(is_shadow);
     }
 
-    /// Returns the policies with this layer's extractor of addresses.
+    /// Returns the policies with the settings of this layer's client.
     ///
     /// # Errors
     ///
-    /// If one of them is not [valid](Policy::validate), or needs a handle and requests have none, two have one name, or
+    /// If one of them contradicts these, is not [valid](Policy::validate), or needs a handle and requests have none, two have one name, or
     /// the store does not support one.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
-        let policies: Vec<Policy> = policies.into_iter().map(|policy| policy.with_client(&self.client)).collect();
+        #[cfg(feature = "axum")]
+        let policies = policies.into_iter().map(|one| one.bound_to(&self.client)).collect::<Result<Vec<_>, _>>()?;
         policies.iter().try_for_each(|policy| policy.validate(&*self.client))?;
         self.check_handles(&policies)?;
         self.limits.supports(policies.iter().map(Policy::rule))?;

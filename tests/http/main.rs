@@ -2,6 +2,8 @@
 
 mod back_pressure;
 mod bans;
+#[cfg(all(unix, feature = "axum"))]
+mod behind_nginx;
 mod bytes;
 #[cfg(all(unix, feature = "axum"))]
 mod caches;

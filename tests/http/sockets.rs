@@ -31,14 +31,14 @@ use crate::support::soon::soon;
 use crate::support::time::memory;
 
 /// An app, served on a port of its own until it is stopped.
-struct Server {
-    address: SocketAddr,
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
     stop: oneshot::Sender<()>,
     task: JoinHandle<io::Result<()>>,
 }
 
 impl Server {
-    async fn start(app: Router) -> Self {
+    pub(super) async fn start(app: Router) -> Self {
         Self::bind("127.0.0.1:0", app).await.expect("a port of the loopback device")
     }
 
@@ -51,24 +51,24 @@ impl Server {
         Ok(Self { address, stop, task: tokio::spawn(server.into_future()) })
     }
 
-    fn uri(&self, path: &str) -> String {
+    pub(super) fn uri(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    async fn stop(self) {
+    pub(super) async fn stop(self) {
         self.stop.send(()).expect("the server runs");
         soon(self.task).await.expect("the server does not panic").expect("the server ends well");
     }
 }
 
 /// A client with connections of its own, from an address of its own.
-struct Http {
+pub(super) struct Http {
     client: Client<HttpConnector, Empty<Bytes>>,
 }
 
 /// A response that was read to its end.
-struct Answer {
-    status: StatusCode,
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
 }
@@ -78,13 +78,13 @@ impl Http {
         Self { client: Client::builder(TokioExecutor::new()).build_http() }
     }
 
-    fn from(address: &str) -> Self {
+    pub(super) fn from(address: &str) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_local_address(Some(address.parse().expect("an address")));
         Self { client: Client::builder(TokioExecutor::new()).build(connector) }
     }
 
-    async fn send(&self, method: Method, uri: String) -> Answer {
+    pub(super) async fn send(&self, method: Method, uri: String) -> Answer {
         let request = Request::builder().method(method).uri(uri).body(Empty::new()).expect("a request");
         let (parts, body) = soon(self.client.request(request)).await.expect("a response").into_parts();
         let body = soon(body.collect()).await.expect("a body").to_bytes();

@@ -57,7 +57,7 @@ impl Clients {
     /// The layer is set up: warns if clients choose their address. `client` is the extractor of the layer for lists.
     pub(super) fn set_up(&self, policies: &[Policy], client: &dyn KeyExtractor) {
         let trusts_all = |policy: &&Policy| {
-            policy.extractor().inputs().trusts_all || has_addresses(policy) && client.inputs().trusts_all
+            policy.extractor().inputs().trusts_all || has_addresses(policy) && policy.client(client).inputs().trusts_all
         };
         let Some(policy) = policies.iter().find(trusts_all) else { return };
         if is_first(&self.warned, TRUSTS_ALL) {
@@ -99,9 +99,9 @@ impl Clients {
                 policy = policy.name(),
                 "a request has a header in which proxies name the client, from a peer that this policy does not trust: \
                  the peer is taken for the client. If it is your proxy, all its clients share one counter, and lists \
-                 see only its address: trust it with trusted_proxies(...) in the policy's own key::client_ip(), and in \
-                 RateLimitLayer::client, which is for ip() and for lists; in a file with trusted_proxies. If clients \
-                 send the header themselves, nothing is wrong"
+                 see only its address: trust it with trusted_proxies(...) in RateLimitLayer::client, which is for lists, \
+                 ip() and each key client_ip(); in a file with trusted_proxies. If clients send the header themselves, \
+                 nothing is wrong"
             );
         }
     }
@@ -167,7 +167,7 @@ impl Named {
 fn forwarding_of(policy: &Policy, client: &dyn KeyExtractor, parts: &Parts) -> Forwarding {
     let own = policy.extractor().forwarding(parts);
     let by_layer = has_addresses(policy) && policy.extractor().address(parts).is_none();
-    if by_layer { own.max(client.forwarding(parts)) } else { own }
+    if by_layer { own.max(policy.client(client).forwarding(parts)) } else { own }
 }
 
 /// Returns whether a policy has a list with addresses.

@@ -11,7 +11,7 @@ use crate::http::policy::Policy;
 
 /// Whether requests have the key of one policy.
 pub(super) struct Keys {
-    source: TypeId,
+    sources: Vec<TypeId>,
     inputs: Inputs,
     missing: MissingKey,
     /// A request had it, or may have had it.
@@ -27,8 +27,10 @@ const KEY: u8 = 1;
 impl Keys {
     /// Watches the key of a policy; nothing was warned of yet.
     pub(super) fn of(policy: &Policy) -> Self {
+        let mut sources = Vec::new();
+        policy.extractor().sources(&mut sources);
         Self {
-            source: policy.extractor().source(),
+            sources,
             inputs: policy.extractor().inputs(),
             missing: policy.rule_for_missing_key(),
             had: AtomicBool::new(false),
@@ -39,7 +41,7 @@ impl Keys {
 
     /// Takes over what was warned of the key before, if it is the same as far as is known.
     pub(super) fn continue_from(&mut self, before: &Self) {
-        if (self.source, &self.inputs, self.missing) == (before.source, &before.inputs, before.missing) {
+        if (&self.sources, &self.inputs, self.missing) == (&before.sources, &before.inputs, before.missing) {
             self.warned = Arc::clone(&before.warned);
         }
     }

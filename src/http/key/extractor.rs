@@ -6,12 +6,15 @@
 
 use std::any::TypeId;
 use std::borrow::Cow;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
 
 use super::bannable::Bannable;
+#[cfg(feature = "axum")]
+use super::client_ip::ClientIp;
 use super::extracted::Extracted;
 use super::forwarding::{Forwarding, Inputs};
 use super::list_entry::ListEntry;
@@ -163,10 +166,23 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Inputs::default()
     }
 
-    /// Returns the type of this extractor, by which a layer tells whether a key is as before.
+    /// Adds the type of this extractor, and of those it is made of, by which a layer tells whether a key is as before.
     #[doc(hidden)]
-    fn source(&self) -> TypeId {
-        TypeId::of::<Self>()
+    fn sources(&self, found: &mut Vec<TypeId>) {
+        found.push(TypeId::of::<Self>());
+    }
+
+    /// Returns this extractor with the settings of the layer's client where it is by the client's address and has none;
+    /// `None` if it is by something else.
+    ///
+    /// # Errors
+    ///
+    /// If it has settings that contradict the layer's.
+    #[cfg(feature = "axum")]
+    #[doc(hidden)]
+    fn bound_to(&self, layer: &ClientIp) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
+        let _ = layer;
+        Ok(None)
     }
 
     /// Returns whom a [ban](crate::Ban) by this key refuses, which decides whether a policy with this key may have one.
@@ -216,11 +232,11 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// assert_eq!(key.as_str(), "header x-tenant+method:acme|GET");
     /// # Ok::<(), http::Error>(())
     /// ```
-    fn and<K: KeyExtractor>(self, other: K) -> Join<Self, K>
+    fn and<K: KeyExtractor>(self, other: K) -> Join
     where
         Self: Sized,
     {
-        Join { first: self, second: other }
+        Join { first: Arc::new(self), second: Arc::new(other) }
     }
 }
 
@@ -283,8 +299,13 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
         (**self).inputs()
     }
 
-    fn source(&self) -> TypeId {
-        (**self).source()
+    fn sources(&self, found: &mut Vec<TypeId>) {
+        (**self).sources(found);
+    }
+
+    #[cfg(feature = "axum")]
+    fn bound_to(&self, layer: &ClientIp) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
+        (**self).bound_to(layer)
     }
 
     fn bannable(&self) -> Bannable {
@@ -304,9 +325,25 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 ///
 /// Made by [`KeyExtractor::and`], which has an example. Both extractors run for each request, and what is not ready is
 /// waited for at the same time.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
-pub struct Join<A, B> {
-    pub(super) first: A,
-    pub(super) second: B,
+pub struct Join {
+    pub(super) first: Arc<dyn KeyExtractor>,
+    pub(super) second: Arc<dyn KeyExtractor>,
+}
+
+impl fmt::Debug for Join {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Join").finish_non_exhaustive()
+    }
+}
+
+/// Returns a key with the settings of the layer's client where it has none of its own.
+///
+/// # Errors
+///
+/// If it has settings that contradict the layer's.
+#[cfg(feature = "axum")]
+pub(crate) fn bound(key: &Arc<dyn KeyExtractor>, layer: &ClientIp) -> Result<Arc<dyn KeyExtractor>, Error> {
+    Ok(key.bound_to(layer)?.unwrap_or_else(|| Arc::clone(key)))
 }

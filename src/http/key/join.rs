@@ -4,20 +4,27 @@
 //! ambiguous, rejected or failed, the joined key is the worse of the two: rejected, then failed, ambiguous, missing.
 //! So no client evades one part by changing the other.
 
+use std::any::TypeId;
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::net::IpAddr;
+#[cfg(feature = "axum")]
+use std::sync::Arc;
 use std::task::Poll;
 
 use http::request::Parts;
 
 use super::MissingKey;
+#[cfg(feature = "axum")]
+use super::client_ip::ClientIp;
 use super::extractor::Join;
+#[cfg(feature = "axum")]
+use super::extractor::bound;
 use super::{Bannable, Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry, Secret, of_value};
 use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
-impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
+impl KeyExtractor for Join {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         match (self.first.extract(parts), self.second.extract(parts)) {
             (Answer::Ready(first), Answer::Ready(second)) => Answer::Ready(join(first, second)),
@@ -74,6 +81,16 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
 
     fn inputs(&self) -> Inputs {
         self.first.inputs().and(self.second.inputs())
+    }
+
+    fn sources(&self, found: &mut Vec<TypeId>) {
+        self.first.sources(found);
+        self.second.sources(found);
+    }
+
+    #[cfg(feature = "axum")]
+    fn bound_to(&self, layer: &ClientIp) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
+        Ok(Some(Arc::new(Self { first: bound(&self.first, layer)?, second: bound(&self.second, layer)? })))
     }
 
     fn bannable(&self) -> Bannable {

@@ -5,6 +5,7 @@
 //! lookups of one key are shared, in [`lookup`](crate::lookup), so that no flood of requests becomes a flood of
 //! queries. A response that rejects a request is cached too.
 
+use std::any::TypeId;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
@@ -17,6 +18,10 @@ use http::Response;
 use http::request::Parts;
 
 use super::MissingKey;
+#[cfg(feature = "axum")]
+use super::client_ip::ClientIp;
+#[cfg(feature = "axum")]
+use super::extractor::bound;
 use super::{Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry};
 use crate::core::{Answer, Error};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
@@ -27,9 +32,9 @@ use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 /// unless an option is set on one of them.
 #[derive(Clone)]
 #[must_use]
-pub struct KeyLookup<K> {
+pub struct KeyLookup {
     /// Extracts the key to look up by.
-    by: K,
+    by: Arc<dyn KeyExtractor>,
     lookups: Lookups<FoundKey>,
 }
 
@@ -79,7 +84,7 @@ enum FoundKey {
 /// let by_account = key::lookup(key::bearer(), account_of).capacity(50_000);
 /// # let _ = by_account;
 /// ```
-pub fn lookup<K, F, T, R, E>(by: K, find: F) -> KeyLookup<K>
+pub fn lookup<K, F, T, R, E>(by: K, find: F) -> KeyLookup
 where
     K: KeyExtractor,
     F: Fn(Lookup) -> T + Send + Sync + 'static,
@@ -96,10 +101,10 @@ where
             }
         }
     });
-    KeyLookup { by, lookups }
+    KeyLookup { by: Arc::new(by), lookups }
 }
 
-impl<K> KeyLookup<K> {
+impl KeyLookup {
     /// Sets for how many keys results are cached, instead of 10,000; with 0 nothing is cached.
     pub fn capacity(self, keys: u64) -> Self {
         Self { lookups: self.lookups.capacity(keys), ..self }
@@ -145,7 +150,7 @@ impl<K> KeyLookup<K> {
     }
 }
 
-impl<K: KeyExtractor> KeyExtractor for KeyLookup<K> {
+impl KeyExtractor for KeyLookup {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         match self.by.extract(parts) {
             Answer::Ready(Extracted::Key(key)) => self.find(&key, || {
@@ -189,6 +194,16 @@ impl<K: KeyExtractor> KeyExtractor for KeyLookup<K> {
         self.by.inputs()
     }
 
+    fn sources(&self, found: &mut Vec<TypeId>) {
+        found.push(TypeId::of::<Self>());
+        self.by.sources(found);
+    }
+
+    #[cfg(feature = "axum")]
+    fn bound_to(&self, layer: &ClientIp) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
+        Ok(Some(Arc::new(Self { by: bound(&self.by, layer)?, lookups: self.lookups.clone() })))
+    }
+
     /// Any value may be found; addresses are known to the other extractor only.
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_value() || self.by.can_match(entry)
@@ -226,8 +241,8 @@ impl Looked for FoundKey {
     }
 }
 
-impl<K: fmt::Debug> fmt::Debug for KeyLookup<K> {
+impl fmt::Debug for KeyLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyLookup").field("by", &self.by).finish_non_exhaustive()
+        f.debug_struct("KeyLookup").finish_non_exhaustive()
     }
 }

@@ -98,6 +98,8 @@ pub use cookie::{Cookie, cookie};
 pub(crate) use embedded::{counted, site};
 pub use extension::{Extension, extension};
 pub use extracted::Extracted;
+#[cfg(feature = "axum")]
+pub(crate) use extractor::bound;
 pub use extractor::{Join, KeyExtractor};
 pub use forwarding::{Forwarding, Inputs};
 pub use from_fn::from_fn;

@@ -18,9 +18,9 @@ const LARGEST_V4: u8 = 8;
 const LARGEST_V6: u8 = 16;
 
 /// The proxies whose headers count.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Trust {
-    /// The proxies in these networks, which share no address and are sorted.
+    /// The proxies in these networks, at least one, which share no address and are sorted.
     Nets(Vec<IpNet>),
     /// This many proxies, counted from the peer.
     Hops(usize),
@@ -37,7 +37,7 @@ impl Trust {
         let nets: Vec<IpNet> = nets.into_iter().map(canonical).collect();
         let mut nets = IpNet::aggregate(&nets);
         nets.sort_unstable_by_key(IpNet::network);
-        Trust::Nets(nets)
+        if nets.is_empty() { Self::nobody() } else { Trust::Nets(nets) }
     }
 
     /// Whether clients anywhere may be among the proxies: a number of them says nothing about who the peer is, and

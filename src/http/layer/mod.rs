@@ -126,21 +126,53 @@ impl RateLimitLayer {
 
     /// Sets how the client's address is extracted, instead of the peer's address.
     ///
-    /// It holds for the policy of [`ip`](Self::ip), whether that is added before or after, and for allow and deny lists
-    /// of addresses.
+    /// It holds for allow and deny lists of addresses, for the policy of [`ip`](Self::ip), and for each key
+    /// [`client_ip()`](key::client_ip), also as a part of another key, whether its policy is added before or after. Such
+    /// a key may have a prefix length of its own, but no other proxies and no other header. A closure or an extractor
+    /// of yours that reads an address does not follow it.
+    ///
+    /// # Panics
+    ///
+    /// If it contradicts the key of a policy, or a policy is not valid with it, such as one whose ban would be by an
+    /// address that clients choose.
     ///
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
     ///
     /// let behind_proxy = key::client_ip().trusted_proxies(["10.0.0.0/8"]);
-    /// let layer = RateLimitLayer::composite(MemoryStore::new()).client(behind_proxy).ip(Quota::per_minute(300));
+    /// let login = Policy::new("login", Quota::per_minute(5)).key(key::client_ip());
+    /// let layer = RateLimitLayer::composite(MemoryStore::new()).client(behind_proxy).policy(login);
     /// # let _ = layer;
     /// ```
     #[cfg(feature = "axum")]
     pub fn client(self, client: key::ClientIp) -> Self {
-        self.change(|gate| gate.set_client(Arc::new(client)))
+        self.try_client(client).expect("the client of the layer suits its policies")
+    }
+
+    /// Sets how the client's address is extracted, as [`client`](Self::client), and returns an error where that panics.
+    ///
+    /// # Errors
+    ///
+    /// If it contradicts the key of a policy, or a policy is not valid with it. The message names the policy.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+    ///
+    /// let own = key::client_ip().trusted_proxies(["192.0.2.1"]);
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("login", Quota::per_minute(5)).key(own));
+    /// assert!(layer.try_client(key::client_ip().trusted_proxies(["10.0.0.0/8"])).is_err());
+    /// ```
+    #[cfg(feature = "axum")]
+    pub fn try_client(self, client: key::ClientIp) -> Result<Self, Error> {
+        let mut gate = Gate::clone(&self.gate.load());
+        gate.client = Arc::new(client);
+        let policies = gate.accepts(gate.policies.clone())?;
+        gate.set_policies(policies);
+        Ok(Self::of(gate))
     }
 
     /// Sets which headers clients receive, instead of [`Headers::both`].

@@ -20,8 +20,9 @@ impl RateLimitLayer {
     ///
     /// If the policy limits nothing or refuses everything: another policy of the layer has its name, no request can
     /// match one of its [routes](crate::Policy::routes) or an entry of its [lists](crate::AccessList), one of its lists
-    /// is empty, or its [cost](crate::Policy::cost) is more than its quota ever holds. If the store does not
-    /// [support](crate::Store::supports) the policy together with the earlier ones (most stores support everything).
+    /// is empty, or its [cost](crate::Policy::cost) is more than its quota ever holds. If its key contradicts the
+    /// [client](Self::client) of the layer. If the store does not [support](crate::Store::supports) the policy together
+    /// with the earlier ones (most stores support everything).
     /// The other methods that add a policy panic for the same reasons.
     ///
     /// # Examples
@@ -41,8 +42,9 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If the store does not [support](crate::Store::supports) the policy together with the earlier ones, or no request
-    /// can match one of its routes or an entry of its lists. The message has the reason.
+    /// If the store does not [support](crate::Store::supports) the policy together with the earlier ones, its key
+    /// contradicts the [client](Self::client) of the layer, or no request can match one of its routes or an entry of its
+    /// lists. The message has the reason.
     ///
     /// # Examples
     ///
@@ -99,7 +101,7 @@ impl RateLimitLayer {
     /// As [`policy`](Self::policy).
     #[cfg(feature = "axum")]
     pub fn ip(self, quota: Quota) -> Self {
-        self.policy(Policy::new("ip", quota).by_client())
+        self.policy(Policy::new("ip", quota).key(key::client_ip()))
     }
 
     /// Adds a policy named `user`, whose key is `key`.

@@ -11,6 +11,8 @@ use http::request::Parts;
 
 use super::{AccessList, Count, Options, Policy};
 use crate::core::{Ban, Error, Quota};
+#[cfg(feature = "axum")]
+use crate::http::key::{ClientIp, bound};
 use crate::http::key::{KeyExtractor, MissingKey};
 use crate::limiter::Share;
 #[cfg(feature = "lookup")]
@@ -31,18 +33,31 @@ impl Policy {
     /// # let _ = policy;
     /// ```
     pub fn key(self, key: impl KeyExtractor) -> Self {
-        Self { key: Arc::new(key), ..self }.with(|options| options.by_client = false)
+        let key: Arc<dyn KeyExtractor> = Arc::new(key);
+        Self { extractor: Arc::clone(&key), key: Some(key), ..self }
     }
 
-    /// Sets the key to the address by which the layer identifies clients, which is set later.
+    /// Returns the policy for a layer with this client, whose settings its key has where it has none of its own.
+    ///
+    /// # Errors
+    ///
+    /// If it has settings that contradict them; the message names the policy.
     #[cfg(feature = "axum")]
-    pub(crate) fn by_client(self) -> Self {
-        self.with(|options| options.by_client = true)
+    pub(crate) fn bound_to(mut self, layer: &ClientIp) -> Result<Self, Error> {
+        let named = |error: Error| Error::invalid(format!("policy {:?}: {error}", self.rule.name().as_str()));
+        let extractor = self.key.as_ref().map(|key| bound(key, layer)).transpose().map_err(named)?;
+        let client = self.options.client.as_ref().map(|client| client.bound_to(layer)).transpose().map_err(named)?;
+        if let Some(extractor) = extractor {
+            self.extractor = extractor;
+        }
+        self.client = client.flatten();
+        Ok(self)
     }
 
-    /// Returns the policy for a layer that identifies clients by this key.
-    pub(crate) fn with_client(self, client: &Arc<dyn KeyExtractor>) -> Self {
-        if self.options.by_client { Self { key: Arc::clone(client), ..self } } else { self }
+    /// Sets by which client lists of addresses are, where the key has no address, in layers whose client does not say.
+    #[cfg(all(feature = "axum", feature = "config"))]
+    pub(crate) fn lists_by(self, client: ClientIp) -> Self {
+        self.with(|options| options.client = Some(client))
     }
 
     /// Sets what happens to requests whose key is [missing or ambiguous](MissingKey).

@@ -63,7 +63,13 @@ use crate::limiter::{Rule, RuleKeys};
 #[must_use]
 pub struct Policy {
     rule: Rule,
-    key: Arc<dyn KeyExtractor>,
+    /// The extractor of the key as it was set; `None` counts all requests together.
+    key: Option<Arc<dyn KeyExtractor>>,
+    /// The extractor that is called: that of the key, with the settings of the layer's client.
+    extractor: Arc<dyn KeyExtractor>,
+    /// By which client lists of addresses are, with the settings of the layer's; `None` if by that itself.
+    #[cfg(feature = "axum")]
+    client: Option<Arc<dyn KeyExtractor>>,
     options: Options,
     /// Of which policy this one is a clone, whatever was set since.
     origin: Origin,
@@ -142,7 +148,7 @@ impl Policy {
     /// # }
     /// ```
     pub fn key_of(&self, value: impl AsRef<[u8]>) -> Result<Key, Error> {
-        self.key.key_of(&[value.as_ref()])
+        self.extractor().key_of(&[value.as_ref()])
     }
 
     /// Returns the key of the requests that have these values, one for each part of a joined key, in the order in which
@@ -164,17 +170,24 @@ impl Policy {
     /// ```
     pub fn key_of_parts(&self, values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Key, Error> {
         let values: Vec<_> = values.into_iter().collect();
-        self.key.key_of(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+        self.extractor().key_of(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
     }
 
     /// Returns the key's extractor.
     pub(crate) fn extractor(&self) -> &dyn KeyExtractor {
-        &*self.key
+        &*self.extractor
+    }
+
+    /// Returns by which client lists of addresses are, where the key has no address; `layer` is that of the layer.
+    pub(crate) fn client<'a>(&'a self, layer: &'a dyn KeyExtractor) -> &'a dyn KeyExtractor {
+        #[cfg(feature = "axum")]
+        let layer = self.client.as_deref().unwrap_or(layer);
+        layer
     }
 
     /// Returns the policy's own rule for requests without a key, or that of its extractor.
     pub(crate) fn rule_for_missing_key(&self) -> MissingKey {
-        self.options.missing_key.unwrap_or_else(|| self.key.missing_key())
+        self.options.missing_key.unwrap_or_else(|| self.extractor.missing_key())
     }
 
     /// Returns whether it was said that requests without a key pass.
@@ -224,7 +237,7 @@ impl Policy {
     ///
     /// If it is of another kind.
     pub(crate) fn check_kind(&self, key: &Key) -> Result<(), Error> {
-        match self.key.kind() {
+        match self.extractor().kind() {
             Some(kind) if kind != "global" && kind != key.kind() => Err(Error::invalid(format!(
                 "policy {:?} has keys of kind {kind:?}, and a key of kind {:?} was given",
                 self.name(),
@@ -236,7 +249,7 @@ impl Policy {
 
     /// Returns which keys the policy counts, for operations on a key without a request.
     pub(crate) fn rule_keys(&self) -> RuleKeys {
-        RuleKeys::new(self.key.kind().map(Into::into), !self.options.scope.is_all())
+        RuleKeys::new(self.extractor().kind().map(Into::into), !self.options.scope.is_all())
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -274,14 +287,22 @@ impl Policy {
 
     /// Whether both the key and the quota are proven: no client can read another client's state by what it sends.
     pub(crate) fn is_proven(&self) -> bool {
-        self.key.is_proven() && self.options.tier.is_none()
+        self.extractor.is_proven() && self.options.tier.is_none()
     }
 }
 
 /// Makes a policy of a rule, which counts all requests together until a [`key`](Policy::key) is set.
 impl From<Rule> for Policy {
     fn from(rule: Rule) -> Self {
-        Self { rule, key: Arc::new(key::global()), options: Options::default(), origin: Origin::new() }
+        Self {
+            rule,
+            key: None,
+            extractor: Arc::new(key::global()),
+            #[cfg(feature = "axum")]
+            client: None,
+            options: Options::default(),
+            origin: Origin::new(),
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use super::bytes::BodyBytes;
 use super::count::Count;
 use super::scope::{Predicate, Scope};
 use crate::core::Quota;
+#[cfg(feature = "axum")]
+use crate::http::key::ClientIp;
 use crate::http::key::MissingKey;
 
 /// A closure over the head of a request.
@@ -21,10 +23,11 @@ type OfRequest<T> = dyn Fn(&Parts) -> T + Send + Sync;
 #[derive(Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Options {
+    /// By which client lists of addresses are, where the key has no address, as far as the layer's does not say.
+    #[cfg(feature = "axum")]
+    pub(super) client: Option<ClientIp>,
     /// What happens without a key; `None` is the extractor's own rule.
     pub(super) missing_key: Option<MissingKey>,
-    /// Whether the key is the address by which the layer identifies clients.
-    pub(super) by_client: bool,
     /// Units by the head of a request, instead of the rule's cost.
     pub(super) cost_by: Option<Arc<OfRequest<u64>>>,
     /// Whether clients receive headers of the policy; `true` by default.
@@ -51,8 +54,9 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            #[cfg(feature = "axum")]
+            client: None,
             missing_key: None,
-            by_client: false,
             cost_by: None,
             advertised: true,
             metered: false,

@@ -132,7 +132,7 @@ impl Policy {
     /// If they could; the message names the policy, and what to do.
     pub(crate) fn check_ban(&self) -> Result<(), Error> {
         let Some(ban) = self.rule.banning() else { return Ok(()) };
-        let text = match self.key.bannable() {
+        let text = match self.extractor.bannable() {
             Bannable::Client => return Ok(()),
             Bannable::Claimed if ban.is_of_verified_keys() => return Ok(()),
             Bannable::Claimed => {
@@ -149,7 +149,7 @@ impl Policy {
     }
 
     fn check_lists(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
-        let can_match = |entry: ListEntry<'_>| self.key.can_match(entry) || is_address_of(client, entry);
+        let can_match = |entry: ListEntry<'_>| self.extractor.can_match(entry) || is_address_of(client, entry);
         for (what, list) in [("allow", &self.options.allow), ("deny", &self.options.deny)] {
             let Some((place, is_address)) = list.as_ref().and_then(|list| list.idle(can_match)) else { continue };
             return Err(Error::invalid(format!(

@@ -66,14 +66,14 @@ impl Directory {
     }
 
     /// Finds an account for every token, so late.
-    pub(crate) fn accounts(&self, after: Duration) -> key::KeyLookup<key::Header> {
+    pub(crate) fn accounts(&self, after: Duration) -> key::KeyLookup {
         self.accounts_by(move |token| async move {
             sleep(after).await;
             Ok(Extracted::Key(Key::new("account", token.text().expect("a token"))))
         })
     }
 
-    pub(crate) fn accounts_by<F, T>(&self, find: F) -> key::KeyLookup<key::Header>
+    pub(crate) fn accounts_by<F, T>(&self, find: F) -> key::KeyLookup
     where
         F: Fn(Lookup) -> T + Send + Sync + 'static,
         T: Future<Output = Result<Extracted, &'static str>> + Send + 'static,

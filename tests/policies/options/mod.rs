@@ -3,6 +3,7 @@
 mod bad_input;
 mod built;
 mod calls;
+mod client;
 mod composite;
 mod cost;
 mod handle;
