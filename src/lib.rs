@@ -17,7 +17,11 @@
 //!
 //! `peer_ip` needs the address of the connection: serve the app with
 //! `app.into_make_service_with_connect_info::<SocketAddr>()`. Without it all clients share one counter. Behind a proxy,
-//! use [`key::client_ip`].
+//! give [`RateLimitLayer::client`] the proxies that are trusted, and count by [`key::client_ip`].
+//!
+//! Choose the key of each policy: without one, all requests share one counter; by a key that requests may lack, such as
+//! [`key::header`], the policy does not limit those that lack it, unless [`Policy::missing_key`] refuses them. A policy
+//! by address beside it limits these. [`RateLimitLayer::explain`] shows what each policy makes of a request.
 //!
 //! To share limits among processes, use a [`RedisStore`] (feature `redis`). All policies of a layer are decided together:
 //!

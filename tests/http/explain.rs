@@ -17,7 +17,7 @@ use http::{Method, Request, Response, StatusCode};
 use tollgate::key::{self, Ambiguous, KeyExtractor};
 use tollgate::test_util::{Recorded, RecordingStore, send};
 use tollgate::{
-    AccessList, Ban, Error, Explained, Key, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer,
+    AccessList, Ban, Error, Explained, Key, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, Rule,
     TierLookup,
 };
 use tower::ServiceExt;
@@ -151,7 +151,7 @@ async fn in_router(policy: Policy, added: Added, path: &str) -> String {
 
 #[tokio::test]
 async fn the_route_that_matched_is_named() {
-    let login = || Policy::new("login", OWN);
+    let login = || Policy::new("login", OWN).key(key::global());
     for added in [Added::Outer, Added::Nested] {
         for (policy, why) in [
             (login().routes(["/login"]), "its routes do not include /api/login, which matched"),
@@ -217,6 +217,34 @@ fn counters_that_clients_share_are_named() {
         assert_eq!(explained.key().map(Key::as_str), Some(key));
         assert!(explained.why().is_some_and(|said| said.starts_with(why)), "{:?}", explained.why());
         assert!(explained.applies() && !explained.refuses() && explained.cost() == 1, "{why}");
+    }
+}
+
+#[test]
+fn a_policy_whose_key_was_never_set_says_that_all_requests_share_its_counter() {
+    let all = || Policy::new("all", OWN);
+    let by_rule = Policy::from(Rule::new("all", OWN));
+    for (policy, why) in [
+        (all(), Some("it has no key, so all requests share this counter")),
+        (by_rule, Some("it has no key, so all requests share this counter")),
+        (all().key(key::global()), None),
+    ] {
+        let explained = alone(policy, get("/"));
+        assert_eq!((explained.key().map(Key::as_str), explained.why()), (Some("global:"), why));
+        assert!(explained.applies() && !explained.refuses());
+    }
+    let global = RateLimitLayer::composite(MemoryStore::new()).global(OWN).explain(&parts(get("/")));
+    assert_eq!(global.policies()[0].why(), None, "one counter for all is meant");
+}
+
+#[cfg(feature = "config")]
+#[test]
+fn a_policy_of_a_file_without_a_key_says_so_too() {
+    for (key, why) in [("", Some("it has no key, so all requests share this counter")), ("key = \"global\"", None)] {
+        let file = format!("[[policy]]\nname = \"all\"\nlimit = 60\nwindow = \"60s\"\n{key}");
+        let config = tollgate::config::Config::from_toml(&file).expect("it is valid");
+        let layer = config.layer(MemoryStore::new()).expect("the store supports it");
+        assert_eq!(layer.explain(&parts(get("/"))).policies()[0].why(), why);
     }
 }
 

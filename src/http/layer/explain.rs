@@ -55,7 +55,7 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> Explained {
         why: None,
     };
     match resolved {
-        Resolved::Check(check) => of_check(explained, check),
+        Resolved::Check(check) => of_check(explained, check, policy.has_key()),
         Resolved::Skip(Skip::Scope) => Explained { why: Some(policy.options().scope.why_not(parts)), ..explained },
         Resolved::Skip(skip) => Explained { why: Some(of_skip(skip).into()), ..explained },
         Resolved::Waiting(_) => {
@@ -68,10 +68,11 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> Explained {
 }
 
 /// Returns what it is for a request that the policy has a check for.
-fn of_check(explained: Explained, check: Check) -> Explained {
+fn of_check(explained: Explained, check: Check, has_key: bool) -> Explained {
     let only_ban = check.is_only_for_ban();
     let why = match check.counter.key.as_str() {
         _ if only_ban => Some("looks only for a ban of the key, as it does not apply"),
+        _ if !has_key => Some("it has no key, so all requests share this counter"),
         "anonymous:" => Some("requests without a key share this counter"),
         key if key.starts_with("ambiguous:") => Some("the key is ambiguous: such requests share this counter"),
         "unknown:" => Some("the key could not be looked up: such requests share this counter"),

@@ -78,6 +78,12 @@ pub struct Policy {
 impl Policy {
     /// Makes a policy that counts all requests together, until a [`key`](Self::key) is set.
     ///
+    /// Choose the key first: without one, a single client can use up the limit of all. By an address
+    /// ([`key::client_ip`]) every request is counted, and by what clients send ([`key::header`], [`key::bearer`], ...)
+    /// only requests that have it, unless [`missing_key`](Self::missing_key) says otherwise. Where one counter for all
+    /// is meant, [`key::global`] says so. [`RateLimitLayer::explain`](crate::RateLimitLayer::explain) shows which key a
+    /// request has.
+    ///
     /// The name is part of the policy's counters, headers, logs and metrics.
     ///
     /// # Panics
@@ -183,6 +189,11 @@ impl Policy {
         #[cfg(feature = "axum")]
         let layer = self.client.as_deref().unwrap_or(layer);
         layer
+    }
+
+    /// Returns whether a key was set, be it the one that all requests share.
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
     }
 
     /// Returns the policy's own rule for requests without a key, or that of its extractor.
