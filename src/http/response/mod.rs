@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
 pub(crate) use self::refusal::Refusal;
 use crate::core::{Decision, Error, Outcome};
@@ -100,11 +100,12 @@ impl Responses {
                 if is_grpc { grpc::unavailable(wait) } else { problem::unavailable(wait) }
             }
         };
-        match parts.method {
+        let response = match parts.method {
             Method::HEAD => without_body(response),
             _ if is_grpc => grpc::for_client(parts, response),
             _ => response,
-        }
+        };
+        closing(parts, response)
     }
 
     /// Returns the response to a request that a policy refuses, as the application builds it or by the protocol.
@@ -164,6 +165,21 @@ impl Responses {
 /// Returns the seconds in `Retry-After`, at least 1; `None` if no wait can help.
 fn wait(decision: &Decision, later: u64) -> Option<u64> {
     decision.retry_after().map(|wait| whole_seconds(wait).max(1).saturating_add(later).min(LARGEST))
+}
+
+/// The longest body of a refused request that servers may still read, so that the connection can be used again.
+const READ_ANYWAY: u64 = 4_096;
+
+/// Returns a response that is sent before the body of its request was read. Over HTTP/1 servers close such a connection,
+/// so it says so where the body may be long: a client that reuses it would lose its next request.
+pub(crate) fn closing(parts: &Parts, mut response: Response<Bytes>) -> Response<Bytes> {
+    let length = parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let is_long =
+        length.is_some_and(|length: u64| length > READ_ANYWAY) || parts.headers.contains_key(TRANSFER_ENCODING);
+    if is_long && parts.version < Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Returns the response to a HEAD request: without the body, but with its length (RFC 9110 §9.3.2).

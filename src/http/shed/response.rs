@@ -14,7 +14,7 @@ use crate::core::PolicyName;
 use crate::http::grpc;
 use crate::http::headers::whole_seconds;
 use crate::http::policy::Refused;
-use crate::http::response::{problem, without_body};
+use crate::http::response::{closing, problem, without_body};
 
 /// In the extensions of the response to a request that was shed: by which shedder, and as what.
 ///
@@ -69,5 +69,5 @@ pub(super) fn response(parts: &Parts, name: &PolicyName, class: Class, wait: Dur
     };
     response.extensions_mut().insert(Refused);
     response.extensions_mut().insert(Shed { name: name.clone(), class });
-    if parts.method == Method::HEAD { without_body(response) } else { response }
+    closing(parts, if parts.method == Method::HEAD { without_body(response) } else { response })
 }
