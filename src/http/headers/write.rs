@@ -238,6 +238,12 @@ impl HeaderWriter {
         outcome.mode() == Mode::Enforce && !outcome.is_hidden() && !self.policies.hides(outcome.policy_name())
     }
 
+    /// Returns what an outcome counts, unless it is requests, as `qu` has it in `RateLimit-Policy`.
+    pub(crate) fn unit(&self, outcome: &Outcome) -> Option<&'static str> {
+        let is_bytes = self.policies.counts_bytes(outcome.policy_name());
+        if outcome.is_held() { Some("concurrent-requests") } else { is_bytes.then_some("content-bytes") }
+    }
+
     /// Returns `RateLimit`, with the binding policy first.
     fn limits<'a>(
         &self,

@@ -37,7 +37,9 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 /// {"resources":{"ip":{"limit":300,"used":12,"remaining":288,"reset":1767225600}}}
 /// ```
 ///
-/// A policy by which the client is [banned](crate::Ban) also has `banned`, the end of the ban in Unix time.
+/// A policy by which the client is [banned](crate::Ban) also has `banned`, the end of the ban in Unix time. One that counts
+/// something else than requests has a `unit`, as in `RateLimit-Policy`: `content-bytes`, or `concurrent-requests`, which
+/// have no `reset`, as it is not known when slots are free.
 ///
 /// It checks the layer's policies as for any request of the client, and takes nothing:
 ///
