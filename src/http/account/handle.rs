@@ -11,11 +11,11 @@ use std::iter::{self, successors};
 use std::sync::Arc;
 
 #[cfg(feature = "axum")]
-use axum::extract::rejection::ExtensionRejection;
-#[cfg(feature = "axum")]
-use axum::extract::{Extension, FromRequestParts};
+use axum::extract::FromRequestParts;
 use bytes::Bytes;
 use http::Response;
+#[cfg(feature = "axum")]
+use http::StatusCode;
 #[cfg(feature = "axum")]
 use http::request::Parts;
 
@@ -308,22 +308,26 @@ impl Handle {
     }
 }
 
-/// Rejects a request that no layer admitted as [`Extension`] does, with a 500.
+/// The body of the 500 to a request without a handle.
+#[cfg(feature = "axum")]
+const NO_HANDLE: &str = "this route is in no RateLimitLayer, or in one that is without_handle";
+
+/// Rejects a request that no layer admitted with a 500, whose body says so.
 #[cfg(feature = "axum")]
 impl<S: Send + Sync> FromRequestParts<S> for Handle {
-    type Rejection = ExtensionRejection;
+    type Rejection = (StatusCode, &'static str);
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ExtensionRejection> {
-        Extension::from_request_parts(parts, state).await.map(|Extension(handle)| handle)
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        parts.extensions.get::<Self>().cloned().ok_or((StatusCode::INTERNAL_SERVER_ERROR, NO_HANDLE))
     }
 }
 
 /// That of the request's [`Handle`].
 #[cfg(feature = "axum")]
 impl<S: Send + Sync> FromRequestParts<S> for Decision {
-    type Rejection = ExtensionRejection;
+    type Rejection = (StatusCode, &'static str);
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ExtensionRejection> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         Handle::from_request_parts(parts, state).await.map(|handle| handle.decision())
     }
 }
