@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::Error;
+use super::error::built;
 
 /// The most strikes that a ban may count.
 const MOST_STRIKES: u32 = 100_000;
@@ -115,8 +116,9 @@ impl Ban {
     /// # Panics
     ///
     /// Where [`try_growing`](Self::try_growing) returns an error.
+    #[track_caller]
     pub fn growing(self, factor: f64, most: Duration) -> Self {
-        self.try_growing(factor, most).expect("a growth of 1 to 100, and a longest ban of at least the first")
+        built(self.try_growing(factor, most))
     }
 
     /// As [`growing`](Self::growing), for values from a file or a user.

@@ -26,7 +26,6 @@ use crate::core::call::CallId;
 /// assert!(error.is_invalid());
 /// assert_eq!(error.to_string(), "limit 0 admits nothing: give at least 1");
 /// ```
-#[derive(Debug)]
 pub struct Error {
     kind: Kind,
     message: Box<str>,
@@ -180,6 +179,13 @@ impl Error {
     }
 }
 
+/// The message and all causes, as a program prints them that returns the error from `main`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&chain(self))
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() { f.write_str(&chain(self)) } else { f.write_str(&self.message) }
@@ -197,6 +203,15 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
         }
     }
     line.replace(char::is_control, " ")
+}
+
+/// Returns what a fallible twin built, or panics with the error's own sentence.
+#[track_caller]
+pub(crate) fn built<T>(result: Result<T, Error>) -> T {
+    match result {
+        Ok(built) => built,
+        Err(error) => panic!("{error:#}"),
+    }
 }
 
 impl StdError for Error {

@@ -50,6 +50,7 @@ pub(crate) use self::take::Permit;
 pub use self::tier::TierLookup;
 #[cfg(not(feature = "lookup"))]
 pub(crate) use self::untiered::TierLookup;
+use crate::core::error::built;
 use crate::core::{Decision, Error, Key, PolicyName};
 use crate::random;
 use crate::store::{Change, Deadline, Decided, FailureStore, SharedStore, SlotGuard, Store};
@@ -100,8 +101,9 @@ impl Limiter {
     ///
     /// If two rules have the same name, as they would share their counters, or one has a [cost](Rule::cost) above what its
     /// quota ever holds. If the store does not [support](Store::supports) the rules; most stores support all.
+    #[track_caller]
     pub fn new(store: impl Store, rules: impl IntoIterator<Item = Rule>) -> Self {
-        Self::try_new(store, rules).expect("the store supports the rules")
+        built(Self::try_new(store, rules))
     }
 
     /// As [`new`](Self::new), but returns an error instead of panicking.

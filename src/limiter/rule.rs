@@ -7,6 +7,7 @@ use std::fmt;
 
 use super::TierLookup;
 use super::reserve::Share;
+use crate::core::error::built;
 use crate::core::{Ban, Error, Key, Mode, PolicyName, Quota, Requirement, Settles};
 use crate::store::{BanCheck, PlainCheck};
 
@@ -52,8 +53,9 @@ impl Rule {
     /// # Panics
     ///
     /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`: see [`PolicyName`].
+    #[track_caller]
     pub fn new(name: &str, quota: Quota) -> Self {
-        Self::try_new(name, quota).expect("a policy's name is a letter, then up to 63 letters, digits, '.', '_' or '-'")
+        built(Self::try_new(name, quota))
     }
 
     /// As [`new`](Self::new), but returns an error instead of panicking: for names from a file or a user.

@@ -7,6 +7,7 @@ use tower::Layer;
 
 use super::service::BackPressure;
 use super::wait::Line;
+use crate::core::error::built;
 use crate::core::{Error, Key};
 use crate::limiter::Limiter;
 
@@ -77,8 +78,9 @@ impl BackPressureLayer {
     /// # Panics
     ///
     /// Where [`try_new`](Self::try_new) returns an error.
+    #[track_caller]
     pub fn new(limiter: Limiter, key: Key) -> Self {
-        Self::try_new(limiter, key).expect("no rule bans or costs more than it ever holds, and the store refunds")
+        built(Self::try_new(limiter, key))
     }
 
     /// As [`new`](Self::new), but returns an error instead of panicking.

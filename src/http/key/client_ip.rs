@@ -18,6 +18,7 @@ use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, ip_key_of, is_ip_key};
 use super::peer::{X_FORWARDED_FOR, is_forwarded, peer};
 use super::trust::{Trust, parse_net};
 use super::{Bannable, Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry, hops};
+use crate::core::error::built;
 use crate::core::{Answer, Error};
 
 /// An extractor of the client's address, also behind trusted proxies.
@@ -100,8 +101,9 @@ impl ClientIp {
     ///
     /// If one of them is neither a CIDR nor an address. For text from files and users there is
     /// [`try_trusted_proxies`](Self::try_trusted_proxies).
+    #[track_caller]
     pub fn trusted_proxies(self, cidrs: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        self.try_trusted_proxies(cidrs).expect("trusted proxies are CIDRs or addresses")
+        built(self.try_trusted_proxies(cidrs))
     }
 
     /// Trusts the proxies in these networks, as [`trusted_proxies`](Self::trusted_proxies) does.
@@ -192,8 +194,9 @@ impl ClientIp {
     /// let client_ip = key::client_ip().trusted_proxies(["10.0.0.0/8"]).header("cf-connecting-ip");
     /// # let _ = client_ip;
     /// ```
+    #[track_caller]
     pub fn header(self, name: &str) -> Self {
-        self.try_header(name).expect("the client's address is in a header with a valid name")
+        built(self.try_header(name))
     }
 
     /// Reads one address from a header, as [`header`](Self::header) does.

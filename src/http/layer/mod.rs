@@ -25,6 +25,7 @@ use tower::Layer;
 
 pub use self::explanation::{Explained, Explanation};
 use crate::core::Error;
+use crate::core::error::built;
 use crate::http::gate::{Gate, SharedGate};
 use crate::http::headers::Headers;
 #[cfg(feature = "axum")]
@@ -83,6 +84,7 @@ impl RateLimitLayer {
     /// let layer = RateLimitLayer::new(MemoryStore::new(), policy);
     /// # let _ = layer;
     /// ```
+    #[track_caller]
     pub fn new(store: impl Store, policy: Policy) -> Self {
         Self::composite(store).policy(policy)
     }
@@ -147,8 +149,9 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     #[cfg(feature = "axum")]
+    #[track_caller]
     pub fn client(self, client: key::ClientIp) -> Self {
-        self.try_client(client).expect("the client of the layer suits its policies")
+        built(self.try_client(client))
     }
 
     /// Sets how the client's address is extracted, as [`client`](Self::client), and returns an error where that panics.
@@ -319,8 +322,8 @@ impl RateLimitLayer {
     /// Sets the budget of one decision: the longest it may take.
     ///
     /// The default is the [store's own budget](Store::budget), 100 ms for a [`RedisStore`](crate::RedisStore), or 100
-    /// ms for a store that has none. If both are set, the shorter one applies. Zero is taken as 1 ms, and timers add up
-    /// to 2 ms. Outside of a tokio runtime only the budget of the store applies; a runtime must have timers enabled.
+    /// ms for a store that has none, and this sets a shorter one. For a longer one set it on the store, as with
+    /// [`RedisStoreBuilder::budget`](crate::store::RedisStoreBuilder::budget). Zero is taken as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime only the budget of the store applies; a runtime must have timers enabled.
     ///
     /// The budget covers everything that a request waits for before it is admitted, except its turn in the queue of a
     /// leaky bucket. Lookups of keys and quotas run concurrently and get half of the budget; the store gets the rest.
@@ -344,8 +347,15 @@ impl RateLimitLayer {
     ///     .budget(Duration::from_millis(20));
     /// # let _ = layer;
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// If it is longer than that of the store, as it would have no effect.
+    #[track_caller]
     pub fn budget(self, budget: Duration) -> Self {
-        self.change_failure(|rules| rules.budget = Some(budget.max(Duration::from_millis(1))))
+        let mut gate = Gate::clone(&self.gate.load());
+        gate.limits.set_budget(budget);
+        Self::of(gate)
     }
 
     /// Returns the state of the layer's circuit breaker: whether the store is called, or has failed too often.

@@ -4,6 +4,7 @@
 //! an error when the layer is built or replaced, never when a request comes.
 
 use super::{RateLimitLayer, sharing};
+use crate::core::error::built;
 use crate::core::{Error, Quota};
 use crate::http::gate::Gate;
 use crate::http::key::{self, KeyExtractor};
@@ -34,8 +35,9 @@ impl RateLimitLayer {
     ///     .policy(Policy::new("search", Quota::per_minute(30)).routes(["/search"]).key(key::header("x-api-key")));
     /// # let _ = layer;
     /// ```
+    #[track_caller]
     pub fn policy(self, policy: Policy) -> Self {
-        self.try_policy(policy).expect("the policies are valid")
+        built(self.try_policy(policy))
     }
 
     /// Adds a policy, as [`policy`](Self::policy), and returns an error where that panics.
@@ -75,8 +77,9 @@ impl RateLimitLayer {
     /// # Panics
     ///
     /// As [`policy`](Self::policy).
+    #[track_caller]
     pub fn policies(self, policies: impl IntoIterator<Item = Policy>) -> Self {
-        self.try_policies(policies).expect("the policies are valid")
+        built(self.try_policies(policies))
     }
 
     /// Adds policies, as [`policies`](Self::policies), and returns an error where that panics: for policies of a file,
@@ -100,6 +103,7 @@ impl RateLimitLayer {
     ///
     /// As [`policy`](Self::policy).
     #[cfg(feature = "axum")]
+    #[track_caller]
     pub fn ip(self, quota: Quota) -> Self {
         self.policy(Policy::new("ip", quota).key(key::client_ip()))
     }
@@ -121,6 +125,7 @@ impl RateLimitLayer {
     /// let layer = RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_hour(5_000), key::bearer());
     /// # let _ = layer;
     /// ```
+    #[track_caller]
     pub fn user(self, quota: Quota, key: impl KeyExtractor) -> Self {
         self.policy(Policy::new("user", quota).key(key))
     }
@@ -131,6 +136,7 @@ impl RateLimitLayer {
     ///
     /// As [`policy`](Self::policy).
     #[cfg(feature = "axum")]
+    #[track_caller]
     pub fn route(self, quota: Quota) -> Self {
         self.policy(Policy::new("route", quota).key(key::route()))
     }
@@ -140,6 +146,7 @@ impl RateLimitLayer {
     /// # Panics
     ///
     /// As [`policy`](Self::policy).
+    #[track_caller]
     pub fn global(self, quota: Quota) -> Self {
         self.policy(Policy::new("global", quota).key(key::global()))
     }

@@ -22,9 +22,9 @@ use http::request::Parts;
 
 use super::RateLimitLayer;
 use crate::core::Decision;
-use crate::http::grpc;
 #[cfg(feature = "axum")]
 use crate::core::Lines;
+use crate::http::grpc;
 
 impl RateLimitLayer {
     /// Sets a closure that builds the response when a policy refuses a request, instead of a 429 with a problem

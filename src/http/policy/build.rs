@@ -10,6 +10,7 @@ use http::Method;
 use http::request::Parts;
 
 use super::{AccessList, Count, Options, Policy};
+use crate::core::error::built;
 use crate::core::{Ban, Error, Quota};
 #[cfg(feature = "axum")]
 use crate::http::key::{ClientIp, bound};
@@ -344,8 +345,9 @@ impl Policy {
     ///     .reserve(0.2, |parts| parts.uri.path().starts_with("/payments"));
     /// # let _ = policy;
     /// ```
+    #[track_caller]
     pub fn reserve(self, fraction: f64, critical: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.try_reserve(fraction, critical).expect("a reserve is a fraction above 0 and below 1")
+        built(self.try_reserve(fraction, critical))
     }
 
     /// Reserves a fraction of the capacity for critical requests, as [`reserve`](Self::reserve) does.

@@ -90,6 +90,7 @@ impl Policy {
     ///
     /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`. For names from files and users there is
     /// [`try_new`](Self::try_new).
+    #[track_caller]
     pub fn new(name: &str, quota: Quota) -> Self {
         Rule::new(name, quota).into()
     }

@@ -20,6 +20,7 @@ use tower::{Layer, Service};
 use super::class::{Class, Classifier};
 use super::report::Report;
 use super::response::response;
+use crate::core::error::built;
 use crate::core::{Error, PolicyName, Quota};
 use crate::http::headers::Headers;
 use crate::http::key;
@@ -94,9 +95,9 @@ impl FleetShedLayer {
     /// # Panics
     ///
     /// Where [`try_new`](Self::try_new) returns an error.
+    #[track_caller]
     pub fn new(store: impl Store, name: &str, quota: Quota, reserve: f64) -> Self {
-        Self::try_new(store, name, quota, reserve)
-            .expect("a concurrency, a fraction of it, a name and a store with slots")
+        built(Self::try_new(store, name, quota, reserve))
     }
 
     /// Creates a shedder, as [`new`](Self::new), and returns an error where that panics.
@@ -130,6 +131,11 @@ impl FleetShedLayer {
     }
 
     /// Sets the budget of one decision, as that of a [layer](RateLimitLayer::budget).
+    ///
+    /// # Panics
+    ///
+    /// If it is longer than that of the store.
+    #[track_caller]
     pub fn budget(self, budget: Duration) -> Self {
         Self { limits: self.limits.budget(budget), ..self }
     }

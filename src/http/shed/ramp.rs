@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::class::Class;
 use crate::core::Error;
+use crate::core::error::built;
 
 /// No bad sample counts for more time than this: so shedding needs at least three of them, and a request after an hour
 /// of silence sheds nothing.
@@ -91,8 +92,9 @@ impl Ramp {
     /// # Panics
     ///
     /// If `good` is not above 0 and below `bad`, or `bad` is not finite.
+    #[track_caller]
     pub fn thresholds(self, good: f64, bad: f64) -> Self {
-        self.try_thresholds(good, bad).expect("good is above 0 and below bad")
+        built(self.try_thresholds(good, bad))
     }
 
     /// Sets both thresholds, as [`thresholds`](Self::thresholds), and returns an error where that panics.
@@ -114,8 +116,9 @@ impl Ramp {
     /// # Panics
     ///
     /// If `first` is below 1 s or not below `all`, or `all` is above a day or the recovery.
+    #[track_caller]
     pub fn after(self, first: Duration, all: Duration) -> Self {
-        self.try_after(first, all).expect("first is at least 1 s, and all after it and up to the recovery")
+        built(self.try_after(first, all))
     }
 
     /// Sets both times, as [`after`](Self::after), and returns an error where that panics.
@@ -138,8 +141,9 @@ impl Ramp {
     /// # Panics
     ///
     /// If it is shorter than the time until all are shed, or longer than a day.
+    #[track_caller]
     pub fn recovery(self, time: Duration) -> Self {
-        self.try_recovery(time).expect("the recovery is not shorter than the time until all are shed, or a day")
+        built(self.try_recovery(time))
     }
 
     /// Sets the recovery, as [`recovery`](Self::recovery), and returns an error where that panics.

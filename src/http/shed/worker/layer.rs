@@ -13,6 +13,7 @@ use tower::Layer;
 
 use super::service::WorkerShed;
 use super::state::{Gauge, Settings, State};
+use crate::core::error::built;
 use crate::core::{Error, PolicyName};
 use crate::http::shed::class::{Class, Classifier};
 use crate::http::shed::ramp::Ramp;
@@ -64,8 +65,9 @@ impl WorkerShedLayer {
     /// # Panics
     ///
     /// If the name is not that of a policy: see [`PolicyName`].
+    #[track_caller]
     pub fn new(name: &str, at_once: NonZeroU32) -> Self {
-        Self::try_new(name, at_once).expect("the name is one of a policy")
+        built(Self::try_new(name, at_once))
     }
 
     /// Creates a shedder, as [`new`](Self::new), and returns an error where that panics.
@@ -99,8 +101,9 @@ impl WorkerShedLayer {
     /// let layer = WorkerShedLayer::measured("pool", move || 1.0 - pool.available_permits() as f64 / 20.0);
     /// # let _ = layer;
     /// ```
+    #[track_caller]
     pub fn measured(name: &str, utilization: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
-        Self::try_measured(name, utilization).expect("the name is one of a policy")
+        built(Self::try_measured(name, utilization))
     }
 
     /// Creates a shedder, as [`measured`](Self::measured), and returns an error where that panics.
