@@ -30,6 +30,8 @@ mod plain;
 #[cfg(feature = "axum")]
 mod proxy;
 mod queueing;
+#[cfg(feature = "axum")]
+mod readme;
 #[cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
 mod server;
 mod shed;
