@@ -5,10 +5,12 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// A source of time.
+use crate::core::Quota;
+
+/// A source of time: of [`now`](Self::now) for rates, and of [`wall`](Self::wall) for windows aligned to it.
 ///
-/// It is called for each decision, from any thread, and must not block. It should not step back:
-/// state that is more than a window ahead of the clock is set aside, with a warning.
+/// It is called for each decision, from any thread, and must not block. A time that steps back neither refills nor
+/// rewinds a counter. State that is more than a window ahead of it is set aside, with a warning.
 ///
 /// # Examples
 ///
@@ -42,7 +44,17 @@ use std::time::{Duration, Instant, SystemTime};
 /// ```
 pub trait Clock: Send + Sync + 'static {
     /// Returns the time since the Unix epoch. Microseconds count, finer parts are cut off.
+    ///
+    /// It should not step back, nor jump ahead.
     fn now(&self) -> Duration;
+
+    /// Returns the time since the Unix epoch by which fixed windows, sliding windows and those of a calendar begin and
+    /// end. By default it is [`now`](Self::now).
+    ///
+    /// Unlike that, it may be set to any other time.
+    fn wall(&self) -> Duration {
+        self.now()
+    }
 }
 
 impl<F: Fn() -> Duration + Send + Sync + 'static> Clock for F {
@@ -51,8 +63,8 @@ impl<F: Fn() -> Duration + Send + Sync + 'static> Clock for F {
     }
 }
 
-/// The system's time when the clock was made, plus the monotonic time since: it never steps back,
-/// and does not follow later changes of the system's time.
+/// The system's clocks: [`now`](Clock::now) is the system's time when the clock was made, plus the monotonic time since,
+/// and never steps back; [`wall`](Clock::wall) is the system's time, which may be set.
 ///
 /// # Examples
 ///
@@ -74,8 +86,7 @@ pub struct SystemClock {
 impl SystemClock {
     /// A clock that shows the system's time now.
     pub fn new() -> Self {
-        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { start: Instant::now(), wall }
+        Self { start: Instant::now(), wall: since_epoch() }
     }
 }
 
@@ -89,12 +100,44 @@ impl Clock for SystemClock {
     fn now(&self) -> Duration {
         self.wall + self.start.elapsed()
     }
+
+    fn wall(&self) -> Duration {
+        since_epoch()
+    }
 }
 
-/// Returns the microseconds since the epoch, at most three quarters of what the arithmetic is exact
-/// for: the clock stops in 2077.
-pub(crate) fn micros(clock: &dyn Clock) -> u64 {
-    let now = clock.now();
-    let micros = now.as_secs().saturating_mul(1_000_000).saturating_add(now.subsec_micros().into());
+/// Returns the system's time since the Unix epoch: zero if it is before that.
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The time of one decision by both clocks, in microseconds since the epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) now: u64,
+    /// The same as `now` unless it was read.
+    wall: u64,
+}
+
+impl Times {
+    /// Reads a clock for counters of these quotas: the wall clock only if windows of one are aligned to it.
+    #[inline]
+    pub(crate) fn read<'a>(clock: &dyn Clock, quotas: impl IntoIterator<Item = &'a Quota>) -> Self {
+        let now = micros(clock.now());
+        let is_aligned = quotas.into_iter().any(Quota::is_aligned);
+        Self { now, wall: if is_aligned { micros(clock.wall()) } else { now } }
+    }
+
+    /// Returns the time of the clock that a quota is counted by, in its ticks.
+    #[inline]
+    pub(crate) fn ticks(self, quota: &Quota) -> u64 {
+        quota.tick().of(if quota.is_aligned() { self.wall } else { self.now })
+    }
+}
+
+/// Returns the microseconds of a time since the epoch, at most three quarters of what the arithmetic is exact for: the
+/// clock stops in 2077.
+pub(crate) fn micros(time: Duration) -> u64 {
+    let micros = time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros().into());
     micros.min(crate::core::algorithm::EXACT / 4 * 3)
 }

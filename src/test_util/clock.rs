@@ -57,6 +57,8 @@ struct Time {
     shown: Duration,
     /// The timers that the clock follows.
     timers: Option<Timers>,
+    /// What the wall clock was last set to, and [`now`](Self::now) then.
+    wall: (Duration, Duration),
 }
 
 /// The paused time of a runtime.
@@ -119,7 +121,7 @@ impl ManualClock {
     }
 
     fn of(timers: Option<Timers>) -> Self {
-        Self { time: Arc::new(Mutex::new(Time { shown: Self::EPOCH, timers })) }
+        Self { time: Arc::new(Mutex::new(Time { shown: Self::EPOCH, timers, wall: (Self::EPOCH, Self::EPOCH) })) }
     }
 
     /// Returns the time since the Unix epoch.
@@ -169,6 +171,37 @@ impl ManualClock {
         }
     }
 
+    /// Sets the wall clock alone, by which windows that are aligned to it begin and end: as when a machine's time is
+    /// corrected, or after it slept.
+    ///
+    /// [`now`](Self::now) stays, by which rates are counted. Later the two move together.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::test_util::ManualClock;
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let clock = ManualClock::new();
+    /// let store = MemoryStore::builder().with_clock(clock.clone()).build();
+    /// let hour = Duration::from_secs(3_600);
+    /// let limiter = Limiter::new(store, [Rule::new("mail", Quota::fixed_window(1, hour))]);
+    ///
+    /// let ada = Key::new("user", "ada");
+    /// assert!(limiter.check(&ada).await?.is_allowed());
+    /// clock.set_wall(ManualClock::EPOCH + hour);
+    /// assert!(limiter.check(&ada).await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_wall(&self, since_epoch: Duration) {
+        let mut time = self.time();
+        time.wall = (since_epoch, time.now());
+    }
+
     /// Returns the time of all clones; one that panicked has not left it half set.
     fn time(&self) -> MutexGuard<'_, Time> {
         self.time.lock().unwrap_or_else(PoisonError::into_inner)
@@ -178,6 +211,11 @@ impl ManualClock {
 impl Time {
     fn now(&self) -> Duration {
         self.timers.as_ref().map_or(self.shown, |timers| self.shown + timers.elapsed())
+    }
+
+    fn wall(&self) -> Duration {
+        let (set, then) = self.wall;
+        (set + self.now()).saturating_sub(then)
     }
 
     fn advance(&mut self, by: Duration) {
@@ -224,6 +262,10 @@ fn is_paused() -> bool {
 impl Clock for ManualClock {
     fn now(&self) -> Duration {
         self.now()
+    }
+
+    fn wall(&self) -> Duration {
+        self.time().wall()
     }
 }
 

@@ -13,3 +13,4 @@ mod slots;
 #[path = "../support/mod.rs"]
 mod support;
 mod test_util;
+mod wall_clock;

@@ -45,6 +45,12 @@ impl Quota {
         self.algorithm.facts()
     }
 
+    /// Returns whether its windows begin and end at certain times of the wall clock.
+    #[inline]
+    pub(crate) const fn is_aligned(&self) -> bool {
+        self.facts().windows > 0
+    }
+
     /// Returns whether a check of this cost and floor is decided by its floor alone: its request starts at the first
     /// free slot, however many it takes.
     pub(crate) fn decides_by_floor(&self, cost: u64, floor: u64) -> bool {

@@ -40,7 +40,7 @@ pub(super) fn decide(
         return Err(Error::new(error::Kind::Store, text));
     }
     let states = states.iter().map(|state| state.as_deref().map(decode).transpose()).collect();
-    let mut round = Round::new(store, ids, micros(&move || now), states);
+    let mut round = Round::new(store, ids, micros(now), states);
     let results = jobs.iter().map(|job| round.work(job)).collect();
     Ok((results, round.writes()))
 }

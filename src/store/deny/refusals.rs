@@ -116,7 +116,7 @@ impl Refusals {
         } else {
             checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks)
         };
-        Snapshot { sent: micros(&*self.clock), marks, cacheable: is_simple, looks, strikes: SmallVec::new() }
+        Snapshot { sent: micros(self.clock.now()), marks, cacheable: is_simple, looks, strikes: SmallVec::new() }
     }
 
     /// Returns the cached refusal of a request, without a call of the store.
@@ -140,7 +140,7 @@ impl Refusals {
         if check.cost == 0 || check.quota.facts().held {
             return None;
         }
-        let now = micros(&*self.clock);
+        let now = micros(self.clock.now());
         if !self.slots.may_be_live(now) {
             return None;
         }
@@ -244,7 +244,7 @@ impl Refusals {
 
     /// Caches each refusing check of a request, and with it what the first [`MOST_OTHERS`] others reported.
     fn cache(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
-        let now = micros(&*self.clock);
+        let now = micros(self.clock.now());
         let all = || checks.iter().zip(&snapshot.marks).zip(decision.outcomes());
         let refuses = |check: &Check, outcome: &Outcome| {
             let is_ban = outcome.is_banned() && is_ban_cacheable(check);
@@ -276,7 +276,7 @@ impl Refusals {
 
     /// Forgets a counter that is changed in the background.
     pub(crate) fn settled(&self, counter: &Counter) {
-        self.slots.forget_for_a_while(self.base(counter), micros(&*self.clock));
+        self.slots.forget_for_a_while(self.base(counter), micros(self.clock.now()));
     }
 
     /// Returns the live cached refusal of a check, or of a smaller demand of its kind.

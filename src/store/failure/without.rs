@@ -57,7 +57,7 @@ pub(super) struct Without {
 impl Without {
     /// The state of a store that has not failed.
     pub(super) fn new(rules: FailureRules) -> Self {
-        let (breaker, local) = (Breaker::new(), MemoryStore::builder().with_clock(clock()).build());
+        let (breaker, local) = (Breaker::new(), MemoryStore::builder().with_clock(LocalClock::new()).build());
         let (allowed_up_to, streak, observer) = (AtomicU64::new(0), Streak::default(), metrics::of_store());
         Self {
             rules,
@@ -253,10 +253,30 @@ impl Without {
     }
 }
 
-/// Returns the clock of the local counters: the system's time now, and from then on that of the timers, which tests pause.
-fn clock() -> impl Clock {
-    let (wall, start) = (SystemClock::new().now(), Instant::now());
-    move || wall + start.elapsed()
+/// The clock of the local counters: the system's, which moves with the timers where tests pause these.
+struct LocalClock {
+    system: SystemClock,
+    /// When it was made, by the system's monotonic clock.
+    start: Duration,
+    /// The same, by the timers.
+    timers: Instant,
+}
+
+impl LocalClock {
+    fn new() -> Self {
+        let system = SystemClock::new();
+        Self { system, start: system.now(), timers: Instant::now() }
+    }
+}
+
+impl Clock for LocalClock {
+    fn now(&self) -> Duration {
+        self.start + self.timers.elapsed()
+    }
+
+    fn wall(&self) -> Duration {
+        (self.system.wall() + self.now()).saturating_sub(self.system.now())
+    }
 }
 
 /// Admits all checks: as if nothing had been taken of any quota. Takes nothing.

@@ -72,7 +72,7 @@ pub(super) fn admit_now(leases: &Arc<Leases>, check: &PlainCheck<'_>) -> Option<
     let (measures, want) = {
         let mut hot_keys = leases.shards.lock(hash);
         let key = hot_keys.find_of(hash, check)?;
-        key.refresh(check.quota, now, &mut backs);
+        key.refresh(check.quota, now, || leases.wall(check.quota), &mut backs);
         let spent = key.covers(check.cost, now).then(|| key.spend_units(check, now));
         let want = spent.and_then(|_| note_one(leases, key, check, now));
         let Some((measures, _)) = spent else {
@@ -107,7 +107,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, first: bool) -> Attempt 
             hot = false;
             continue;
         };
-        key.refresh(&check.counter.quota, now, &mut attempt.backs);
+        key.refresh(&check.counter.quota, now, || leases.wall(&check.counter.quota), &mut attempt.backs);
         covered &= key.covers(check.cost, now);
     }
     if hot && covered {
@@ -125,7 +125,7 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, first: bool) -> Attempt
     let hash = leases.hash(&check.counter);
     let mut hot_keys = leases.shards.lock(hash);
     let Some(key) = hot_keys.heat(hash, &check.counter, now) else { return attempt };
-    key.refresh(&check.counter.quota, now, &mut attempt.backs);
+    key.refresh(&check.counter.quota, now, || leases.wall(&check.counter.quota), &mut attempt.backs);
     let spent = key.covers(check.cost, now).then(|| key.spend(check, now));
     if first {
         attempt.wants.extend(note_one(leases, key, &check.as_plain(), now));

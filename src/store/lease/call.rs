@@ -41,6 +41,8 @@ struct LeaseCall {
     want: Option<Want>,
     /// When it was sent: the lifetime of the lease begins here.
     sent: u64,
+    /// The same by the wall clock, if windows are aligned to it.
+    wall: Option<u64>,
     /// Whether it is the second call, for the units that the first returned as remaining.
     again: bool,
     /// One of [`MOST_CALLS`](super::leases::MOST_CALLS).
@@ -61,8 +63,8 @@ impl LeaseCall {
             return false;
         };
         let check = Check::new(want.counter.clone(), want.units);
-        let sent = leases.now();
-        let mut call = Self { leases: Arc::clone(leases), want: Some(want), sent, again, _permit: permit };
+        let (sent, wall) = (leases.now(), leases.wall(&want.counter.quota));
+        let mut call = Self { leases: Arc::clone(leases), want: Some(want), sent, wall, again, _permit: permit };
         match leases.inner.decide(&[check], Deadline::none()) {
             Answer::Ready(result) => {
                 call.completed(result);
@@ -83,7 +85,7 @@ impl LeaseCall {
         let Some(want) = self.want.take() else { return };
         match result {
             Ok(decided) if decided.decision.is_allowed() && !decided.receipt.taken().is_empty() => {
-                keep(&self.leases, &want, decided, self.sent);
+                keep(&self.leases, &want, decided, (self.sent, self.wall));
             }
             Ok(decided) => self.denied(want, &decided),
             Err(error) => {
@@ -118,10 +120,10 @@ impl Drop for LeaseCall {
 /// One that came too late is returned, and one that was requested before a reset is lost: it is not known on which
 /// side of it the units were charged. A lease whose receipt is another store's than the earlier ones' is returned,
 /// too.
-fn keep(leases: &Leases, want: &Want, decided: Decided, sent: u64) {
+fn keep(leases: &Leases, want: &Want, decided: Decided, (sent, wall): (u64, Option<u64>)) {
     let now = leases.now();
     let known = *leases.inner_id.get_or_init(|| decided.receipt.store()) == decided.receipt.store();
-    let lot = Lot::new(decided, sent, now);
+    let lot = Lot::new(decided, sent, wall, now);
     let mut backs = Vec::new();
     let mut hot_keys = leases.shards.lock(want.hash);
     hot_keys.counts.leased += want.units;

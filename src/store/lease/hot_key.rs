@@ -69,7 +69,15 @@ impl HotKey {
     ///
     /// A raised limit changes nothing else; a lowered limit or capacity gives up all lots and lets the key rest for
     /// one lifetime.
-    pub(super) fn refresh(&mut self, quota: &Quota, now: u64, backs: &mut Vec<Back>) {
+    ///
+    /// `wall` reads the wall clock, if windows of the quota are aligned to it.
+    pub(super) fn refresh(
+        &mut self,
+        quota: &Quota,
+        now: u64,
+        wall: impl FnOnce() -> Option<u64>,
+        backs: &mut Vec<Back>,
+    ) {
         let known = self.counter.quota;
         if known != *quota {
             if quota.limit() < known.limit() || quota.capacity() < known.capacity() {
@@ -78,9 +86,14 @@ impl HotKey {
             }
             self.counter.quota = *quota;
         }
-        if self.lots.first().is_some_and(|lot| lot.is_over(now)) {
-            self.give_up(backs, |lot| lot.is_over(now));
+        if !self.lots.is_empty() {
+            self.end_lots(now, wall(), backs);
         }
+    }
+
+    /// Gives up the lots that are over by either clock.
+    pub(super) fn end_lots(&mut self, now: u64, wall: Option<u64>, backs: &mut Vec<Back>) {
+        self.give_up(backs, |lot| lot.is_over(now) || wall.is_some_and(|wall| lot.is_over_by_wall(wall)));
     }
 
     /// Moves the lots for which `is_over` holds to `backs`.

@@ -79,6 +79,12 @@ impl Leases {
         micros(self.clock.now())
     }
 
+    /// Returns the time of the wall clock in microseconds, if windows of the quota are aligned to it.
+    #[inline]
+    pub(super) fn wall(&self, quota: &Quota) -> Option<u64> {
+        quota.is_aligned().then(|| micros(self.clock.wall()))
+    }
+
     /// Returns the hash of policy and key.
     #[inline]
     pub(super) fn hash(&self, counter: &Counter) -> u64 {
@@ -109,8 +115,13 @@ impl Leases {
 
     /// Returns the units of a counter that are held here.
     pub(super) fn held(&self, counter: &Counter) -> u64 {
-        let (hash, now) = (self.hash(counter), self.now());
-        self.shards.lock(hash).find(hash, counter).map_or(0, |hot| hot.held(now))
+        let (hash, now, mut backs) = (self.hash(counter), self.now(), Vec::new());
+        let held = self.shards.lock(hash).find(hash, counter).map_or(0, |hot| {
+            hot.end_lots(now, self.wall(&counter.quota), &mut backs);
+            hot.held(now)
+        });
+        self.give_back(backs, now);
+        held
     }
 
     /// Returns the counts of all parts, one locked after the other.

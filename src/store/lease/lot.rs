@@ -7,8 +7,9 @@
 //! Two times end it: its lifetime, counted from when it was *requested*, as the inner store may have charged it
 //! then; and the edge of the window that its units were charged to, less a tick, as the store rounds its clock down.
 //! Both err to the early side, so a unit is never spent in a later window than it was charged to, as long as both
-//! clocks run alike.
+//! processes' clocks run alike. In an aligned window the lot ends by the wall clock too, which may be set at any time.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::core::Quota;
@@ -30,6 +31,8 @@ pub(super) struct Lot {
     received: u64,
     /// Nothing is spent from then on.
     ends: u64,
+    /// The same life by the wall clock, for aligned windows.
+    wall: Range<u64>,
     /// The end of the window the units were charged to.
     edge: u64,
     /// What remained in the inner store.
@@ -53,8 +56,8 @@ pub(super) fn micros(time: Duration) -> u64 {
 
 impl Lot {
     /// What an allowed decision about one check leased. It may have been made as soon as it was
-    /// sent, so all its times are counted from then.
-    pub(super) fn new(decided: Decided, sent: u64, received: u64) -> Self {
+    /// sent, so all its times are counted from then; `wall` is the wall clock's time then, if windows are aligned.
+    pub(super) fn new(decided: Decided, sent: u64, wall: Option<u64>, received: u64) -> Self {
         let Decided { decision, receipt } = decided;
         let (outcome, taken) = (&decision.outcomes()[0], &receipt.taken()[0]);
         let quota = outcome.quota();
@@ -64,12 +67,19 @@ impl Lot {
         let edge = (sent + window).saturating_sub(quota.tick().micros());
         let (granted, remaining) = (taken.units, outcome.remaining());
         let ends = edge.min(sent + lifetime(quota));
-        Self { granted, left: granted, sent, received, ends, edge, remaining, reset, window: outcome.window(), receipt }
+        let wall = wall.map_or(0..0, |wall| wall..wall + ends.saturating_sub(sent));
+        let window = outcome.window();
+        Self { granted, left: granted, sent, received, ends, wall, edge, remaining, reset, window, receipt }
     }
 
     /// Returns whether nothing of it may be spent at `now`.
     pub(super) fn is_over(&self, now: u64) -> bool {
         now >= self.ends
+    }
+
+    /// Returns whether nothing of it may be spent by the wall clock: if windows are not aligned, that is not known.
+    pub(super) fn is_over_by_wall(&self, wall: u64) -> bool {
+        !self.wall.contains(&wall)
     }
 
     /// Returns whether it has units enough for a cost, and is not over.
@@ -165,7 +175,7 @@ mod tests {
         let Answer::Ready(decided) = store.decide(&[Check::new(counter, 50)], Deadline::none()) else {
             panic!("memory decides at once")
         };
-        Lot::new(decided.expect("memory decides"), 1_000_000, 1_400_000)
+        Lot::new(decided.expect("memory decides"), 1_000_000, None, 1_400_000)
     }
 
     #[test]

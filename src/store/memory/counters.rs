@@ -14,6 +14,7 @@ use super::counter::PackedCounter;
 use super::rank::Rank;
 use crate::core::Quota;
 use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
+use crate::store::clock::Times;
 use crate::store::map::{Fingerprint, Table};
 use crate::store::{Mode, PlainCheck};
 
@@ -51,8 +52,7 @@ impl Counters {
     /// Decides a request's only check, and keeps what follows from it.
     ///
     /// Admitted with a cost, the state is replaced; admitted as a look (cost 0), nothing is written; refused, the key's
-    /// rank is raised, but not by a check in shadow mode, which refuses no request. `now_us` is microseconds of this
-    /// store's clock.
+    /// rank is raised, but not by a check in shadow mode, which refuses no request.
     #[inline]
     pub(super) fn decide(
         &mut self,
@@ -60,12 +60,12 @@ impl Counters {
         check: &PlainCheck<'_>,
         floor: u64,
         mode: Mode,
-        now_us: u64,
+        times: Times,
     ) -> Step {
         let PlainCheck { quota, cost, .. } = *check;
         let found = self.find(of);
         let kept = found.as_ref().map(|entry| entry.state());
-        let mut step = quota.decide(kept.as_deref(), quota.tick().of(now_us), cost, floor);
+        let mut step = quota.decide(kept.as_deref(), times.ticks(quota), cost, floor);
         if !step.fits {
             if let Some(entry) = found
                 && mode == Mode::Enforce
@@ -75,10 +75,10 @@ impl Counters {
         } else if cost > 0
             && let Some(state) = step.state.take()
         {
-            let rank = Rank::new(quota, now_us, step.reset, step.remaining == 0);
+            let rank = Rank::new(quota, times.now, step.reset, step.remaining == 0);
             match found {
-                Some(entry) => entry.set(state, rank, now_us),
-                None => self.insert(of, state, rank, now_us),
+                Some(entry) => entry.set(state, rank, times.now),
+                None => self.insert(of, state, rank, times.now),
             }
         }
         step
@@ -86,9 +86,8 @@ impl Counters {
 
     /// Decides a check at a cost, and keeps nothing.
     #[inline]
-    pub(super) fn look(&self, of: Fingerprint, check: &PlainCheck<'_>, cost: u64, now_us: u64) -> Step {
-        let now = check.quota.tick().of(now_us);
-        check.quota.decide(self.state(of).as_deref(), now, cost, 0)
+    pub(super) fn look(&self, of: Fingerprint, check: &PlainCheck<'_>, cost: u64, times: Times) -> Step {
+        check.quota.decide(self.state(of).as_deref(), times.ticks(check.quota), cost, 0)
     }
 
     /// Keeps the state that follows from an admitted step.
@@ -132,10 +131,10 @@ impl Counters {
         of: Fingerprint,
         quota: &Quota,
         floor: u64,
-        now_us: u64,
+        times: Times,
         change: Adjustment,
     ) -> (u64, Step) {
-        let now = quota.tick().of(now_us);
+        let (now, now_us) = (times.ticks(quota), times.now);
         let before = self.state(of);
         let Adjusted { units, state } = quota.adjust(before.as_deref(), now, change);
         let after = state.as_ref().map(|(state, _)| state).or(before.as_deref());

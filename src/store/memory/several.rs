@@ -19,6 +19,7 @@ use super::counters::Counters;
 use crate::core::algorithm::State;
 use crate::store::Check;
 use crate::store::bans::Bans;
+use crate::store::clock::Times;
 use crate::store::evaluate::{Steps, evaluate, look_again};
 use crate::store::map::{Fingerprint, Fingerprints, Locked, Shards};
 
@@ -59,10 +60,10 @@ impl<'a> Several<'a> {
     /// Where one does, the checks that fit are looked at again with a cost of 0, so that what they report is what is
     /// left when nothing is taken. A check in shadow mode refuses nothing.
     #[inline]
-    pub(super) fn evaluate(&self, checks: &[Check], bans: &mut Bans, now_us: u64) -> (Steps, bool) {
+    pub(super) fn evaluate(&self, checks: &[Check], bans: &mut Bans, times: Times) -> (Steps, bool) {
         let step = |index: usize, state: Option<&State>, cost: u64| {
             let Check { counter, floor, .. } = &checks[index];
-            let now = counter.quota.tick().of(now_us);
+            let now = times.ticks(&counter.quota);
             let kept = if state.is_none() { self.parts.part(index).state(self.fingerprints[index]) } else { None };
             counter.quota.decide(state.or(kept.as_deref()), now, cost, *floor)
         };
@@ -86,11 +87,11 @@ impl<'a> Several<'a> {
     ///
     /// Checks of one counter are kept in their order, so the last of them, which was decided on the sum, stays.
     #[inline]
-    pub(super) fn commit(&mut self, checks: &[Check], bans: &Bans, steps: Steps, now_us: u64) {
+    pub(super) fn commit(&mut self, checks: &[Check], bans: &Bans, steps: Steps, times: Times) {
         for (index, (check, mut step)) in checks.iter().zip(steps).enumerate() {
             if step.fits && check.cost > 0 && !bans.bars(index) {
                 let of = self.fingerprints[index];
-                self.parts.of(index).1.keep(of, &check.counter.quota, &mut step, now_us);
+                self.parts.of(index).1.keep(of, &check.counter.quota, &mut step, times.now);
             }
         }
     }

@@ -5,6 +5,8 @@
 //! after the locks were taken.
 //!
 //! Only `MemoryStore` uses it. Times are microseconds since the Unix epoch, as [`micros`] bounds them.
+//! Aligned windows are counted by the wall clock, and all else by the monotonic one, eviction included: a full store may
+//! drop a window early whose end was moved by a wall clock that stepped back.
 
 use std::borrow::Cow;
 
@@ -17,7 +19,7 @@ use crate::core::algorithm::Step;
 use crate::core::algorithm::ban::{self, Struck};
 use crate::core::decision::Source;
 use crate::store::bans::applied_strike;
-use crate::store::clock::{Clock, micros};
+use crate::store::clock::{Clock, Times, micros};
 use crate::store::evaluate::{Steps, adjustment, applied, decided, decided_one, measures};
 use crate::store::map::{Fingerprint, Fingerprints, Shards};
 use crate::store::{Applied, Change, Check, Counter, Decided, Mode, PlainCheck, PlainDecision, StoreId, Taken};
@@ -70,8 +72,8 @@ impl SharedCounters {
         let step = {
             let mut counters = self.shards.lock(of.hash);
             // Read under the lock: a request that waited for it must not come with an older time.
-            let now_us = micros(&*self.clock);
-            counters.decide(of, check, floor, mode, now_us)
+            let times = Times::read(&*self.clock, [check.quota]);
+            counters.decide(of, check, floor, mode, times)
         };
         step.found.warn(check.policy);
         step
@@ -85,19 +87,19 @@ impl SharedCounters {
             all.push(self.fingerprints.of_check(check));
         }
         let mut parts = self.shards.lock_all(all.iter().map(|of| of.hash));
-        let now_us = micros(&*self.clock);
+        let times = Times::read(&*self.clock, checks.iter().map(|check| check.quota));
         for (place, check) in checks.iter().enumerate() {
-            steps.push(parts.part(place).look(all[place], check, check.cost, now_us));
+            steps.push(parts.part(place).look(all[place], check, check.cost, times));
         }
         let admitted = steps.iter().all(|step| step.fits);
         for (place, (check, step)) in checks.iter().zip(&mut steps).enumerate() {
             step.found.warn(check.policy);
             let (of, (_, counters)) = (all[place], parts.of(place));
             match (admitted, step.fits) {
-                (true, _) if check.cost > 0 => counters.keep(of, check.quota, step, now_us),
+                (true, _) if check.cost > 0 => counters.keep(of, check.quota, step, times.now),
                 (true, _) => {}
                 // Nothing is taken, so what remains has to be that of untouched state.
-                (false, true) => *step = counters.look(of, check, 0, now_us),
+                (false, true) => *step = counters.look(of, check, 0, times),
                 (false, false) => counters.refused(of),
             }
         }
@@ -108,16 +110,16 @@ impl SharedCounters {
     /// Decides several checks as one: all are taken, or none is.
     pub(super) fn decide(&self, checks: &[Check]) -> Decided {
         let mut several = Several::lock(&self.shards, &self.fingerprints, checks);
-        let now_us = micros(&*self.clock);
-        let mut bans = several.bans(checks, now_us);
-        let (steps, refused) = several.evaluate(checks, &mut bans, now_us);
+        let times = Times::read(&*self.clock, checks.iter().map(|check| &check.counter.quota));
+        let mut bans = several.bans(checks, times.now);
+        let (steps, refused) = several.evaluate(checks, &mut bans, times);
         let decided = decided(self.id, checks, &bans, &steps, refused);
         if refused {
             several.note_refusals(&steps);
         } else {
-            several.commit(checks, &bans, steps, now_us);
+            several.commit(checks, &bans, steps, times);
         }
-        several.keep_bans(checks, bans, now_us);
+        several.keep_bans(checks, bans, times.now);
         decided
     }
 
@@ -138,8 +140,8 @@ impl SharedCounters {
         let of = self.fingerprints.of(counter);
         let (units, step) = {
             let mut counters = self.shards.lock(of.hash);
-            let now_us = micros(&*self.clock);
-            counters.adjust(of, &counter.quota, *floor, now_us, adjustment(before, taken, change))
+            let times = Times::read(&*self.clock, [&counter.quota]);
+            counters.adjust(of, &counter.quota, *floor, times, adjustment(before, taken, change))
         };
         applied(taken, change, units, &step)
     }
@@ -157,7 +159,7 @@ impl SharedCounters {
     fn strike(&self, taken: &Taken, ban: &Ban) -> Applied {
         let of = self.fingerprints.of_ban(&taken.counter);
         let mut counters = self.shards.lock(of.hash);
-        let now_us = micros(&*self.clock);
+        let now_us = micros(self.clock.now());
         let before = counters.state(of).map(Cow::into_owned);
         let Some(struck) = ban::strike(before.as_ref(), now_us / 1_000, ban, 1, 0) else {
             return applied_strike(taken, ban, before.as_ref(), 0, now_us);

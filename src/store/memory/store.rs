@@ -153,7 +153,8 @@ impl MemoryStoreBuilder {
         Self { capacity: capacity.max(1), ..self }
     }
 
-    /// Takes the time from another clock, instead of the system's.
+    /// Takes the time from another clock, instead of the system's: fixed windows, sliding windows and those of a calendar
+    /// by its [`wall`](Clock::wall), all else by its [`now`](Clock::now).
     ///
     /// A clock that steps back neither refills nor rewinds a counter; state that is more than a window ahead of the
     /// clock is set aside, with a warning. Tests set a clock instead of sleeping.

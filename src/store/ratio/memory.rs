@@ -77,7 +77,7 @@ impl MemoryTally {
     }
 
     fn add(&self, report: &Report) -> Totals {
-        let now_us = micros(&*self.shared.clock);
+        let now_us = micros(self.shared.clock.now());
         let tick_us = u64::try_from(report.tick.as_micros()).unwrap_or(u64::MAX).max(1);
         let mut shards = self.shared.shards.lock().unwrap_or_else(PoisonError::into_inner);
         let mut totals = Totals::new(Duration::from_micros(now_us), 0).counters(vec![None; report.counters.len()]);

@@ -31,7 +31,7 @@ impl ServerTime {
     /// Returns the time in milliseconds since the Unix epoch.
     pub(super) fn now_ms(&self) -> u64 {
         match &self.clock {
-            Some(clock) => micros(&**clock) / 1_000,
+            Some(clock) => micros(clock.wall()) / 1_000,
             None => system_ms().saturating_add_signed(self.ahead.load(Ordering::Relaxed)),
         }
     }

@@ -30,7 +30,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut process = command(arguments).spawn().expect("the server can be started");
+        Self::run(&mut command(arguments))
+    }
+
+    pub(crate) fn run(command: &mut Command) -> Self {
+        let mut process = command.spawn().expect("the server can be started");
         let stdout = BufReader::new(process.stdout.take().expect("its output is piped"));
         let stderr = BufReader::new(process.stderr.take().expect("its log is piped"));
         let log = Log::default();

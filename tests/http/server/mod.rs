@@ -1,5 +1,7 @@
 //! The example server: what it answers, how it starts and stops, and one limit shared by two of it.
 
+#[cfg(target_os = "linux")]
+mod clock;
 mod explain;
 mod fleet;
 mod harness;

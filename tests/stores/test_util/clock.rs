@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use tollgate::store::Clock;
 use tollgate::test_util::ManualClock;
 use tollgate::{DenyCache, Key, Limiter, MemoryStore, OnFailure, Quota, Rule, Source};
 
@@ -114,14 +115,33 @@ async fn a_limiter_waits_by_a_paused_clock() -> Result<(), tollgate::Error> {
 #[tokio::test]
 async fn the_fallback_refills_by_a_paused_clock() -> Result<(), tollgate::Error> {
     let clock = ManualClock::paused();
-    let limiter =
-        Limiter::new(unavailable(), [Rule::new("mail", Quota::per_minute(1))]).on_failure(OnFailure::Fallback);
-    let verdict = async || limiter.check(&ada()).await.map(|decision| (decision.is_allowed(), decision.source()));
-    assert_eq!(verdict().await?, (true, Source::Fallback));
-    assert_eq!(verdict().await?, (false, Source::Fallback));
-    clock.advance(secs(60));
-    assert_eq!(verdict().await?, (true, Source::Fallback));
+    let day = secs(86_400);
+    for quota in [Quota::token_bucket(1, day), Quota::fixed_window(1, day)] {
+        let limiter = Limiter::new(unavailable(), [Rule::new("mail", quota)]).on_failure(OnFailure::Fallback);
+        let verdict = async || limiter.check(&ada()).await.map(|decision| (decision.is_allowed(), decision.source()));
+        assert_eq!(verdict().await?, (true, Source::Fallback));
+        assert_eq!(verdict().await?, (false, Source::Fallback));
+        clock.advance(day);
+        assert_eq!(verdict().await?, (true, Source::Fallback));
+    }
     Ok(())
+}
+
+#[test]
+fn a_wall_clock_that_is_set_moves_on_with_the_clock_of_rates() {
+    let clock = ManualClock::new();
+    let shown = || (clock.now().abs_diff(ManualClock::EPOCH), Clock::wall(&clock));
+    assert_eq!(shown(), (secs(0), ManualClock::EPOCH));
+    clock.set_wall(secs(50));
+    clock.advance(secs(7));
+    assert_eq!(shown(), (secs(7), secs(57)));
+    clock.set(ManualClock::EPOCH + secs(4));
+    assert_eq!(shown(), (secs(4), secs(54)));
+}
+
+#[test]
+fn a_clock_of_one_time_shows_it_as_that_of_the_wall_too() {
+    assert_eq!(Clock::wall(&|| secs(5)), secs(5));
 }
 
 #[tokio::test]

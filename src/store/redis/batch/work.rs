@@ -135,7 +135,7 @@ impl Core {
 fn call_future(settings: &Settings, mut connection: MultiplexedConnection, jobs: &mut [Job]) -> CallFuture {
     Packed::sort(jobs);
     let way = jobs.first().map_or(Way::Plain, |job| job.way);
-    let now = settings.clock.as_deref().map(|clock| micros(clock).to_string()).unwrap_or_default();
+    let now = settings.clock.as_deref().map(|clock| micros(clock.wall()).to_string()).unwrap_or_default();
     let (program, call) = Packed::of(jobs).command(settings.calls, &now);
     Box::pin(async move { connections::call(program, &mut connection, &call, way).await })
 }

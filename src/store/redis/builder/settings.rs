@@ -266,7 +266,7 @@ impl RedisStoreBuilder {
         Self { deny_cache: None, ..self }
     }
 
-    /// Takes the time of decisions from a clock instead of the server's `TIME`.
+    /// Takes the time of decisions from a clock, its [`wall`](Clock::wall), instead of the server's `TIME`.
     ///
     /// This is for tests: keys still expire by the server's time, and processes whose clocks differ
     /// do not count alike.

@@ -1,0 +1,193 @@
+//! Windows that are aligned to the wall clock, when it is set: after a start at a wrong time, or when a machine slept.
+
+use std::time::Duration;
+
+use tollgate::store::{Check, Counter, Deadline};
+use tollgate::test_util::ManualClock;
+use tollgate::{
+    Calendar, Decision, HybridStore, Key, LeaseStore, Limiter, MemoryStore, PolicyName, Quota, Rule, Source, Store,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+const MS: Duration = Duration::from_millis(1);
+
+/// Some minutes, for which a clock is far ahead or behind.
+const MONTHS: i64 = 100 * 24 * 60;
+
+/// When clocks begin: ten minutes into a window of an hour, and of a day.
+const START: Duration = later(0);
+
+/// The time so many minutes after the start.
+const fn later(minutes: i64) -> Duration {
+    let seconds = ManualClock::EPOCH.as_secs().cast_signed() + (10 + minutes) * 60;
+    Duration::from_secs(seconds.cast_unsigned())
+}
+
+fn memory(clock: &ManualClock) -> MemoryStore {
+    clock.set(START);
+    MemoryStore::builder().with_clock(clock.clone()).build()
+}
+
+fn leases(clock: &ManualClock) -> LeaseStore {
+    LeaseStore::builder(memory(clock)).with_clock(clock.clone()).build().expect("valid settings")
+}
+
+fn hybrid(clock: &ManualClock) -> HybridStore {
+    HybridStore::builder(memory(clock)).build().expect("valid settings")
+}
+
+/// The clock, and limiters of one quota on each kind of store that keeps time in this process.
+fn limiters(quota: Quota) -> [(ManualClock, Limiter); 3] {
+    let clocks = [(); 3].map(|()| ManualClock::paused());
+    let rule = || [Rule::new("mail", quota)];
+    let [first, second, third] = &clocks;
+    let limiters = [
+        Limiter::new(memory(first), rule()),
+        Limiter::new(leases(second), rule()),
+        Limiter::new(hybrid(third), rule()),
+    ];
+    let mut limiters = limiters.into_iter();
+    clocks.map(|clock| (clock, limiters.next().expect("one for each")))
+}
+
+async fn take(limiter: &Limiter) -> Decision {
+    limiter.check(&Key::new("user", "ada")).await.expect("it decides")
+}
+
+/// Takes the only unit of a quota, sets the wall clock, and returns whether there is one again, or how long to wait.
+#[track_caller]
+fn assert_after(quota: Quota, wall: Duration, wait: Option<Duration>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    runtime.block_on(async {
+        for (clock, limiter) in limiters(quota) {
+            assert!(take(&limiter).await.is_allowed());
+            assert!(!take(&limiter).await.is_allowed());
+            clock.set_wall(wall);
+            let decision = take(&limiter).await;
+            assert_eq!(decision.retry_after(), wait, "{limiter:?}");
+            assert_eq!(decision.is_allowed(), wait.is_none(), "{limiter:?}");
+        }
+    });
+}
+
+fn daily() -> Quota {
+    Quota::calendar_window(1, Calendar::daily("UTC").expect("the system has time zones"))
+}
+
+#[test]
+fn aligned_windows_end_by_the_wall_clock() {
+    for (quota, length) in [(Quota::fixed_window(1, HOUR), HOUR), (daily(), DAY)] {
+        let end = ManualClock::EPOCH + length;
+        assert_after(quota, START, Some(end.abs_diff(START)));
+        assert_after(quota, later(22), Some(end.abs_diff(later(22))));
+        assert_after(quota, end.saturating_sub(MS), Some(MS));
+        assert_after(quota, end, None);
+        assert_after(quota, later(MONTHS), None);
+    }
+    // At the end of its window a unit still counts in full.
+    let (sliding, end) = (Quota::sliding_window(1, HOUR), ManualClock::EPOCH + HOUR);
+    assert_after(sliding, later(22), Some(28 * MINUTE + MS));
+    assert_after(sliding, end, Some(MS));
+    assert_after(sliding, end + MS, None);
+    assert_after(sliding, later(MONTHS), None);
+}
+
+#[test]
+fn a_wall_clock_that_steps_back_counts_no_window_anew() {
+    assert_after(Quota::fixed_window(1, HOUR), later(-22), Some(HOUR + 12 * MINUTE));
+    assert_after(daily(), later(-22), Some(DAY + 12 * MINUTE));
+    assert_after(Quota::sliding_window(1, HOUR), later(-22), Some(HOUR + 12 * MINUTE + MS));
+}
+
+#[test]
+fn what_was_counted_in_a_far_future_counts_no_more() {
+    for quota in [Quota::fixed_window(1, HOUR), Quota::sliding_window(1, HOUR), daily()] {
+        assert_after(quota, later(-MONTHS), None);
+        assert_after(quota, Duration::ZERO, None);
+    }
+}
+
+#[test]
+fn rates_do_not_see_the_wall_clock() {
+    for quota in [Quota::per_hour(1), Quota::sliding_log(1, HOUR), Quota::leaky_bucket(1, HOUR)] {
+        for wall in [later(-MONTHS), later(-1), later(1), later(MONTHS)] {
+            assert_after(quota, wall, Some(HOUR));
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_request_has_windows_by_one_clock_and_rates_by_the_other() {
+    let clock = ManualClock::new();
+    let rules =
+        [Rule::new("window", Quota::fixed_window(1, HOUR)), Rule::new("rate", Quota::token_bucket(1, 2 * HOUR))];
+    let limiter = Limiter::new(memory(&clock), rules);
+    assert!(take(&limiter).await.is_allowed());
+    let resets = async || {
+        let decision = take(&limiter).await;
+        assert!(!decision.is_allowed());
+        [0, 1].map(|outcome| decision.outcomes()[outcome].reset_after())
+    };
+    assert_eq!(resets().await, [50 * MINUTE, 2 * HOUR]);
+    clock.set_wall(later(22));
+    assert_eq!(resets().await, [28 * MINUTE, 2 * HOUR]);
+    clock.advance(28 * MINUTE);
+    assert_eq!(resets().await, [Duration::ZERO, 92 * MINUTE], "both clocks move on");
+}
+
+/// A check of one unit of many of a busy key.
+fn busy(quota: Quota) -> Check {
+    let policy = PolicyName::try_from("busy").expect("a valid name");
+    Check::new(Counter::new(policy, Key::new("user", "ada"), quota), 1)
+}
+
+async fn decide(store: &impl Store, check: &Check) -> Decision {
+    store.decide(std::slice::from_ref(check), Deadline::none()).wait().await.expect("it decides").decision
+}
+
+#[tokio::test]
+async fn a_lease_of_a_window_ends_with_it_by_the_wall_clock() {
+    for (quota, ahead) in [(Quota::fixed_window(1_000, HOUR), HOUR), (Quota::sliding_window(1_000, HOUR), 2 * HOUR)] {
+        let clock = ManualClock::new();
+        let (store, check) = (leases(&clock), busy(quota));
+        while decide(&store, &check).await.source() != Source::Lease {
+            clock.advance(Duration::from_millis(1));
+        }
+        assert!(store.counts().held() > 0);
+        clock.set_wall(ManualClock::EPOCH + ahead);
+        let look = decide(&store, &check.clone().cost(0)).await;
+        assert_eq!(look.outcomes()[0].remaining(), 1_000, "nothing of the last window is held");
+        let mut admitted = 0;
+        for _ in 0..2_000 {
+            let decision = decide(&store, &check).await;
+            assert!(decision.outcomes()[0].reset_after() > 59 * MINUTE, "that of the new window");
+            admitted += u32::from(decision.is_allowed());
+        }
+        assert_eq!(admitted, 1_000);
+    }
+}
+
+#[tokio::test]
+async fn leases_of_a_wall_clock_that_steps_back_are_over_too() {
+    let clock = ManualClock::new();
+    let (store, check) = (leases(&clock), busy(Quota::fixed_window(1_000, HOUR)));
+    while decide(&store, &check).await.source() != Source::Lease {
+        clock.advance(Duration::from_millis(1));
+    }
+    clock.set_wall(later(-22));
+    assert_eq!(decide(&store, &check).await.outcomes()[0].reset_after().as_secs(), 72 * 60);
+}
+
+#[tokio::test]
+async fn what_a_hybrid_admits_by_itself_is_of_the_new_window_after_its_ticks() {
+    let clock = ManualClock::paused();
+    let (store, check) = (hybrid(&clock), busy(Quota::fixed_window(1_000, HOUR)));
+    while decide(&store, &check).await.source() != Source::Lease {}
+    clock.set_wall(ManualClock::EPOCH + HOUR);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let decision = decide(&store, &check).await;
+    assert!(decision.outcomes()[0].reset_after() > 59 * MINUTE, "{decision:?}");
+    assert!(decision.outcomes()[0].remaining() >= 980, "{decision:?}");
+}
