@@ -60,9 +60,12 @@ impl ConfigFile {
     /// Replaces the policies by those of the file. If the file is not valid, those in force stay.
     fn reload(&mut self, layer: &RateLimitLayer) {
         self.read = Stamp::of(&self.path);
+        // To open a FIFO waits for a program that writes to it.
+        if self.path.metadata().is_ok_and(|file| !file.is_file()) {
+            return tracing::error!("the config file is refused, the policies stay: it is no regular file");
+        }
         let newer = match Config::from_file(&self.path) {
-            Ok(newer) if self.read.is_some() => newer,
-            Ok(_) => return tracing::error!("the config file is refused, the policies stay: it is no regular file"),
+            Ok(newer) => newer,
             Err(error) => return tracing::error!("the config file is refused, the policies stay: {error:#}"),
         };
         if !newer.has_fleet_of(&self.config) {

@@ -131,23 +131,28 @@ async fn the_status_is_not_shown_through_a_proxy() {
 }
 
 #[tokio::test]
-async fn a_config_from_a_pipe_is_read_once() {
+async fn a_config_from_a_pipe_is_read_once_and_a_hang_up_does_not_wait_for_more() {
     let config = ConfigFile::new(&policy(2));
     std::fs::remove_file(config.path()).unwrap();
     let make = std::process::Command::new("mkfifo").arg(config.path()).status().expect("mkfifo runs");
     assert!(make.success());
     let path = config.path().to_owned();
     let writer = std::thread::spawn(move || std::fs::write(path, policy(2)).expect("the pipe is read"));
-    let server = Server::start(&["--config", config.path()]);
+    let mut server = Server::start(&["--config", config.path()]);
     writer.join().unwrap();
     assert_eq!(remaining(&server).await, "1");
 
-    let path = config.path().to_owned();
-    let writer = std::thread::spawn(move || std::fs::write(path, "").expect("the pipe is read"));
-    server.signal("HUP");
-    server.log.wait(REFUSED, 1).await;
-    writer.join().unwrap();
-    assert_eq!(remaining(&server).await, "0", "an empty answer lifts no limit");
+    for hang_up in 1..=2 {
+        server.signal("HUP");
+        server.log.wait(REFUSED, hang_up).await;
+    }
+    assert_eq!(remaining(&server).await, "0", "the policies stay");
+
+    config.replace(&policy(5));
+    limit_becomes(&server, 5).await;
+    server.signal("TERM");
+    let (status, log) = tokio::task::spawn_blocking(move || server.end()).await.unwrap();
+    assert_eq!(status.code(), Some(0), "{log}");
 }
 
 #[tokio::test]
