@@ -7,6 +7,7 @@ mod flows;
 mod leases;
 mod memory;
 mod ratios;
+mod settings;
 #[cfg(feature = "redis")]
 mod slots;
 #[allow(dead_code, reason = "other rooms use more of it")]

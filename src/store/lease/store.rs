@@ -22,6 +22,8 @@ use crate::store::{
 const DEFAULT_SHARE: f64 = 0.1;
 /// Hot keys there is room for, unless another capacity is set.
 const DEFAULT_CAPACITY: usize = 10_000;
+/// The most hot keys: their cells, which are allocated at once, take 1 GiB.
+const MOST_CAPACITY: usize = 1 << 24;
 
 /// A store that takes units for hot keys from the inner store in advance, many in one call, and admits requests with
 /// them locally.
@@ -145,7 +147,8 @@ impl LeaseStoreBuilder {
         Self { share, ..self }
     }
 
-    /// Sets for how many hot keys at most leases are taken, instead of 10,000; 0 is taken as 1.
+    /// Sets for how many hot keys at most leases are taken, instead of 10,000; 0 is taken as 1. More than 16,777,216
+    /// are refused by [`build`](Self::build).
     ///
     /// Keys that become hot when there is no room are decided by the inner store. Memory for the
     /// counts by which a key becomes hot, 64 bytes a place, is taken at once.
@@ -163,12 +166,18 @@ impl LeaseStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If the share is not more than 0 and at most 1.
+    /// If the share is not more than 0 and at most 1, or the capacity is above 16,777,216.
     pub fn build(self) -> Result<LeaseStore, Error> {
         if !(self.share > 0.0 && self.share <= 1.0) {
             return Err(Error::invalid(format!(
                 "a share of {} of the limit cannot be leased: give more than 0 and at most 1",
                 self.share
+            )));
+        }
+        if self.capacity > MOST_CAPACITY {
+            return Err(Error::invalid(format!(
+                "a capacity of {} hot keys is not allowed: give at most {MOST_CAPACITY}",
+                self.capacity
             )));
         }
         let leases = Leases::new(self.inner, self.share, self.capacity, self.clock);

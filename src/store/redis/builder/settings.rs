@@ -125,7 +125,7 @@ impl RedisStoreBuilder {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// Sets how many connections there are to each server at most, instead of 16; 0 is refused,
+    /// Sets how many connections there are to each server at most, instead of 16; 0 and more than 65,536 are refused,
     /// unless the pool is [given](Self::from_pool).
     ///
     /// All decisions of a runtime share one pipelined connection to each server. Set at least as many as there are

@@ -36,6 +36,9 @@ const STEPS: u32 = 8;
 /// additional time.
 pub(in crate::store::redis) const CHECKING: u32 = 2;
 
+/// The most connections of a pool, whose places are allocated at once.
+const MOST_CONNECTIONS: usize = 65_536;
+
 /// How the pools of a store are made: its settings, the same for all servers.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store::redis) struct Pools {
@@ -68,7 +71,7 @@ impl Pools {
     ///
     /// # Errors
     ///
-    /// If the pool's size is 0.
+    /// If the pool's size is 0 or too large.
     pub(in crate::store::redis) fn of_server(&self, server: Server) -> Result<Source, Error> {
         self.of(server, self.connect_timeout)
     }
@@ -81,7 +84,7 @@ impl Pools {
     ///
     /// # Errors
     ///
-    /// If there is no sentinel, or the pool's size is 0.
+    /// If there is no sentinel, or the pool's size is 0 or too large.
     #[cfg(feature = "sentinel")]
     pub(in crate::store::redis) fn of_sentinels(
         &self,
@@ -99,10 +102,14 @@ impl Pools {
         self.of(sentinels, self.connect_timeout.saturating_mul(STEPS))
     }
 
-    /// Returns an error if the pools could never have a connection.
+    /// Returns an error if the pools could never have a connection, or would take memory for more than any server has.
     pub(in crate::store::redis) fn check(&self) -> Result<(), Error> {
         if self.size == 0 {
             return Err(Error::invalid("a pool of size 0 never gives a connection: give at least 1"));
+        }
+        if self.size > MOST_CONNECTIONS {
+            let text = format!("a pool of size {} is not allowed: give at most {MOST_CONNECTIONS}", self.size);
+            return Err(Error::invalid(text));
         }
         Ok(())
     }
