@@ -176,10 +176,9 @@ impl Ramp {
         }
     }
 
-    /// Returns the progress after a sample.
+    /// Returns the progress after a sample. If the clock stepped back, no time has passed.
     pub(super) fn next(&self, progress: Progress, now: Duration, utilization: f64) -> Progress {
-        let at = progress.at.map_or(now, |at| at.max(now));
-        let passed = at.saturating_sub(progress.at.unwrap_or(at));
+        let passed = now.saturating_sub(progress.at.unwrap_or(now));
         let bad_for = if utilization > self.bad {
             self.all.min(progress.bad_for + passed.min(GAP))
         } else if utilization < self.good {
@@ -188,7 +187,7 @@ impl Ramp {
             // Between the thresholds, or unknown.
             progress.bad_for
         };
-        Progress { at: Some(at), bad_for }
+        Progress { at: Some(now), bad_for }
     }
 
     /// Returns the level at a progress.

@@ -54,7 +54,12 @@ impl Report {
             return;
         }
         let (now, mut episode) = (now(), self.episode());
-        if let Some(ended) = episode.take_if(|episode| now.saturating_sub(episode.last) >= QUIET) {
+        let is_over = |episode: &mut Episode| {
+            // The clock may have stepped back.
+            episode.last = episode.last.min(now);
+            now.saturating_sub(episode.last) >= QUIET
+        };
+        if let Some(ended) = episode.take_if(is_over) {
             self.is_shedding.store(false, Ordering::Relaxed);
             drop(episode);
             let (policy, shed) = (self.name.as_str(), ended.shed);
@@ -68,7 +73,7 @@ impl Report {
         self.observer.shed(class.as_str());
         let mut episode = self.episode();
         let running = episode.get_or_insert(Episode { began: now, last: now, shed: 0 });
-        running.last = running.last.max(now);
+        running.last = now;
         running.shed += 1;
         let is_first = running.shed == 1;
         self.is_shedding.store(true, Ordering::Relaxed);

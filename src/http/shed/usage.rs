@@ -6,17 +6,18 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage {
     in_progress: u64,
-    /// The requests in progress times the nanoseconds for which they were, since `since`.
+    /// The requests in progress times the nanoseconds for which they were, since the last sample.
     area: u128,
-    /// The time up to which `area` counts.
+    /// The time since the last sample.
+    passed: Duration,
+    /// The time up to which both count.
     last: Duration,
-    since: Duration,
 }
 
 impl Usage {
     /// No requests, from `now` on.
     pub(super) fn new(now: Duration) -> Self {
-        Self { in_progress: 0, area: 0, last: now, since: now }
+        Self { in_progress: 0, area: 0, passed: Duration::ZERO, last: now }
     }
 
     /// A request begins.
@@ -34,18 +35,19 @@ impl Usage {
     /// Returns how many requests were in progress since the last sample, on average, and begins anew.
     pub(super) fn take(&mut self, now: Duration) -> f64 {
         self.advance(now);
-        let time = self.last.saturating_sub(self.since).as_nanos();
+        let time = self.passed.as_nanos();
         #[allow(clippy::cast_precision_loss, reason = "an average needs no more digits")]
         let average = if time == 0 { self.in_progress as f64 } else { self.area as f64 / time as f64 };
-        (self.area, self.since) = (0, self.last);
+        (self.area, self.passed) = (0, Duration::ZERO);
         average
     }
 
-    /// Counts up to `now`. A clock that steps back stands still until it is there again.
+    /// Counts up to `now`. From a clock that steps back, no time has passed.
     fn advance(&mut self, now: Duration) {
-        let passed = now.saturating_sub(self.last).as_nanos();
-        self.area = self.area.saturating_add(passed.saturating_mul(self.in_progress.into()));
-        self.last = self.last.max(now);
+        let passed = now.saturating_sub(self.last);
+        self.area = self.area.saturating_add(passed.as_nanos().saturating_mul(self.in_progress.into()));
+        self.passed = self.passed.saturating_add(passed);
+        self.last = now;
     }
 }
 
@@ -99,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_counts_no_time_twice() {
+    fn a_clock_that_steps_back_counts_on_from_there() {
         let mut usage = Usage::new(10 * S);
         usage.begin(10 * S);
         usage.begin(5 * S);
         usage.end(12 * S);
-        // 2 for 2 s, 1 for 2 s.
-        assert_near(usage.take(14 * S), 1.5);
+        // 2 for 7 s, 1 for 2 s.
+        assert_near(usage.take(14 * S), 16.0 / 9.0);
     }
 
     #[test]

@@ -139,6 +139,26 @@ fn an_episode_of_shedding_is_logged_when_it_begins_and_when_it_ends() {
 }
 
 #[test]
+fn a_clock_that_steps_back_neither_stops_nor_keeps_up_shedding() {
+    let (log, load, clock) = (Log::default(), Load::default(), ManualClock::new());
+    let _noting = log.note(Level::INFO);
+    let (layer, mut service) = measured(&load, &clock);
+    let back = || clock.set(clock.now().saturating_sub(3_600 * SECOND));
+    load.set(100);
+    pass(&mut service, &clock, 60);
+    back();
+    pass(&mut service, &clock, 62);
+    assert!(layer.level() >= 1.0, "{}", layer.level());
+    assert_eq!(shed_of(&mut service, 10, Class::Write), 10);
+    load.set(10);
+    pass(&mut service, &clock, 30);
+    back();
+    pass(&mut service, &clock, 242);
+    assert!(layer.level() <= 0.0, "{}", layer.level());
+    assert_eq!(log.count("code=\"shedding_ended\""), 1, "{}", log.text());
+}
+
+#[test]
 fn a_name_that_no_policy_may_have_is_an_error() {
     let error = WorkerShedLayer::try_measured("two words", || 0.0).expect_err("a name");
     assert!(error.is_invalid() && error.to_string().contains("\"two words\""), "{error}");

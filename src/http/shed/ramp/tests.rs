@@ -108,12 +108,13 @@ fn one_bad_sample_after_an_hour_of_silence_sheds_nothing() {
 }
 
 #[test]
-fn a_clock_that_steps_back_moves_nothing_until_it_is_there_again() {
+fn a_clock_that_steps_back_moves_nothing_and_counts_on_from_there() {
     let ramp = Ramp::new();
     let half = steady(&ramp, Progress::default(), 1_000.0, 75.0, 1.0, 0.9);
     for utilization in [0.0, 1.0] {
-        let back = steady(&ramp, half, 0.0, 1_000.0, 1.0, utilization);
-        assert_eq!(back, half, "{utilization}");
+        let back = ramp.next(half, Duration::ZERO, utilization);
+        assert_eq!(back.bad_for, half.bad_for, "{utilization}");
+        assert_ne!(steady(&ramp, back, 0.0, 10.0, 1.0, utilization).bad_for, half.bad_for, "{utilization}");
     }
 }
 

@@ -135,11 +135,11 @@ impl State {
         self.report.level(level, utilization);
     }
 
-    /// Returns whether a sample is due, and is to be taken by the caller: by no other one.
+    /// Returns whether a sample is due, and is to be taken by the caller: by no other one. It is if the clock stepped back.
     fn takes_sample(&self, now: Duration) -> bool {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let (now, next, due) = (nanos(now), nanos(now.saturating_add(SAMPLE)), self.due.load(Ordering::Relaxed));
-        now >= due && self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        (now >= due || next < due) && self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Ends a request in progress.
