@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::callers::Callers;
 use super::law::{ALL, Deviation, Draws, Rate, keeps, kept, slack};
-use super::tally::{CounterId, MOST_TOTAL};
+use super::tally::{CounterId, MOST_TOTAL, MOST_UNITS};
 use crate::store::map;
 use crate::store::{Check, Counter};
 
@@ -135,6 +135,14 @@ impl Entry {
     /// Whether its totals were at least half of the rate within a life.
     pub(super) fn is_hot(&self, moment: &Moment) -> bool {
         self.hot.is_some_and(|hot| moment.is_fresh(hot))
+    }
+
+    /// Whether it is hot, or offered so much of late that it is reported exactly. New keys push all others out of a full
+    /// map, and never those: totals would lack what this process admits of them.
+    pub(super) fn is_worth_its_place(&self, live: u64, moment: &Moment) -> bool {
+        let late = |kind: &Kind| kind.offered.max(kind.last[0]).min(MOST_UNITS);
+        let units = late(&self.kinds[0]) + late(&self.kinds[1]);
+        self.is_hot(moment) || self.rate.threshold(live).is_below(units)
     }
 
     /// Counts what is offered, without a decision.

@@ -216,11 +216,12 @@ impl Part {
         self.table.find(hash, |entry| is_of(entry, counter))
     }
 
-    /// Returns the entry of a check's counter, made if there is room: entries that were not used for a life are
-    /// dropped for it, at most once in a tick.
+    /// Returns the entry of a check's counter, made if there is room: entries that mean little are dropped for it, at
+    /// most once in a tick.
     pub(super) fn make(&mut self, shared: &Shared, hash: u64, check: &Check, now: Instant) -> Option<&mut Entry> {
         let moment = shared.moment(now, self.since);
-        let stays = |entry: &Entry| now.saturating_duration_since(entry.used) <= moment.life;
+        let live = shared.live();
+        let stays = |entry: &Entry| entry.is_worth_its_place(live, &moment);
         if self.table.is_full() {
             // Or each made-up key would go through all that are there.
             if self.swept.is_some_and(|swept| now.saturating_duration_since(swept) < moment.tick) {

@@ -168,7 +168,7 @@ impl RatioStoreBuilder {
     }
 
     /// Sets how many keys are kept at most, instead of 10,000; 0 is taken as 1. Further ones are limited by the share of
-    /// this process.
+    /// this process, until the next tick, in which keys with few requests make room.
     pub fn capacity(self, keys: usize) -> Self {
         Self { capacity: keys.max(1), ..self }
     }

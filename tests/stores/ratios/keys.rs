@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use tollgate::Quota;
 use tollgate::store::{Check, CounterId};
 
-use super::{Steps, Switch, TICK, all, counter, decide, load};
+use super::{LIMIT, Steps, Switch, TICK, all, counter, decide, load};
 
 #[tokio::test]
 async fn a_new_process_knows_hot_keys_before_its_first_request() {
@@ -107,4 +107,35 @@ async fn shards_divide_keys_and_not_limits() {
     }
     let shards: HashSet<u8> = keys.iter().map(|key| CounterId::of(&key.counter).shard(4)).collect();
     assert!(shards.len() > 1 && admitted.iter().all(|units| units.abs_diff(1_000) <= 100), "{shards:?}: {admitted:?}");
+}
+
+#[tokio::test]
+async fn made_up_keys_keep_no_hot_key_out_of_a_small_store() {
+    for (capacity, processes) in [(4, 2), (64, 2), (64, 4)] {
+        let tally = Switch::new();
+        let build = |seed| tally.store(seed).capacity(capacity).build().expect("valid settings");
+        let stores: Vec<_> = (0..processes).map(build).collect();
+        let (hot, mut admitted, mut made_up, mut steps) = (Check::new(all(), 1), 0, 0, Steps::new());
+        for step in 0..20 * 50 {
+            for request in 0..20 {
+                for (process, store) in stores.iter().enumerate() {
+                    // The first one has a place for the hot key in any case.
+                    if process > 0 {
+                        made_up = (made_up + 1) % 500;
+                        let key = counter("key", &made_up.to_string(), Quota::per_second(100));
+                        let _ = decide(store, &[Check::new(key, 1)]);
+                    }
+                    // It comes when no place is free.
+                    let comes = step >= 50 && request < 16;
+                    let is_allowed = comes && decide(store, std::slice::from_ref(&hot)).is_allowed();
+                    admitted += u64::from(is_allowed && step >= 10 * 50);
+                }
+            }
+            steps.next().await;
+        }
+        assert!(
+            admitted.abs_diff(10 * LIMIT) <= LIMIT / 2,
+            "{admitted} in 10 s: {capacity} places, {processes} processes"
+        );
+    }
 }
