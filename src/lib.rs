@@ -127,7 +127,7 @@
 //! | `lookup` | no | keys and quotas that are looked up: [`key::lookup()`] and [`TierLookup`] |
 //! | `basic-auth` | yes | the key [`key::basic_user`] |
 //! | `query` | yes | the key [`key::query`] |
-//! | `merge-headers` | yes | `RateLimit` and `RateLimit-Policy` of inner services are read, so that they are merged member by member |
+//! | `merge-headers` | yes | each member of `RateLimit` and `RateLimit-Policy` of inner services is checked before ours are added |
 //! | `stream` | yes | `Flow::pace`: streams and sinks whose items wait for their units |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 //! | `calendar` | no | [`Calendar`]: fixed windows that are hours, days, weeks or months of a time zone |

@@ -46,5 +46,7 @@ mod stampede;
 #[path = "../support/mod.rs"]
 mod support;
 #[cfg(feature = "axum")]
+mod upstreams;
+#[cfg(feature = "axum")]
 mod warnings;
 mod without_handle;

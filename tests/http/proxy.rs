@@ -88,7 +88,7 @@ pub(super) async fn send(request: http::Request<Full<Bytes>>) -> Answer {
     Answer { status: parts.status.as_u16(), headers: parts.headers, body }
 }
 
-async fn get(proxy: &Proxy, path: &str) -> Answer {
+pub(super) async fn get(proxy: &Proxy, path: &str) -> Answer {
     send(http::Request::get(proxy.uri(path)).body(Full::default()).expect("a request")).await
 }
 
@@ -101,13 +101,13 @@ fn expect(answer: &Answer, lines: &[(&str, &str)]) {
 }
 
 /// An upstream that expects so many requests, and complains when it is dropped if there were not.
-async fn upstream(answer: ResponseTemplate, requests: u64) -> MockServer {
+pub(super) async fn upstream(answer: ResponseTemplate, requests: u64) -> MockServer {
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(answer).expect(requests).mount(&server).await;
     server
 }
 
-fn per_peer(limit: u64) -> RateLimitLayer {
+pub(super) fn per_peer(limit: u64) -> RateLimitLayer {
     RateLimitLayer::composite(MemoryStore::new()).ip(Quota::per_hour(limit))
 }
 

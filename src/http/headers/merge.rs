@@ -1,93 +1,150 @@
 //! Merges headers with those that an inner layer or an upstream has set, so that the stricter limit is seen.
 //!
-//! A List field stays one line. `members` decides what is kept of it, and how much room is left: with the feature
-//! `merge-headers` each member is read, without it none is.
+//! `RateLimit` and `RateLimit-Policy` of this draft are merged as one line. All other forms are only read: those of
+//! older drafts (`RateLimit: limit=10, remaining=4, reset=7`, `RateLimit-Remaining`), and `X-RateLimit-*` of any kind.
+//! They stay as they are, and ours is left out, unless ours is the stricter limit: then they are removed.
 
-use std::borrow::Cow;
+use std::cmp::Reverse;
 
+use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 #[cfg(feature = "merge-headers")]
-use super::members::{left, members};
-use super::names::{LIMIT, RATELIMIT, REMAINING, RESET};
-#[cfg(not(feature = "merge-headers"))]
-use super::unparsed::{left, members};
+use super::members::is_of_this_draft;
+use super::names::{RATELIMIT, RATELIMIT_POLICY};
 
-/// Adds members to a List field, as one line; `first` puts them before the earlier members. Of those, only members of
-/// this draft are kept.
-pub(super) fn merge(headers: &mut HeaderMap, name: HeaderName, ours: HeaderValue, first: bool) {
-    if !headers.contains_key(&name) {
-        headers.insert(name, ours);
-        return;
+/// A number from which a reset is Unix time, as no window is that many seconds long.
+const UNIX_TIME: u64 = 1_000_000_000;
+
+/// What the earlier headers of a response promise. What cannot be read promises nothing.
+pub(super) struct Earlier {
+    /// The fewest units that are left, and the most seconds until there are more.
+    left: u64,
+    wait: u64,
+    /// Whether there is a `RateLimit`.
+    has_list: bool,
+    /// Whether other headers than `RateLimit` and `RateLimit-Policy` have a limit, its reset, or what is left.
+    has_others: bool,
+    /// Whether ours can be members of `RateLimit` and `RateLimit-Policy`: those are of this draft, and have none of our
+    /// policies' names.
+    are_lists: bool,
+}
+
+/// Returns whether a header may be one of a limit.
+#[inline]
+pub(super) fn is_of_limit(name: &HeaderName) -> bool {
+    name == RETRY_AFTER || suffix(name).is_some()
+}
+
+/// Returns what follows in the name of a header of a limit.
+#[inline]
+fn suffix(name: &HeaderName) -> Option<&str> {
+    ["ratelimit", "x-ratelimit", "x-rate-limit"].iter().find_map(|prefix| name.as_str().strip_prefix(prefix))
+}
+
+fn is_list(name: &HeaderName) -> bool {
+    name == RATELIMIT || name == RATELIMIT_POLICY
+}
+
+impl Earlier {
+    /// Reads the headers of a response at a Unix time; `is_ours` returns whether a name is that of one of our policies.
+    pub(super) fn of(headers: &HeaderMap, now: u64, is_ours: impl Fn(&[u8]) -> bool) -> Self {
+        let mut earlier = Self { left: u64::MAX, wait: 0, has_list: false, has_others: false, are_lists: true };
+        let mut has_left = false;
+        for (name, value) in headers {
+            let Some(suffix) = suffix(name).filter(|_| !is_empty(value)) else { continue };
+            let says_left = earlier.read(name, value, now);
+            if is_list(name) {
+                let required = if name == RATELIMIT { "r" } else { "q" };
+                let has_ours = value.as_bytes().split(|byte| *byte == b'"').any(&is_ours);
+                earlier.has_list |= name == RATELIMIT;
+                earlier.are_lists &= is_of_this_draft(value.as_bytes(), required) && !has_ours;
+            } else {
+                has_left |= says_left;
+                earlier.has_others |= says_left || suffix.contains("limit") || suffix.contains("reset");
+            }
+        }
+        // There is a limit, but not what is left of it.
+        if earlier.has_others && !has_left {
+            earlier.promise_nothing();
+        }
+        earlier
     }
-    let required = if name == RATELIMIT { "r" } else { "q" };
-    let mut values: Vec<Cow<'_, [u8]>> =
-        lines(headers, name.clone()).filter_map(|line| members(line.as_bytes(), required)).collect();
+
+    /// Reads the numbers of a value, whose own names are those of parameters or that of the header; returns whether it
+    /// says how much is left. Names in quotes may look like numbers: that can only make it stricter.
+    fn read(&mut self, header: &HeaderName, value: &HeaderValue, now: u64) -> bool {
+        let mut has_left = false;
+        for part in value.as_bytes().split(|byte| matches!(byte, b',' | b';')) {
+            let part = str::from_utf8(part).unwrap_or_default();
+            let (name, number) = part.split_once('=').unwrap_or((header.as_str(), part));
+            let (name, number) = (name.trim(), number.trim().parse::<u64>());
+            if name == "r" || name.contains("remaining") {
+                has_left = true;
+                match number {
+                    Ok(number) => self.left = self.left.min(number),
+                    Err(_) => self.promise_nothing(),
+                }
+            } else if name == "t" || name.contains("reset") {
+                let seconds = number.unwrap_or(u64::MAX);
+                self.wait = self.wait.max(if seconds < UNIX_TIME { seconds } else { seconds.saturating_sub(now) });
+            }
+        }
+        has_left
+    }
+
+    fn promise_nothing(&mut self) {
+        (self.left, self.wait) = (0, u64::MAX);
+    }
+
+    /// Returns whether they promise more than a limit with so many units left, and so many seconds until it has all.
+    pub(super) fn promise_more(&self, left: u64, wait: u64) -> bool {
+        (left, Reverse(wait)) < (self.left, Reverse(self.wait))
+    }
+
+    /// Returns whether ours may stand in `RateLimit-Policy` beside them.
+    pub(super) fn are_lists(&self) -> bool {
+        self.are_lists
+    }
+
+    /// Returns whether ours may stand in `RateLimit` beside them: not where clients would read only ours, in place of
+    /// another form.
+    pub(super) fn take_members(&self) -> bool {
+        self.are_lists && (self.has_list || !self.has_others)
+    }
+
+    /// Removes what ours replaces: the lists if they do not take ours, and all other forms.
+    pub(super) fn remove(&self, headers: &mut HeaderMap, writes_lists: bool, writes_legacy: bool) {
+        if !writes_lists || !self.are_lists {
+            headers.remove(RATELIMIT);
+            headers.remove(RATELIMIT_POLICY);
+        }
+        if writes_legacy || self.has_others {
+            let is_other = |name: &&HeaderName| suffix(name).is_some() && !is_list(name);
+            let others: Vec<HeaderName> = headers.keys().filter(is_other).cloned().collect();
+            for name in others {
+                headers.remove(name);
+            }
+        }
+    }
+}
+
+/// Adds members to a List field, as one line; `first` puts them before the earlier ones.
+pub(super) fn merge(headers: &mut HeaderMap, name: HeaderName, ours: &HeaderValue, first: bool) {
+    let mut values: Vec<&[u8]> =
+        headers.get_all(&name).iter().filter(|value| !is_empty(value)).map(HeaderValue::as_bytes).collect();
     let place = if first { 0 } else { values.len() };
-    values.insert(place, ours.as_bytes().into());
+    values.insert(place, ours.as_bytes());
     let joined = HeaderValue::from_bytes(&values.join(&b", "[..]));
     headers.insert(name, joined.expect("header values joined by a comma are a header value"));
 }
 
-/// Returns whether `ours` is less than what any earlier header leaves.
-///
-/// Earlier headers that cannot be parsed, or that have a limit but not what is left of it, count as the stricter ones
-/// and stay as they are. A `RateLimit` that cannot be parsed does not count if ours `is_written` in its place; one that
-/// is not read counts unless `X-RateLimit-Remaining` is beside it.
-pub(super) fn is_stricter(headers: &HeaderMap, ours: u64, is_written: bool) -> bool {
-    let fields = left(lines(headers, RATELIMIT), is_written, headers.contains_key(REMAINING));
-    let legacy = lines(headers, REMAINING).map(|value| value.to_str().ok()?.trim().parse().ok());
-    let lacks_remaining =
-        !headers.contains_key(REMAINING) && (headers.contains_key(LIMIT) || headers.contains_key(RESET));
-    !lacks_remaining && fields.chain(legacy).all(|theirs: Option<u64>| theirs.is_some_and(|theirs| ours < theirs))
+fn is_empty(value: &HeaderValue) -> bool {
+    value.as_bytes().trim_ascii().is_empty()
 }
 
-/// Returns the lines of a field that are not empty.
-fn lines(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &HeaderValue> {
-    headers.get_all(name).iter().filter(|value| !value.as_bytes().trim_ascii().is_empty())
-}
-
-#[cfg(all(test, not(feature = "merge-headers")))]
-mod tests {
-    use super::*;
-
-    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
-        lines.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
-    }
-
-    #[track_caller]
-    fn merged(theirs: &[&'static str], first: bool, expected: &str) {
-        let mut fields = HeaderMap::new();
-        for line in theirs {
-            fields.append(RATELIMIT, HeaderValue::from_static(line));
-        }
-        merge(&mut fields, RATELIMIT, HeaderValue::from_static("\"ours\";r=5;t=60"), first);
-        assert_eq!(fields.get_all(RATELIMIT).iter().collect::<Vec<_>>(), [expected]);
-    }
-
-    #[test]
-    fn lines_of_this_draft_are_kept_whole_in_one_line_with_ours() {
-        merged(&["\"a\";r=1;t=9, \"b\";r=7"], false, "\"a\";r=1;t=9, \"b\";r=7, \"ours\";r=5;t=60");
-        merged(&["\"a\";r=9;t=9", "\"b\";r=7"], true, "\"ours\";r=5;t=60, \"a\";r=9;t=9, \"b\";r=7");
-    }
-
-    #[test]
-    fn lines_of_older_drafts_are_dropped_as_no_client_reads_two_syntaxes_in_one_field() {
-        merged(&["limit=10, remaining=1, reset=9"], false, "\"ours\";r=5;t=60");
-        merged(&["10;w=60", "", "  \"a\";r=1"], false, "  \"a\";r=1, \"ours\";r=5;t=60");
-    }
-
-    #[test]
-    fn a_field_that_is_not_read_is_not_replaced_by_ours_unless_its_numbers_are_beside_it() {
-        let field = ("ratelimit", "\"a\";r=9;t=9");
-        let left = |remaining| [field, ("x-ratelimit-remaining", remaining)];
-        for is_written in [true, false] {
-            assert!(!is_stricter(&headers(&[field]), 5, is_written));
-            assert!(is_stricter(&headers(&left("9")), 5, is_written));
-            assert!(!is_stricter(&headers(&left("5")), 5, is_written));
-            assert!(!is_stricter(&headers(&left("many")), 5, is_written));
-        }
-        assert!(is_stricter(&headers(&[]), 5, true));
-        assert!(is_stricter(&headers(&[("ratelimit", "")]), 5, true));
-    }
+/// Returns whether a line begins with a quoted name, as it does in this draft, and in no older one.
+#[cfg(not(feature = "merge-headers"))]
+fn is_of_this_draft(line: &[u8], _: &str) -> bool {
+    line.trim_ascii_start().starts_with(b"\"")
 }

@@ -15,8 +15,6 @@ mod names;
 mod numbers;
 mod settings;
 mod template;
-#[cfg(not(feature = "merge-headers"))]
-mod unparsed;
 mod write;
 
 pub use self::names::EXPOSED_HEADERS;

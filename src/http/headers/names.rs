@@ -29,10 +29,6 @@ pub(super) const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-res
 pub const EXPOSED_HEADERS: [HeaderName; 11] =
     [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK, STATUS, MESSAGE];
 
-/// The headers that an inner layer or an upstream may have set.
-pub(super) static MERGED: [HeaderName; 8] =
-    [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE];
-
 /// The names that are written, at places of their own: a constant would be made anew wherever it is used.
 pub(super) struct Names {
     pub(super) policy: HeaderName,

@@ -48,15 +48,19 @@ pub enum Dialect {
 ///
 /// # Headers of inner services
 ///
-/// Headers that the inner service or an upstream has set are merged, so that the stricter limit is what clients see.
-/// `RateLimit` and `RateLimit-Policy` get the members of both, except in a refusal from inside, which stays as it is. Of the `X-RateLimit-*`, the set that leaves less is kept
-/// as a whole. Members of another draft are dropped where ours are written, as clients would ignore a line in two
-/// syntaxes altogether.
+/// Where the inner service or an upstream has set headers of a limit, no header promises more than the stricter limit,
+/// which is the one that leaves less, or of as many units the one with the later reset:
 ///
-/// Without the feature `merge-headers` they are not read: a line of `RateLimit` or `RateLimit-Policy` that begins with a
-/// quoted name, as in this draft, is kept as it is beside ours, and any other is dropped. Which limit is the stricter one
-/// follows from `X-RateLimit-Remaining` alone; where it is absent beside a `RateLimit`, the earlier headers are taken for
-/// the stricter ones.
+/// - `RateLimit` and `RateLimit-Policy` of this draft get the members of both, except in a refusal from inside, which
+///   stays as it is.
+/// - Headers of all other forms are compared: older drafts (`RateLimit: limit=10, remaining=4, reset=7`,
+///   `RateLimit-Remaining`), and `X-RateLimit-*`, also by the minute or hour. Where ours is the stricter limit, they are
+///   removed. Else they stay as they are, and what is left of ours is not written; nor is it if theirs cannot be read.
+/// - Two services with a policy of one name look like one policy to clients, so only the stricter is listed, without
+///   other policies of that service: rename one of them.
+///
+/// Without the feature `merge-headers` a line of `RateLimit` or `RateLimit-Policy` is taken for one of this draft if it
+/// begins with a quoted name; with it, each member is checked.
 ///
 /// # Examples
 ///

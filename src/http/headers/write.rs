@@ -6,13 +6,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use smallvec::SmallVec;
 
 use super::fields::{Member, PolicyField, PolicyList, limits};
-use super::merge::{is_stricter, merge};
-use super::names::{MERGED, NAMES, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
+use super::merge::{Earlier, is_of_limit, merge};
+use super::names::{NAMES, RATELIMIT, RATELIMIT_POLICY};
 use super::numbers::{Advertised, number, used, whole_seconds};
 use super::settings::{Headers, ResetFormat};
 use super::template::{Template, insert};
@@ -82,7 +81,7 @@ impl HeaderWriter {
             return;
         }
         let binding = self.binding(decision);
-        if !headers.keys().any(|name| MERGED.contains(name)) {
+        if !headers.keys().any(is_of_limit) {
             let written = self.written(decision, binding, decision.outcomes().iter(), 0);
             return if self.is_complete(&written) {
                 self.admitted.fill(headers, |put| self.put(written, put));
@@ -90,30 +89,33 @@ impl HeaderWriter {
                 insert(headers, |put| self.put(written, put));
             };
         }
-        // Units that are left here must not make a client retry sooner than the refusal inside allows.
-        let waits = [RATELIMIT, RETRY_AFTER, REMAINING];
-        let refused_inside =
-            status == StatusCode::TOO_MANY_REQUESTS && waits.iter().any(|name| headers.contains_key(name));
-        let binding = binding.filter(|_| !refused_inside);
-        let is_written = self.headers.dialect.is_some();
-        let stricter = binding.is_some_and(|binding| is_stricter(headers, binding.remaining(), is_written));
-        if is_written {
+        // Units that are left here must not make a client retry sooner than a refusal inside allows.
+        self.merge(headers, decision, binding.filter(|_| status != StatusCode::TOO_MANY_REQUESTS));
+    }
+
+    /// Merges the headers with those that an inner layer or an upstream has set, so that none promises more than the
+    /// stricter limit; without `binding` no units that are left are written.
+    fn merge(&self, headers: &mut HeaderMap, decision: &Decision, binding: Option<&Outcome>) {
+        let (writes_lists, writes_legacy) = (self.headers.dialect.is_some(), self.headers.legacy);
+        let shown = || decision.outcomes().iter().filter(|outcome| self.shows(outcome));
+        let is_ours = |name: &[u8]| shown().any(|outcome| outcome.policy().as_bytes() == name);
+        let earlier = Earlier::of(headers, unix_time().as_secs(), is_ours);
+        let wait = |outcome: &Outcome| if outcome.is_held() { 0 } else { whole_seconds(outcome.reset_after()) };
+        let stricter = binding.filter(|outcome| earlier.promise_more(outcome.remaining(), wait(outcome)));
+        if stricter.is_some() {
+            earlier.remove(headers, writes_lists, writes_legacy);
+        }
+        if writes_lists && (stricter.is_some() || earlier.are_lists()) {
+            let limits = binding.filter(|_| stricter.is_some() || earlier.take_members());
             if let Some(value) = self.policy_value(decision) {
-                merge(headers, RATELIMIT_POLICY, value, false);
+                merge(headers, RATELIMIT_POLICY, &value, false);
             }
-            let shown = if refused_inside { None } else { self.limits(binding, decision.outcomes().iter(), 0) };
-            if let Some(value) = shown {
-                merge(headers, RATELIMIT, value, stricter);
+            if let Some(value) = limits.and_then(|_| self.limits(binding, decision.outcomes().iter(), 0)) {
+                merge(headers, RATELIMIT, &value, stricter.is_some());
             }
         }
-        if stricter && self.headers.legacy {
-            // These were about the other limit, and not each is written anew.
-            for name in [RESET, USED, RESOURCE] {
-                headers.remove(name);
-            }
-            if let Some(outcome) = binding {
-                insert(headers, |put| self.put_legacy(outcome, put));
-            }
+        if let Some(outcome) = stricter.filter(|_| writes_legacy) {
+            insert(headers, |put| self.put_legacy(outcome, put));
         }
     }
 
