@@ -186,7 +186,7 @@ impl Gate {
         let decision = if awaited.is_some_and(|awaited| awaited.decision) { refusal.decision().cloned() } else { None };
         let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
         if awaited.is_some() || is_inside {
-            response.extensions_mut().insert(Refused);
+            response.extensions_mut().insert(Refused::Inside);
         }
         if let Some(decision) = decision {
             response.extensions_mut().insert(decision);

@@ -22,7 +22,7 @@ use http::request::Parts;
 use super::Shared;
 use super::request_body::RequestBody;
 use crate::core::{Decision, Error, Key};
-use crate::http::policy::Policy;
+use crate::http::policy::{Policy, Refused};
 use crate::store::{Check, Counter, Deadline, SlotGuard, Store};
 
 /// The real cost of a request in units, for the extensions of its response.
@@ -302,9 +302,11 @@ impl Handle {
     /// gRPC calls and with a body for HEAD requests.
     ///
     /// A response that [`on_reject`](crate::RateLimitLayer::on_reject) builds needs the head of the request, and is not
-    /// used here.
+    /// used here. It is no [failure](crate::Count::failures) of the client.
     pub fn refusal(&self, decision: &Decision) -> Response<Bytes> {
-        self.shared.gate.responses.refusal(decision)
+        let mut response = self.shared.gate.responses.refusal(decision);
+        response.extensions_mut().insert(Refused::ByHandler);
+        response
     }
 }
 

@@ -117,8 +117,8 @@ impl Policy {
     /// response waits for it: requests that run meanwhile are admitted. [`ban`](Self::ban), which this one replaces, has
     /// the rules for keys.
     ///
-    /// [`Count::failures`] counts every 5xx as well, so an outage of the service would have its clients banned. For
-    /// logins prefer [`Count::statuses`].
+    /// [`Count::failures`] counts every 5xx of the service as well, so an outage would have its clients banned, but
+    /// [nothing that this crate refuses](Count#requests-that-are-refused-inside). For logins prefer [`Count::statuses`].
     ///
     /// # Examples
     ///

@@ -28,6 +28,17 @@ use crate::http::grpc;
 /// [`statuses`](Self::statuses) and [`when`](Self::when) see only the head of a response. Trailers inside the body of
 /// gRPC-Web are not seen: place the layer inside of the one that translates it.
 ///
+/// # Requests that are refused inside
+///
+/// A request that this crate refuses inside of the layer is neither a failure nor a success of its client, whatever the
+/// response is: if a layer inside does not call its inner service, if the request is [shed](crate::shed), or if the
+/// handler returns [`Handle::refusal`](crate::Handle::refusal). So no ban begins because the service was overloaded.
+/// [`statuses`](Self::statuses) and [`when`](Self::when) count what they name, by whomever it is: `statuses([429])` counts
+/// refusals of layers inside.
+///
+/// A service between the layers that builds requests or responses of its own has to copy their extensions, by which the
+/// layers recognize refusals. Those of another process are responses like any other.
+///
 /// # Examples
 ///
 /// A response that is not modified does not count:
@@ -45,18 +56,23 @@ pub struct Count {
     rule: Rule,
 }
 
-/// In the extensions of a request: a layer outside has a policy that [counts](Count::served) what layers inside do not
-/// refuse.
+/// In the extensions of a request: what a policy of a layer outside counts depends on whether layers inside
+/// [refuse](Refused) the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AwaitsRefusals {
     /// Whether the decision is to come with the refusal, as tests read it.
     pub(crate) decision: bool,
 }
 
-/// In the extensions of a response with which a layer of this crate refused the request, if one outside may await that:
-/// it [says so](AwaitsRefusals), or the request has its handle. A request that was shed has it in any case.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refused;
+/// In the extensions of a response with which this crate refused the request, if a layer outside may await that: it
+/// [says so](AwaitsRefusals), or the request has its handle. A request that was shed has it in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// By a layer or a shedder, which did not call its inner service.
+    Inside,
+    /// By the handler, with the response that this crate makes for it.
+    ByHandler,
+}
 
 /// What decides whether a response counts.
 #[derive(Clone)]
@@ -80,8 +96,9 @@ impl Count {
     /// Counts only failures: client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0, and
     /// errors of the inner service.
     ///
-    /// Use it against password guessing: a login that responds with 401 counts. So does every other 4xx and 5xx; to
-    /// count 401 only, use [`statuses`](Self::statuses).
+    /// Use it against password guessing: a login that responds with 401 counts. So does every other 4xx and 5xx of the
+    /// service, but none with which this crate [refuses](Self#requests-that-are-refused-inside) a request; to count 401
+    /// only, use [`statuses`](Self::statuses).
     ///
     /// # Examples
     ///
@@ -97,13 +114,14 @@ impl Count {
     }
 
     /// Counts only successes: failures are client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other
-    /// than 0, and errors of the inner service.
+    /// than 0, and errors of the inner service. A request that is
+    /// [refused inside](Self#requests-that-are-refused-inside) is no success.
     pub fn successes() -> Self {
         Self { rule: Rule::Outcome { failed: false } }
     }
 
-    /// Counts only responses with these HTTP statuses; errors of the inner service do not count. A layer is not built with
-    /// a policy that counts none.
+    /// Counts only responses with these HTTP statuses, also those of layers inside; errors of the inner service do not
+    /// count. A layer is not built with a policy that counts none.
     ///
     /// # Examples
     ///
@@ -122,7 +140,8 @@ impl Count {
         Self::by_head(move |response| statuses.contains(&response.status), false)
     }
 
-    /// Counts only responses for whose head a closure returns `true`; errors of the inner service count.
+    /// Counts only responses for whose head a closure returns `true`, also those of layers inside; errors of the inner
+    /// service count.
     pub fn when(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         Self::by_head(counts, true)
     }
@@ -142,8 +161,7 @@ impl Count {
     ///
     /// As with any count, units are taken until the response is known, and refusals of such a policy are not cached. A
     /// flood of requests that are refused inside is not limited by it: leave it out where the policy has to
-    /// keep such floods from the layers inside. A service between the layers that builds requests or responses of
-    /// its own has to copy their extensions, by which the layers recognize refusals.
+    /// keep such floods from the layers inside.
     ///
     /// # Examples
     ///
@@ -180,7 +198,7 @@ impl Count {
 
     /// Whether it depends on what layers inside refuse.
     pub(super) fn awaits_refusals(&self) -> bool {
-        matches!(self.rule, Rule::Served)
+        matches!(self.rule, Rule::Served | Rule::Outcome { .. })
     }
 
     /// Whether no response counts, as no status was given.
@@ -190,10 +208,12 @@ impl Count {
 
     /// Whether a response counts; `None` if its trailers decide. No response is an error of the inner service.
     pub(crate) fn counts(&self, response: Option<&Parts>) -> Option<bool> {
+        let refused = response.and_then(|response| response.extensions.get::<Refused>());
         match &self.rule {
+            Rule::Outcome { .. } if refused.is_some() => Some(false),
             Rule::Outcome { failed } => response.map_or(Some(true), has_failed).map(|has| has == *failed),
             Rule::Head { counts, errors } => Some(response.map_or(*errors, |response| counts(response))),
-            Rule::Served => Some(response.is_none_or(|response| response.extensions.get::<Refused>().is_none())),
+            Rule::Served => Some(refused != Some(&Refused::Inside)),
             Rule::None => Some(false),
         }
     }

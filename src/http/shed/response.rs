@@ -67,7 +67,7 @@ pub(super) fn response(parts: &Parts, name: &PolicyName, class: Class, wait: Dur
     } else {
         problem::shed(whole_seconds(wait).max(1), name)
     };
-    response.extensions_mut().insert(Refused);
+    response.extensions_mut().insert(Refused::Inside);
     response.extensions_mut().insert(Shed { name: name.clone(), class });
     closing(parts, if parts.method == Method::HEAD { without_body(response) } else { response })
 }

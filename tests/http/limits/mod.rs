@@ -3,6 +3,7 @@
 mod asked;
 mod bans;
 mod failures;
+mod inside;
 mod selected;
 mod shown;
 mod status;

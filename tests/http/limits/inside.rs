@@ -1,0 +1,162 @@
+//! Requests that this crate refuses inside of a layer: they are no failures of their clients, and no successes.
+#![cfg(feature = "axum")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::response::{IntoResponse, Response};
+use http::{Method, Request, StatusCode, Version};
+use tollgate::key::Ambiguous;
+use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
+use tollgate::test_util::ManualClock;
+use tollgate::{Ban, Count, Handle, Key, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tower::ServiceExt;
+
+use crate::support::doubles::unavailable;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const SECOND: Duration = Duration::from_secs(1);
+const ONE: Quota = Quota::fixed_window(1, Duration::from_secs(7 * 24 * 3_600));
+const FIVE: Quota = Quota::fixed_window(5, HOUR);
+
+/// The status of a refusal by the layer outside.
+const OUTSIDE: StatusCode = StatusCode::IM_A_TEAPOT;
+
+fn get() -> Request<Body> {
+    let mut request = Request::new(Body::empty());
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4_711))));
+    request
+}
+
+fn call() -> Request<Body> {
+    let mut call = get();
+    (*call.method_mut(), *call.version_mut()) = (Method::POST, Version::HTTP_2);
+    call.headers_mut().insert("content-type", "application/grpc".parse().expect("a value"));
+    call.headers_mut().insert("te", "trailers".parse().expect("a value"));
+    call
+}
+
+async fn send(app: &Router, request: Request<Body>) -> Response {
+    app.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
+}
+
+fn hello() -> Router {
+    Router::new().fallback(|| async { "hello" })
+}
+
+fn limited(policy: Policy) -> Router {
+    hello().layer(RateLimitLayer::new(MemoryStore::new(), policy))
+}
+
+/// The response of a handler that checks one more policy.
+async fn checks(handle: Handle) -> Response {
+    let policy = Policy::new("export", FIVE).cost(6);
+    let decision = handle.check(&policy, Key::new("global", "")).await.expect("the store decides");
+    handle.refusal(&decision).map(Body::from)
+}
+
+/// A server in which a shedder sheds all but critical requests.
+async fn overloaded() -> Router {
+    let clock = ManualClock::new();
+    let app = hello().layer(WorkerShedLayer::measured("worker", || 1.0).with_clock(clock.clone()));
+    for _ in 0..130 {
+        clock.advance(SECOND);
+        send(&app, get()).await;
+    }
+    app
+}
+
+/// Servers that refuse all requests, each in another way, with the status of their responses.
+async fn refusing() -> Vec<(&'static str, u16, Router)> {
+    let tenant = || Policy::new("tenant", FIVE).missing_key(MissingKey::Deny);
+    let own = RateLimitLayer::new(MemoryStore::new(), Policy::new("own", ONE));
+    let own = hello().layer(own.on_reject(|_, _| StatusCode::PAYMENT_REQUIRED.into_response().map(|_| "pay")));
+    let failed = RateLimitLayer::new(unavailable(), Policy::new("failed", FIVE)).on_failure(OnFailure::Deny);
+    let fleet = hello().layer(FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5));
+    vec![
+        ("a policy", 429, limited(Policy::new("inside", ONE))),
+        ("no key", 403, limited(tenant().key(key::from_fn(|_| None::<Key>)))),
+        ("an ambiguous key", 400, limited(tenant().key(key::from_fn(|_| Err::<Key, _>(Ambiguous))))),
+        ("a response of the application", 402, own),
+        ("a failed store", 503, hello().layer(failed)),
+        ("a fleet shedder", 503, fleet),
+        ("a worker shedder", 503, overloaded().await),
+        ("a handler", 429, Router::new().fallback(checks)),
+    ]
+}
+
+fn outside(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
+    let layer = RateLimitLayer::composite(MemoryStore::new()).policies(policies);
+    layer.on_reject(|_, _| OUTSIDE.into_response().map(|_| "outside"))
+}
+
+/// Bans after three responses, and admits five that count.
+fn login(count: &Count) -> [Policy; 2] {
+    let ban = Ban::new(3, HOUR, Duration::from_secs(60));
+    let banning = Policy::new("banning", Quota::per_second(1_000)).key(key::peer_ip()).ban_failures(ban, count.clone());
+    [banning, Policy::new("counting", FIVE).key(key::peer_ip()).count(count.clone())]
+}
+
+/// Sends more requests than the layer outside admits if they count; returns whether it admits another one.
+async fn admits_more(row: &(&'static str, u16, Router), layer: RateLimitLayer, request: fn() -> Request<Body>) -> bool {
+    let (how, status, app) = row;
+    // It takes the only unit, or the only slot.
+    let _held = send(app, get()).await;
+    let app = app.clone().layer(layer);
+    for _ in 0..9 {
+        send(&app, request()).await;
+    }
+    let last = send(&app, get()).await;
+    assert!([*status, OUTSIDE.as_u16()].contains(&last.status().as_u16()), "{how}: {}", last.status());
+    if *how == "a policy" && last.status() != OUTSIDE {
+        let wait: u64 = last.headers()["retry-after"].to_str().expect("ASCII").parse().expect("a number");
+        assert!(wait > 60, "{wait}");
+    }
+    last.status() != OUTSIDE
+}
+
+#[tokio::test]
+async fn what_is_refused_inside_is_neither_a_failure_nor_a_success_of_the_client() {
+    for request in [get, call] {
+        for row in refusing().await {
+            for count in [Count::failures(), Count::successes()] {
+                assert!(admits_more(&row, outside(login(&count)), request).await, "{}", row.0);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_status_that_is_counted_by_name_counts_by_whomever_it_is() {
+    for row in refusing().await {
+        let status = StatusCode::from_u16(row.1).expect("a status");
+        for count in [Count::statuses([status]), Count::when(move |response| response.status == status)] {
+            for policy in login(&count) {
+                assert!(!admits_more(&row, outside([policy]), get).await, "{}", row.0);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn failures_of_the_service_behind_layers_that_refuse_none_still_count() {
+    let inside = RateLimitLayer::new(MemoryStore::new(), Policy::new("inside", Quota::per_second(1_000)));
+    let app = Router::new().fallback(|| async { StatusCode::UNAUTHORIZED }).layer(inside);
+    for policy in login(&Count::failures()) {
+        assert!(!admits_more(&("nobody", 401, app.clone()), outside([policy]), get).await);
+    }
+}
+
+#[tokio::test]
+#[cfg(feature = "config")]
+async fn failures_in_files_are_those_of_the_service_too() {
+    let file = "[[policy]]\nname = \"login\"\nkey = \"peer_ip\"\nlimit = 5\nwindow = \"1h\"\ncount = \"failures\"\n\
+                ban = { after = 3, within = \"5m\", time = \"15m\", on = \"failures\" }";
+    for row in refusing().await {
+        let config = tollgate::config::Config::from_toml(file).expect("a file without mistakes");
+        assert!(admits_more(&row, outside(config.into_policies()), get).await, "{}", row.0);
+    }
+}
