@@ -43,9 +43,10 @@
 //! | `slot_life` | how long a slot of a concurrency outlives its process, a duration of at least 2 s: see [`Quota::slot_life`](crate::Quota::slot_life) | `"30s"` |
 //! | `hold_at_most` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::hold_at_most`](crate::Quota::hold_at_most) | `"1h"` |
 //! | `cost` | units a request takes, which may be 0 with `metered`, `ban`, `deny` or `missing_key = "deny"`; or `"header:NAME"`, a header with that number, in digits | 1 |
+//! | `min_cost` | with a cost by a header: the least that a request takes, whatever the header says; 0 only if no client can write it | 1 |
 //! | `unit` | what is counted: `"requests"`, or `"response_bytes"` or `"request_bytes"`, without `cost`, `count`, `metered`, `refund_dropped` and `ban`: see [`Policy::response_bytes`](crate::Policy::response_bytes) and [`Policy::request_bytes`](crate::Policy::request_bytes) | `"requests"` |
 //! | `over` | with bytes: whether a body whose limit is reached waits (`"pace"`), or fails (`"cut"`): see [`Over`](crate::Over) | `"pace"` |
-//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others), `"served"` (all but what a layer inside refused: see [`Count::served`](crate::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
+//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; what a layer inside refused is neither: see [`Count`](crate::Count#requests-that-are-refused-inside)), `"served"` (all but what a layer inside refused: see [`Count::served`](crate::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
 //! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH; GET covers HEAD, too | all |
 //! | `routes` | the policy applies to these route templates only, as axum 0.8 has them: `"/users/{id}"`, `"/files/{*path}"` | all |
@@ -63,11 +64,14 @@
 //! | `preflights_without_key` | whether CORS preflights pass without the key that `missing_key = "deny"` requires: see [`Policy::preflights_without_key`](crate::Policy::preflights_without_key) | `false` |
 //! | `refund_dropped` | whether a request is refunded if its client disconnects before there is a response | `false` |
 //!
-//! A request whose cost is above the capacity is never admitted. If the cost comes from a header that is missing or is
-//! not all digits, it is 1. A number too large to represent is above any capacity. If the header has several lines, or
-//! values separated by commas, the largest counts. White space around the value of a header is ignored everywhere.
+//! A request whose cost is above the capacity is never admitted. If the cost comes from a header, it is 1 without that,
+//! and at least `min_cost`; a number too large to represent is above any capacity. A cost is ambiguous if the header is
+//! not all digits, or if several lines, or values separated by commas, differ. Such a request is treated as one whose key
+//! is [ambiguous](crate::key::Extracted::Ambiguous), at the largest of the numbers: `missing_key = "deny"` refuses it with
+//! 400, and so does a policy with a `ban`; else all of them share one counter. White space around the value of a header is
+//! ignored everywhere.
 //!
-//! **Who sets those headers?** Clients send what they like: a cost of 0, a tier, a priority. Where `cost`,
+//! **Who sets those headers?** Clients send what they like: a low cost, a tier, a priority. Where `cost`,
 //! `critical` or `tiers` read a header, something before the layer has to set it or remove it.
 //!
 //! ## Keys

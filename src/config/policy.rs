@@ -34,6 +34,7 @@ const FIELDS: &[&str] = &[
     "slot_life",
     "hold_at_most",
     "cost",
+    "min_cost",
     "count",
     "unit",
     "over",

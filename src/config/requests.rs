@@ -95,10 +95,7 @@ fn some_texts<'a>(given: Field<'a>, name: &'a str) -> Result<Vec<Field<'a>>, Err
 
 /// Sets what a request costs, and which requests count.
 pub(super) fn with_cost(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
-    let policy = match table.get("cost") {
-        Some(cost) => read_cost(policy, cost)?,
-        None => policy,
-    };
+    let policy = read_cost(policy, table)?;
     match table.get("count") {
         Some(count) => Ok(policy.count(read_count(count)?)),
         None => Ok(policy),
@@ -125,34 +122,49 @@ pub(super) fn with_unit(policy: Policy, table: Table<'_>) -> Result<Policy, Erro
     Ok(policy)
 }
 
-/// Sets the cost: a number, or the header that contains it.
-fn read_cost(policy: Policy, given: Field<'_>) -> Result<Policy, Error> {
-    if let Some(units) = given.as_whole() {
-        return Ok(policy.cost(units));
-    }
+/// Sets the cost: a number, or the header that contains it, which is at least `min_cost`.
+fn read_cost(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
+    let (given, least) = (table.get("cost"), table.get("min_cost"));
+    let min = least.map_or(Ok(1), |least| least.whole())?;
+    let Some(given) = given.filter(|given| given.as_whole().is_none()) else {
+        let wrong = "min_cost has no effect without a line cost = \"header:NAME\": add it, or leave min_cost out";
+        if let Some(least) = least {
+            return Err(least.error(wrong));
+        }
+        return Ok(match given.and_then(|given| given.as_whole()) {
+            Some(units) => policy.cost(units),
+            None => policy,
+        });
+    };
     if given.as_text().is_none() {
         return Err(given.wrong("a whole number, 0 or more, or \"header:NAME\""));
     }
     let header = given.header("cost")?;
-    Ok(policy.cost_by(move |parts| said(parts, &header)))
-}
-
-/// The units in a request's header, or 1; of several lines, which proxies may have joined with commas, the largest
-/// number.
-fn said(parts: &Parts, header: &HeaderName) -> u64 {
-    let joined = lines(&parts.headers, header);
-    joined.flat_map(|line| line.split(|byte| *byte == b',')).map(units).max().unwrap_or(1)
-}
-
-/// Returns the units in one value of a header: digits, or otherwise 1; a number that does not fit is the largest
-/// one.
-fn units(line: &[u8]) -> u64 {
-    let text = str::from_utf8(trimmed(line)).unwrap_or_default();
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return 1;
+    if let Some(least) = least.filter(|_| min > policy.quota().capacity()) {
+        let wrong = format!("min_cost {min} is above what the quota holds, so all would be refused: lower it");
+        return Err(least.error(wrong));
     }
-    // All digits: what does not fit is more than any capacity.
-    text.parse().unwrap_or(u64::MAX)
+    Ok(policy.certain_cost(move |parts| said(parts, &header, min)))
+}
+
+/// Returns the units in a request's header, 1 without it, but at least `min`; as an error, if lines, or values that a
+/// proxy joined with commas, differ, or are not digits: then the largest number.
+fn said(parts: &Parts, header: &HeaderName, min: u64) -> Result<u64, u64> {
+    let (mut said, mut is_certain) = (None, true);
+    for value in lines(&parts.headers, header).flat_map(|line| line.split(|byte| *byte == b',')) {
+        let units = units(value);
+        is_certain &= units.is_some() && (said.is_none() || said == units);
+        said = said.max(units);
+    }
+    let units = said.unwrap_or(1).max(min);
+    if is_certain { Ok(units) } else { Err(units) }
+}
+
+/// Returns the units in one value of a header, if it is all digits.
+fn units(value: &[u8]) -> Option<u64> {
+    let text = str::from_utf8(trimmed(value)).ok().filter(|text| !text.is_empty())?;
+    // What does not fit is more than any capacity.
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// Reads which requests count: a word, or a list of statuses.

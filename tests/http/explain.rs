@@ -193,7 +193,7 @@ fn each_refusal_is_said() {
         (any().missing_key(deny), "refused with 403: the request has no key, and missing_key is Deny"),
         (any().deny(list("192.0.2.7")), "refused with 403: the client is on its deny list"),
         (found(|| Key::new("user", "eve")).deny(list("eve")), "refused with 403: the client is on its deny list"),
-        (found(ambiguous).missing_key(deny), "refused with 400: the key is ambiguous"),
+        (found(ambiguous).missing_key(deny), "refused with 400: the key or the cost is ambiguous"),
         (found(rejected), "refused by the extractor of its key"),
         (found(failed).missing_key(deny), "refused with 503: the key is not known"),
     ] {
@@ -206,7 +206,8 @@ fn each_refusal_is_said() {
 #[test]
 fn counters_that_clients_share_are_named() {
     let any = || Policy::new("any", OWN).key(by_user());
-    let (without, ambiguous_) = ("requests without a key share this counter", "the key is ambiguous: such requests");
+    let without = "requests without a key share this counter";
+    let ambiguous_ = "the key or the cost is ambiguous: such requests";
     for (policy, request, key, why) in [
         (any().missing_key(MissingKey::Share), get("/"), "anonymous:", without),
         (Policy::new("ip", OWN).key(key::client_ip()), Request::get("/"), "anonymous:", without),

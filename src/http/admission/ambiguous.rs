@@ -1,4 +1,5 @@
-//! Requests whose key is ambiguous, such as one with two different values of the header that identifies the client.
+//! Requests whose key is ambiguous, such as one with two different values of the header that identifies the client, or
+//! whose cost is.
 //!
 //! A client can make any request ambiguous, so that must have no advantage: not pass a deny list, not start a fresh
 //! counter, not use up the counter of another client. docs/names.md has the rules for users.
@@ -21,8 +22,7 @@ impl Judge<'_> {
     /// The request counts in `tollgate_ambiguous_keys_total`, whatever becomes of it.
     pub(super) fn ambiguous(self, keyless: Keyless, rule: MissingKey) -> Resolved {
         let policy = self.policy;
-        self.gate.limits.observer.ambiguous(policy.rule().name());
-        tracing::debug!(policy = policy.name(), ?rule, "a request has an ambiguous key");
+        self.note_ambiguous("a request has an ambiguous key");
         if let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) {
             let offered = self.offered();
             if offered.iter().any(|value| list.has_value(value)) {
@@ -32,13 +32,33 @@ impl Judge<'_> {
                 return Resolved::refused(Refusal::Ambiguous);
             }
         }
-        let address = self.parts.and_then(|parts| policy.extractor().address_in_key(parts));
-        let key = || address.map_or(Key::fixed("ambiguous:"), |address| Key::new("ambiguous", site(address)));
         match rule {
             MissingKey::Deny if keyless.terms.keyed => Resolved::refused(Refusal::Ambiguous),
             _ if !keyless.terms.counted => Resolved::Skip(keyless.uncounted),
-            _ => self.check_shared(keyless.draft.with_tier(Some(*policy.quota())), key()),
+            _ => self.check_ambiguous(keyless),
         }
+    }
+
+    /// Resolves a policy for which the request has a key, but an ambiguous cost: as one with an ambiguous key, unless the
+    /// policy bans keys, as no client may leave its ban that way.
+    pub(super) fn ambiguous_cost(self, keyless: Keyless) -> Resolved {
+        self.note_ambiguous("a request has an ambiguous cost");
+        if self.policy.rule().banning().is_some() || self.policy.rule_for_missing_key() == MissingKey::Deny {
+            return Resolved::refused(Refusal::Ambiguous);
+        }
+        self.check_ambiguous(keyless)
+    }
+
+    fn check_ambiguous(self, keyless: Keyless) -> Resolved {
+        let address = self.parts.and_then(|parts| self.policy.extractor().address_in_key(parts));
+        let key = address.map_or(Key::fixed("ambiguous:"), |address| Key::new("ambiguous", site(address)));
+        self.check_shared(keyless.draft.with_tier(Some(*self.policy.quota())), key)
+    }
+
+    fn note_ambiguous(self, what: &'static str) {
+        let policy = self.policy;
+        self.gate.limits.observer.ambiguous(policy.rule().name());
+        tracing::debug!(policy = policy.name(), rule = ?policy.rule_for_missing_key(), "{what}");
     }
 
     /// Returns whether a part of a joined key is on the deny list, although another part is missing.

@@ -73,7 +73,7 @@ impl<'a> Judge<'a> {
     }
 
     fn keyless_plain(self, parts: &Parts) -> Keyless {
-        self.keyless(parts, Terms::ALL, |policy| policy.rule().units())
+        self.keyless(parts, Terms::ALL, |policy| Ok(policy.rule().units()))
     }
 
     /// Resolves a policy that does not apply to the request, but bans keys on the whole layer: to a look at its ban, which
@@ -88,7 +88,12 @@ impl<'a> Judge<'a> {
             return Resolved::Skip(Skip::Scope);
         }
         let draft = Draft { only_ban: true, ..Draft::new(self.place, 0, *policy.quota()) };
-        let keyless = Keyless { draft, terms: Terms { counted: true, keyed: false }, uncounted: Skip::Scope };
+        let keyless = Keyless {
+            draft,
+            terms: Terms { counted: true, keyed: false },
+            uncounted: Skip::Scope,
+            ambiguous_cost: false,
+        };
         match policy.extractor().extract(parts) {
             Answer::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_))) => {
                 self.resolve_key(keyless, found).in_shadow()
@@ -100,11 +105,11 @@ impl<'a> Judge<'a> {
 
     /// Resolves the policy at cost 0 and whatever its scope, for a status request.
     pub(crate) fn resolve_look(self) -> Resolved {
-        self.parts.map_or(Resolved::Skip(Skip::Scope), |parts| self.judge(parts, Terms::ALL, |_| 0))
+        self.parts.map_or(Resolved::Skip(Skip::Scope), |parts| self.judge(parts, Terms::ALL, |_| Ok(0)))
     }
 
     /// Goes through lists of addresses and the key; `units` is the cost, computed only if the request is counted.
-    fn judge(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> u64) -> Resolved {
+    fn judge(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> Result<u64, u64>) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let listed = |list: &AccessList| self.lists(list, parts);
         if options.deny.as_deref().is_some_and(|list| listed(list).unwrap_or(list.denies_unknown())) {
@@ -125,15 +130,22 @@ impl<'a> Judge<'a> {
     }
 
     /// Returns the check so far; only a request that is counted has a cost and a tier.
-    fn keyless(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> u64) -> Keyless {
+    fn keyless(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> Result<u64, u64>) -> Keyless {
         let policy = self.policy;
-        let draft = if terms.counted {
-            let (critical, quota) = (policy.is_critical(parts), policy.quota_of(parts));
-            Draft { critical, ..Draft::new(self.place, units(policy), quota) }
-        } else {
-            Draft::new(self.place, 0, *policy.quota())
+        let mut keyless = Keyless {
+            draft: Draft::new(self.place, 0, *policy.quota()),
+            terms,
+            uncounted: Skip::Preflight,
+            ambiguous_cost: false,
         };
-        Keyless { draft, terms, uncounted: Skip::Preflight }
+        if terms.counted {
+            let units = units(policy);
+            keyless.ambiguous_cost = units.is_err();
+            let (critical, quota) = (policy.is_critical(parts), policy.quota_of(parts));
+            let (Ok(units) | Err(units)) = units;
+            keyless.draft = Draft { critical, ..Draft::new(self.place, units, quota) };
+        }
+        keyless
     }
 
     /// Returns whether a list has the client's address; `None` if the address is unknown and the list has addresses.
@@ -199,6 +211,9 @@ impl<'a> Judge<'a> {
         }
         if !keyless.terms.counted {
             return Resolved::Skip(keyless.uncounted);
+        }
+        if keyless.ambiguous_cost {
+            return self.ambiguous_cost(keyless);
         }
         // A ban is that of the key, whatever its quota.
         let lookup = policy.rule().tiers().filter(|_| !keyless.draft.only_ban);

@@ -111,6 +111,8 @@ pub(super) struct Keyless {
     pub(super) terms: Terms,
     /// Why the request is not counted, if `terms` are that it is not.
     pub(super) uncounted: Skip,
+    /// Whether the cost is ambiguous; the draft has the least that it may be.
+    pub(super) ambiguous_cost: bool,
 }
 
 /// A policy that needs a lookup before it is a check.

@@ -74,7 +74,9 @@ fn of_check(explained: Explained, check: Check, has_key: bool) -> Explained {
         _ if only_ban => Some("looks only for a ban of the key, as it does not apply"),
         _ if !has_key => Some("it has no key, so all requests share this counter"),
         "anonymous:" => Some("requests without a key share this counter"),
-        key if key.starts_with("ambiguous:") => Some("the key is ambiguous: such requests share this counter"),
+        key if key.starts_with("ambiguous:") => {
+            Some("the key or the cost is ambiguous: such requests share this counter")
+        }
         "unknown:" => Some("the key could not be looked up: such requests share this counter"),
         _ => None,
     };
@@ -101,7 +103,7 @@ fn of_refusal(refusal: &Refusal) -> &'static str {
         Refusal::Refused(_) => "refused by a decision",
         Refusal::Rejected(_) => "refused by the extractor of its key",
         Refusal::NoKey => "refused with 403: the request has no key, and missing_key is Deny",
-        Refusal::Ambiguous => "refused with 400: the key is ambiguous",
+        Refusal::Ambiguous => "refused with 400: the key or the cost is ambiguous",
         Refusal::Denied => "refused with 403: the client is on its deny list",
         Refusal::Failed(_) => "refused with 503: the key is not known",
     }

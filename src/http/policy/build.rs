@@ -153,6 +153,9 @@ impl Policy {
     ///
     /// A cost of 0 takes nothing; a cost above the capacity can never be admitted. Replaces [`cost`](Self::cost).
     ///
+    /// If the closure reads a number that the client wrote, keep it from 0: a client whose requests cost 0 is never
+    /// refused. Return `units.max(1)`, and for a value that is no number, the largest cost.
+    ///
     /// # Examples
     ///
     /// ```
@@ -164,6 +167,11 @@ impl Policy {
     /// # let _ = policy;
     /// ```
     pub fn cost_by(self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
+        self.certain_cost(move |parts| Ok(cost(parts)))
+    }
+
+    /// Sets how many units a request takes by a closure; an error is the least that an ambiguous cost may be.
+    pub(crate) fn certain_cost(self, cost: impl Fn(&Parts) -> Result<u64, u64> + Send + Sync + 'static) -> Self {
         let rule = self.rule.cost(1);
         Self { rule, ..self }.with(|options| options.cost_by = Some(Arc::new(cost)))
     }

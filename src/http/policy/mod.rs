@@ -223,13 +223,14 @@ impl Policy {
         self.denies_values() || (terms.keyed && self.rule_for_missing_key() == MissingKey::Deny)
     }
 
-    /// Returns the units that a request takes before the inner service is called.
-    pub(crate) fn cost_of(&self, parts: &Parts) -> u64 {
+    /// Returns the units that a request takes before the inner service is called; an error is the least that an ambiguous
+    /// cost may be.
+    pub(crate) fn cost_of(&self, parts: &Parts) -> Result<u64, u64> {
         match (self.options.bytes, &self.options.cost_by) {
             // Bodies take them.
-            (Some(_), _) => 0,
+            (Some(_), _) => Ok(0),
             (None, Some(cost)) => cost(parts),
-            (None, None) => self.rule.units(),
+            (None, None) => Ok(self.rule.units()),
         }
     }
 

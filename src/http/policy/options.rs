@@ -28,8 +28,8 @@ pub(crate) struct Options {
     pub(super) client: Option<ClientIp>,
     /// What happens without a key; `None` is the extractor's own rule.
     pub(super) missing_key: Option<MissingKey>,
-    /// Units by the head of a request, instead of the rule's cost.
-    pub(super) cost_by: Option<Arc<OfRequest<u64>>>,
+    /// Units by the head of a request, instead of the rule's cost; an error is the least that an ambiguous cost may be.
+    pub(super) cost_by: Option<Arc<OfRequest<Result<u64, u64>>>>,
     /// Whether clients receive headers of the policy; `true` by default.
     pub(super) advertised: bool,
     /// Whether the handler reports the real cost.

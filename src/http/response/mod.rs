@@ -32,9 +32,8 @@ use crate::http::policy::Policy;
 
 /// The detail of a 403 to a request without a key.
 const NO_KEY: &str = "The request does not identify its client.";
-/// The detail of a 400 to a request with an ambiguous key.
-const AMBIGUOUS: &str =
-    "The request does not identify its client unambiguously: what does must be present once and well-formed.";
+/// The detail of a 400 to a request with an ambiguous key or cost.
+const AMBIGUOUS: &str = "The request does not identify its client or its cost unambiguously: what does must be present once and well-formed.";
 /// The detail of a 403 to a client on a deny list.
 const DENIED: &str = "This client is not allowed.";
 

@@ -46,7 +46,7 @@ fn they_are_refused_with_400_where_missing_ones_are_refused() {
     assert_eq!(response.headers()["cache-control"], "no-store");
     let expected = concat!(
         r#"{"type":"about:blank","title":"Bad Request","status":400,"#,
-        r#""detail":"The request does not identify its client unambiguously: what does must be present once and well-formed."}"#
+        r#""detail":"The request does not identify its client or its cost unambiguously: what does must be present once and well-formed."}"#
     );
     assert_eq!(body(response), expected);
     expect(&service, [(get("/"), 403), (one(USER, "a"), 200), (two("b", " b"), 200)]);

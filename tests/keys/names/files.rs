@@ -69,10 +69,11 @@ fn priorities_that_differ_are_not_critical() {
 }
 
 #[test]
-fn of_costs_that_differ_the_highest_counts() {
+fn of_costs_that_differ_the_highest_counts_with_other_ambiguous_requests() {
     let service = limited("limit = 10\ncost = \"header:x-cost\"");
     assert_eq!(left(&service, with(["0", "3"].map(|cost| ("x-cost", cost)))), "7");
     assert_eq!(left(&service, with(["2", "x", "0"].map(|cost| ("x-cost", cost)))), "5");
+    assert_eq!(left(&service, get("/")), "9");
 }
 
 #[test]
@@ -81,6 +82,7 @@ fn a_proxy_that_joins_lines_lowers_no_cost() {
     assert_eq!(left(&service, one("x-cost", "0, 3")), "7");
     assert_eq!(left(&service, one("x-cost", "2 ,x")), "5");
     assert_eq!(left(&service, with(["0,0", "1,\t4"].map(|cost| ("x-cost", cost)))), "1");
+    assert_eq!(left(&service, with(["4,4", "4"].map(|cost| ("x-cost", cost)))), "6");
 }
 
 #[test]

@@ -12,30 +12,86 @@ async fn a_fixed_cost_is_taken() {
     assert_eq!(statuses(&policy("limit = 1\ncost = 0\nmetered = true"), &["/", "/"]).await, [200, 200], "0 only looks");
 }
 
+/// What the response to one request of a policy by a header's cost is, and what is left of the policy's 5 units.
+async fn left_after(fields: &str, header: &str) -> (u16, String) {
+    let file = policy(&format!("cost = \"header:X-Cost\"\nwindow = \"1h\"\n{fields}"));
+    let response = send(&limited(&file), &format!("/ {header}")).await;
+    assert!(!response.headers().contains_key("retry-after"), "{header}: no wait can help");
+    let left = response.headers().get("x-ratelimit-remaining").map_or("", |left| left.to_str().expect("ASCII"));
+    (response.status().as_u16(), left.to_owned())
+}
+
 #[tokio::test]
-async fn a_header_says_the_cost_or_it_is_1() {
-    let file = policy("cost = \"header:X-Cost\"\nwindow = \"1h\"");
-    for (header, status, left) in [
-        ("x-cost:5", 200, "0"),
-        ("x-cost:002", 200, "3"),
-        ("x-cost:0", 200, "5"),
-        ("", 200, "4"),
-        ("x-cost:", 200, "4"),
-        ("x-cost:-3", 200, "4"),
-        ("x-cost:1.5", 200, "4"),
-        ("x-cost:0x3", 200, "4"),
-        ("x-cost:6", 429, "5"),
-        ("x-cost:99999999999999999999999999", 429, "5"),
+async fn a_header_says_the_cost_but_it_is_at_least_1_unless_the_file_says_otherwise() {
+    for (fields, header, status, left) in [
+        ("", "x-cost:5", 200, "0"),
+        ("", "x-cost:002", 200, "3"),
+        ("", "x-cost:0", 200, "4"),
+        ("", "", 200, "4"),
+        ("", "x-cost:6", 429, "5"),
+        ("", "x-cost:4503599627370497", 429, "5"),
+        ("", "x-cost:99999999999999999999999999", 429, "5"),
+        ("min_cost = 0", "x-cost:0", 200, "5"),
+        ("min_cost = 0", "", 200, "4"),
+        ("min_cost = 3", "x-cost:1", 200, "2"),
+        ("min_cost = 3", "x-cost:4", 200, "1"),
+        ("min_cost = 3", "", 200, "2"),
     ] {
-        let response = send(&limited(&file), &format!("/ {header}")).await;
-        let headers = response.headers();
-        assert_eq!(
-            (response.status().as_u16(), &headers["x-ratelimit-remaining"]),
-            (status, &left.parse().unwrap()),
-            "{header}"
-        );
-        assert!(!headers.contains_key("retry-after"), "{header}: no wait can help");
+        assert_eq!(left_after(fields, header).await, (status, left.to_owned()), "{fields} {header}");
     }
+}
+
+#[tokio::test]
+async fn a_client_that_says_it_costs_nothing_is_refused_in_its_turn() {
+    let file = policy("limit = 2\nwindow = \"1h\"\ncost = \"header:x-cost\"");
+    assert_eq!(statuses(&file, &["/ x-cost:0"; 3]).await, [200, 200, 429]);
+}
+
+/// Costs that are ambiguous.
+const MALFORMED: [&str; 10] = [
+    "x-cost:-5",
+    "x-cost:5.0",
+    "x-cost:1e3",
+    "x-cost:0x3",
+    "x-cost:",
+    "x-cost:+",
+    "x-cost:one",
+    "x-cost:1,",
+    "x-cost:1,2",
+    "x-cost:1 x-cost:2",
+];
+
+#[tokio::test]
+async fn a_cost_that_is_ambiguous_is_treated_as_an_ambiguous_key() {
+    for cost in MALFORMED {
+        let request = format!("/ {cost}");
+        let shared = policy("limit = 4\nwindow = \"1h\"\nkey = \"header:x-user\"\ncost = \"header:x-cost\"");
+        let app = limited(&shared);
+        let taken = if cost.ends_with('2') { "2" } else { "3" };
+        for (user, left) in [("x-user:ada", taken), ("x-user:bob", "")] {
+            let response = send(&app, &format!("{request} {user}")).await;
+            let found = response.headers()["x-ratelimit-remaining"].to_str().expect("ASCII");
+            assert!(found == left || left.is_empty(), "{cost}: {found}");
+        }
+        let response = send(&app, "/ x-user:ada").await;
+        assert_eq!(response.headers()["x-ratelimit-remaining"], "3", "{cost}: no client's own units are used");
+        let more = [request.as_str(); 5].map(|request| format!("{request} x-user:eve"));
+        let found = statuses(&shared, &more.each_ref().map(String::as_str)).await;
+        assert_eq!(found[4], 429, "{cost}: such requests share one counter");
+        let denying = format!("{shared}\nmissing_key = \"deny\"");
+        assert_eq!(statuses(&denying, &[&format!("{request} x-user:ada"), "/ x-user:ada"]).await, [400, 200], "{cost}");
+    }
+}
+
+#[tokio::test]
+async fn no_client_leaves_a_ban_or_a_list_by_an_ambiguous_cost() {
+    let fields = "limit = 1\nwindow = \"1h\"\nkey = \"peer_ip\"\ncost = \"header:x-cost\"";
+    let bans = policy(&format!("{fields}\nban = {{ after = 1, within = \"1h\", time = \"2h\" }}"));
+    let requests = ["/", "/", "/ x-cost:-1", "/ x-cost:-1"];
+    assert_eq!(statuses(&bans, &requests).await, [200, 429, 400, 400]);
+    let lists = policy(&format!("{fields}\nallow = [\"192.0.2.1\"]\ndeny = [\"192.0.2.2\"]"));
+    let requests = ["/ x-cost:-1 @192.0.2.1", "/ x-cost:-1 @192.0.2.1", "/ x-cost:-1 @192.0.2.2"];
+    assert_eq!(statuses(&lists, &requests).await, [200, 200, 403]);
 }
 
 #[tokio::test]
