@@ -13,6 +13,8 @@ mod calendar;
 mod compose;
 #[cfg(all(feature = "axum", feature = "lookup"))]
 mod explain;
+#[cfg(all(feature = "axum", feature = "redis"))]
+mod first_steps;
 #[cfg(feature = "axum")]
 mod grpc;
 mod headers;

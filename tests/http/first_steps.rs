@@ -1,0 +1,154 @@
+//! What someone new runs into: what the crate says then, and what a client of the server sees.
+
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::routing::{get, post};
+use axum::Router;
+use http::{Request, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
+use tollgate::{
+    Ban, Decision, Error, Handle, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, Rule, key,
+};
+use tower::ServiceExt;
+
+use crate::support::soon::soon;
+
+const HOURLY: Quota = Quota::per_hour(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Checks that a constructor panics with the message of its fallible twin, at the place of its caller.
+#[track_caller]
+fn panics<T, E>(panics: impl FnOnce() -> T, twin: Result<E, Error>) {
+    let said = twin.err().expect("the twin returns an error").to_string();
+    let panicked = catch_unwind(AssertUnwindSafe(panics)).err().expect("it panics");
+    assert_eq!(panicked.downcast_ref::<String>(), Some(&said));
+}
+
+fn policy(name: &str) -> Policy {
+    Policy::new(name, HOURLY)
+}
+
+#[test]
+fn a_constructor_panics_with_the_sentence_of_its_error() {
+    let (store, layer) = (MemoryStore::new, || RateLimitLayer::composite(MemoryStore::new()));
+    let two = || [policy("ip"), policy("ip")];
+    panics(|| policy("a name"), Policy::try_new("a name", HOURLY));
+    panics(|| layer().policies(two()), layer().try_policies(two()));
+    panics(|| layer().ip(HOURLY).ip(HOURLY), layer().ip(HOURLY).try_policy(policy("ip")));
+    panics(
+        || RateLimitLayer::new(store(), policy("a").routes(["b"])),
+        RateLimitLayer::try_new(store(), policy("a").routes(["b"])),
+    );
+    let rules = || [Rule::new("a", HOURLY), Rule::new("a", HOURLY)];
+    panics(|| Limiter::new(store(), rules()), Limiter::try_new(store(), rules()));
+    panics(|| key::client_ip().trusted_proxies(["proxy"]), key::client_ip().try_trusted_proxies(["proxy"]));
+    panics(
+        || FleetShedLayer::new(store(), "fleet", HOURLY, 0.5),
+        FleetShedLayer::try_new(store(), "fleet", HOURLY, 0.5),
+    );
+    panics(|| WorkerShedLayer::new("a name", FOUR), WorkerShedLayer::try_new("a name", FOUR));
+    let ban = || Ban::new(1, HOUR, HOUR);
+    panics(|| ban().growing(0.5, HOUR), ban().try_growing(0.5, HOUR));
+}
+
+const FOUR: std::num::NonZeroU32 = std::num::NonZeroU32::new(4).expect("it is not zero");
+
+#[test]
+fn a_program_that_returns_an_error_prints_its_sentence() {
+    let error = Policy::try_new("a name", HOURLY).expect_err("it has a space");
+    assert_eq!(format!("{error:?}"), format!("{error:#}"));
+}
+
+#[test]
+fn a_budget_that_the_store_would_cut_short_panics_when_it_is_set() {
+    let store = || RedisStore::connect_lazy("redis://127.0.0.1:1").expect("a URL");
+    let long = Duration::from_millis(500);
+    let layer = || RateLimitLayer::new(store(), policy("api"));
+    for set in [
+        &(|| drop(layer().budget(long))) as &dyn Fn(),
+        &|| drop(Limiter::new(store(), [Rule::new("api", HOURLY)]).budget(long)),
+        &|| drop(FleetShedLayer::new(store(), "fleet", Quota::concurrency(5), 0.2).budget(long)),
+    ] {
+        let panicked = catch_unwind(AssertUnwindSafe(set)).expect_err("it has no effect");
+        let said = panicked.downcast_ref::<String>().expect("a message");
+        assert!(said.contains("500ms") && said.contains("100ms"), "{said}");
+    }
+    drop(layer().budget(Duration::from_millis(50)));
+    let patient = RedisStore::builder().budget(long).connect_lazy("redis://127.0.0.1:1").expect("a URL");
+    drop(RateLimitLayer::new(patient, policy("api")).budget(long));
+}
+
+#[test]
+fn a_redis_url_with_a_parameter_that_would_be_passed_over_is_an_error() {
+    let error = RedisStore::connect_lazy("redis://127.0.0.1:1?db=3").expect_err("it would be database 0");
+    assert!(error.is_invalid() && error.to_string().contains("redis://host:port/1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_handler_outside_of_a_layer_says_that_its_route_is_in_none() {
+    let limited = Router::new().route("/limited", get(async |_: Decision| "hello"));
+    let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_hour(9)));
+    let app = limited
+        .layer(layer)
+        .route("/handle", get(async |_: Handle| "hello"))
+        .route("/decision", get(async |_: Decision| "hello"));
+    for (path, status, says) in [
+        ("/limited", StatusCode::OK, "hello"),
+        ("/handle", StatusCode::INTERNAL_SERVER_ERROR, "in no RateLimitLayer"),
+        ("/decision", StatusCode::INTERNAL_SERVER_ERROR, "in no RateLimitLayer"),
+    ] {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let response = app.clone().oneshot(request).await.expect("a response");
+        assert_eq!(response.status(), status, "{path}");
+        let body = to_bytes(response.into_body(), 1_000).await.expect("a body");
+        assert!(String::from_utf8_lossy(&body).contains(says), "{path}: {body:?}");
+    }
+}
+
+/// Serves `POST /` with one request an hour, which a first request has taken.
+async fn used_up() -> SocketAddr {
+    let layer = RateLimitLayer::new(MemoryStore::new(), policy("uploads"));
+    let app = Router::new().route("/", post(async || "hello")).layer(layer);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port of the loopback device");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    assert!(exchange(address, "content-length: 0", b"").await.starts_with("http/1.1 200"));
+    address
+}
+
+/// Sends a POST with a body, and returns the head of the response in lower case.
+async fn exchange(address: SocketAddr, header: &str, body: &[u8]) -> String {
+    let mut socket = TcpStream::connect(address).await.expect("it listens");
+    let head = format!("POST / HTTP/1.1\r\nhost: localhost\r\n{header}\r\n\r\n");
+    socket.write_all(&[head.as_bytes(), body].concat()).await.expect("it is read");
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let mut bytes = [0; 1_024];
+        let length = soon(socket.read(&mut bytes)).await.expect("a response");
+        assert!(length > 0, "the connection ended within {head:?}");
+        head.extend_from_slice(&bytes[..length]);
+    }
+    String::from_utf8_lossy(&head).to_lowercase()
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_body_that_is_not_read_says_that_the_connection_closes() {
+    let address = used_up().await;
+    for (header, body, closes) in [
+        ("content-length: 0", vec![], false),
+        ("content-length: 100", vec![b'x'; 100], false),
+        ("content-length: 60000", vec![b'x'; 60_000], true),
+        ("transfer-encoding: chunked", b"4\r\nbody\r\n0\r\n\r\n".to_vec(), true),
+        // The body is not sent before the server asks for it, which it does not.
+        ("content-length: 60000\r\nexpect: 100-continue", vec![], true),
+    ] {
+        let head = exchange(address, header, &body).await;
+        assert!(head.starts_with("http/1.1 429"), "{header}: {head}");
+        assert_eq!(head.contains("connection: close"), closes, "{header}: {head}");
+    }
+}
