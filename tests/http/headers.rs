@@ -583,6 +583,7 @@ fn legacy_fields_of_an_upstream_that_cannot_be_read_are_kept() {
 }
 
 #[test]
+#[cfg(feature = "merge-headers")]
 fn a_field_that_is_not_of_this_draft_is_replaced_by_ours() {
     let limits = [
         "limit=5, remaining=3, reset=40",
@@ -628,6 +629,7 @@ fn what_an_upstream_leaves_by_an_older_draft_is_not_raised() {
 }
 
 #[test]
+#[cfg(feature = "merge-headers")]
 fn a_field_that_cannot_be_read_does_not_stop_the_stricter_legacy_set() {
     let fields = &[("ratelimit", "\"up"), ("x-ratelimit-remaining", "50")];
     let headers = through(&layer([policy("ours", Quota::per_minute(2))]), 200, fields);
