@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::routing::{get, post};
-use axum::Router;
 use http::{Request, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,7 +24,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// Checks that a constructor panics with the message of its fallible twin, at the place of its caller.
 #[track_caller]
 fn panics<T, E>(panics: impl FnOnce() -> T, twin: Result<E, Error>) {
-    let said = twin.err().expect("the twin returns an error").to_string();
+    let said = format!("{:#}", twin.err().expect("the twin returns an error"));
     let panicked = catch_unwind(AssertUnwindSafe(panics)).err().expect("it panics");
     assert_eq!(panicked.downcast_ref::<String>(), Some(&said));
 }

@@ -163,8 +163,7 @@ fn keys() -> Vec<Case> {
     let list = AccessList::parse(["eve"]).expect("a key");
     let layer = |policy| boxed(limited(policy).0);
     let no_key = "The request does not identify its client.";
-    let ambiguous =
-        "The request does not identify its client unambiguously: what does must be present once and well-formed.";
+    let ambiguous = "The request does not identify its client or its cost unambiguously: what does must be present once and well-formed.";
     let denied = layer(user().deny(list));
     vec![
         case("no key", layer(user()), Code::PermissionDenied, no_key),
