@@ -12,7 +12,7 @@ use futures::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use tollgate::test_util::ManualClock;
-use tollgate::{AccessList, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate::{AccessList, OnFailure, Over, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
 use crate::support::doubles::unavailable;
@@ -63,6 +63,16 @@ fn told(app: &Router, user: &str, expected: &str, resets: &[Duration]) {
 
 fn user(quota: Quota) -> Policy {
     Policy::new("user", quota).key(key::header("x-user"))
+}
+
+#[test]
+fn what_is_counted_besides_requests_has_a_name_and_slots_have_no_reset() {
+    let slots = Policy::new("streams", Quota::concurrency(1)).key(key::header("x-user"));
+    let bytes = Policy::new("downloads", Quota::per_second(1_000)).key(key::header("x-user")).response_bytes(Over::Pace);
+    let streams = r#""streams":{"limit":1,"used":0,"remaining":1,"unit":"concurrent-requests"}"#;
+    let downloads = r#""downloads":{"limit":1000,"used":0,"remaining":1000,"reset":R,"unit":"content-bytes"}"#;
+    let expected = format!(r#"{{"resources":{{{streams},{downloads}}}}}"#);
+    told(&app(&layer([slots, bytes])), "ada", &expected, &[Duration::ZERO]);
 }
 
 #[test]
