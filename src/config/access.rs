@@ -5,7 +5,6 @@
 //! that has no effect would go unnoticed.
 
 use super::document::{Field, Table};
-use super::server::Server;
 use crate::core::Error;
 use crate::http::key::ListEntry;
 use crate::http::policy::advice;
@@ -16,13 +15,7 @@ use crate::http::{AccessList, Policy};
 /// # Errors
 ///
 /// If an entry is malformed or can never match, or if `serve_unknown_addresses` has no list to act on.
-pub(super) fn with_lists(policy: Policy, table: Table<'_>, server: &Server) -> Result<Policy, Error> {
-    #[cfg(feature = "axum")]
-    let policy = match table.get("allow").or(table.get("deny")) {
-        Some(_) => policy.lists_by(server.client().clone()),
-        None => policy,
-    };
-    let _ = server;
+pub(super) fn with_lists(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
     let policy = with(policy, table.get("allow"), Policy::allow)?;
     match (table.get("deny"), table.switched_on("serve_unknown_addresses")?) {
         (deny, None) => with(policy, deny, Policy::deny),

@@ -90,7 +90,7 @@ pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Poli
     let name = table.required("name", "this policy has no name: add a line name = \"...\"")?;
     let policy = Policy::try_new(name.text()?, read_quota(table)?).map_err(|error| name.error(error))?;
     let policy = with_key(policy, table, server)?;
-    let policy = with_lists(policy, table, server)?;
+    let policy = with_lists(policy, table)?;
     let policy = with_scope(policy, table)?;
     let policy = with_cost(policy, table)?;
     let policy = with_unit(policy, table)?;
@@ -103,10 +103,15 @@ pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Poli
     Ok((policy, name))
 }
 
-/// Sets the key, if one is given, and what happens to requests without it.
+/// Sets the key, if one is given, the client that lists are by, and what happens to requests without a key.
 fn with_key(policy: Policy, table: Table<'_>, server: &Server) -> Result<Policy, Error> {
     let policy = match table.get("key") {
         Some(key) => policy.key(read_key(key, server)?),
+        None => policy,
+    };
+    #[cfg(feature = "axum")]
+    let policy = match table.get("allow").or(table.get("deny")) {
+        Some(_) => policy.lists_by(server.client().clone()),
         None => policy,
     };
     match table.get("missing_key") {

@@ -8,9 +8,10 @@ use std::{env, fs};
 fn errors(name: &str, program: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the crate is there");
+    let path = root.to_str().expect("UTF-8");
     let manifest = format!(
         "[package]\nname = {name:?}\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n\
-         tollgate = {{ path = {root:?}, default-features = false }}\n"
+         tollgate = {{ path = {path:?}, default-features = false }}\n"
     );
     fs::create_dir_all(folder.join("src")).expect("the folder can be written");
     fs::write(folder.join("Cargo.toml"), manifest).expect("the folder can be written");

@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
+use axum::response::{IntoResponse, Redirect};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use http::{Request, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
 use tollgate::{
-    Ban, Decision, Error, Handle, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, Rule, key,
+    Ban, Decision, Error, Handle, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Rule, key,
 };
 use tower::ServiceExt;
 
@@ -108,6 +109,24 @@ async fn a_handler_outside_of_a_layer_says_that_its_route_is_in_none() {
         let body = to_bytes(response.into_body(), 1_000).await.expect("a body");
         assert!(String::from_utf8_lossy(&body).contains(says), "{path}: {body:?}");
     }
+}
+
+#[tokio::test]
+async fn a_form_that_redirects_either_way_counts_wrong_passwords_by_the_real_cost() {
+    let policy = Policy::new("login", Quota::sliding_log(5, HOUR)).metered();
+    let login = async |body: String| match body.as_str() {
+        "right" => (Extension(RealCost(0)), Redirect::to("/home")).into_response(),
+        _ => Redirect::to("/login").into_response(),
+    };
+    let app = Router::new().route("/login", post(login)).layer(RateLimitLayer::new(MemoryStore::new(), policy));
+    let status = async |password: &'static str| {
+        let request = Request::post("/login").body(Body::from(password)).expect("a request");
+        app.clone().oneshot(request).await.expect("a response").status().as_u16()
+    };
+    for password in ["right"; 20].into_iter().chain(["wrong"; 5]) {
+        assert_eq!(status(password).await, 303, "{password}");
+    }
+    assert_eq!(status("wrong").await, 429);
 }
 
 /// Serves `POST /` with one request an hour, which a first request has taken.

@@ -14,7 +14,8 @@ use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 
 use super::MissingKey;
-use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, ip_key_of, is_ip_key};
+use super::client_settings::{ClientSettings, Source};
+use super::ip::{LEAST_SITE, ip_key, ip_key_of, is_ip_key};
 use super::peer::{X_FORWARDED_FOR, is_forwarded, peer};
 use super::trust::{Trust, parse_net};
 use super::{Bannable, Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry, hops};
@@ -26,24 +27,7 @@ use crate::core::{Answer, Error};
 /// Made by [`client_ip`], which has the rules and an example.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct ClientIp {
-    /// Nobody, if it is not set.
-    trust: Option<Trust>,
-    /// `X-Forwarded-For`, if it is not set.
-    source: Option<Source>,
-    /// Whether a peer without an address is a trusted proxy.
-    unix_socket: bool,
-    /// In bits, at most 128; 56 if it is not set.
-    v6_prefix: Option<u8>,
-}
-
-/// The header that is read: only one, as a client can send each one that a proxy does not overwrite.
-#[derive(Clone, Debug, PartialEq)]
-enum Source {
-    XForwardedFor,
-    Forwarded,
-    Single(HeaderName),
-}
+pub struct ClientIp(ClientSettings);
 
 /// Identifies clients by their IP address: the full IPv4 address, or the /56 prefix of an IPv6 address.
 ///
@@ -89,7 +73,7 @@ enum Source {
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn client_ip() -> ClientIp {
-    ClientIp { trust: None, source: None, unix_socket: false, v6_prefix: None }
+    ClientIp(ClientSettings::default())
 }
 
 impl ClientIp {
@@ -127,7 +111,7 @@ impl ClientIp {
 
     /// Trusts the proxies in these networks, as [`trusted_proxies`](Self::trusted_proxies) does, without parsing.
     pub fn trusted_nets(self, nets: impl IntoIterator<Item = IpNet>) -> Self {
-        Self { trust: Some(Trust::nets(nets)), ..self }
+        Self(ClientSettings { trust: Some(Trust::nets(nets)), ..self.0 })
     }
 
     /// Trusts this many proxies instead of networks; the peer is the first of them.
@@ -154,7 +138,7 @@ impl ClientIp {
     /// # Ok::<(), http::Error>(())
     /// ```
     pub fn trusted_hops(self, proxies: usize) -> Self {
-        Self { trust: Some(Trust::Hops(proxies)), ..self }
+        Self(ClientSettings { trust: Some(Trust::Hops(proxies)), ..self.0 })
     }
 
     /// Trusts the proxy at the other end of a Unix socket, which has no address: a request without a peer's address is
@@ -165,7 +149,7 @@ impl ClientIp {
     /// Only for servers that listen on Unix sockets and nowhere else: over TCP, where the peer's address is not known
     /// by mistake, clients would choose their address, and could have others [banned](crate::Ban).
     pub fn trusted_unix_socket(self) -> Self {
-        Self { unix_socket: true, ..self }
+        Self(ClientSettings { unix_socket: true, ..self.0 })
     }
 
     /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`.
@@ -173,7 +157,7 @@ impl ClientIp {
     /// A hop without exactly one `for`, or with one that hides the address (`unknown`, `_name`), counts as malformed
     /// and ends the chain.
     pub fn forwarded(self) -> Self {
-        Self { source: Some(Source::Forwarded), ..self }
+        Self(ClientSettings { source: Some(Source::Forwarded), ..self.0 })
     }
 
     /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of
@@ -209,7 +193,7 @@ impl ClientIp {
             let shown: String = name.chars().take(64).collect();
             Error::invalid(format!("{shown:?} is not a header name: use letters, digits and '-'")).with_source(error)
         })?;
-        Ok(Self { source: Some(Source::Single(name)), ..self })
+        Ok(Self(ClientSettings { source: Some(Source::Single(name)), ..self.0 }))
     }
 
     /// Sets how many leading bits of an IPv6 address identify a client, instead of 56.
@@ -233,7 +217,7 @@ impl ClientIp {
     /// # Ok::<(), http::Error>(())
     /// ```
     pub fn v6_prefix(self, bits: u8) -> Self {
-        Self { v6_prefix: Some(bits.min(128)), ..self }
+        Self(ClientSettings { v6_prefix: Some(bits.min(128)), ..self.0 })
     }
 
     /// Returns the client's whole address. `None` if the peer's is not known, and it is no trusted proxy or names no
@@ -242,32 +226,23 @@ impl ClientIp {
     /// The prefix length does not apply. IPv4 addresses mapped into IPv6 are IPv4; other embedded ones stay IPv6.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let (peer, headers) = (peer(parts).map(|peer| peer.to_canonical()), &parts.headers);
-        if peer.is_some_and(|peer| !self.trusts(0, peer)) {
+        if peer.is_some_and(|peer| !self.0.trusts(0, peer)) {
             return peer;
         }
-        match self.source() {
+        match self.0.source() {
             Source::XForwardedFor => self.walk(peer, hops::x_forwarded_for(headers)),
             Source::Forwarded => self.walk(peer, hops::forwarded(headers)),
             Source::Single(name) => self.walk(peer, hops::single(headers, name)),
         }
     }
 
-    fn source(&self) -> &Source {
-        self.source.as_ref().unwrap_or(&Source::XForwardedFor)
-    }
-
-    fn prefix(&self) -> u8 {
-        self.v6_prefix.unwrap_or(DEFAULT_V6_PREFIX)
-    }
-
-    /// Whether the proxy at `address` is trusted, after `passed` others.
-    fn trusts(&self, passed: usize, address: IpAddr) -> bool {
-        self.trust.as_ref().is_some_and(|trust| trust.covers(passed, address))
+    pub(crate) fn settings(&self) -> &ClientSettings {
+        &self.0
     }
 
     /// Returns whether the header that is read names the hop before the peer.
     fn is_named(&self, headers: &HeaderMap) -> bool {
-        let hop = match self.source() {
+        let hop = match self.0.source() {
             Source::XForwardedFor => hops::x_forwarded_for(headers).next(),
             Source::Forwarded => hops::forwarded(headers).next(),
             Source::Single(name) => hops::single(headers, name).next(),
@@ -275,39 +250,15 @@ impl ClientIp {
         hop.flatten().is_some()
     }
 
-    /// Returns this extractor with the settings of the layer's where it has none.
-    ///
-    /// # Errors
-    ///
-    /// If it has others. A layer's that trusts proxies reads one header, whether or not that is set.
-    fn bound(self, layer: &Self) -> Result<Self, Error> {
-        let layer_trusts = layer.trust.is_some() || layer.unix_socket;
-        let trust = layer.trust.clone().or_else(|| layer_trusts.then(Trust::nobody));
-        let source = layer.source.clone().or_else(|| layer_trusts.then_some(Source::XForwardedFor));
-        let other_socket = layer_trusts && self.unix_socket && !layer.unix_socket;
-        if other_socket || differ(self.trust.as_ref(), trust.as_ref()) {
-            return Err(contradiction("trusts other proxies"));
-        }
-        if differ(self.source.as_ref(), source.as_ref()) {
-            return Err(contradiction("reads another header"));
-        }
-        Ok(Self {
-            trust: self.trust.or(trust),
-            source: self.source.or(source),
-            unix_socket: self.unix_socket || layer.unix_socket,
-            v6_prefix: self.v6_prefix.or(layer.v6_prefix),
-        })
-    }
-
     /// Returns the first address of the chain, from the peer on, that is not a trusted proxy's.
     fn walk(&self, peer: Option<IpAddr>, mut hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
         let (mut client, mut passed) = match peer {
             Some(peer) => (peer, 0),
             // The first of the trusted proxies has no address.
-            None if self.unix_socket || self.trust.as_ref().is_some_and(Trust::is_by_number) => (hops.next()??, 1),
+            None if self.0.unix_socket || self.0.trust.as_ref().is_some_and(Trust::is_by_number) => (hops.next()??, 1),
             None => return None,
         };
-        while self.trusts(passed, client)
+        while self.0.trusts(passed, client)
             && let Some(Some(hop)) = hops.next()
         {
             client = hop;
@@ -317,24 +268,13 @@ impl ClientIp {
     }
 }
 
-/// Returns whether both are set, and not the same.
-fn differ<T: PartialEq>(own: Option<&T>, layer: Option<&T>) -> bool {
-    own.zip(layer).is_some_and(|(own, layer)| own != layer)
-}
-
-fn contradiction(what: &str) -> Error {
-    Error::invalid(format!(
-        "its client_ip() {what} than the client of the layer: set proxies and header in RateLimitLayer::client only"
-    ))
-}
-
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(self.address(parts).map(|address| ip_key(address, self.prefix())).into())
+        Answer::Ready(self.address(parts).map(|address| ip_key(address, self.0.prefix())).into())
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        matches!(entry, ListEntry::Net(_)) || entry.is_of("ip", |value| is_ip_key(value, self.prefix()))
+        matches!(entry, ListEntry::Net(_)) || entry.is_of("ip", |value| is_ip_key(value, self.0.prefix()))
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
@@ -359,36 +299,36 @@ impl KeyExtractor for ClientIp {
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {
         let Some(peer) = peer(parts) else { return Forwarding::None };
-        if self.trusts(0, peer.to_canonical()) {
+        if self.0.trusts(0, peer.to_canonical()) {
             return if self.is_named(&parts.headers) { Forwarding::Counted } else { Forwarding::Unnamed };
         }
-        let own = if let Source::Single(name) = self.source() { parts.headers.contains_key(name) } else { false };
+        let own = if let Source::Single(name) = self.0.source() { parts.headers.contains_key(name) } else { false };
         if own || is_forwarded(parts) { Forwarding::Ignored } else { Forwarding::None }
     }
 
     fn inputs(&self) -> Inputs {
-        let header = match self.source() {
+        let header = match self.0.source() {
             Source::XForwardedFor => X_FORWARDED_FOR,
             Source::Forwarded => FORWARDED,
             Source::Single(name) => name.clone(),
         };
         Inputs {
             client_header: Some(header),
-            trusts_all: self.trust.as_ref().is_some_and(Trust::is_of_all),
+            trusts_all: self.0.trust.as_ref().is_some_and(Trust::is_of_all),
             ..Inputs::default()
         }
     }
 
-    fn bound_to(&self, layer: &ClientIp) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
-        Ok(Some(Arc::new(self.clone().bound(layer)?)))
+    fn bound_to(&self, layer: &ClientSettings) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
+        Ok(Some(Arc::new(Self(self.0.clone().bound(layer)?))))
     }
 
     /// A header is as true as the peers whose header counts.
     fn bannable(&self) -> Bannable {
-        if self.trust.as_ref().is_some_and(Trust::is_of_anyone) {
+        if self.0.trust.as_ref().is_some_and(Trust::is_of_anyone) {
             return Bannable::Spoofable;
         }
-        if self.prefix() < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
+        if self.0.prefix() < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
     }
 
     fn kind(&self) -> Option<Cow<'_, str>> {
@@ -396,6 +336,6 @@ impl KeyExtractor for ClientIp {
     }
 
     fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        ip_key_of(values, self.prefix())
+        ip_key_of(values, self.0.prefix())
     }
 }

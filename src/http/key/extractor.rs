@@ -14,7 +14,7 @@ use http::request::Parts;
 
 use super::bannable::Bannable;
 #[cfg(feature = "axum")]
-use super::client_ip::ClientIp;
+use super::client_settings::ClientSettings;
 use super::extracted::Extracted;
 use super::forwarding::{Forwarding, Inputs};
 use super::list_entry::ListEntry;
@@ -180,7 +180,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// If it has settings that contradict the layer's.
     #[cfg(feature = "axum")]
     #[doc(hidden)]
-    fn bound_to(&self, layer: &ClientIp) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
+    fn bound_to(&self, layer: &ClientSettings) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
         let _ = layer;
         Ok(None)
     }
@@ -304,7 +304,7 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
     }
 
     #[cfg(feature = "axum")]
-    fn bound_to(&self, layer: &ClientIp) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
+    fn bound_to(&self, layer: &ClientSettings) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
         (**self).bound_to(layer)
     }
 
@@ -344,6 +344,6 @@ impl fmt::Debug for Join {
 ///
 /// If it has settings that contradict the layer's.
 #[cfg(feature = "axum")]
-pub(crate) fn bound(key: &Arc<dyn KeyExtractor>, layer: &ClientIp) -> Result<Arc<dyn KeyExtractor>, Error> {
+pub(crate) fn bound(key: &Arc<dyn KeyExtractor>, layer: &ClientSettings) -> Result<Arc<dyn KeyExtractor>, Error> {
     Ok(key.bound_to(layer)?.unwrap_or_else(|| Arc::clone(key)))
 }

@@ -16,7 +16,7 @@ use http::request::Parts;
 
 use super::MissingKey;
 #[cfg(feature = "axum")]
-use super::client_ip::ClientIp;
+use super::client_settings::ClientSettings;
 use super::extractor::Join;
 #[cfg(feature = "axum")]
 use super::extractor::bound;
@@ -89,7 +89,7 @@ impl KeyExtractor for Join {
     }
 
     #[cfg(feature = "axum")]
-    fn bound_to(&self, layer: &ClientIp) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
+    fn bound_to(&self, layer: &ClientSettings) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
         Ok(Some(Arc::new(Self { first: bound(&self.first, layer)?, second: bound(&self.second, layer)? })))
     }
 

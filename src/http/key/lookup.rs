@@ -19,7 +19,7 @@ use http::request::Parts;
 
 use super::MissingKey;
 #[cfg(feature = "axum")]
-use super::client_ip::ClientIp;
+use super::client_settings::ClientSettings;
 #[cfg(feature = "axum")]
 use super::extractor::bound;
 use super::{Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry};
@@ -200,7 +200,7 @@ impl KeyExtractor for KeyLookup {
     }
 
     #[cfg(feature = "axum")]
-    fn bound_to(&self, layer: &ClientIp) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
+    fn bound_to(&self, layer: &ClientSettings) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
         Ok(Some(Arc::new(Self { by: bound(&self.by, layer)?, lookups: self.lookups.clone() })))
     }
 

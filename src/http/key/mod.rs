@@ -39,6 +39,8 @@ mod basic_user;
 mod bearer;
 #[cfg(feature = "axum")]
 mod client_ip;
+#[cfg(feature = "axum")]
+mod client_settings;
 mod cookie;
 mod cookie_pairs;
 mod embedded;

@@ -46,6 +46,7 @@ impl Policy {
     #[cfg(feature = "axum")]
     pub(crate) fn bound_to(mut self, layer: &ClientIp) -> Result<Self, Error> {
         let named = |error: Error| Error::invalid(format!("policy {:?}: {error}", self.rule.name().as_str()));
+        let layer = layer.settings();
         let extractor = self.key.as_ref().map(|key| bound(key, layer)).transpose().map_err(named)?;
         let client = self.options.client.as_ref().map(|client| client.bound_to(layer)).transpose().map_err(named)?;
         if let Some(extractor) = extractor {

@@ -68,7 +68,6 @@ pub struct Policy {
     /// The extractor that is called: that of the key, with the settings of the layer's client.
     extractor: Arc<dyn KeyExtractor>,
     /// By which client lists of addresses are, with the settings of the layer's; `None` if by that itself.
-    #[cfg(feature = "axum")]
     client: Option<Arc<dyn KeyExtractor>>,
     options: Options,
     /// Of which policy this one is a clone, whatever was set since.
@@ -187,9 +186,7 @@ impl Policy {
 
     /// Returns by which client lists of addresses are, where the key has no address; `layer` is that of the layer.
     pub(crate) fn client<'a>(&'a self, layer: &'a dyn KeyExtractor) -> &'a dyn KeyExtractor {
-        #[cfg(feature = "axum")]
-        let layer = self.client.as_deref().unwrap_or(layer);
-        layer
+        self.client.as_deref().unwrap_or(layer)
     }
 
     /// Returns whether a key was set, be it the one that all requests share.
@@ -311,7 +308,6 @@ impl From<Rule> for Policy {
             rule,
             key: None,
             extractor: Arc::new(key::global()),
-            #[cfg(feature = "axum")]
             client: None,
             options: Options::default(),
             origin: Origin::new(),

@@ -68,7 +68,8 @@ fn user(quota: Quota) -> Policy {
 #[test]
 fn what_is_counted_besides_requests_has_a_name_and_slots_have_no_reset() {
     let slots = Policy::new("streams", Quota::concurrency(1)).key(key::header("x-user"));
-    let bytes = Policy::new("downloads", Quota::per_second(1_000)).key(key::header("x-user")).response_bytes(Over::Pace);
+    let bytes =
+        Policy::new("downloads", Quota::per_second(1_000)).key(key::header("x-user")).response_bytes(Over::Pace);
     let streams = r#""streams":{"limit":1,"used":0,"remaining":1,"unit":"concurrent-requests"}"#;
     let downloads = r#""downloads":{"limit":1000,"used":0,"remaining":1000,"reset":R,"unit":"content-bytes"}"#;
     let expected = format!(r#"{{"resources":{{{streams},{downloads}}}}}"#);

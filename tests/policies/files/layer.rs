@@ -6,13 +6,25 @@ use axum::Router;
 use axum::routing::any;
 use tollgate::config::Config;
 use tollgate::store::{Requirement, Store};
-use tollgate::{AccessList, Error, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate::{AccessList, Error, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tracing::Level;
 
 use super::policy;
 use super::served::send;
 use crate::support::doubles::{passes_on, unavailable};
 use crate::support::log::Log;
+
+/// Of two clients, the first again, behind proxies.
+const TWO_CLIENTS: [&str; 3] = [
+    "/ x-forwarded-for:203.0.113.1 @10.0.0.1",
+    "/ x-forwarded-for:203.0.113.2 @10.0.0.1",
+    "/ x-forwarded-for:203.0.113.1 @10.0.0.2",
+];
+
+/// A file with one policy, of one request an hour.
+fn policies(lines: &str) -> String {
+    policy(&format!("limit = 1\nwindow = \"1h\"\n{lines}"))
+}
 
 fn read(file: &str) -> Config {
     Config::from_toml(file).unwrap_or_else(|error| panic!("{error:#}\n{file}"))
@@ -55,13 +67,26 @@ async fn its_policies_limit() {
 
 #[tokio::test]
 async fn it_knows_clients_behind_the_proxies_of_the_file_for_policies_added_in_code_too() {
-    let app = app(layer("[server]\ntrusted_proxies = [\"10.0.0.0/8\"]").ip(Quota::per_hour(1)));
-    let requests = [
-        "/ x-forwarded-for:203.0.113.1 @10.0.0.1",
-        "/ x-forwarded-for:203.0.113.2 @10.0.0.1",
-        "/ x-forwarded-for:203.0.113.1 @10.0.0.2",
-    ];
-    assert_eq!(statuses(&app, requests).await, [200, 200, 429]);
+    let file = || layer("[server]\ntrusted_proxies = [\"10.0.0.0/8\"]");
+    let one = Quota::per_hour(1);
+    for layer in [file().ip(one), file().policy(Policy::new("login", one).key(key::client_ip()))] {
+        assert_eq!(statuses(&app(layer), TWO_CLIENTS).await, [200, 200, 429]);
+    }
+}
+
+#[tokio::test]
+async fn its_policies_are_an_error_in_a_layer_whose_client_contradicts_the_proxies_of_the_file() {
+    let behind = |proxies: &str| key::client_ip().trusted_proxies([proxies]);
+    for policy in ["key = \"client_ip\"", "key = [\"method\", \"client_ip\"]", "deny = [\"203.0.113.9\"]"] {
+        let file = policies(policy) + "[server]\ntrusted_proxies = [\"10.0.0.0/8\"]";
+        let layer = |client| RateLimitLayer::composite(MemoryStore::new()).client(client);
+        let error = layer(behind("192.0.2.1")).try_policies(read(&file).into_policies()).expect_err("it contradicts");
+        assert!(error.to_string().contains("trusts other proxies than the client of the layer"), "{error}");
+        for client in [behind("10.0.0.0/8"), key::client_ip()] {
+            let app = app(layer(client).policies(read(&file).into_policies()));
+            assert_eq!(statuses(&app, ["/ @10.0.0.1"]).await, [200], "{policy}");
+        }
+    }
 }
 
 #[tokio::test]

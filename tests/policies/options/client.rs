@@ -40,8 +40,11 @@ async fn account(of: Lookup) -> Result<Option<Key>, Infallible> {
     Ok(Some(Key::new("account", of.key().as_str())))
 }
 
+/// A key by the client's address, and the policy by it.
+type Row = (&'static str, Box<dyn Fn() -> Policy>);
+
 /// Each way in which a policy may be by the client's address.
-fn keys() -> [(&'static str, Box<dyn Fn() -> Policy>); 7] {
+fn keys() -> [Row; 7] {
     [
         ("client_ip", Box::new(|| by(key::client_ip()))),
         ("shared", Box::new(|| by(Arc::new(key::client_ip()) as Arc<dyn KeyExtractor>))),
