@@ -9,7 +9,7 @@ use tokio::time::{advance, sleep, timeout};
 use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
 use tollgate::test_util::ManualClock;
 use tollgate::{
-    BackPressureLayer, Ban, BreakerState, Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, key,
+    BackPressureLayer, Ban, BreakerState, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -125,7 +125,7 @@ async fn services_that_are_never_ready() {
     let policy = |quota| Policy::new("flooded", quota).key(key::header("x-job"));
     let limits = RateLimitLayer::new(MemoryStore::new(), policy(MANY));
     let limiter: Limiter = limits.limiter();
-    let back_pressure = BackPressureLayer::new(limiter, Key::new("job", "mail"));
+    let back_pressure = BackPressureLayer::new(limiter, policy(MANY).key_of("mail").expect("a key"));
     limits
         .replace_policies([policy(MANY).ban(Ban::new(2, SECOND, SECOND).of_verified_keys())])
         .expect("they are valid");

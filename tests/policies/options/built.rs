@@ -43,7 +43,7 @@ fn two_policies_of_one_name_are_an_error_in_a_layer_and_in_a_limiter() {
 }
 
 #[test]
-#[should_panic(expected = "the name \\\"ip\\\" is given to two policies")]
+#[should_panic(expected = "the name \"ip\" is given to two policies")]
 fn two_limits_by_address_panic_as_they_have_one_name() {
     let _ = RateLimitLayer::composite(MemoryStore::new()).ip(TEN).ip(Quota::per_second(1));
 }
