@@ -29,7 +29,8 @@ pub(crate) async fn failure(store: &RedisStore) -> String {
     let start = Instant::now();
     let error = take(store).await.expect_err("there is nobody to decide");
     assert!(start.elapsed() < BOUND, "{error:#} took {:?}", start.elapsed());
-    format!("{error:?}")
+    let kind = [("Connection", error.is_connection()), ("Timeout", error.is_timeout()), ("Store", error.is_store())];
+    format!("{:?}: {error:#}", kind.into_iter().find_map(|(name, is_it)| is_it.then_some(name)))
 }
 
 /// Checks that decisions are made again, in time.
