@@ -25,6 +25,7 @@ use tower::Layer;
 
 pub use self::explanation::{Explained, Explanation};
 use crate::core::Error;
+#[cfg(feature = "axum")]
 use crate::core::error::built;
 use crate::http::gate::{Gate, SharedGate};
 use crate::http::headers::Headers;
