@@ -18,6 +18,10 @@ impl Args {
         let redis = std::env::var("REDIS_URL").ok().filter(|url| !url.is_empty());
         let mut args = Self { addr: ADDRESS.to_owned(), redis, config: None, explain: false };
         while let Some(argument) = arguments.next() {
+            if argument == "--help" {
+                println!("{USAGE}");
+                std::process::exit(0);
+            }
             if argument == "--explain" {
                 args.explain = true;
                 continue;
