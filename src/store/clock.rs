@@ -128,6 +128,11 @@ impl Times {
         Self { now, wall: if is_aligned { micros(clock.wall()) } else { now } }
     }
 
+    /// Returns how far the wall clock is ahead of the other, if it was read.
+    pub(crate) fn ahead(self) -> i64 {
+        self.wall.cast_signed() - self.now.cast_signed()
+    }
+
     /// Returns the time of the clock that a quota is counted by, in its ticks.
     #[inline]
     pub(crate) fn ticks(self, quota: &Quota) -> u64 {

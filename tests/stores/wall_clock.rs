@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use tollgate::store::{Check, Counter, Deadline};
 use tollgate::test_util::ManualClock;
 use tollgate::{
@@ -74,6 +75,41 @@ fn assert_after(quota: Quota, wall: Duration, wait: Option<Duration>) {
 
 fn daily() -> Quota {
     Quota::calendar_window(1, Calendar::daily("UTC").expect("the system has time zones"))
+}
+
+/// Uses a quota up five minutes before the end of its window, sets the wall clock back, and has six minutes and many
+/// other keys pass.
+#[track_caller]
+fn assert_stays_used_up(quota: Quota, end: Duration, capacity: usize) {
+    let clock = ManualClock::new();
+    clock.set(end - 5 * MINUTE);
+    let store = MemoryStore::builder().with_clock(clock.clone()).capacity(capacity).build();
+    let decide = |key: &str, quota| {
+        let counter = Counter::new(PolicyName::try_from("mail").expect("a name"), Key::new("user", key), quota);
+        let decided = store.decide(&[Check::new(counter, 1)], Deadline::none()).wait().now_or_never();
+        decided.expect("at once").expect("it decides").decision
+    };
+    while decide("ada", quota).is_allowed() {}
+    clock.set_wall(end - 15 * MINUTE);
+    clock.advance(6 * MINUTE);
+    for other in 0..10_000 {
+        let _ = decide(&other.to_string(), Quota::per_minute(10));
+    }
+    let refused = decide("ada", quota);
+    assert!(!refused.is_allowed(), "{quota:?}");
+    clock.advance(refused.retry_after().expect("a wait") - MS);
+    assert!(!decide("ada", quota).is_allowed(), "{quota:?} is early");
+    clock.advance(MS);
+    assert!(decide("ada", quota).is_allowed(), "{quota:?} is late");
+}
+
+#[test]
+fn a_window_whose_end_is_later_by_a_wall_clock_that_was_set_back_is_not_dropped_before_it() {
+    for capacity in [20_000, 1_000_000] {
+        assert_stays_used_up(Quota::fixed_window(5, HOUR), ManualClock::EPOCH + HOUR, capacity);
+        let daily = Quota::calendar_window(5, Calendar::daily("UTC").expect("the system has time zones"));
+        assert_stays_used_up(daily, ManualClock::EPOCH + DAY, capacity);
+    }
 }
 
 #[test]

@@ -66,6 +66,11 @@ impl PackedCounter {
         self.rest = self.rest & TAIL | self.rank().refused().bits;
     }
 
+    /// Has the entry idle so many microseconds later.
+    pub(super) fn delay(&mut self, by_us: u64) {
+        self.rest = self.rest & TAIL | self.rank().delayed(by_us).bits;
+    }
+
     /// Subtracts credit; the entry must have at least as much.
     pub(super) fn lose(&mut self, credit: Credit) {
         self.rest -= credit.bits;

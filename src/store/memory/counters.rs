@@ -9,12 +9,14 @@
 //! least a 16th of it free, so that the search is not repeated for each insert.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 
 use super::counter::PackedCounter;
 use super::rank::Rank;
 use crate::core::Quota;
 use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
-use crate::store::clock::Times;
+use crate::store::clock::{Clock, Times, micros};
 use crate::store::map::{Fingerprint, Table};
 use crate::store::{Mode, PlainCheck};
 
@@ -25,17 +27,29 @@ const EVICTED_SHARE: usize = 16;
 /// How many quarters of what stays then are each class's own: others do not push it out of them.
 const OWN_QUARTERS: [usize; Rank::CLASSES] = [1, 1, 2];
 
+/// The longest time by which a wall clock is followed that was set back, in microseconds: a day.
+const MAX_SET_BACK: i64 = 86_400_000_000;
+
 /// Counters by their fingerprints.
-#[derive(Debug)]
 pub(super) struct Counters {
     /// The entries, by the fingerprint's hash.
     table: Table<PackedCounter>,
+    clock: Arc<dyn Clock>,
+    /// How far the wall clock was ahead of the other at most since the last sweep, in microseconds, where a window that is
+    /// aligned to it was counted.
+    ahead: Option<i64>,
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counters").field("table", &self.table).finish_non_exhaustive()
+    }
 }
 
 impl Counters {
     /// Returns an empty part for up to `capacity` keys; memory is allocated as they come.
-    pub(super) fn new(capacity: usize) -> Self {
-        Self { table: Table::new(capacity) }
+    pub(super) fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
+        Self { table: Table::new(capacity), clock, ahead: None }
     }
 
     /// Returns how many keys are kept, idle ones that were not yet swept included.
@@ -80,6 +94,7 @@ impl Counters {
                 Some(entry) => entry.set(state, rank, times.now),
                 None => self.insert(of, state, rank, times.now),
             }
+            self.note(quota, times);
         }
         step
     }
@@ -93,8 +108,10 @@ impl Counters {
     /// Keeps the state that follows from an admitted step.
     ///
     /// The step must have been admitted with a cost. A step without a state leaves the entry as it is.
-    pub(super) fn keep(&mut self, of: Fingerprint, quota: &Quota, step: &mut Step, now_us: u64) {
+    pub(super) fn keep(&mut self, of: Fingerprint, quota: &Quota, step: &mut Step, times: Times) {
         let Some(state) = step.state.take() else { return };
+        let now_us = times.now;
+        self.note(quota, times);
         let rank = Rank::new(quota, now_us, step.reset, step.remaining == 0);
         match self.find(of) {
             Some(entry) => entry.set(state, rank, now_us),
@@ -140,6 +157,7 @@ impl Counters {
         let after = state.as_ref().map(|(state, _)| state).or(before.as_deref());
         let step = quota.decide(after, now, 0, floor);
         if let Some((state, reset)) = state {
+            self.note(quota, times);
             let rank = Rank::new(quota, now_us, reset, step.remaining == 0);
             match self.find(of) {
                 Some(entry) => entry.set(state, rank.without_credit(), now_us),
@@ -159,6 +177,25 @@ impl Counters {
         self.table.find_mut(of.hash, |kept| kept.is_of(of))
     }
 
+    /// Notes the clocks by which a window is kept.
+    #[inline]
+    fn note(&mut self, quota: &Quota, times: Times) {
+        if quota.is_aligned() {
+            self.ahead = self.ahead.max(Some(times.ahead()));
+        }
+    }
+
+    /// Has all counters idle as much later as the wall clock was set back, as their windows end later then.
+    fn follow_wall(&mut self, now_us: u64) {
+        let Some(before) = self.ahead else { return };
+        let ahead = micros(self.clock.wall()).cast_signed() - now_us.cast_signed();
+        let set_back = (before - ahead).clamp(0, MAX_SET_BACK).cast_unsigned();
+        if set_back > 0 {
+            self.table.iter_mut().for_each(|counter| counter.delay(set_back));
+        }
+        self.ahead = Some(ahead);
+    }
+
     /// Keeps a counter that is not kept yet, after making room for it where the part is due for a sweep.
     fn insert(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
         if self.table.is_due() {
@@ -171,6 +208,7 @@ impl Counters {
     ///
     /// Afterwards at least one place is free.
     fn make_room(&mut self, now_us: u64) {
+        self.follow_wall(now_us);
         self.table.sweep(|kept| kept.rank().idle_at() > now_us);
         // A sweep that freed little must not be followed by one for each insert.
         let capacity = self.table.capacity();

@@ -87,6 +87,12 @@ impl Rank {
         (self.bits & IDLE_AT) << STEP_BITS
     }
 
+    /// The rank of a key that is idle so many microseconds later, in whole steps.
+    pub(super) fn delayed(self, by_us: u64) -> Self {
+        let steps = (self.bits & IDLE_AT).saturating_add((by_us >> STEP_BITS) + 1);
+        Self { bits: self.bits & !IDLE_AT | steps.min(IDLE_AT) }
+    }
+
     /// The number of its class.
     pub(super) fn class(self) -> usize {
         usize::from(self.bits >= Self::USED_UP) + usize::from(self.bits >= Self::REFUSED)

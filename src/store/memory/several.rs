@@ -91,7 +91,7 @@ impl<'a> Several<'a> {
         for (index, (check, mut step)) in checks.iter().zip(steps).enumerate() {
             if step.fits && check.cost > 0 && !bans.bars(index) {
                 let of = self.fingerprints[index];
-                self.parts.of(index).1.keep(of, &check.counter.quota, &mut step, times.now);
+                self.parts.of(index).1.keep(of, &check.counter.quota, &mut step, times);
             }
         }
     }

@@ -5,10 +5,11 @@
 //! after the locks were taken.
 //!
 //! Only `MemoryStore` uses it. Times are microseconds since the Unix epoch, as [`micros`] bounds them.
-//! Aligned windows are counted by the wall clock, and all else by the monotonic one, eviction included: a full store may
-//! drop a window early whose end was moved by a wall clock that stepped back.
+//! Aligned windows are counted by the wall clock, and all else by the monotonic one, eviction included, which follows a
+//! wall clock that is set back, by up to a day.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -36,13 +37,14 @@ pub(super) struct SharedCounters {
     /// The counters; a fingerprint's hash picks the part.
     pub(super) shards: Shards<Counters>,
     /// Where the time comes from, at each decision and change.
-    clock: Box<dyn Clock>,
+    clock: Arc<dyn Clock>,
 }
 
 impl SharedCounters {
     /// Returns counters for up to `capacity` keys, all parts together.
     pub(super) fn new(capacity: usize, clock: Box<dyn Clock>) -> Self {
-        let shards = Shards::new(capacity, KEYS_PER_PART, Counters::new);
+        let clock: Arc<dyn Clock> = clock.into();
+        let shards = Shards::new(capacity, KEYS_PER_PART, |capacity| Counters::new(capacity, Arc::clone(&clock)));
         Self { id: StoreId::new(), fingerprints: Fingerprints::new(), shards, clock }
     }
 
@@ -96,7 +98,7 @@ impl SharedCounters {
             step.found.warn(check.policy);
             let (of, (_, counters)) = (all[place], parts.of(place));
             match (admitted, step.fits) {
-                (true, _) if check.cost > 0 => counters.keep(of, check.quota, step, times.now),
+                (true, _) if check.cost > 0 => counters.keep(of, check.quota, step, times),
                 (true, _) => {}
                 // Nothing is taken, so what remains has to be that of untouched state.
                 (false, true) => *step = counters.look(of, check, 0, times),
