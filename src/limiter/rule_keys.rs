@@ -2,8 +2,10 @@
 
 use crate::core::{Key, PolicyName};
 
-/// The kinds of the counters that requests without a certain key share, of any policy.
-const SHARED: [&str; 3] = ["anonymous", "ambiguous", "unknown"];
+/// Returns `true` if requests without a certain key share the counter, of any policy.
+fn is_shared(key: &Key) -> bool {
+    matches!(key.as_str(), "anonymous:" | "unknown:") || key.kind() == "ambiguous"
+}
 
 /// Which keys the rule of a policy counts.
 #[derive(Clone, Debug)]
@@ -21,7 +23,7 @@ impl RuleKeys {
 
     /// Returns `true` if a key counts wherever requests have it, and some may.
     pub(super) fn are_for(&self, key: &Key) -> bool {
-        !self.has_scope && (self.kind.as_deref() == Some(key.kind()) || SHARED.contains(&key.kind()))
+        !self.has_scope && (self.kind.as_deref() == Some(key.kind()) || is_shared(key))
     }
 
     /// Returns what an error says of a policy that is not selected.

@@ -151,6 +151,24 @@ impl RateLimitLayer {
         self.policy(Policy::new("global", quota).key(key::global()))
     }
 
+    /// Returns the policy in force with this name, whose key has the settings of the layer's client.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
+    ///
+    /// let client = key::client_ip().v6_prefix(64);
+    /// let layer = RateLimitLayer::composite(MemoryStore::new()).client(client).ip(Quota::per_minute(300));
+    /// let ip = layer.find_policy("ip").expect("it was added");
+    /// assert_eq!(ip.key_of("2001:db8:0:1::9")?.as_str(), "ip:2001:db8:0:1::/64");
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn find_policy(&self, name: &str) -> Option<Policy> {
+        self.gate.load().policies.iter().find(|policy| policy.name() == name).cloned()
+    }
+
     /// Replaces all policies of this layer, of its clones, and of the services and limiters made of them, while they
     /// are used.
     ///

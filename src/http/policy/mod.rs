@@ -129,9 +129,11 @@ impl Policy {
     }
 
     /// Returns the key of the requests that have a value, for operations on the counters of one client: the address, the
-    /// header, or what else the policy's [key](Self::key) extracts, as the client sends it.
+    /// header, or what else the policy's [key](Self::key) extracts; cookies, users, parameters of queries and of routes are
+    /// decoded.
     ///
-    /// The key of a [`client_ip`](key::client_ip) has the IPv6 prefix that is set there.
+    /// The key of a [`client_ip`](key::client_ip) has the IPv6 prefix that is set there. Where the layer sets it, ask the
+    /// [policy of the layer](crate::RateLimitLayer::find_policy).
     ///
     /// # Errors
     ///

@@ -184,3 +184,21 @@ async fn a_handler_s_check_by_a_key_of_another_kind_than_the_policy_s_is_an_erro
     }));
     let _ = service.oneshot(http::Request::new(())).await.expect("a response");
 }
+
+#[test]
+fn a_kind_that_is_named_as_a_shared_counter_is_no_shared_counter() {
+    let limiter = layer().limiter();
+    for kind in ["anonymous", "unknown"] {
+        is_for_none(now(limiter.check(&Key::new(kind, "203.0.113.5"))), &[kind]);
+    }
+    uses(now(limiter.check(&Key::new("anonymous", ""))), &["user", "pair", "closure", "ip", "all"]);
+}
+
+#[test]
+fn a_policy_of_the_layer_makes_keys_with_the_settings_of_the_client() {
+    let client = key::client_ip().v6_prefix(64);
+    let layer = RateLimitLayer::composite(memory(&ManualClock::new())).client(client).ip(TEN);
+    let ip = layer.find_policy("ip").expect("it was added");
+    assert_eq!(ip.key_of("2001:db8:0:1::9").expect("an address").as_str(), "ip:2001:db8:0:1::/64");
+    assert!(layer.find_policy("login").is_none());
+}
