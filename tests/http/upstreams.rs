@@ -208,3 +208,28 @@ async fn a_refusal_of_an_upstream_of_any_form_is_passed_on_as_it_is() {
         assert_eq!(found, owned(theirs), "{form}");
     }
 }
+
+#[tokio::test]
+async fn what_says_that_nothing_is_left_in_another_way_is_not_replaced_by_more() {
+    let empty: [&Lines<'_>; 4] = [
+        &[("x-ratelimit-remaining", "minute=0, hour=3")],
+        &[("x-ratelimit-remaining", "Remaining=0")],
+        &[("ratelimit", "Limit=10, Remaining=0")],
+        &[("x-ratelimit-remaining", "unlimited")],
+    ];
+    for theirs in empty {
+        let found = without("ratelimit-policy", behind(per_peer(50), 200, theirs).await);
+        assert_eq!(found, owned(theirs));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_does_not_hide_a_limit_that_is_used_up() {
+    for theirs in ["-1", "unlimited"] {
+        let lines = [("x-ratelimit-remaining", theirs), ("ratelimit", "limit=1000, remaining=500, reset=9")];
+        let found = without("x-ratelimit-reset", behind(per_peer(1), 200, &lines).await);
+        let (rest, left): (Vec<_>, Vec<_>) = found.into_iter().partition(|(name, _)| !name.contains("remaining"));
+        assert_eq!(left, owned(&[("x-ratelimit-remaining", "0")]), "{theirs}: {rest:?}");
+        assert!(rest.iter().any(|(name, value)| name == "ratelimit" && value.starts_with("\"ip\";r=0;")), "{rest:?}");
+    }
+}

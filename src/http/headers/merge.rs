@@ -76,10 +76,10 @@ impl Earlier {
     fn read(&mut self, header: &HeaderName, value: &HeaderValue, now: u64) -> bool {
         let mut has_left = false;
         for part in value.as_bytes().split(|byte| matches!(byte, b',' | b';')) {
-            let part = str::from_utf8(part).unwrap_or_default();
-            let (name, number) = part.split_once('=').unwrap_or((header.as_str(), part));
+            let part = str::from_utf8(part).unwrap_or_default().to_ascii_lowercase();
+            let (name, number) = part.split_once('=').unwrap_or((header.as_str(), &part));
             let (name, number) = (name.trim(), number.trim().parse::<u64>());
-            if name == "r" || name.contains("remaining") {
+            if name == "r" || name.contains("remaining") || header.as_str().contains("remaining") {
                 has_left = true;
                 match number {
                     Ok(number) => self.left = self.left.min(number),
@@ -93,8 +93,9 @@ impl Earlier {
         has_left
     }
 
+    /// Takes it that nothing is left. Ours is stricter if it is used up, too, as it says for how long.
     fn promise_nothing(&mut self) {
-        (self.left, self.wait) = (0, u64::MAX);
+        self.left = 0;
     }
 
     /// Returns whether they promise more than a limit with so many units left, and so many seconds until it has all.
