@@ -17,6 +17,9 @@ use super::ascii::Ascii;
 /// The most bytes of escaped text; longer text is replaced by its hash.
 const LONGEST: usize = 64;
 
+/// The most bytes of text that is parsed.
+const MAX_PARSED: usize = 1_024;
+
 /// The first byte of a hash, which escaped text never has.
 const HASHED: u8 = b'#';
 
@@ -268,20 +271,22 @@ fn hex(hash: &[u8; 32]) -> [u8; 32] {
     digits
 }
 
-/// Parses the text of a key, as it is displayed: escaped, with a value of at most 64 bytes or a hash.
+/// Parses the text of a key, as it is displayed: escaped, with a value of at most 64 bytes or a hash. It is for what
+/// operators copy from a log, and not for text of requests, which would choose a counter.
 ///
 /// # Errors
 ///
-/// If no key has this text.
+/// If no key has this text, or it is longer than 1,024 bytes.
 impl FromStr for Key {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let is_key = text.split_once(':').is_some_and(|(kinds, values)| {
-            kinds.split('+').count() == values.split(JOINED).count()
-                && kinds.split('+').all(is_kind)
-                && values.split(JOINED).all(is_value)
-        });
+        let is_key = text.len() <= MAX_PARSED
+            && text.split_once(':').is_some_and(|(kinds, values)| {
+                kinds.split('+').count() == values.split(JOINED).count()
+                    && kinds.split('+').all(is_kind)
+                    && values.split(JOINED).all(is_value)
+            });
         if !is_key {
             return Err(Error::invalid(
                 "the text of a key must be a kind, a colon and an escaped value, as a key displays them",

@@ -69,6 +69,13 @@ fn refused(text: &str) {
 }
 
 #[test]
+fn text_that_is_longer_than_a_kilobyte_is_refused() {
+    refused(&format!("{}:ada", "k".repeat(1_021)));
+    refused(&format!("a{}:{}", "+a".repeat(400), "|".repeat(400)));
+    assert!(format!("{}:ada", "k".repeat(1_020)).parse::<Key>().is_ok());
+}
+
+#[test]
 fn text_that_no_key_displays_is_refused() {
     for text in
         ["", "user", "user:a b", "user:a}b", "user:%61", "user:a%7db", "user:%", "user:é", "us\ner:a", "user:a\0"]
