@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::Limiter;
+use super::{Limiter, TIMER_RESOLUTION};
 use crate::store::{BreakerState, FailureRules, OnFailure};
 
 impl Limiter {
@@ -51,16 +51,10 @@ impl Limiter {
     /// Sets the timeout of one decision, lookups included; 0 becomes 1 ms. The default is the
     /// [budget of the store](crate::Store::budget), or 100 ms if it has none.
     ///
-    /// See [`RateLimitLayer::budget`](crate::RateLimitLayer::budget).
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than that of the store, as it would have no effect.
-    #[track_caller]
+    /// The store keeps to its own budget if that is shorter: see
+    /// [`RateLimitLayer::budget`](crate::RateLimitLayer::budget).
     pub fn budget(self, budget: Duration) -> Self {
-        let mut limits = self.in_force.now().limits().clone();
-        limits.set_budget(budget);
-        Self { only: self.only, ..Self::of(limits) }
+        self.change_failure(|rules| rules.budget = Some(budget.max(TIMER_RESOLUTION)))
     }
 
     /// Returns the state of the circuit breaker in front of the store: see [`OnFailure`].

@@ -9,14 +9,12 @@ use std::future::poll_fn;
 use std::mem;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, sleep_until};
 
-use super::TIMER_RESOLUTION;
 use super::flow::Pools;
 use super::peek;
 use super::plan::{PendingCheck, Plan, Resolution};
@@ -127,20 +125,6 @@ impl Limits {
         change(&mut self.failure);
         self.store = Arc::new(FailureStore::new(Arc::clone(&self.inner), self.failure));
         self.pools = Arc::default();
-    }
-
-    /// Sets the budget of one decision.
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than that of the store, as it would have no effect.
-    #[track_caller]
-    pub(crate) fn set_budget(&mut self, budget: Duration) {
-        let budget = budget.max(TIMER_RESOLUTION);
-        if let Some(own) = self.inner.budget().filter(|own| *own < budget) {
-            panic!("a budget of {budget:?} is longer than that of the store, {own:?}: set the longer one on the store");
-        }
-        self.change_failure(|rules| rules.budget = Some(budget));
     }
 
     /// Returns the identity of the counters.

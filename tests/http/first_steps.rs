@@ -66,25 +66,6 @@ fn a_program_that_returns_an_error_prints_its_sentence() {
 }
 
 #[test]
-fn a_budget_that_the_store_would_cut_short_panics_when_it_is_set() {
-    let store = || RedisStore::connect_lazy("redis://127.0.0.1:1").expect("a URL");
-    let long = Duration::from_millis(500);
-    let layer = || RateLimitLayer::new(store(), policy("api"));
-    for set in [
-        &(|| drop(layer().budget(long))) as &dyn Fn(),
-        &|| drop(Limiter::new(store(), [Rule::new("api", HOURLY)]).budget(long)),
-        &|| drop(FleetShedLayer::new(store(), "fleet", Quota::concurrency(5), 0.2).budget(long)),
-    ] {
-        let panicked = catch_unwind(AssertUnwindSafe(set)).expect_err("it has no effect");
-        let said = panicked.downcast_ref::<String>().expect("a message");
-        assert!(said.contains("500ms") && said.contains("100ms"), "{said}");
-    }
-    drop(layer().budget(Duration::from_millis(50)));
-    let patient = RedisStore::builder().budget(long).connect_lazy("redis://127.0.0.1:1").expect("a URL");
-    drop(RateLimitLayer::new(patient, policy("api")).budget(long));
-}
-
-#[test]
 fn a_redis_url_with_a_parameter_that_would_be_passed_over_is_an_error() {
     let error = RedisStore::connect_lazy("redis://127.0.0.1:1?db=3").expect_err("it would be database 0");
     assert!(error.is_invalid() && error.to_string().contains("redis://host:port/1"), "{error}");

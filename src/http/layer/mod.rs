@@ -25,7 +25,6 @@ use tower::Layer;
 
 pub use self::explanation::{Explained, Explanation};
 use crate::core::Error;
-#[cfg(feature = "axum")]
 use crate::core::error::built;
 use crate::http::gate::{Gate, SharedGate};
 use crate::http::headers::Headers;
@@ -236,9 +235,10 @@ impl RateLimitLayer {
     /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).without_handle();
     /// # let _ = layer;
     /// ```
+    #[track_caller]
     pub fn without_handle(self) -> Self {
         let layer = self.change(|gate| gate.has_handles = false);
-        layer.gate.load().check_handles(&layer.gate.load().policies).expect("no policy needs a handle");
+        built(layer.gate.load().check_handles(&layer.gate.load().policies));
         layer
     }
 
@@ -323,8 +323,9 @@ impl RateLimitLayer {
     /// Sets the budget of one decision: the longest it may take.
     ///
     /// The default is the [store's own budget](Store::budget), 100 ms for a [`RedisStore`](crate::RedisStore), or 100
-    /// ms for a store that has none, and this sets a shorter one. For a longer one set it on the store, as with
-    /// [`RedisStoreBuilder::budget`](crate::store::RedisStoreBuilder::budget). Zero is taken as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime only the budget of the store applies; a runtime must have timers enabled.
+    /// ms for a store that has none. A longer one gives lookups more time, and the store none: for slow links set the
+    /// budget of the store, as with [`RedisStoreBuilder::budget`](crate::store::RedisStoreBuilder::budget). Zero is taken
+    /// as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime only the budget of the store applies; a runtime must have timers enabled.
     ///
     /// The budget covers everything that a request waits for before it is admitted, except its turn in the queue of a
     /// leaky bucket. Lookups of keys and quotas run concurrently and get half of the budget; the store gets the rest.
@@ -348,15 +349,8 @@ impl RateLimitLayer {
     ///     .budget(Duration::from_millis(20));
     /// # let _ = layer;
     /// ```
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than that of the store, as it would have no effect.
-    #[track_caller]
     pub fn budget(self, budget: Duration) -> Self {
-        let mut gate = Gate::clone(&self.gate.load());
-        gate.limits.set_budget(budget);
-        Self::of(gate)
+        self.change_failure(|rules| rules.budget = Some(budget.max(Duration::from_millis(1))))
     }
 
     /// Returns the state of the layer's circuit breaker: whether the store is called, or has failed too often.

@@ -131,11 +131,6 @@ impl FleetShedLayer {
     }
 
     /// Sets the budget of one decision, as that of a [layer](RateLimitLayer::budget).
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than that of the store.
-    #[track_caller]
     pub fn budget(self, budget: Duration) -> Self {
         Self { limits: self.limits.budget(budget), ..self }
     }
