@@ -82,7 +82,7 @@ fn daily() -> Quota {
 #[track_caller]
 fn assert_stays_used_up(quota: Quota, end: Duration, capacity: usize) {
     let clock = ManualClock::new();
-    clock.set(end - 5 * MINUTE);
+    clock.set(end.saturating_sub(5 * MINUTE));
     let store = MemoryStore::builder().with_clock(clock.clone()).capacity(capacity).build();
     let decide = |key: &str, quota| {
         let counter = Counter::new(PolicyName::try_from("mail").expect("a name"), Key::new("user", key), quota);
@@ -90,14 +90,14 @@ fn assert_stays_used_up(quota: Quota, end: Duration, capacity: usize) {
         decided.expect("at once").expect("it decides").decision
     };
     while decide("ada", quota).is_allowed() {}
-    clock.set_wall(end - 15 * MINUTE);
+    clock.set_wall(end.saturating_sub(15 * MINUTE));
     clock.advance(6 * MINUTE);
     for other in 0..10_000 {
         let _ = decide(&other.to_string(), Quota::per_minute(10));
     }
     let refused = decide("ada", quota);
     assert!(!refused.is_allowed(), "{quota:?}");
-    clock.advance(refused.retry_after().expect("a wait") - MS);
+    clock.advance(refused.retry_after().expect("a wait").saturating_sub(MS));
     assert!(!decide("ada", quota).is_allowed(), "{quota:?} is early");
     clock.advance(MS);
     assert!(decide("ada", quota).is_allowed(), "{quota:?} is late");
