@@ -34,7 +34,7 @@ async fn two_clients_in_turn_are_dropped_alike() {
     load(&stores, &Check::new(all(), 1), 800, 4).await;
     let mut admitted = [0_u64; 2];
     let mut steps = Steps::new();
-    for _ in 0..500 {
+    for _ in 0..2_000 {
         for client in &mut admitted {
             for _ in 0..8 {
                 *client += u64::from(decide(&stores[0], &[Check::new(all(), 1)]).is_allowed());
