@@ -988,6 +988,18 @@ async fn a_layer_can_refuse_everything_without_its_store() {
 }
 
 #[test]
+fn a_retry_is_decided_by_the_fallback_if_the_store_failed_meanwhile() {
+    let store = FailingStore::new(memory());
+    let layer = RateLimitLayer::new(store.clone(), per_user(Quota::per_hour(1))).expose_decisions();
+    let service = layer.layer(Hello::default());
+    expect(&service, of("ada"), 200);
+    expect(&service, of("ada"), 429);
+    store.fail_with(away);
+    let response = send(&service, of("ada"));
+    assert_eq!((response.status(), decision(&response).source()), (StatusCode::OK, Source::Fallback));
+}
+
+#[test]
 fn a_store_that_recovers_decides_again() {
     let store = FailingStore::new(memory());
     store.fail_with(away);

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use axum::middleware::{from_fn, map_response};
-use tollgate::{Key, Limiter, Rule};
+use tollgate::{Key, Limiter, RedisStore, Rule};
 
 use crate::http::{SLOTS, ask_beside, by_store, fleet, layer, serve, with_decision};
-use crate::rig::{Rig, assert_none_failed, ms};
+use crate::rig::{Rig, assert_none_failed, current_thread, few_workers, ms};
 
 /// Between two requests of a client.
 const REST: Duration = ms(4);
@@ -14,12 +14,17 @@ const REST: Duration = ms(4);
 #[track_caller]
 fn assert_harms_nobody(scenario: &str, path: &'static str, rest: Duration) {
     let rig = Rig::new();
-    let scenario = format!("{scenario}, clients rest {rest:?}");
+    assert_harms_nobody_on(&rig, &rig.store, scenario, path, rest);
+}
+
+#[track_caller]
+fn assert_harms_nobody_on(rig: &Rig, store: &RedisStore, scenario: &str, path: &'static str, rest: Duration) {
+    let scenario = format!("{scenario}, on {} threads, clients rest {rest:?}", rig.threads());
     assert_none_failed(&scenario, |watch| {
-        let layer = layer(&rig.store);
+        let layer = layer(store);
         let watched = layer.clone();
         watch.breaker_of(move || watched.breaker_state());
-        ask_beside(path, serve(&rig, |app| app.layer(layer)), &rig.runtime, rest)
+        ask_beside(path, serve(rig, |app| app.layer(layer)), &rig.runtime, rest)
     });
 }
 
@@ -48,6 +53,27 @@ fn nor_does_one_that_charges_before_in_a_server_that_is_mostly_idle() {
 #[test]
 fn nor_does_one_that_asks_for_more_before() {
     assert_harms_nobody("a handler that checks an account, then blocks 150 ms", "/checks", Duration::ZERO);
+}
+
+/// Both of them, on another runtime.
+#[track_caller]
+fn assert_both_harm_nobody_on(rig: &Rig, store: &RedisStore) {
+    assert_harms_nobody_on(rig, store, "a handler that blocks 150 ms", "/blocks", Duration::ZERO);
+    assert_harms_nobody_on(rig, store, "a handler that charges, then blocks 150 ms", "/charges", Duration::ZERO);
+}
+
+#[test]
+fn nor_do_both_on_two_workers() {
+    let rig = Rig::on(few_workers(2));
+    assert_both_harm_nobody_on(&rig, &rig.store);
+}
+
+/// While the only thread is kept, no reply is read: the budget has to be longer.
+#[test]
+fn nor_do_both_on_the_only_thread_of_a_runtime_for_less_than_the_budget() {
+    let rig = Rig::on(current_thread());
+    let patient = RedisStore::builder().budget(ms(2_000)).connect_lazy(&rig.redis.url()).expect("the URL is one");
+    assert_both_harm_nobody_on(&rig, &patient);
 }
 
 /// A slot that is not released is free after its life, which is longer.

@@ -12,7 +12,7 @@ use tollgate::store::Deadline;
 use tollgate::{RedisStore, Store};
 
 use crate::others::Tally;
-use crate::rig::{Rig, WORKERS, assert_none_failed, check, ms};
+use crate::rig::{Rig, WORKERS, assert_none_failed, check, current_thread, few_workers, ms};
 
 const WORK: Duration = ms(600);
 const OTHERS: u32 = 20;
@@ -65,39 +65,52 @@ fn ask_beside_blocked(rig: &Rig, count: usize) -> Tally {
 }
 
 #[track_caller]
-fn assert_left_harm_nobody(count: usize) {
-    let rig = Rig::new();
-    assert_none_failed(&format!("{count} decisions polled once and left"), |_| ask_beside_left(&rig, count));
+fn assert_left_harm_nobody(rig: &Rig, count: usize) {
+    let scenario = format!("{count} decisions polled once and left, on {} threads", rig.threads());
+    assert_none_failed(&scenario, |_| ask_beside_left(rig, count));
 }
 
 #[track_caller]
-fn assert_blocked_harm_nobody(count: usize) {
-    let rig = Rig::new();
-    let scenario = format!("decisions polled once, then 600 ms in line, on {count} of {WORKERS} workers");
-    assert_none_failed(&scenario, |_| ask_beside_blocked(&rig, count));
+fn assert_blocked_harm_nobody(rig: &Rig, count: usize) {
+    let scenario = format!("decisions polled once, then 600 ms in line, on {count} of {} workers", rig.threads());
+    assert_none_failed(&scenario, |_| ask_beside_blocked(rig, count));
 }
 
 #[test]
 fn two_decisions_left_after_one_poll_stall_no_others() {
-    assert_left_harm_nobody(2);
+    assert_left_harm_nobody(&Rig::new(), 2);
 }
 
 #[test]
 fn nor_do_many() {
-    assert_left_harm_nobody(200);
+    assert_left_harm_nobody(&Rig::new(), 200);
+}
+
+#[test]
+fn nor_do_they_on_two_workers_or_on_the_only_thread_of_a_runtime() {
+    for runtime in [few_workers(2), current_thread()] {
+        let rig = Rig::on(runtime);
+        assert_left_harm_nobody(&rig, 2);
+        assert_left_harm_nobody(&rig, 200);
+    }
 }
 
 #[test]
 fn a_thread_that_blocks_after_a_first_poll_stalls_no_others() {
-    assert_blocked_harm_nobody(1);
+    assert_blocked_harm_nobody(&Rig::new(), 1);
 }
 
 #[test]
 fn nor_do_half_of_the_threads() {
-    assert_blocked_harm_nobody(2);
+    assert_blocked_harm_nobody(&Rig::new(), 2);
 }
 
 #[test]
 fn nor_do_all_but_one() {
-    assert_blocked_harm_nobody(WORKERS - 1);
+    assert_blocked_harm_nobody(&Rig::new(), WORKERS - 1);
+}
+
+#[test]
+fn nor_does_one_of_two() {
+    assert_blocked_harm_nobody(&Rig::on(few_workers(2)), 1);
 }

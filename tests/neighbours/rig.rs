@@ -1,9 +1,11 @@
-//! A store on a Redis of its own, and a runtime with several workers.
+//! A store on a Redis of its own, and the runtime of a server.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Runtime, RuntimeFlavor};
+use tokio::sync::oneshot;
 use tollgate::store::{Change, Check, Deadline, Receipt, Settlement};
 use tollgate::{Quota, RedisStore, Store};
 
@@ -26,8 +28,10 @@ const LOOKS: usize = 10;
 
 pub(crate) struct Rig {
     pub(crate) redis: RedisServer,
-    pub(crate) runtime: Runtime,
+    pub(crate) runtime: Arc<Runtime>,
     pub(crate) store: RedisStore,
+    /// Ends the thread that drives a runtime without workers.
+    _driven: oneshot::Sender<()>,
     /// Scenarios are about times: they take turns.
     _turn: MutexGuard<'static, ()>,
 }
@@ -35,9 +39,19 @@ pub(crate) struct Rig {
 impl Rig {
     /// A store that the runtime with several workers has connected and used.
     pub(crate) fn new() -> Self {
-        let (turn, redis, runtime) = (turn(), RedisServer::start(), workers());
+        Self::on(workers())
+    }
+
+    /// The same on a runtime of another kind.
+    pub(crate) fn on(runtime: Runtime) -> Self {
+        let (turn, redis, runtime) = (turn(), RedisServer::start(), Arc::new(runtime));
+        let driven = drive(Arc::clone(&runtime));
         let store = runtime.block_on(connect(&redis.url()));
-        Self { redis, runtime, store, _turn: turn }
+        Self { redis, runtime, store, _driven: driven, _turn: turn }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.runtime.metrics().num_workers()
     }
 
     /// Starts decisions, one every so often, and waits for all of them.
@@ -69,7 +83,21 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
 
 /// A runtime as a server has it.
 pub(crate) fn workers() -> Runtime {
-    Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().expect("a runtime can be built")
+    few_workers(WORKERS)
+}
+
+pub(crate) fn few_workers(count: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(count).enable_all().build().expect("a runtime can be built")
+}
+
+/// Drives a runtime without workers on a thread of its own, as the main thread of a server does, until what is
+/// returned is dropped.
+fn drive(runtime: Arc<Runtime>) -> oneshot::Sender<()> {
+    let (driven, end) = oneshot::channel();
+    if runtime.handle().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        thread::spawn(move || runtime.block_on(end));
+    }
+    driven
 }
 
 /// A runtime that only the thread drives that waits for something on it.

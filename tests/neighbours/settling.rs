@@ -10,7 +10,7 @@ use tollgate::RedisStore;
 use tollgate::store::Receipt;
 
 use crate::others::Tally;
-use crate::rig::{Rig, WORKERS, assert_none_failed, give_back, ms, take};
+use crate::rig::{Rig, WORKERS, assert_none_failed, few_workers, give_back, ms, take};
 
 const WORK: Duration = ms(600);
 const OTHERS: u32 = 200;
@@ -44,19 +44,24 @@ fn ask_beside_work(rig: &Rig, keys: &[String]) -> Tally {
 }
 
 #[track_caller]
-fn assert_harm_nobody(count: usize) {
-    let (rig, keys) = (Rig::new(), (0..count).map(|number| format!("settled-{number}")).collect::<Vec<_>>());
-    let scenario = format!("settlements, then 600 ms of work, on {count} of {WORKERS} workers");
-    assert_none_failed(&scenario, |_| ask_beside_work(&rig, &keys));
+fn assert_harm_nobody(rig: &Rig, count: usize) {
+    let keys: Vec<_> = (0..count).map(|number| format!("settled-{number}")).collect();
+    let scenario = format!("settlements, then 600 ms of work, on {count} of {} workers", rig.threads());
+    assert_none_failed(&scenario, |_| ask_beside_work(rig, &keys));
     rig.assert_whole(&keys);
 }
 
 #[test]
 fn work_after_a_settlement_stalls_no_decision_of_others() {
-    assert_harm_nobody(1);
+    assert_harm_nobody(&Rig::new(), 1);
 }
 
 #[test]
 fn nor_does_such_work_on_all_threads_but_one() {
-    assert_harm_nobody(WORKERS - 1);
+    assert_harm_nobody(&Rig::new(), WORKERS - 1);
+}
+
+#[test]
+fn nor_does_such_work_on_one_of_two() {
+    assert_harm_nobody(&Rig::on(few_workers(2)), 1);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tollgate::store::{BanCheck, Change, Check, Deadline, Mode, Settlement, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Decision, Quota, RedisStore};
+use tollgate::{Ban, Decision, Key, Limiter, Quota, RedisStore, Rule};
 
 use super::stores::{FIFTY, PATIENCE, patient_store};
 use crate::support::checks::{check, counter};
@@ -103,4 +103,22 @@ async fn every_key_of_a_ban_expires_no_sooner_than_it_matters() {
     let taken = store.decide(&[check("ada", QUOTA, 0)], Deadline::none()).wait().await.unwrap();
     store.settle(taken.receipt, &[Settlement::new(0, Change::Lift)]).wait().await.unwrap();
     assert_eq!(server.keys().len(), 1, "only the counter is left");
+}
+
+/// Some of these refusals are cached: the last one before a ban is not.
+#[tokio::test]
+async fn the_nth_refusal_through_a_default_store_bans() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    for after in [1, 2, 3, 10] {
+        let rule = Rule::new("login", QUOTA).ban(Ban::new(after, HOUR, HOUR));
+        let limiter = Limiter::new(store.clone(), [rule]).budget(PATIENCE);
+        let key = Key::new("user", after.to_string());
+        for request in 0..=after + 3 {
+            let decision = limiter.check(&key).await.expect("the server is there");
+            let expected = (request == 0, request >= after);
+            assert_eq!((decision.is_allowed(), decision.is_banned()), expected, "refusal {request}, {after} ban");
+        }
+    }
+    assert!(store.refused_from_cache() > 0);
 }

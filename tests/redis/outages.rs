@@ -115,6 +115,21 @@ async fn a_flush_of_the_scripts_fails_nothing_and_takes_once() {
 }
 
 #[tokio::test]
+async fn a_connection_that_is_cut_while_idle_costs_no_decision() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    for round in 1..=5 {
+        drop(take(&store, "idle", 1).await.unwrap());
+        let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        // Its end arrives within this time.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(remaining(&store, "idle").await, 50 - round);
+        let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
 async fn closed_connections_are_replaced() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
