@@ -88,6 +88,14 @@ impl OutageLines {
         });
     }
 
+    /// Logs the beginning of an outage that goes on, if there was no line left for it when it began: else the last line
+    /// would be the end of the one before.
+    pub(crate) fn goes_on(&self, line: impl FnOnce(Option<u64>)) {
+        if !self.is_logged.load(Ordering::Relaxed) {
+            self.began(line);
+        }
+    }
+
     /// Logs the end, if the beginning was logged.
     pub(crate) fn ended(&self, line: impl FnOnce()) {
         if self.is_logged.swap(false, Ordering::Relaxed) {
@@ -110,6 +118,8 @@ impl fmt::Debug for Lines {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -122,6 +132,26 @@ mod tests {
         assert_eq!(lines.note("login", now + 9 * SECOND), Some(0), "another policy has a rate of its own");
         assert_eq!([10, 10, 10].map(|second| lines.note("api", now + second * SECOND)), [Some(2), Some(0), None]);
         assert_eq!(lines.note("api", now), None, "a thread that comes late begins no period");
+    }
+
+    #[test]
+    fn an_outage_that_goes_on_is_logged_once_there_is_a_line_for_it() {
+        let (outages, began, ended) = (OutageLines::new(), Cell::new(0), Cell::new(0));
+        let begin = |_| began.set(began.get() + 1);
+        for _ in 0..10 {
+            outages.began(begin);
+            outages.goes_on(begin);
+            outages.ended(|| ended.set(ended.get() + 1));
+        }
+        outages.began(begin);
+        outages.goes_on(begin);
+        assert_eq!((began.get(), ended.get()), (10, 10), "the eleventh has no line yet");
+        let earlier = Instant::now().checked_sub(10 * SECOND).expect("the machine runs for longer");
+        outages.lines.policies.lock().unwrap().get_mut("").unwrap().began = earlier;
+        outages.goes_on(begin);
+        outages.goes_on(begin);
+        outages.ended(|| ended.set(ended.get() + 1));
+        assert_eq!((began.get(), ended.get()), (11, 11));
     }
 
     #[test]

@@ -155,8 +155,8 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// If one of them contradicts these, is not [valid](Policy::validate), or needs a handle and requests have none, two have one name, or
-    /// the store does not support one.
+    /// If one of them contradicts these, is not [valid](Policy::validate), or needs a handle and requests have none, two
+    /// have one name, or the store does not support one.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         #[cfg(feature = "axum")]
         let policies = policies.into_iter().map(|one| one.bound_to(&self.client)).collect::<Result<Vec<_>, _>>()?;

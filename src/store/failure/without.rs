@@ -163,7 +163,10 @@ impl Without {
         }
         match self.breaker.failed(permit, self.now()) {
             Some(BreakerState::Closed) => self.changed(Some(error)),
-            Some(_) => tracing::debug!(error = format!("{error:#}"), "the store is still unavailable"),
+            Some(_) => {
+                tracing::debug!(error = format!("{error:#}"), "the store is still unavailable");
+                self.outages.goes_on(|more| self.unavailable(error, more));
+            }
             None => log(rule, error),
         }
     }
@@ -172,16 +175,7 @@ impl Without {
     fn changed(&self, error: Option<&Error>) {
         if let Some(error) = error {
             self.observer.opened();
-            let (error, rule) = (format!("{error:#}"), self.rules.on_failure);
-            self.outages.began(|more| {
-                tracing::warn!(
-                    code = "store_unavailable",
-                    error,
-                    ?rule,
-                    more,
-                    "the store is not called for now: it failed too often (breaker open)"
-                );
-            });
+            self.outages.began(|more| self.unavailable(error, more));
         } else {
             self.observer.closed();
             let failed_for = self.since(self.breaker.first_failure());
@@ -189,6 +183,16 @@ impl Without {
                 tracing::info!(code = "store_available", ?failed_for, "the store decides again (breaker closed)");
             });
         }
+    }
+
+    fn unavailable(&self, error: &Error, more: Option<u64>) {
+        tracing::warn!(
+            code = "store_unavailable",
+            error = format!("{error:#}"),
+            rule = ?self.rules.on_failure,
+            more,
+            "the store is not called for now: it failed too often (breaker open)"
+        );
     }
 
     /// Decides as the rules say, without the store.

@@ -117,7 +117,10 @@ impl Node {
     fn count(&self, permit: Permit, failure: &dyn fmt::Display) {
         match self.breaker.failed(permit, self.now()) {
             Some(BreakerState::Closed) => self.changed(Some(failure)),
-            Some(_) => tracing::debug!(primary = %self.address, error = %failure, "the primary is still unavailable"),
+            Some(_) => {
+                tracing::debug!(primary = %self.address, error = %failure, "the primary is still unavailable");
+                self.outages.goes_on(|more| self.unavailable(failure, more));
+            }
             None => {}
         }
     }
@@ -125,25 +128,27 @@ impl Node {
     /// Logs and counts that the circuit breaker has opened after a failure, or
     /// closed.
     fn changed(&self, failure: Option<&dyn fmt::Display>) {
-        let primary = &self.address;
-        if let Some(error) = failure {
+        if let Some(failure) = failure {
             self.observer.opened();
-            self.outages.began(|more| {
-                tracing::warn!(
-                    code = "primary_unavailable",
-                    %primary,
-                    %error,
-                    more,
-                    "a primary is not called for now: it failed too often (breaker open)"
-                );
-            });
+            self.outages.began(|more| self.unavailable(failure, more));
         } else {
             self.observer.closed();
+            let primary = &self.address;
             let failed_for = Duration::from_millis(self.now().saturating_sub(self.breaker.first_failure()));
             self.outages.ended(|| {
                 tracing::info!(code = "primary_available", %primary, ?failed_for, "a primary decides again (breaker closed)");
             });
         }
+    }
+
+    fn unavailable(&self, error: &dyn fmt::Display, more: Option<u64>) {
+        tracing::warn!(
+            code = "primary_unavailable",
+            primary = %self.address,
+            %error,
+            more,
+            "a primary is not called for now: it failed too often (breaker open)"
+        );
     }
 
     /// Returns the time as the circuit breaker counts it: milliseconds since `start`.
