@@ -25,9 +25,9 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If no rule is for the key, as of [`check`](Self::check). If a rule, or the tier of the key, has a [concurrency](crate::Quota::concurrency) or a [leaky
-    /// bucket](crate::Quota::leaky_bucket), or the store cannot refund units. If the store fails, and
-    /// [`OnFailure::Deny`](crate::OnFailure::Deny) is set.
+    /// If no rule is for the key, as of [`check`](Self::check). If a rule, or the tier of the key, has a
+    /// [concurrency](crate::Quota::concurrency) or a [leaky bucket](crate::Quota::leaky_bucket), or the store cannot
+    /// refund units. If the store fails, and [`OnFailure::Deny`](crate::OnFailure::Deny) is set.
     ///
     /// # Cancellation
     ///

@@ -154,8 +154,9 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If no policy is for the key: the message has the kinds that there are. If the store fails, [`OnFailure::Deny`](crate::OnFailure::Deny) is set and a rule is enforced. Otherwise a
-    /// failed store is no error: [`Decision::source`] is what decided instead.
+    /// If no policy is for the key: the message has the kinds that there are. If the store fails,
+    /// [`OnFailure::Deny`](crate::OnFailure::Deny) is set and a rule is enforced. Otherwise a failed store is no error:
+    /// [`Decision::source`] is what decided instead.
     ///
     /// # Cancellation
     ///

@@ -324,8 +324,9 @@ impl RateLimitLayer {
     ///
     /// The default is the [store's own budget](Store::budget), 100 ms for a [`RedisStore`](crate::RedisStore), or 100
     /// ms for a store that has none. A longer one gives lookups more time, and the store none: for slow links set the
-    /// budget of the store, as with [`RedisStoreBuilder::budget`](crate::store::RedisStoreBuilder::budget). Zero is taken
-    /// as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime only the budget of the store applies; a runtime must have timers enabled.
+    /// budget of the store, as with [`RedisStoreBuilder::budget`](crate::store::RedisStoreBuilder::budget). Zero is
+    /// taken as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime only the budget of the store applies; a
+    /// runtime must have timers enabled.
     ///
     /// The budget covers everything that a request waits for before it is admitted, except its turn in the queue of a
     /// leaky bucket. Lookups of keys and quotas run concurrently and get half of the budget; the store gets the rest.
