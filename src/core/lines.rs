@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn an_outage_that_goes_on_is_logged_once_there_is_a_line_for_it() {
-        let (outages, began, ended) = (OutageLines::new(), Cell::new(0), Cell::new(0));
-        let begin = |_| began.set(began.get() + 1);
+        let (outages, logged, ended) = (OutageLines::new(), Cell::new(0), Cell::new(0));
+        let begin = |_| logged.set(logged.get() + 1);
         for _ in 0..10 {
             outages.began(begin);
             outages.goes_on(begin);
@@ -145,13 +145,13 @@ mod tests {
         }
         outages.began(begin);
         outages.goes_on(begin);
-        assert_eq!((began.get(), ended.get()), (10, 10), "the eleventh has no line yet");
+        assert_eq!((logged.get(), ended.get()), (10, 10), "the eleventh has no line yet");
         let earlier = Instant::now().checked_sub(10 * SECOND).expect("the machine runs for longer");
         outages.lines.policies.lock().unwrap().get_mut("").unwrap().began = earlier;
         outages.goes_on(begin);
         outages.goes_on(begin);
         outages.ended(|| ended.set(ended.get() + 1));
-        assert_eq!((began.get(), ended.get()), (11, 11));
+        assert_eq!((logged.get(), ended.get()), (11, 11));
     }
 
     #[test]
