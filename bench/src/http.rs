@@ -14,12 +14,17 @@
 
 mod app;
 mod build;
+mod callgrind;
+mod figures;
+mod instructions;
 mod options;
 mod pass;
 mod peers;
 mod process;
 mod report;
+mod requests;
 mod sides;
+mod walk;
 mod wrk;
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -29,16 +34,40 @@ use options::Options;
 use pass::Runner;
 use sides::{Server, Side};
 
+use crate::table::Figure;
+
 /// The first argument of a process that serves one side. The name of the side and the URL of its
 /// Redis follow.
 pub(crate) const SERVE: &str = "http-side";
 
 /// Measures and prints; ends the process with 1 if a side did not do what it should.
 pub(crate) fn run() {
-    if let Err(fault) = Options::parse(std::env::args().skip(2)).and_then(|options| measure(&options)) {
+    end(Options::parse(std::env::args().skip(2)).and_then(|options| measure(&options)));
+}
+
+fn end(result: Result<(), String>) {
+    if let Err(fault) = result {
         eprintln!("{fault}");
         std::process::exit(1);
     }
+}
+
+/// Counts instructions and prints them; ends the process with 1 if a side did not do what it should, or became worse.
+pub(crate) fn count() {
+    end(Options::parse(std::env::args().skip(2)).and_then(|options| instructions::run(&options)));
+}
+
+/// Prints which files and functions a request crosses.
+pub(crate) fn walk() {
+    end(Options::parse(std::env::args().skip(2)).and_then(|options| walk::run(&options)));
+}
+
+/// What has a target: instructions, and figures beside other crates, which are to be linked and built.
+pub(crate) fn figures(quick: bool) -> Result<Vec<Figure>, String> {
+    let options = figures::options(quick)?;
+    let mut figures = instructions::figures(quick)?;
+    figures.extend(figures::of(&options)?);
+    Ok(figures)
 }
 
 /// Serves one side until standard input ends. The port is printed first.

@@ -2,6 +2,11 @@
 //!
 //! `cargo run --release -p tollgate-bench -- WHAT [--quick]`, WHAT being one of
 //!
+//! - `targets`: all that has a target, in one table; needs `--features peers`, wrk and valgrind, and builds redis-cell;
+//! - `instructions`: what a request executes in a web server, by callgrind, which other work on the machine does not
+//!   change; with `--save FILE` the counts as a file, with `--against FILE` beside those of before, and status 1 if one
+//!   is above 1.02 of it; with `--sides a,b` some sides by name;
+//! - `walk`: the files and functions of the crate that a request crosses; without `--release`;
 //! - `redis`: what a decision costs the server, in time and memory;
 //! - `store`: what `RedisStore` does beside other ways to ask Redis;
 //! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request, with `--features
@@ -46,12 +51,15 @@ async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (what, flags) = arguments.split_first().map_or(("", &[][..]), |(what, flags)| (what, flags));
     match what {
+        "targets" => targets(flags).await,
         "redis" => redis::run(effort(flags)).await,
         "store" => store::run(effort(flags)).await,
         "memory" => memory::run(flags),
         "growth" => growth::run(flags).await,
         "quotas" => quotas::run(flags).await,
         "http" => http::run(),
+        "instructions" => http::count(),
+        "walk" => http::walk(),
         "flows" => flows::run(effort(flags)).await,
         http::SERVE => http::serve().await,
         "neighbours" => neighbours::run(flags).await,
@@ -69,11 +77,27 @@ fn effort(flags: &[String]) -> Effort {
     }
 }
 
+/// Measures all that has a target, and prints it in one table after the others.
+async fn targets(flags: &[String]) {
+    let quick = !flags.is_empty();
+    let effort = effort(flags);
+    let in_memory = memory::figures(quick);
+    let mut figures = http::figures(quick).unwrap_or_else(|fault| {
+        eprintln!("{fault}");
+        std::process::exit(1);
+    });
+    figures.extend(store::figures(effort).await);
+    figures.extend(redis::figures(effort).await);
+    figures.extend(in_memory);
+    println!("All targets:\n");
+    table::print_figures(&figures);
+}
+
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
     eprintln!(
-        "give one of: redis store memory growth quotas http flows neighbours regions, and --quick for a short run; or soak \
-         --minutes N, perhaps --leaky"
+        "give one of: targets redis store memory growth quotas http flows neighbours regions, and --quick for a short run; \
+         or instructions, walk, or soak --minutes N, perhaps --leaky"
     );
     std::process::exit(2);
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tollgate::{MemoryStore, RedisStore};
 
 use crate::server::Server;
-use crate::table::{Ratio, Target, median_of, print, print_ratios};
+use crate::table::{Figure, Target, median_of, print, print_figures};
 use app::{App, NEIGHBOURS, Neighbour};
 use round::{Load, Round};
 
@@ -58,7 +58,7 @@ pub(crate) async fn run(flags: &[String]) {
     }
     let ratios = ratios(&measured);
     print(&["neighbour", "store", "requests", "failed", "breaker opened", "p50", "p99", "p99.9"], &rows);
-    print_ratios(&ratios);
+    print_figures(&ratios);
     for side in sides {
         side.app.stop();
     }
@@ -89,7 +89,7 @@ async fn measure(sides: &[Side], plan: Plan) -> Vec<Vec<Vec<Round>>> {
 }
 
 /// What a neighbour adds to the longest waits on Redis, and what Redis adds beside each neighbour.
-fn ratios(measured: &[Vec<Vec<Round>>]) -> Vec<Ratio> {
+fn ratios(measured: &[Vec<Vec<Round>>]) -> Vec<Figure> {
     let over = |these: &[Round], those: &[Round]| -> Vec<f64> {
         these.iter().zip(those).map(|(this, that)| this.p999_us / that.p999_us).collect()
     };
@@ -99,11 +99,11 @@ fn ratios(measured: &[Vec<Vec<Round>>]) -> Vec<Ratio> {
         if !neighbour.path.is_empty() {
             let alone = measured[0].last().expect("Redis is always measured");
             let name = format!("p99.9 on Redis, beside it over beside nobody: {}", neighbour.name);
-            ratios.push(Ratio::new(name, over(redis, alone), Some(TARGET)));
+            ratios.push(Figure::new(name, over(redis, alone), Some(TARGET)));
         }
         if let [memory, redis] = &of_sides[..] {
             let name = format!("p99.9, Redis over memory: {}", neighbour.name);
-            ratios.push(Ratio::new(name, over(redis, memory), Some(TARGET)));
+            ratios.push(Figure::new(name, over(redis, memory), Some(TARGET)));
         }
     }
     ratios

@@ -14,6 +14,7 @@ use tollgate::{Quota, RedisStore, Store};
 use crate::effort::Effort;
 use crate::server::Server;
 use crate::stores::store_without_deny_cache;
+use crate::table::Figure;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -28,6 +29,12 @@ pub(crate) async fn run(effort: Effort) {
     batch::run(effort, &server, &mut connection).await;
     bytes::run(effort, &server, &mut connection, &store).await;
     bytes::logs(&server, &mut connection, &store).await;
+}
+
+/// What has a target.
+pub(crate) async fn figures(effort: Effort) -> Vec<Figure> {
+    let server = Server::start().await;
+    batch::run(effort, &server, &mut server.connection().await).await
 }
 
 fn quotas(limit: u64, window: Duration) -> Vec<(&'static str, Quota)> {

@@ -12,6 +12,7 @@ use tollgate::deadpool_redis::{Manager, Pool, Runtime};
 
 use crate::effort::Effort;
 use crate::server::{Server, patient};
+use crate::table::Figure;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -32,6 +33,11 @@ pub(crate) async fn run(effort: Effort) {
     throughput::run(effort, &server).await;
     policies::run(effort, &server).await;
     algorithms::run(effort, &server).await;
+}
+
+/// What has a target.
+pub(crate) async fn figures(effort: Effort) -> Vec<Figure> {
+    throughput::run(effort, &Server::start().await).await
 }
 
 fn pool(server: &Server) -> Pool {

@@ -20,7 +20,7 @@ pub(crate) fn print(header: &[&str], rows: &[Vec<String>]) {
     println!();
 }
 
-/// What a ratio has to be: at least so much, or at most.
+/// What a figure has to be: at least so much, or at most.
 #[derive(Clone, Copy)]
 pub(crate) enum Target {
     AtLeast { must: f64, stretch: f64 },
@@ -28,10 +28,10 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    fn verdict(self, ratio: f64) -> &'static str {
+    fn verdict(self, figure: f64) -> &'static str {
         let (reached, stretched) = match self {
-            Target::AtLeast { must, stretch } => (ratio >= must, ratio >= stretch),
-            Target::AtMost { must, stretch } => (ratio <= must, ratio <= stretch),
+            Target::AtLeast { must, stretch } => (figure >= must, figure >= stretch),
+            Target::AtMost { must, stretch } => (figure <= must, figure <= stretch),
         };
         match (reached, stretched) {
             (_, true) => "stretch",
@@ -48,30 +48,35 @@ impl Target {
     }
 }
 
-/// A ratio of two sides, one value a round, and its target if it has one.
-pub(crate) struct Ratio {
+/// A ratio of two sides or another figure, one value a round, and its target if it has one.
+pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) rounds: Vec<f64>,
     pub(crate) target: Option<Target>,
 }
 
-impl Ratio {
+impl Figure {
     pub(crate) fn new(name: impl Into<String>, rounds: Vec<f64>, target: impl Into<Option<Target>>) -> Self {
         Self { name: name.into(), rounds, target: target.into() }
     }
 
     fn row(&self) -> Vec<String> {
         let [low, high] = [f64::min, f64::max].map(|pick| self.rounds.iter().copied().reduce(pick));
-        let range = low.zip(high).map(|(low, high)| format!("{low:.2}–{high:.2}"));
-        let ratio = median(self.rounds.clone());
+        let range = low.zip(high).map(|(low, high)| format!("{}–{}", text(low), text(high)));
+        let figure = median(self.rounds.clone());
         let [must, stretch] = self.target.map(Target::columns).unwrap_or_default();
-        let verdict = self.target.map(|target| target.verdict(ratio)).unwrap_or_default();
-        vec![self.name.clone(), format!("{ratio:.2}"), range.unwrap_or_default(), must, stretch, verdict.to_owned()]
+        let verdict = self.target.map(|target| target.verdict(figure)).unwrap_or_default();
+        vec![self.name.clone(), text(figure), range.unwrap_or_default(), must, stretch, verdict.to_owned()]
     }
 }
 
-/// Prints ratios, the median of their rounds, beside what they have to be.
-pub(crate) fn print_ratios(ratios: &[Ratio]) {
-    let rows: Vec<_> = ratios.iter().map(Ratio::row).collect();
-    print(&["ratio", "median", "rounds", "must", "stretch", "verdict"], &rows);
+/// Ratios with what their size tells, and numbers of instructions as such.
+fn text(figure: f64) -> String {
+    if figure < 1_000.0 { format!("{figure:.2}") } else { format!("{figure:.0}") }
+}
+
+/// Prints figures, the median of their rounds, beside what they have to be.
+pub(crate) fn print_figures(figures: &[Figure]) {
+    let rows: Vec<_> = figures.iter().map(Figure::row).collect();
+    print(&["figure", "median", "rounds", "must", "stretch", "verdict"], &rows);
 }

@@ -1,10 +1,13 @@
 //! What the sides serve, and under which limit.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
+use tollgate::store::RedisStoreBuilder;
 use tollgate::{Headers, Policy, Quota, RateLimitLayer, RedisStore, Store, key};
 
 /// The header a request is counted by.
@@ -17,8 +20,9 @@ pub(super) const BURST: u32 = 1_000_000;
 pub(super) const AMPLE: Quota = Quota::per_minute(1_000_000);
 /// One that all requests together do not come near.
 pub(super) const AMPLE_ALONE: Quota = Quota::per_minute(30_000_000);
-/// A limit that refuses nearly every request over a few keys.
-pub(super) const SCANT: Quota = Quota::per_minute(10);
+/// A limit that refuses nearly every request over a few keys: what they get back while other sides have their turn is
+/// little also beside the requests of a slow machine.
+pub(super) const SCANT: Quota = Quota::per_hour(10);
 
 /// A limit no key comes near, whose keys stay in use.
 pub(super) fn roomy() -> Quota {
@@ -77,5 +81,10 @@ fn layer(store: impl Store, quota: Quota) -> RateLimitLayer {
 }
 
 pub(super) async fn connected(url: String) -> RedisStore {
-    RedisStore::connect(&url).await.expect("connected")
+    patient().connect(&url).await.expect("connected")
+}
+
+/// With the default settings, but that a slow machine is no timeout: under callgrind all are.
+pub(super) fn patient() -> RedisStoreBuilder {
+    RedisStore::builder().budget(Duration::from_secs(5)).connect_timeout(Duration::from_secs(30))
 }

@@ -1,5 +1,7 @@
 //! What is asked for on the command line.
 
+use std::path::PathBuf;
+
 use super::Side;
 
 pub(super) struct Options {
@@ -9,6 +11,9 @@ pub(super) struct Options {
     pub(super) seconds: u32,
     pub(super) redis_cell: bool,
     pub(super) tower_rate_limiter: bool,
+    /// Where counts of instructions are written to, and where those of before are.
+    pub(super) save: Option<PathBuf>,
+    pub(super) against: Option<PathBuf>,
     names: Vec<String>,
 }
 
@@ -20,6 +25,8 @@ impl Options {
             seconds: 2,
             redis_cell: false,
             tower_rate_limiter: false,
+            save: None,
+            against: None,
             names: Vec::new(),
         };
         while let Some(flag) = arguments.next() {
@@ -30,6 +37,8 @@ impl Options {
                 "--quick" => (options.rounds, options.seconds) = (3, 1),
                 "--redis-cell" => options.redis_cell = true,
                 "--tower-rate-limiter" => options.tower_rate_limiter = true,
+                "--save" => options.save = arguments.next().map(PathBuf::from),
+                "--against" => options.against = arguments.next().map(PathBuf::from),
                 "--sides" => options.names.extend(arguments.next().unwrap_or_default().split(',').map(str::to_owned)),
                 _ => return Err(format!("unknown argument {flag:?}: the options are named in bench/src/http.rs")),
             }

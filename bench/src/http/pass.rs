@@ -32,9 +32,9 @@ pub(super) struct Rounds<'a> {
     pub(super) side: &'a Side,
     pub(super) loads: Vec<Load>,
     /// Seconds of processor time in all rounds, if the system tells.
-    pub(super) cpu: Option<f64>,
+    cpu: Option<f64>,
     /// In all rounds, if it has a Redis.
-    pub(super) calls: Option<u64>,
+    calls: Option<u64>,
 }
 
 impl Runner {
@@ -119,7 +119,22 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    pub(super) fn requests(&self) -> u64 {
-        self.loads.iter().map(|load| load.requests).sum()
+    /// Requests/s over those of another side, round by round.
+    pub(super) fn over(&self, other: &Self) -> Vec<f64> {
+        self.loads.iter().zip(&other.loads).map(|(load, other)| load.per_second / other.per_second).collect()
+    }
+
+    /// Seconds of processor time a request.
+    pub(super) fn cpu(&self) -> Option<f64> {
+        self.cpu.map(|cpu| cpu / self.requests())
+    }
+
+    /// Redis calls for 100 requests.
+    pub(super) fn calls(&self) -> Option<f64> {
+        self.calls.map(|calls| 100.0 * calls as f64 / self.requests())
+    }
+
+    fn requests(&self) -> f64 {
+        self.loads.iter().map(|load| load.requests).sum::<u64>() as f64
     }
 }

@@ -19,10 +19,19 @@ pub(super) struct Process(Child);
 impl Process {
     /// Starts the server of a side and answers where it listens.
     pub(super) fn serve(side: &Side, url: &str) -> Result<(Self, SocketAddr), String> {
-        let mut command = match side.server {
-            Server::This(_) => Command::new(std::env::current_exe().map_err(|fault| fault.to_string())?),
+        let command = match side.server {
+            Server::This(_) => this_program(None)?,
             Server::Other(build) => Command::new(build()?),
         };
+        Self::listening(command, side, url)
+    }
+
+    /// Starts a server of this program under callgrind, which writes its profile when the server has ended.
+    pub(super) fn serve_counted(side: &Side, url: &str, profile: &Path) -> Result<(Self, SocketAddr), String> {
+        Self::listening(this_program(Some(profile))?, side, url)
+    }
+
+    fn listening(mut command: Command, side: &Side, url: &str) -> Result<(Self, SocketAddr), String> {
         if let Server::This(_) = side.server {
             command.args([SERVE, side.name]);
         }
@@ -45,6 +54,13 @@ impl Process {
         Some(ticks.iter().map(|ticks| f64::from(*ticks)).sum::<f64>() / 100.0)
     }
 
+    /// Ends a server that this did not have to kill.
+    pub(super) fn finish(mut self) -> Result<(), String> {
+        drop(self.0.stdin.take());
+        let status = self.0.wait().map_err(|fault| fault.to_string())?;
+        status.success().then_some(()).ok_or_else(|| format!("the server ended with {status}"))
+    }
+
     fn start(command: &mut Command, what: &str) -> Result<Self, String> {
         command.spawn().map(Self).map_err(|fault| format!("{what} cannot be started: {fault}"))
     }
@@ -55,6 +71,15 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// This program, perhaps under callgrind.
+fn this_program(profile: Option<&Path>) -> Result<Command, String> {
+    let program = std::env::current_exe().map_err(|fault| fault.to_string())?;
+    let Some(profile) = profile else { return Ok(Command::new(program)) };
+    let mut command = Command::new("valgrind");
+    command.args(["--quiet", "--tool=callgrind", &format!("--callgrind-out-file={}", profile.display())]).arg(program);
+    Ok(command)
 }
 
 /// A `redis-server` of one side.

@@ -1,15 +1,15 @@
-//! The sides, and what each must reach.
+//! The sides.
 
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 
 use axum::Router;
-use tollgate::{LeaseStore, MemoryStore, RedisStore};
+use tollgate::{LeaseStore, MemoryStore};
 
 use super::app::{
-    AMPLE, AMPLE_ALONE, SCANT, bare, connected, hashed, limited, plain, roomy, with_headers, with_legacy_headers,
-    without_headers,
+    AMPLE, AMPLE_ALONE, SCANT, bare, connected, hashed, limited, patient, plain, roomy, with_headers,
+    with_legacy_headers, without_headers,
 };
 use super::peers;
 
@@ -46,43 +46,27 @@ pub(super) struct Side {
     pub(super) alone: bool,
     /// A header every response has, as a proof that the limit is in place.
     pub(super) proof: Option<&'static str>,
-    pub(super) goal: Option<Goal>,
-}
-
-/// Bounds from the design.
-pub(super) struct Goal {
-    /// Requests/s over no limit.
-    pub(super) must: f64,
-    pub(super) stretch: f64,
-    /// Calls to Redis for 100 requests.
-    pub(super) calls_below: Option<f64>,
 }
 
 pub(super) fn all() -> Vec<Side> {
     let mut sides = vec![
         Side::new("none", "no limit", |_| Box::pin(async { plain() })),
         Side::new("memory", "tollgate, memory", |_| Box::pin(async { limited(MemoryStore::new(), roomy()) }))
-            .proof("x-ratelimit-remaining")
-            .goal(0.92, 1.0),
+            .proof("x-ratelimit-remaining"),
         Side::new("redis", "tollgate, Redis", |url| Box::pin(async { limited(connected(url).await, roomy()) }))
             .redis()
-            .proof("x-ratelimit-remaining")
-            .goal(0.54, 0.60),
+            .proof("x-ratelimit-remaining"),
         Side::new("flood", "tollgate, Redis, flood", |url| Box::pin(async { limited(connected(url).await, SCANT) }))
             .redis()
             .proof("x-ratelimit-remaining")
             .few_keys()
-            .flooded()
-            .goal(0.90, 1.0)
-            .calls_below(1.0),
+            .flooded(),
         Side::new("leases", "tollgate, Redis, leases", |url| {
             Box::pin(async { limited(LeaseStore::new(connected(url).await), AMPLE) })
         })
         .redis()
         .proof("x-ratelimit-remaining")
-        .few_keys()
-        .goal(0.88, 0.95)
-        .calls_below(1.0),
+        .few_keys(),
         Side::new("hot", "tollgate, Redis, one hot key", |url| {
             Box::pin(async { limited(connected(url).await, AMPLE_ALONE) })
         })
@@ -104,7 +88,7 @@ pub(super) fn all() -> Vec<Side> {
         .flooded(),
         Side::new("functions", "tollgate, Redis, functions", |url| {
             Box::pin(async move {
-                let store = RedisStore::builder().functions().connect(&url).await.expect("connected");
+                let store = patient().functions().connect(&url).await.expect("connected");
                 limited(store, roomy())
             })
         })
@@ -147,18 +131,7 @@ impl Side {
     }
 
     fn served(name: &'static str, title: &'static str, server: Server) -> Self {
-        Self {
-            name,
-            title,
-            server,
-            keys: MANY,
-            redis: false,
-            module: None,
-            refused: false,
-            alone: true,
-            proof: None,
-            goal: None,
-        }
+        Self { name, title, server, keys: MANY, redis: false, module: None, refused: false, alone: true, proof: None }
     }
 
     pub(super) fn redis(self) -> Self {
@@ -184,14 +157,5 @@ impl Side {
 
     fn flooded(self) -> Self {
         Self { refused: true, alone: false, ..self }
-    }
-
-    fn goal(self, must: f64, stretch: f64) -> Self {
-        Self { goal: Some(Goal { must, stretch, calls_below: None }), ..self }
-    }
-
-    fn calls_below(mut self, calls: f64) -> Self {
-        self.goal.as_mut().expect("a goal is set before").calls_below = Some(calls);
-        self
     }
 }

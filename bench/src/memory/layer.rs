@@ -19,7 +19,7 @@ use self::program::Program;
 use self::service::{Boxed, Inner, boxed};
 use self::sides::{Expected, Side};
 use super::sides::Keys;
-use crate::table::{median, print};
+use crate::table::{Figure, Target, median, print, print_figures};
 
 const KEYS: usize = 100_000;
 
@@ -27,14 +27,14 @@ const KEYS: usize = 100_000;
 const FIXED: &str = "one policy, fixed window, IETF headers";
 const PROGRAM: &str = "tower-rate-limiter 0.1, fixed window, IETF headers";
 
-/// Measures all sides, in this process; with a program also that, which does nothing while others are measured.
-pub(super) fn run(rounds: usize, requests: usize, with_program: bool) {
+/// Measures all sides, in this process; with a program also that, which does nothing while others are measured. Prints
+/// all, and returns the ratios that have a target.
+pub(super) fn run(rounds: usize, requests: usize, with_program: bool) -> Vec<Figure> {
     assert!(env::var_os("RUST_BACKTRACE").is_none(), "unset RUST_BACKTRACE: errors of other crates would cost more");
     println!(
         "What a layer adds to a request, with counters in memory: nanoseconds over the inner service alone (medians of \
          {rounds} rounds, interleaved; one thread, no sockets). Clients are {KEYS} addresses of peers, uniform, each \
-         with a bucket of its own; every request is admitted, or every one refused, and each response is looked at. The \
-         ratio is to the side that is named after it, in the same round.\n"
+         with a bucket of its own; every request is admitted, or every one refused, and each response is looked at.\n"
     );
     let clients = clients(KEYS);
     let mut sides = sides::all();
@@ -54,18 +54,19 @@ pub(super) fn run(rounds: usize, requests: usize, with_program: bool) {
             nanos_of.push(nanos(&mut side.service, side.expected, &clients, requests) - alone);
         }
     }
-    let mut rows = rows(&sides, &nanos_of);
+    let row = |name: &str, nanos: &[f64]| vec![name.to_owned(), format!("{:.0}", median(nanos.to_vec()))];
+    let mut rows: Vec<_> = sides.iter().zip(&nanos_of).map(|(side, nanos)| row(side.name, nanos)).collect();
+    let mut ratios = ratios(&sides, &nanos_of);
     if let Some(place) = sides.iter().position(|side| side.name == FIXED)
         && !theirs.is_empty()
     {
-        let ratios = nanos_of[place].iter().zip(&theirs).map(|(ours, theirs)| ours / theirs);
-        rows[place][2..4].clone_from_slice(&[format!("{:.2}", median(ratios.collect())), PROGRAM.to_owned()]);
-        rows.insert(
-            place,
-            vec![PROGRAM.to_owned(), format!("{:.0}", median(theirs)), String::new(), String::new(), String::new()],
-        );
+        ratios.push(ratio((FIXED, &nanos_of[place]), (PROGRAM, &theirs), None));
+        rows.push(row(PROGRAM, &theirs));
     }
-    print(&["layer", "ns per request", "ratio", "to", "aim"], &rows);
+    print(&["layer", "ns per request"], &rows);
+    print_figures(&ratios);
+    ratios.retain(|ratio| ratio.target.is_some());
+    ratios
 }
 
 /// Sends requests to one side only, for a profiler.
@@ -84,20 +85,19 @@ pub(super) fn profile(name: &str, requests: usize) {
     println!("{name}: {nanos:.0} ns a request, the request itself included");
 }
 
-fn rows(sides: &[Side], nanos_of: &[Vec<f64>]) -> Vec<Vec<String>> {
+fn ratios(sides: &[Side], nanos_of: &[Vec<f64>]) -> Vec<Figure> {
     let each = sides.iter().zip(nanos_of);
-    each.map(|(side, nanos)| {
-        let mut row = vec![side.name.to_owned(), format!("{:.0}", median(nanos.clone()))];
-        let to = side.beside.and_then(|(name, aim)| {
-            let place = sides.iter().position(|other| other.name == name)?;
-            Some((median(nanos.iter().zip(&nanos_of[place]).map(|(ours, theirs)| ours / theirs).collect()), name, aim))
-        });
-        row.extend(to.map_or_else(Default::default, |(ratio, name, aim)| {
-            [format!("{ratio:.2}"), name.to_owned(), format!("≤ {aim}")]
-        }));
-        row
+    each.filter_map(|(side, nanos)| {
+        let (name, target) = side.beside?;
+        let place = sides.iter().position(|other| other.name == name)?;
+        Some(ratio((side.name, nanos), (name, &nanos_of[place]), target))
     })
     .collect()
+}
+
+fn ratio((name, nanos): (&str, &[f64]), (other, others): (&str, &[f64]), target: Option<Target>) -> Figure {
+    let rounds = nanos.iter().zip(others).map(|(nanos, others)| nanos / others).collect();
+    Figure::new(format!("in process: {name}, over {other}"), rounds, target)
 }
 
 /// Returns the peers that send the requests.

@@ -8,7 +8,7 @@ use tollgate::{Algorithm, Key, Quota, RedisStore};
 use super::{MINUTE, decide, quotas, text};
 use crate::effort::Effort;
 use crate::server::Server;
-use crate::table::{Ratio, Target, print, print_ratios};
+use crate::table::{Figure, print, print_figures};
 
 pub(super) async fn run(effort: Effort, server: &Server, connection: &mut MultiplexedConnection, store: &RedisStore) {
     let keys = effort.keys / 10;
@@ -30,8 +30,7 @@ pub(super) async fn run(effort: Effort, server: &Server, connection: &mut Multip
         }
     }
     print(&["state", "bytes", "over `INCR`"], &rows);
-    let target = Target::AtMost { must: 0.85, stretch: 0.75 };
-    print_ratios(&[Ratio::new("bytes in Redis per token bucket key, over the classic hash", bucket, target)]);
+    print_figures(&[Figure::new("bytes in Redis per token bucket key, over the classic hash", bucket, None)]);
 }
 
 fn counter(text: &str) -> [Cmd; 2] {

@@ -9,7 +9,7 @@ use crate::load::{Entrant, interleave, ratios, typical};
 use crate::plain::{Plain, keys, texts};
 use crate::server::Server;
 use crate::stores::store;
-use crate::table::{Ratio, Target, print, print_ratios};
+use crate::table::{Figure, print, print_figures};
 
 const IN_FLIGHT: usize = 64;
 const KINDS: [&str; 3] = ["ip", "user", "route"];
@@ -31,10 +31,9 @@ pub(super) async fn run(effort: Effort, server: &Server) {
     println!("The ratio that counts is that to calls in turn: who sends all at once also takes from the");
     println!("others when one refuses.\n");
     let over = |side: usize| ratios(&samples[0], &samples[side], |sample| sample.per_second);
-    let target = Target::AtLeast { must: 3.0, stretch: 4.0 };
-    print_ratios(&[
-        Ratio::new("one decision over three calls in turn", over(1), target),
-        Ratio::new("one decision over three calls at once", over(2), target),
+    print_figures(&[
+        Figure::new("one decision over three calls in turn", over(1), None),
+        Figure::new("one decision over three calls at once", over(2), None),
     ]);
 }
 

@@ -9,6 +9,7 @@ use tollgate::{Headers, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower::Layer;
 
 use super::service::{Boxed, Inner, boxed};
+use crate::table::Target;
 
 /// Refuses nothing, and refills so slowly that every key stays in use.
 const BURST: u32 = 30_000_000;
@@ -45,8 +46,8 @@ pub(super) struct Side {
     pub(super) name: &'static str,
     pub(super) service: Boxed,
     pub(super) expected: Expected,
-    /// The side whose time is 1, and at most what ours is to be.
-    pub(super) beside: Option<(&'static str, f64)>,
+    /// The side whose time is 1, and what ours is to be at most.
+    pub(super) beside: Option<(&'static str, Option<Target>)>,
 }
 
 impl Side {
@@ -54,8 +55,12 @@ impl Side {
         Self { name, service, expected, beside: None }
     }
 
-    fn beside(self, name: &'static str, aim: f64) -> Self {
-        Self { beside: Some((name, aim)), ..self }
+    fn beside(self, name: &'static str, must: f64, stretch: f64) -> Self {
+        Self { beside: Some((name, Some(Target::AtMost { must, stretch }))), ..self }
+    }
+
+    fn beside_without_target(self, name: &'static str) -> Self {
+        Self { beside: Some((name, None)), ..self }
     }
 }
 
@@ -74,18 +79,20 @@ fn ours() -> [Side; 7] {
     let longer = Quota::token_bucket(PER_HOUR.into(), Duration::from_secs(7_200)).burst(BURST.into());
     let three = one(ample).policy(Policy::new("longer", longer).key(key::client_ip()));
     let three = three.global(Quota::per_second(BURST.into()));
-    let bare = one(ample).headers(Headers::none()).without_handle();
+    let without_handle = |headers| one(ample).headers(headers).without_handle();
     let side = |name, layer: RateLimitLayer, expected| Side::new(name, boxed(layer.layer(Inner)), expected);
     let (ietf, legacy) = ("ratelimit", "x-ratelimit-remaining");
     [
-        side("one policy, no headers", one(ample).headers(Headers::none()), Expected::Nothing).beside(GOVERNOR, 1.3),
-        side("one policy, no headers, no handle", bare, Expected::Nothing).beside(GOVERNOR, 1.3),
-        side("one policy, legacy headers", one(ample).headers(Headers::legacy()), Expected::Admitted(legacy))
-            .beside(GOVERNOR_HEADERS, 1.0),
-        side(ONE, one(ample), Expected::Admitted(ietf)).beside(GOVERNOR_HEADERS, 1.25),
+        side("one policy, no headers", one(ample).headers(Headers::none()), Expected::Nothing)
+            .beside_without_target(GOVERNOR),
+        side("one policy, no headers, no handle", without_handle(Headers::none()), Expected::Nothing)
+            .beside(GOVERNOR, 1.3, 1.0),
+        side("one policy, legacy headers, no handle", without_handle(Headers::legacy()), Expected::Admitted(legacy))
+            .beside(GOVERNOR_HEADERS, 1.1, 1.0),
+        side(ONE, one(ample), Expected::Admitted(ietf)).beside(GOVERNOR_HEADERS, 1.3, 1.1),
         side(super::FIXED, one(window).headers(Headers::ietf()), Expected::Admitted(ietf)),
-        side("one policy, refused", one(Quota::per_hour(1)), Expected::Refused(ietf)).beside(ONE, 1.2),
-        side("three policies, both header sets", three, Expected::Admitted(ietf)).beside(ONE, 2.0),
+        side("one policy, refused", one(Quota::per_hour(1)), Expected::Refused(ietf)).beside(ONE, 1.2, 1.0),
+        side("three policies, both header sets", three, Expected::Admitted(ietf)).beside(ONE, 1.8, 1.6),
     ]
 }
 

@@ -1,0 +1,159 @@
+//! Instructions of a request in the server, which neither other processes nor the machine change.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use super::callgrind::Loads;
+use super::options::Options;
+use super::sides::{self, Side};
+use crate::table::{Figure, Target, median, print, print_figures};
+
+/// Sides that are counted unless others are asked for; with one of other crates if it is linked.
+const SIDES: [&str; 9] = [
+    "none",
+    "memory-bare-no-handle",
+    "memory",
+    "redis-bare-no-handle",
+    "redis",
+    "tower_governor",
+    "tower_governor-headers",
+    "tower-rate-limit-redis",
+    "tower-redis-cell",
+];
+
+const CONNECTIONS: [u32; 2] = [1, 64];
+
+/// What a limit may add, by side and connections.
+const TARGETS: [(&str, u32, f64, f64); 6] = [
+    ("redis-bare-no-handle", 1, 13_000.0, 11_000.0),
+    ("redis", 1, 20_000.0, 17_000.0),
+    ("redis-bare-no-handle", 64, 11_000.0, 9_500.0),
+    ("redis", 64, 17_500.0, 15_000.0),
+    ("memory-bare-no-handle", 64, 4_000.0, 3_000.0),
+    ("memory", 64, 9_500.0, 8_000.0),
+];
+
+/// What a request may cost over what it cost before.
+const WORSE: f64 = 1.02;
+
+/// Few as they are, they are rounds of their own: a worker that is woken in vain adds a little.
+const ROUNDS: u32 = 3;
+
+/// Instructions of a request, by side and connections, in each round.
+struct Counts(HashMap<(String, u32), Vec<f64>>);
+
+/// Counts and prints, beside what an earlier run has saved if that is asked for. Says which sides became worse.
+pub(super) fn run(options: &Options) -> Result<(), String> {
+    let sides = chosen(options)?;
+    let counts = Counts::of(&sides, options.rounds.min(ROUNDS))?;
+    print_all(&sides, &counts);
+    print_figures(&added(&counts));
+    if let Some(path) = &options.save {
+        fs::write(path, counts.text()).map_err(|fault| format!("{}: {fault}", path.display()))?;
+    }
+    options.against.as_deref().map_or(Ok(()), |path| compare(&sides, &counts, path))
+}
+
+/// What limits add, beside what they may.
+pub(super) fn figures(quick: bool) -> Result<Vec<Figure>, String> {
+    let ours =
+        sides::all().into_iter().filter(|side| side.name == "none" || TARGETS.iter().any(|of| of.0 == side.name));
+    Ok(added(&Counts::of(&ours.collect::<Vec<_>>(), if quick { 1 } else { ROUNDS })?))
+}
+
+fn chosen(options: &Options) -> Result<Vec<Side>, String> {
+    let all = sides::all().into_iter().filter(|side| SIDES.contains(&side.name)).collect();
+    options.choose(all)
+}
+
+fn compare(sides: &[Side], counts: &Counts, path: &Path) -> Result<(), String> {
+    let text = fs::read_to_string(path).map_err(|fault| format!("{}: {fault}", path.display()))?;
+    let before = Counts::parse(&text).ok_or_else(|| format!("{} was not saved by this program", path.display()))?;
+    let (mut ratios, mut worse) = (Vec::new(), Vec::new());
+    for (side, connections) in each(sides) {
+        if let Some((now, before)) = counts.get(side.name, connections).zip(before.get(side.name, connections)) {
+            let ratio = median(now.clone()) / median(before.clone());
+            let name = format!("{}, connections: {connections}, over before", side.title);
+            if ratio > WORSE {
+                worse.push(name.clone());
+            }
+            ratios.push(Figure::new(name, vec![ratio], Target::AtMost { must: WORSE, stretch: 1.0 }));
+        }
+    }
+    print_figures(&ratios);
+    if worse.is_empty() { Ok(()) } else { Err(format!("more than {WORSE}: {}", worse.join("; "))) }
+}
+
+fn print_all(sides: &[Side], counts: &Counts) {
+    println!("Instructions of a request in the server's process (callgrind, difference of two loads):\n");
+    let text = |counts: Option<Vec<f64>>| counts.map_or_else(String::new, |counts| format!("{:.0}", median(counts)));
+    let row = |side: &Side| {
+        let cells = CONNECTIONS.map(|connections| {
+            [counts.get(side.name, connections).cloned(), counts.added(side.name, connections)].map(text)
+        });
+        [vec![side.title.to_owned()], cells.concat()].concat()
+    };
+    let rows: Vec<_> = sides.iter().map(row).collect();
+    print(&["side", "1 connection", "over no limit", "64 connections", "over no limit"], &rows);
+}
+
+fn added(counts: &Counts) -> Vec<Figure> {
+    let figure = |&(side, connections, must, stretch): &(&str, u32, f64, f64)| {
+        let title = sides::all().into_iter().find(|of| of.name == side)?.title;
+        let name = format!("instructions added by {title}, connections: {connections}");
+        Some(Figure::new(name, counts.added(side, connections)?, Target::AtMost { must, stretch }))
+    };
+    TARGETS.iter().filter_map(figure).collect()
+}
+
+fn each(sides: &[Side]) -> impl Iterator<Item = (&Side, u32)> {
+    sides.iter().flat_map(|side| CONNECTIONS.map(|connections| (side, connections)))
+}
+
+impl Counts {
+    fn of(sides: &[Side], rounds: u32) -> Result<Self, String> {
+        let mut counts = HashMap::<_, Vec<_>>::new();
+        for round in 1..=rounds {
+            for (side, connections) in each(sides) {
+                eprintln!("round {round} of {rounds}: {}, connections: {connections}", side.name);
+                let loads = Loads { connections, first: 3_000, counted: 6_000 };
+                let [first, second] = loads.profiles(side)?;
+                let count = (second.instructions()? - first.instructions()?) / f64::from(loads.counted);
+                counts.entry((side.name.to_owned(), connections)).or_default().push(count);
+            }
+        }
+        Ok(Self(counts))
+    }
+
+    fn get(&self, side: &str, connections: u32) -> Option<&Vec<f64>> {
+        self.0.get(&(side.to_owned(), connections))
+    }
+
+    /// Over no limit, round by round.
+    fn added(&self, side: &str, connections: u32) -> Option<Vec<f64>> {
+        let (counts, none) = self.get(side, connections).zip(self.get("none", connections))?;
+        Some(counts.iter().zip(none).map(|(count, none)| count - none).collect())
+    }
+
+    /// A line for each side and number of connections.
+    fn text(&self) -> String {
+        let line = |((side, connections), counts): (&(String, u32), &Vec<f64>)| {
+            let counts: Vec<_> = counts.iter().map(|count| format!("{count:.1}")).collect();
+            format!("{side} {connections} {}\n", counts.join(" "))
+        };
+        let mut lines: Vec<_> = self.0.iter().map(line).collect();
+        lines.sort();
+        lines.concat()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let line = |line: &str| {
+            let mut words = line.split(' ');
+            let (side, connections) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
+            let counts = words.map(|count| count.parse().ok()).collect::<Option<Vec<_>>>()?;
+            (!counts.is_empty()).then_some(((side, connections), counts))
+        };
+        text.lines().map(line).collect::<Option<_>>().map(Self)
+    }
+}
