@@ -244,7 +244,8 @@ async fn a_decision_over_several_slots_takes_nothing_elsewhere_while_one_primary
     let (before, start, mut asked) = (calls(&cluster.nodes[2]), Instant::now(), 0);
     while app.state(&cluster, 1) == BreakerState::Open && start.elapsed() < BUDGET && asked < 10 {
         let error = app.store.decide(&checks, Deadline::none()).wait().await.expect_err("its primary is away");
-        assert!(error.is_connection(), "{error:#}");
+        let was_probe = error.is_timeout() && start.elapsed() >= BUDGET;
+        assert!(error.is_connection() || was_probe, "{error:#}");
         asked += 1;
     }
     assert!(asked > 0, "there was no time to ask");
