@@ -37,7 +37,7 @@ async fn the_store_in_memory_conforms() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_on_redis_conforms_and_writes_what_it_should() {
-    let (server, looked) = (Arc::new(RedisServer::start()), Arc::new(AtomicUsize::new(0)));
+    let (server, looked) = (RedisServer::start(), Arc::new(AtomicUsize::new(0)));
     let make = async |clock| {
         let _: String = server.ask(&["FLUSHALL"]);
         let store = on_redis(clock).connect(&server.url()).await.expect("the server was started");

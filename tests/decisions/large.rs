@@ -12,7 +12,7 @@ use tollgate::{Algorithm, MemoryStore, Quota, RedisStore, Store};
 
 use crate::support::checks::{check, counter};
 use crate::support::clock::ManualClock;
-use crate::support::server::RedisServer;
+use crate::support::server::{RedisServer, Session};
 
 const S: u64 = 1_000_000;
 const DAY: u64 = 86_400 * S;
@@ -43,7 +43,8 @@ struct Pair {
     clock: ManualClock,
     memory: MemoryStore,
     redis: RedisStore,
-    server: RedisServer,
+    session: Session,
+    _server: RedisServer,
     quota: Quota,
     receipts: Vec<[Receipt; 2]>,
     /// Whether there was a state.
@@ -58,14 +59,15 @@ impl Pair {
         let settings =
             RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(60));
         let redis = settings.connect(&server.url()).await.expect("the server was started");
-        let (memory, quota) = (MemoryStore::new(), Quota::per_second(1));
-        Self { clock, memory, redis, server, quota, receipts: Vec::new(), was_kept: false, states: [0; 2] }
+        let (memory, quota, session) = (MemoryStore::new(), Quota::per_second(1), server.session());
+        let (receipts, was_kept, states) = (Vec::new(), false, [0; 2]);
+        Self { clock, memory, redis, session, _server: server, quota, receipts, was_kept, states }
     }
 
     async fn trace(&mut self, rng: &mut Rng, told: &str) {
         let algorithm = *rng.choice(&[Algorithm::TokenBucket, Algorithm::LeakyBucket]).expect("one of two");
         let window = *rng.choice(&WINDOWS).expect("a window");
-        let _: String = self.server.ask(&["FLUSHALL"]);
+        let _: String = self.session.ask(&["FLUSHALL"]);
         self.memory = MemoryStore::builder().with_clock(self.clock.reader()).build();
         self.receipts.clear();
         self.was_kept = false;
@@ -122,10 +124,10 @@ impl Pair {
 
     /// Whether Redis has a state that it keeps for long enough, or never had one.
     fn is_kept(&mut self) -> bool {
-        let [key] = &self.server.keys()[..] else { return !self.was_kept };
-        let left: i64 = self.server.ask(&["PTTL", key]);
+        let [key] = &self.session.keys()[..] else { return !self.was_kept };
+        let left: i64 = self.session.ask(&["PTTL", key]);
         assert_ne!(left, -1, "{key} never expires");
-        self.states[usize::from(self.server.ask::<u64>(&["STRLEN", key]) == 21)] += 1;
+        self.states[usize::from(self.session.ask::<u64>(&["STRLEN", key]) == 21)] += 1;
         left > SHORTEST_LIFE
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, io, net, process, thread};
 
@@ -55,16 +56,19 @@ impl RedisServer {
     /// Asks the server something, past any store.
     #[track_caller]
     pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
-        let mut connection = self.connection().expect("the server answers");
-        cmd(command[0]).arg(&command[1..]).query(&mut connection).expect("the command is right")
+        self.session().ask(command)
     }
 
     /// Every key, in order.
     #[track_caller]
     pub(crate) fn keys(&self) -> Vec<String> {
-        let (_, mut keys): (u64, Vec<String>) = self.ask(&["SCAN", "0", "COUNT", "100000"]);
-        keys.sort_unstable();
-        keys
+        self.session().keys()
+    }
+
+    /// A connection for many questions.
+    #[track_caller]
+    pub(crate) fn session(&self) -> Session {
+        Session(Mutex::new(self.connection().expect("the server answers")))
     }
 
     /// Waits until this very process answers; `false` if it ended, as when its port was taken.
@@ -96,6 +100,25 @@ impl Drop for RedisServer {
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A connection on which a server is asked, past any store.
+pub(crate) struct Session(Mutex<Connection>);
+
+impl Session {
+    #[track_caller]
+    pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
+        let mut connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cmd(command[0]).arg(&command[1..]).query(&mut *connection).expect("the command is right")
+    }
+
+    /// Every key, in order.
+    #[track_caller]
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let (_, mut keys): (u64, Vec<String>) = self.ask(&["SCAN", "0", "COUNT", "100000"]);
+        keys.sort_unstable();
+        keys
     }
 }
 

@@ -43,7 +43,8 @@ struct Shared {
     rows: Mutex<BTreeMap<StateId, Row>>,
     next: Mutex<Next>,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
-    /// How long each load and each commit takes; none of them waits if it is zero.
+    /// How long each load and each commit takes; none of them waits if it is zero. Timers tick once a millisecond: one
+    /// that takes less waits until others had their turn.
     trip: Duration,
     loads: AtomicU64,
     commits: AtomicU64,
@@ -97,8 +98,10 @@ impl Table {
     }
 
     async fn travel(&self) {
-        if !self.shared.trip.is_zero() {
+        if self.shared.trip >= Duration::from_millis(1) {
             tokio::time::sleep(self.shared.trip).await;
+        } else if !self.shared.trip.is_zero() {
+            tokio::task::yield_now().await;
         }
     }
 
@@ -125,8 +128,10 @@ impl StateBackend for Table {
         assert!(!ids.is_empty() && ids.is_sorted_by(|a, b| a < b), "{ids:?}");
         let next = self.take_next(true);
         self.travel().await;
-        let rows = self.rows().clone();
-        let found: Vec<Row> = ids.iter().map(|id| rows.get(id).cloned().unwrap_or_default()).collect();
+        let found: Vec<Row> = {
+            let rows = self.rows();
+            ids.iter().map(|id| rows.get(id).cloned().unwrap_or_default()).collect()
+        };
         let versions = ids.iter().cloned().zip(found.iter().map(|(version, _)| *version)).collect();
         let mut states: Vec<_> = found.into_iter().map(|(_, state)| state).collect();
         match next {
