@@ -9,6 +9,7 @@ use tokio::time::{Instant, advance, sleep, timeout};
 use tollgate::{BreakerState, Quota, RateLimitLayer, Source};
 
 use super::rig::{MANY, Mood, Moody, ask, decided_by, layer, ms};
+use crate::support::slow;
 
 /// A layer whose store failed too often, and may be probed now.
 async fn probed_next(store: &Moody, set: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> RateLimitLayer {
@@ -145,12 +146,15 @@ async fn returns_after(budget: Duration, away: Mood, outage: Duration) -> Durati
     }
 }
 
+/// When a store may come back, between two probes.
+const PHASES: [u64; 2] = [2, 5];
+
 #[tokio::test(start_paused = true)]
 async fn limits_are_shared_again_within_a_second_of_the_stores_return_whatever_the_budget() {
     for budget in [10, 50, 100, 500, 1_000, 2_000, 5_000] {
         let mut worst = ms(0);
         for away in [Mood::Hangs, Mood::Fails, Mood::FailsIn(ms(budget / 2))] {
-            for phase in 0..5 {
+            for phase in slow::seeds(PHASES) {
                 worst = worst.max(returns_after(ms(budget), away, ms(budget + 3_000 + 110 * phase)).await);
             }
         }

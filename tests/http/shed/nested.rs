@@ -111,7 +111,7 @@ fn compare(names: [&str; 2], slots: [u64; 2], seed: u64) {
 
 #[test]
 fn a_request_has_a_slot_of_each_shedder_around_it_and_one_that_is_shed_has_none() {
-    for seed in 0..10 {
+    for seed in slow::seeds([3, 10]) {
         compare(["outer", "inner"], [20, 10], seed);
         compare(["outer", "inner"], [10, 20], seed);
         compare(["same", "same"], [20, 20], seed);
