@@ -235,17 +235,20 @@ impl Counters {
 
     /// Evicts so many keys of a class: those of the least credit, and of them those soonest idle. What the
     /// last of them had is taken from all that stay, so that no credit lasts longer than it should.
-    fn evict_of(&mut self, class: usize, mut evicted: usize) {
+    fn evict_of(&mut self, class: usize, evicted: usize) {
         let Some(index) = evicted.checked_sub(1) else { return };
         let ranks = self.table.iter().map(PackedCounter::rank);
         let mut ranks: Vec<Rank> = ranks.filter(|rank| rank.class() == class).collect();
-        let (_, &mut last, _) = ranks.select_nth_unstable(index);
+        let (lesser, &mut last, _) = ranks.select_nth_unstable(index);
+        // More keys than are to go may have the last one's rank; of a lesser rank, which has less to lose, none stays.
+        let mut of_last = evicted - lesser.iter().filter(|rank| **rank < last).count();
         self.table.retain(|counter| {
-            if counter.rank().class() != class {
+            let rank = counter.rank();
+            if rank.class() != class {
                 return true;
             }
-            let evict = evicted > 0 && counter.rank() <= last;
-            evicted -= usize::from(evict);
+            let evict = rank < last || rank == last && of_last > 0;
+            of_last -= usize::from(evict && rank == last);
             if !evict {
                 counter.lose(last.credit());
             }

@@ -97,7 +97,7 @@ fn price(flood: (Quota, usize), quota: Quota, times: usize, most: usize) -> Opti
     let mut flooding = MadeUp::default();
     flooding.ask(&store, flood.0, 2 * FEW, flood.1);
     admitted(&store, "key", quota, times);
-    let left = |store: &MemoryStore| store_left(store, quota);
+    let left = |store: &MemoryStore| store_left(store, "key", quota);
     let (before, begun) = (left(&store), flooding.requests);
     while flooding.requests - begun < most {
         flooding.ask(&store, flood.0, 4, flood.1);
@@ -108,8 +108,8 @@ fn price(flood: (Quota, usize), quota: Quota, times: usize, most: usize) -> Opti
     None
 }
 
-fn store_left(store: &MemoryStore, quota: Quota) -> u64 {
-    super::decide(store, &[super::check("key", quota, 0)]).outcomes()[0].remaining()
+fn store_left(store: &MemoryStore, key: &str, quota: Quota) -> u64 {
+    super::decide(store, &[super::check(key, quota, 0)]).outcomes()[0].remaining()
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn requests_that_were_forgotten_are_paid_by_a_fifth_of_the_capacity_whatever_the
             for _ in 0..3 {
                 flood.ask(&store, kept, FEW, times);
                 for _ in 0..24 {
-                    if store_left(&store, TEN) == 10 {
+                    if store_left(&store, "key", TEN) == 10 {
                         forgotten += std::mem::take(&mut own);
                     }
                     // One is left, so that it ranks with those that have nothing to fear.
@@ -168,6 +168,25 @@ fn made_up_keys_that_are_refused_do_not_push_out_all_those_that_are_only_used() 
         flood.ask(&store, quota, 5 * CAPACITY, times);
     }
     honest().for_each(|key| assert_eq!(admitted(&store, &key, TEN, 10), 7, "{key} was forgotten"));
+}
+
+#[test]
+fn each_class_of_keys_has_room_from_which_no_flood_of_the_others_pushes_it_out() {
+    // Units left, all used up, and refused: what is asked of a key in each class, and how much room is its own.
+    let classes = [(3, CAPACITY / 4), (10, CAPACITY / 4), (11, CAPACITY / 2)];
+    for (class, (times, room)) in classes.into_iter().enumerate() {
+        let (store, _) = store(CAPACITY);
+        // What stays after an eviction is a little less than all.
+        let honest = || (0..room * 9 / 10).map(|number| format!("honest {number}"));
+        honest().for_each(|key| _ = admitted(&store, &key, TEN, times));
+        let mut flood = MadeUp::default();
+        for _ in 0..2 {
+            let others = classes.iter().enumerate().filter(|(other, _)| *other != class);
+            others.for_each(|(_, (times, _))| flood.ask(&store, TEN, 2 * CAPACITY, *times));
+        }
+        let left = 10 - times.min(10) as u64;
+        honest().for_each(|key| assert_eq!(store_left(&store, &key, TEN), left, "class {class}: {key} was forgotten"));
+    }
 }
 
 #[test]
