@@ -42,6 +42,10 @@ fn each() -> Vec<Row> {
         row("ClientIp", key::client_ip().trusted_hops(0), Bannable::Client),
         row("ClientIp", key::client_ip().trusted_hops(1), Bannable::Spoofable),
         row("ClientIp", key::client_ip().trusted_proxies(["0.0.0.0/0"]), Bannable::Spoofable),
+        // No operator has all of these, so that clients are in there, too.
+        row("ClientIp", key::client_ip().trusted_proxies(["8.0.0.0/7"]), Bannable::Spoofable),
+        row("ClientIp", key::client_ip().trusted_proxies(["2600::/15"]), Bannable::Spoofable),
+        row("ClientIp", key::client_ip().trusted_proxies(["2600::/16"]), Bannable::Client),
         row("Extension<T, F>", key::extension(|user: &Key| user.clone()), Bannable::Client),
         row("F", tenant, Bannable::Claimed),
         row("Header", key::header("x-api-key"), Bannable::Claimed),

@@ -88,6 +88,16 @@ fn a_parameter_that_is_no_text_is_ambiguous() {
     expect(&app, "/users/ada", 200);
 }
 
+#[test]
+fn a_parameter_that_is_no_text_is_on_no_list_that_denies_others() {
+    for (route, prefix) in [("/users/{id}", "/users"), ("/{{users}}/{id}", "/{users}")] {
+        let app = Router::new().route(route, on_get(|| async {})).layer(layer(by_id().deny(list(["eve"]))));
+        for (id, status) in [("eve", 403), ("%ff", 200), ("%fe", 429), ("ada", 200)] {
+            rig::expect(&app, get(&format!("{prefix}/{id}")), status);
+        }
+    }
+}
+
 /// The parameters that the application has.
 async fn seen(Path(parameters): Path<Vec<(String, String)>>) -> String {
     parameters.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
