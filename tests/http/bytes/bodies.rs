@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
-use http::StatusCode;
+use http::{Request, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use tokio::time::{Instant, sleep};
-use tollgate::{BodyError, FlowError, Key, Limiter, Over, Policy, Quota, Rule};
+use tollgate::test_util::{ManualClock, send};
+use tollgate::{
+    BodyError, DenyCache, FlowError, Key, Limiter, Outcome, Over, Policy, Quota, RateLimitLayer, Rule, Source, key,
+};
 
 use super::rig::{Rig, body, left, pattern};
+use crate::support::time::memory;
 
 const SECOND: Quota = Quota::per_second(1_000);
 const HOUR: Quota = Quota::fixed_window(1_000, Duration::from_secs(3_600));
@@ -105,6 +109,26 @@ async fn retry_after_of_a_request_whose_body_would_be_cut_is_never_early() {
             assert!(wait <= 120, "{wait} s of {quota}");
             sleep(Duration::from_secs(wait)).await;
             assert_eq!(rig.send(body([], false)).await.status(), StatusCode::OK, "{quota}, {left} left, {wait} s");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_from_the_cache_names_no_policy_of_bytes_of_which_it_knows_nothing() {
+    let clock = ManualClock::paused();
+    let store = DenyCache::builder().with_clock(clock.clone()).build(memory(&clock)).expect("the settings are valid");
+    let user = Policy::new("user", Quota::per_hour(1)).key(key::header("x-user"));
+    let file = bytes(HOUR, Over::Cut).key(key::header("x-file"));
+    let layer = RateLimitLayer::composite(store).policies([user, file]).expose_decisions();
+    let request = |file| Request::builder().header("x-user", "ada").header("x-file", file).body(()).expect("valid");
+    for (file, source) in [("a", None), ("a", Some(Source::Store)), ("b", Some(Source::DenyCache))] {
+        let sent = send(&layer, 1, |_| request(file)).await.remove(0);
+        assert_eq!((sent.is_admitted(), sent.status() == 429), (source.is_none(), source.is_some()), "{file}");
+        let decision = sent.decision().expect("it is exposed");
+        let violated: Vec<_> = decision.violated().map(Outcome::policy).collect();
+        if let Some(source) = source {
+            assert_eq!((decision.source(), violated), (source, vec!["user"]), "{file}");
+            assert_eq!(sent.headers()["retry-after"], "3600", "{file}");
         }
     }
 }

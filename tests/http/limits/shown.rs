@@ -311,6 +311,8 @@ fn what_is_told_is_what_the_headers_told_with_a_reserve_too() {
         Quota::token_bucket(10, HOUR).burst(4),
         Quota::sliding_window(10, HOUR),
         Quota::sliding_log(10, HOUR),
+        // Headers have 15 digits at most.
+        Quota::token_bucket(2_000_000_000_000_000, Duration::from_micros(1)),
     ];
     for quota in quotas {
         for fraction in [None, Some(0.3), Some(0.7)] {

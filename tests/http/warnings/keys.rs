@@ -8,7 +8,7 @@ use axum::Router;
 use http::request::Parts;
 use tollgate::config::Config;
 use tollgate::key::KeyExtractor;
-use tollgate::{AccessList, Key, Lookup, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, key};
+use tollgate::{AccessList, Ban, Key, Lookup, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
 use super::{Logged, MANY, app, layer, pages, request, send, visit, visit_often};
@@ -245,6 +245,23 @@ fn a_key_that_some_requests_have_is_no_warning_by_any_rule() {
         visit_often(&other, "/", 1_001);
         logged.none();
     }
+}
+
+#[test]
+fn a_request_of_which_a_policy_only_looks_at_the_ban_says_nothing_of_its_key() {
+    let minute = Duration::from_secs(60);
+    let ban = Ban::new(3, minute, minute).whole_layer().of_verified_keys();
+    let on_login = |policy: Policy| policy.routes(["/login"]).ban(ban);
+    // Elsewhere it may be missing.
+    let (logged, pages) = (Logged::start(), app(&layer([on_login(by_account())])));
+    assert_eq!(send(&pages, request("/login", &[("x-api-key", "known")])), 200);
+    assert_eq!(send(&pages, request("/", &[("x-api-key", "unknown")])), 200);
+    logged.none();
+    // That one has it there does not show that any has it where it counts.
+    let pages = app(&layer([by_address(), on_login(by_header("x-token"))]));
+    (0..500).for_each(|_| assert_eq!(send(&pages, request("/", &[("x-token", "1")])), 200));
+    visit_often(&pages, "/login", 500);
+    logged.one("TG001", &["policy=\"api-key\"", "limited none of them"]);
 }
 
 #[test]
