@@ -7,9 +7,11 @@ use tollgate::deadpool_redis::redis::Value;
 use tollgate::store::{Change, Check, Counter, Deadline, Settlement, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Quota, RedisStore};
+use tracing::Level;
 
 use super::stores::{FIFTY, first_remaining, patient_store, remaining, take};
 use crate::support::checks::{check, counter};
+use crate::support::log::Log;
 use crate::support::server::RedisServer;
 use crate::support::time::at;
 
@@ -155,6 +157,31 @@ async fn a_foreign_value_under_our_key_counts_as_new() {
         assert_eq!(first_remaining(&take(&store, "ours", 3).await.unwrap().decision), 47, "{foreign:?}");
         assert_eq!(remaining(&store, "ours").await, 47, "{foreign:?}");
         server.assert_every_key_expires();
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_value_is_reported_and_a_key_that_is_new_or_ours_is_not() {
+    let (server, log) = (RedisServer::start(), Log::default());
+    let _noting = log.note(Level::WARN);
+    let store = patient_store(&server).await;
+    let of_others = [Quota::sliding_window, Quota::sliding_log].map(|of| of(50, Duration::from_secs(60)));
+    let queue = Quota::leaky_bucket(50, Duration::from_secs(60)).queue(9);
+    for (before, quota) in QUOTAS.into_iter().chain(of_others).chain([queue]).enumerate() {
+        let check = || {
+            // No other test writes lines of this policy.
+            let counter = Counter::new("reported".try_into().expect("a valid name"), Key::new("key", "ada"), quota);
+            Check::new(counter, 1)
+        };
+        let decide = async || drop(store.decide(&[check()], Deadline::none()).wait().await.unwrap());
+        decide().await;
+        decide().await;
+        assert_eq!(log.count("code=\"state_foreign\""), before, "{quota}: {}", log.text());
+        let [key] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
+        put(&server, key, &["SET", "KEY", "12345"]);
+        decide().await;
+        assert_eq!(log.count("code=\"state_foreign\""), before + 1, "{quota}: {}", log.text());
+        let _: i64 = server.ask(&["DEL", key]);
     }
 }
 

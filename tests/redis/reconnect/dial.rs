@@ -13,11 +13,12 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tokio::net::TcpStream;
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::RedisStoreBuilder;
+use tollgate::store::{Change, Receipt, RedisStoreBuilder, Settlement, Store, Taken};
 use tollgate::{BreakerState, Decision, Policy, Quota, RateLimitLayer, RedisStore, Source};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{RETURN, assert_keeps, assert_returns, kept};
+use crate::support::checks::counter;
 use crate::support::server::RedisServer;
 
 /// No name server knows it.
@@ -100,6 +101,28 @@ async fn while_the_closure_fails_the_layer_decides_by_its_rule_and_an_open_break
         assert!(start.elapsed() < RETURN, "the breaker is {:?}", layer.breaker_state());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn for_what_waits_to_be_settled_the_closure_is_called_again_after_a_pause() {
+    let dials = Arc::<AtomicU32>::default();
+    let count = Arc::clone(&dials);
+    let settings = settings().dial(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        ready(Err::<TcpStream, _>(io::ErrorKind::ConnectionRefused.into()))
+    });
+    let store = settings.connect_lazy(URL).expect("the URL is one");
+    let taken = Taken::new(counter("ada", Quota::per_hour(10)), 1, 0);
+    let receipt = Receipt::new(store.id().expect("it has counters of its own"), [taken]);
+    let settling = tokio::spawn(store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]).wait());
+    for (wait, dialed) in [(0, 1), (200, 1), (100, 2), (200, 2), (100, 3)] {
+        tokio::time::advance(Duration::from_millis(wait)).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((dials.load(Ordering::SeqCst), settling.is_finished()), (dialed, false));
+    }
+    settling.abort();
 }
 
 #[tokio::test]
