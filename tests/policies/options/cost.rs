@@ -1,5 +1,7 @@
 //! What a request takes: by its head, by what it really cost, and by the last word of its handler.
 
+use std::time::Duration;
+
 use http::{Request, Response};
 use tollgate::{Handle, Policy, Quota, RateLimitLayer, RealCost, key};
 
@@ -178,6 +180,28 @@ async fn a_handle_charges_and_refunds_and_the_headers_show_it() {
                 assert_eq!(line(&response, "x-ratelimit-remaining"), left.to_string(), "{}: {quota}", rig.name);
                 assert_eq!(rig.left_of_all("metered", quota).await, left, "{}: {quota}", rig.name);
             }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refund_gives_back_what_was_taken_at_each_time() {
+    on_each_store(async |rig| {
+        for quota in QUOTAS {
+            let clock = rig.clock.clone();
+            let service = over(&rig.layer([metered(quota).cost(2)]), move |request| {
+                let handle: &Handle = request.extensions().get().expect("the layer gives a handle");
+                for _ in 0..2 {
+                    clock.advance(Duration::from_secs(1));
+                    handle.charge(3);
+                }
+                handle.refund(100);
+                Response::new(Text::default())
+            });
+            let response = send(&service, get()).await;
+            assert_eq!(line(&response, "x-ratelimit-remaining"), "10", "{}: {quota}", rig.name);
+            assert_eq!(rig.left_of_all("metered", quota).await, 10, "{}: {quota}", rig.name);
         }
     })
     .await;
