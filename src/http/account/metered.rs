@@ -43,13 +43,15 @@ impl ByteChecks {
         self.each.is_empty()
     }
 
-    /// Refuses a request of which a body could only be cut, and refunds what it took.
+    /// Refuses a request of which a body could only be cut, and refunds what it took. One that another policy refuses
+    /// waits for both.
     pub(crate) fn refuse(&self, gate: &Gate, decided: Decided) -> Decided {
         let is_cut = |(place, _): &&(usize, Check)| {
             gate.policies[*place].options().bytes.is_some_and(|bytes| bytes.over == Over::Cut)
         };
         let cuts: SmallVec<[&Check; 1]> = self.each.iter().filter(is_cut).map(|(_, check)| check).collect();
-        if cuts.is_empty() || !decided.decision.is_allowed() {
+        // A refusal from the cache reports of other policies that nothing is left where it is not known.
+        if cuts.is_empty() || decided.decision.source() == Source::DenyCache {
             return decided;
         }
         // A fallback has a share of each quota, of which it says no more than what is left.
@@ -64,8 +66,12 @@ impl ByteChecks {
         if !decision.outcomes().iter().any(|outcome| refused(outcome).is_some()) {
             return Decided::new(decision, receipt);
         }
+        let has_taken = decision.is_allowed();
         let outcomes = decision.outcomes().iter().map(|outcome| refused(outcome).unwrap_or_else(|| outcome.clone()));
         let decision = Decision::new(outcomes.collect::<Vec<_>>(), decision.source());
+        if !has_taken {
+            return Decided::new(decision, receipt);
+        }
         // Slots are released as such.
         drop(gate.limits.store.hold(&receipt));
         let refunds = Settlement::refunds(&receipt);

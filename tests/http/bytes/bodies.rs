@@ -11,7 +11,7 @@ use http::{Request, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use tokio::time::{Instant, sleep};
-use tollgate::test_util::{ManualClock, send};
+use tollgate::test_util::{ManualClock, Recorded, send};
 use tollgate::{
     BodyError, DenyCache, FlowError, Key, Limiter, Outcome, Over, Policy, Quota, RateLimitLayer, Rule, Source, key,
 };
@@ -111,6 +111,21 @@ async fn retry_after_of_a_request_whose_body_would_be_cut_is_never_early() {
             assert_eq!(rig.send(body([], false)).await.status(), StatusCode::OK, "{quota}, {left} left, {wait} s");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_by_another_policy_told_too_short_a_wait_where_a_body_would_be_cut() {
+    let one = Quota::fixed_window(1, Duration::from_secs(60));
+    let rig = Rig::new([Policy::new("one", one), bytes(HOUR, Over::Cut)]);
+    rig.send(body([pattern(1_000)], false)).await.into_body().collect().await.expect("it fits");
+    drop(rig.store.take());
+    let refused = rig.send(body([], false)).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.headers()["retry-after"], "3600");
+    assert_eq!(refused.headers()["ratelimit"], "\"bytes\";r=0;t=3600, \"one\";r=0;t=60");
+    assert!(rig.store.take().iter().all(|call| matches!(call, Recorded::Decide(_))), "it has nothing to give back");
+    sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(rig.send(body([], false)).await.status(), StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]
