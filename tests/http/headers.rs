@@ -271,6 +271,17 @@ fn a_fixed_window_is_told_until_its_end() {
 }
 
 #[test]
+fn a_sliding_window_is_told_until_the_current_one_ends() {
+    let clock = ManualClock::new();
+    clock.advance(Duration::from_millis(15_500));
+    let quota = Quota::sliding_window(2, Duration::from_secs(60));
+    let service = RateLimitLayer::new(memory(&clock), policy("all", quota)).layer(upstream(200, &[]));
+    for left in ["\"all\";r=1;t=45", "\"all\";r=0;t=45", "\"all\";r=0;t=45"] {
+        expect(send(&service).headers(), &[("ratelimit", left)]);
+    }
+}
+
+#[test]
 fn a_wait_is_rounded_up_and_never_zero() {
     let clock = ManualClock::new();
     let quota = Quota::token_bucket(1, Duration::from_millis(1_500));

@@ -1,12 +1,16 @@
 //! What a request takes: by its head, by what it really cost, and by the last word of its handler.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
-use tollgate::{Handle, Policy, Quota, RateLimitLayer, RealCost, key};
+use tollgate::store::Change;
+use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
+use tollgate::{Error, Handle, Policy, Quota, RateLimitLayer, RealCost, key};
 
 use super::rig::{HOUR, Rig, Service, Text, get, line, now, on_each_store, over, send, statuses, with};
-use crate::support::time::at;
+use crate::support::soon::soon;
+use crate::support::time::{at, memory};
 
 const TEN: Quota = Quota::fixed_window(10, HOUR);
 const BUCKET: Quota = Quota::token_bucket(10, HOUR);
@@ -201,10 +205,39 @@ async fn a_refund_gives_back_what_was_taken_at_each_time() {
             });
             let response = send(&service, get()).await;
             assert_eq!(line(&response, "x-ratelimit-remaining"), "10", "{}: {quota}", rig.name);
-            assert_eq!(rig.left_of_all("metered", quota).await, 10, "{}: {quota}", rig.name);
+            // Each charge waits for the result of the one before.
+            soon(async { while rig.left_of_all("metered", quota).await < 10 {} }).await;
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn charges_whose_replies_are_lost_are_not_made_again() {
+    let failing = FailingStore::new(memory(&ManualClock::new()));
+    let store = RecordingStore::new(failing.clone());
+    let service = over(&RateLimitLayer::new(store.clone(), metered(BUCKET)), move |request| {
+        let handle: &Handle = request.extensions().get().expect("the layer gives a handle");
+        let (works, lost) = (failing.clone(), AtomicUsize::new(0));
+        failing.fail_with(move || {
+            if lost.fetch_add(1, Ordering::Relaxed) == 1 {
+                works.work();
+            }
+            Error::timeout("no reply")
+        });
+        handle.charge(3);
+        handle.charge(2);
+        handle.charge(1);
+        Response::new(Text::default())
+    });
+    let _ = send(&service, get()).await;
+    let mut charges = Vec::new();
+    for call in store.recorded() {
+        if let Recorded::Settle(_, changes) = call {
+            charges.extend(changes.iter().map(|settlement| settlement.change));
+        }
+    }
+    assert_eq!(charges, [3, 2, 1].map(Change::Charge));
 }
 
 #[test]
