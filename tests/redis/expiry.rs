@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use tollgate::store::{Change, Deadline, Decided, Receipt, Settlement, Store};
+use tollgate::test_util::ManualClock;
 use tollgate::{Outcome, Quota, RedisStore};
 
 use super::stores::patient_store;
 use crate::support::checks::{check, counter};
 use crate::support::server::RedisServer;
 use crate::support::slow::many;
+use crate::support::time::at;
 
 const WINDOW: Duration = Duration::from_secs(2);
 const RUN: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(5)];
@@ -130,6 +132,30 @@ async fn a_limit_lowered_under_live_state_lengthens_its_life() {
         .expect("up");
     let needed = Duration::from_secs(450);
     assert!(life(&server, since) >= needed, "501 units at one a second");
+}
+
+#[tokio::test]
+async fn what_is_changed_after_the_clock_stepped_back_lives_until_its_state_is_over() {
+    let long = Duration::from_secs(100);
+    let windows = [Quota::fixed_window, Quota::sliding_window, Quota::sliding_log, Quota::token_bucket];
+    let queue = Quota::leaky_bucket(10, long).queue(9);
+    for quota in windows.into_iter().map(|of| of(10, long)).chain([queue]) {
+        for change in [Change::Refund(1), Change::Charge(1)] {
+            let (server, clock) = (RedisServer::start(), ManualClock::new());
+            let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone());
+            let store = settings.budget(Duration::from_secs(10)).connect(&server.url()).await.expect("it was started");
+            drop(decide(&store, quota, 5).await);
+            clock.set(at(80_000_000));
+            let decided = decide(&store, quota, 5).await;
+            clock.set(at(30_000_000));
+            let since = Instant::now();
+            let settling = store.settle(decided.receipt, &[Settlement::new(0, change)]);
+            assert_eq!(settling.wait().await.expect("the server is up")[0].units, 1, "{quota}: {change:?}");
+            let needed = decide(&store, quota, 0).await.decision.outcomes()[0].reset_after();
+            let life = life(&server, since);
+            assert!(life >= needed && needed > Duration::from_secs(50), "{quota}: {change:?}, {life:?} for {needed:?}");
+        }
+    }
 }
 
 /// Their units are below 2^52 parts, but the time until all of them are back at one a window may be longer than doubles
