@@ -158,6 +158,23 @@ async fn what_is_changed_after_the_clock_stepped_back_lives_until_its_state_is_o
     }
 }
 
+/// Redis takes no expiry of 0 ms.
+#[tokio::test]
+async fn counters_of_the_shortest_windows_are_written_too() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    let algorithms = [Quota::fixed_window, Quota::sliding_window, Quota::sliding_log, Quota::token_bucket];
+    for window in [1, 10, 100, 999].map(Duration::from_micros) {
+        let queue = Quota::leaky_bucket(2, window).queue(1);
+        for quota in algorithms.into_iter().map(|of| of(2, window)).chain([queue]) {
+            assert!(decide(&store, quota, 1).await.decision.is_allowed(), "{quota} alone");
+            let both = [check("one", quota, 1), check("other", quota, 1)];
+            let decided = store.decide(&both, Deadline::none()).wait().await.expect("the server is up");
+            assert!(decided.decision.is_allowed(), "{quota}");
+        }
+    }
+}
+
 /// Their units are below 2^52 parts, but the time until all of them are back at one a window may be longer than doubles
 /// count exactly in microseconds.
 #[tokio::test]
