@@ -288,6 +288,9 @@ fn the_key_is_the_peer_keys_with_ipv6_by_its_prefix() {
     assert_eq!(key(nets(), "::ffff:203.0.113.9"), "ip:203.0.113.9");
     assert_eq!(key(nets(), "2001:db8:1:2ff::9"), "ip:2001:db8:1:200::/56");
     assert_eq!(key(nets().v6_prefix(64), "2001:db8:1:2ff::9"), "ip:2001:db8:1:2ff::/64");
+    for whole in [128, 129, 255] {
+        assert_eq!(key(nets().v6_prefix(whole), "2001:db8:1:2ff::9"), "ip:2001:db8:1:2ff::9/128", "{whole}");
+    }
     let parts = head_from("2001:db8:1:2ff::9", XFF, &[EVIL]);
     assert_eq!(text(&client_ip(), &parts), text(&key::peer_ip(), &parts));
 }
