@@ -8,7 +8,7 @@ use super::{MINUTE, admits, store};
 use crate::support::time::at;
 
 const CAPACITY: usize = 1_024;
-/// Of a store in which prices are measured.
+/// Of a store in which prices, and the room of each class, are measured.
 const FEW: usize = 256;
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -173,16 +173,16 @@ fn made_up_keys_that_are_refused_do_not_push_out_all_those_that_are_only_used() 
 #[test]
 fn each_class_of_keys_has_room_from_which_no_flood_of_the_others_pushes_it_out() {
     // Units left, all used up, and refused: what is asked of a key in each class, and how much room is its own.
-    let classes = [(3, CAPACITY / 4), (10, CAPACITY / 4), (11, CAPACITY / 2)];
+    let classes = [(3, FEW / 4), (10, FEW / 4), (11, FEW / 2)];
     for (class, (times, room)) in classes.into_iter().enumerate() {
-        let (store, _) = store(CAPACITY);
+        let (store, _) = store(FEW);
         // What stays after an eviction is a little less than all.
         let honest = || (0..room * 9 / 10).map(|number| format!("honest {number}"));
         honest().for_each(|key| _ = admitted(&store, &key, TEN, times));
         let mut flood = MadeUp::default();
         for _ in 0..2 {
             let others = classes.iter().enumerate().filter(|(other, _)| *other != class);
-            others.for_each(|(_, (times, _))| flood.ask(&store, TEN, 2 * CAPACITY, *times));
+            others.for_each(|(_, (times, _))| flood.ask(&store, TEN, 2 * FEW, *times));
         }
         let left = 10 - times.min(10) as u64;
         honest().for_each(|key| assert_eq!(store_left(&store, &key, TEN), left, "class {class}: {key} was forgotten"));
