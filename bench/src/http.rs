@@ -10,7 +10,8 @@
 //! `--connections N` (64), `--rounds N` (7), `--seconds N` (2) for one side in one round, `--quick`
 //! for 3 rounds of 1 second, `--sides a,b` for some of them by name, `--redis-cell` to build the
 //! module that `tower-redis-cell` needs and `--tower-rate-limiter` to build that crate, which asks
-//! for a compiler newer than this workspace does.
+//! for a compiler newer than this workspace does. Of instructions, `--save FILE` writes the counts
+//! and `--against FILE` compares them with those.
 
 mod app;
 mod build;

@@ -37,7 +37,7 @@ const TARGETS: [(&str, u32, f64, f64); 6] = [
 /// What a request may cost over what it cost before.
 const WORSE: f64 = 1.02;
 
-/// Few as they are, they are rounds of their own: a worker that is woken in vain adds a little.
+/// They differ a little with one connection, where a worker of the runtime is now and then woken in vain.
 const ROUNDS: u32 = 3;
 
 /// Instructions of a request, by side and connections, in each round.
