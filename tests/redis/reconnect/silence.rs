@@ -37,13 +37,16 @@ async fn many_callers_on_a_silent_connection_make_one_new_connection() {
         .map(|_| {
             tokio::spawn({
                 let store = store.clone();
-                async move { failure(&store).await }
+                async move { take(&store).await.is_err() }
             })
         })
         .collect();
+    let mut failed = 0;
     for caller in callers {
-        caller.await.expect("no caller panics");
+        failed += usize::from(caller.await.expect("no caller panics"));
     }
+    // On a busy machine some begin when the others have failed already, and find the new connection.
+    assert!(failed > 50, "only {failed} failed");
     assert_returns(&store).await;
     assert_keeps(&server, before).await;
 }
