@@ -43,11 +43,11 @@ pub(crate) const SERVE: &str = "http-side";
 
 /// Measures and prints; ends the process with 1 if a side did not do what it should.
 pub(crate) fn run() {
-    end(Options::parse(std::env::args().skip(2)).and_then(|options| measure(&options)));
+    with_options(measure);
 }
 
-fn end(result: Result<(), String>) {
-    if let Err(fault) = result {
+fn with_options(run: fn(&Options) -> Result<(), String>) {
+    if let Err(fault) = Options::parse(std::env::args().skip(2)).and_then(|options| run(&options)) {
         eprintln!("{fault}");
         std::process::exit(1);
     }
@@ -55,12 +55,12 @@ fn end(result: Result<(), String>) {
 
 /// Counts instructions and prints them; ends the process with 1 if a side did not do what it should, or became worse.
 pub(crate) fn count() {
-    end(Options::parse(std::env::args().skip(2)).and_then(|options| instructions::run(&options)));
+    with_options(instructions::run);
 }
 
 /// Prints which files and functions a request crosses.
 pub(crate) fn walk() {
-    end(Options::parse(std::env::args().skip(2)).and_then(|options| walk::run(&options)));
+    with_options(walk::run);
 }
 
 /// What has a target: instructions, and figures beside other crates, which are to be linked and built.

@@ -30,7 +30,7 @@ impl Loads {
 pub(super) struct Profile(String);
 
 /// A function, and the file it is in.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, Hash)]
 pub(super) struct Function {
     pub(super) file: String,
     pub(super) name: String,

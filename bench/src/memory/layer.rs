@@ -90,7 +90,7 @@ fn ratios(sides: &[Side], nanos_of: &[Vec<f64>]) -> Vec<Figure> {
     each.filter_map(|(side, nanos)| {
         let (name, target) = side.beside?;
         let place = sides.iter().position(|other| other.name == name)?;
-        Some(ratio((side.name, nanos), (name, &nanos_of[place]), target))
+        Some(ratio((side.name, nanos), (name, &nanos_of[place]), Some(target)))
     })
     .collect()
 }

@@ -47,7 +47,7 @@ pub(super) struct Side {
     pub(super) service: Boxed,
     pub(super) expected: Expected,
     /// The side whose time is 1, and what ours is to be at most.
-    pub(super) beside: Option<(&'static str, Option<Target>)>,
+    pub(super) beside: Option<(&'static str, Target)>,
 }
 
 impl Side {
@@ -56,11 +56,7 @@ impl Side {
     }
 
     fn beside(self, name: &'static str, must: f64, stretch: f64) -> Self {
-        Self { beside: Some((name, Some(Target::AtMost { must, stretch }))), ..self }
-    }
-
-    fn beside_without_target(self, name: &'static str) -> Self {
-        Self { beside: Some((name, None)), ..self }
+        Self { beside: Some((name, Target::AtMost { must, stretch })), ..self }
     }
 }
 
@@ -83,8 +79,7 @@ fn ours() -> [Side; 7] {
     let side = |name, layer: RateLimitLayer, expected| Side::new(name, boxed(layer.layer(Inner)), expected);
     let (ietf, legacy) = ("ratelimit", "x-ratelimit-remaining");
     [
-        side("one policy, no headers", one(ample).headers(Headers::none()), Expected::Nothing)
-            .beside_without_target(GOVERNOR),
+        side("one policy, no headers", one(ample).headers(Headers::none()), Expected::Nothing),
         side("one policy, no headers, no handle", without_handle(Headers::none()), Expected::Nothing)
             .beside(GOVERNOR, 1.3, 1.0),
         side("one policy, legacy headers, no handle", without_handle(Headers::legacy()), Expected::Admitted(legacy))
