@@ -5,7 +5,6 @@
 //! what was taken is in a [`Receipt`](super::Receipt), which cannot be cloned.
 
 mod outcome;
-mod plain;
 
 use std::slice;
 use std::sync::Arc;
@@ -13,7 +12,6 @@ use std::time::Duration;
 
 pub(crate) use self::outcome::Measures;
 pub use self::outcome::Outcome;
-pub use self::plain::PlainDecision;
 use super::{Check, Mode};
 
 /// The decision about one request over all policies that apply to it.

@@ -33,9 +33,9 @@ pub use ban::Ban;
 #[cfg_attr(not(feature = "calendar"), allow(unreachable_pub, reason = "the crate exports it with its feature"))]
 pub use calendar::Calendar;
 pub use change::Change;
-pub use check::{BanCheck, Check, Counter, Mode, PlainCheck, Settles};
+pub use check::{BanCheck, Check, Counter, Mode, Settles};
 pub(crate) use check::{Checks, kept};
-pub use decision::{Decision, Outcome, PlainDecision, Source};
+pub use decision::{Decision, Outcome, Source};
 pub(crate) use digits::Digits;
 pub use error::Error;
 pub use key::Key;

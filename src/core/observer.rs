@@ -197,14 +197,6 @@ impl DecisionObserver {
         }
     }
 
-    /// The same for a decision that is made only if somebody observes it.
-    #[inline]
-    pub(crate) fn decided_by(&self, timer: Timer, decision: impl FnOnce() -> Decision) {
-        if self.0.is_some() {
-            self.decided(timer, Ok(&decision()));
-        }
-    }
-
     /// See [`ObserveDecisions::undecided`].
     pub(crate) fn undecided(&self, reason: Undecided) {
         if let Some(observer) = &self.0 {

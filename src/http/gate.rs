@@ -4,12 +4,7 @@
 //! over HTTP: their extractors, options and responses. Both are published as one value, which is swapped as a whole, so
 //! that a request never sees the rules of one configuration and the headers of another.
 
-mod clients;
-mod keys;
-#[cfg(feature = "axum")]
-mod routes;
 mod sampler;
-mod watch;
 
 use std::sync::Arc;
 
@@ -19,7 +14,6 @@ use http::Response;
 use http::request::Parts;
 
 use self::sampler::Sampler;
-use self::watch::Watch;
 #[cfg(feature = "axum")]
 use super::key::ClientIp;
 #[cfg(not(feature = "axum"))]
@@ -50,22 +44,18 @@ pub(crate) struct Gate {
     /// Without axum no address is known.
     #[cfg(not(feature = "axum"))]
     pub(crate) client: Arc<dyn KeyExtractor>,
-    /// Which policies are [plain](Policy::is_plain), in their order.
-    pub(crate) plain: Box<[bool]>,
-    /// Whether all of them are.
-    pub(crate) is_plain: bool,
     /// Whether no policy has anything to settle with a response, unless it delays a request.
     pub(crate) settles_nothing: bool,
     /// Whether a policy's count depends on what layers inside refuse.
     pub(crate) awaits_refusals: bool,
+    /// Whether some policy is metered, so that the real cost of a request is charged.
+    pub(crate) is_metered: bool,
     /// Whether requests have a handle.
     pub(crate) has_handles: bool,
     /// Whether some policies count the bytes of bodies.
     pub(crate) counts_bytes: bool,
     /// Limits how often `key_unknown` is logged.
     pub(crate) unknown_keys: Arc<Lines>,
-    /// Warns of traps that requests show.
-    pub(crate) watch: Arc<Watch>,
     /// Observe which requests the policies do not count, in their order.
     pub(crate) skips: Box<[SkipObserver]>,
     /// Logs what policies refuse.
@@ -87,14 +77,12 @@ impl Gate {
             client: Arc::new(super::key::client_ip()),
             #[cfg(not(feature = "axum"))]
             client: Arc::new(super::key::global()),
-            plain: Box::default(),
-            is_plain: true,
             settles_nothing: false,
             awaits_refusals: false,
+            is_metered: false,
             has_handles: true,
             counts_bytes: false,
             unknown_keys: Arc::default(),
-            watch: Arc::new(Watch::of(&[])),
             skips: Box::default(),
             sampler: Arc::new(Sampler::of(&[])),
             logs_refusals: false,
@@ -106,38 +94,14 @@ impl Gate {
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.limits.set_policies(policies.iter().map(|policy| (policy.rule().clone(), policy.rule_keys())));
         self.responses.set_policies(&policies);
-        self.plain = policies.iter().map(Policy::is_plain).collect();
-        self.is_plain = self.plain.iter().all(|is_plain| *is_plain);
         self.settles_nothing = policies.iter().all(Policy::settles_nothing);
         self.awaits_refusals = policies.iter().any(Policy::awaits_refusals);
+        self.is_metered = policies.iter().any(|policy| policy.options().metered);
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
-        self.watch = Arc::new(self.watch.renewed(&policies));
         self.skips = policies.iter().map(|policy| self.limits.observer.skips(policy.rule().name())).collect();
         self.sampler = Arc::new(self.sampler.renewed(&policies));
         self.policies = policies;
         self.set_marks();
-    }
-
-    /// Watches requests of another layer with the same policies.
-    pub(crate) fn set_fresh_watch(&mut self) {
-        self.limits.renew_warnings();
-        self.watch = Arc::new(Watch::of(&self.policies));
-    }
-
-    /// Watches how the layer is set up, when a service is made of it or its policies are replaced.
-    pub(crate) fn watch_set_up(&self) {
-        self.watch.set_up(&self.policies, &*self.client);
-    }
-
-    /// Watches a request that has come, if it is one of the first.
-    #[cold]
-    pub(crate) fn begin_watch(self: &Arc<Self>, parts: &Parts) -> Option<Watched> {
-        let watched = self.watch.begin().then(|| Watched(Some(Arc::clone(self))))?;
-        if self.policies.is_empty() {
-            self.limits.warned.no_rules();
-        }
-        self.watch.request(&self.policies, &*self.client, parts);
-        Some(watched)
     }
 
     /// Logs all refusals by policies.
@@ -179,8 +143,8 @@ impl Gate {
     /// that the request was refused: one that says so, or one whose handle the request has (`is_inside`).
     pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts, is_inside: bool) -> Response<Bytes> {
         if let Refusal::Refused(_) = refusal {
-            // A proxy that was put in front later shows itself when its clients are refused.
-            self.watch.forwarding(&self.policies, &*self.client, parts);
+            // Clients that are counted as their proxy are refused together.
+            self.policies.iter().for_each(|policy| policy.warn_of_proxy(&*self.client, parts));
         }
         let awaited = parts.extensions.get::<AwaitsRefusals>();
         let decision = if awaited.is_some_and(|awaited| awaited.decision) { refusal.decision().cloned() } else { None };
@@ -192,28 +156,6 @@ impl Gate {
             response.extensions_mut().insert(decision);
         }
         response
-    }
-}
-
-/// A request that is watched, until it is resolved. If it is dropped before, it does not count.
-pub(crate) struct Watched(Option<Arc<Gate>>);
-
-impl Watched {
-    /// The request is resolved, with its lookups.
-    #[cold]
-    pub(crate) fn end(mut self) {
-        let Some(gate) = self.0.take() else { return };
-        if gate.watch.count_resolved() {
-            gate.watch.end(&gate.policies, &*gate.client);
-        }
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if let Some(gate) = &self.0 {
-            gate.watch.give_back();
-        }
     }
 }
 

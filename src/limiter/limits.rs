@@ -7,6 +7,7 @@
 
 use std::future::poll_fn;
 use std::mem;
+use std::ptr;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
@@ -24,7 +25,7 @@ use super::warned::Warned;
 use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};
 use crate::metrics;
-use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store, StoreId};
+use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store};
 
 /// The rules in force, the store that decides by them, and what happens when it fails.
 #[derive(Clone)]
@@ -105,6 +106,11 @@ impl Limits {
         self.warned = Arc::new(self.warned.renewed());
     }
 
+    /// Returns whether these limits are in force in `layer`, or were before.
+    pub(crate) fn are_of<P: Published>(&self, layer: &Arc<ArcSwap<P>>) -> bool {
+        ptr::addr_eq(self.source.as_ptr(), Arc::as_ptr(layer))
+    }
+
     /// Returns where the limits in force are that replace these.
     pub(super) fn source(&self) -> Weak<dyn InForce> {
         Weak::clone(&self.source)
@@ -125,11 +131,6 @@ impl Limits {
         change(&mut self.failure);
         self.store = Arc::new(FailureStore::new(Arc::clone(&self.inner), self.failure));
         self.pools = Arc::default();
-    }
-
-    /// Returns the identity of the counters.
-    pub(crate) fn store_id(&self) -> Option<StoreId> {
-        self.inner.id()
     }
 
     /// Returns an error if two of these rules have one name, or the store cannot decide by all of them.

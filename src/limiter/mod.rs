@@ -50,6 +50,7 @@ pub(crate) use self::take::Permit;
 pub use self::tier::TierLookup;
 #[cfg(not(feature = "lookup"))]
 pub(crate) use self::untiered::TierLookup;
+pub(crate) use self::warned::is_first;
 use crate::core::error::built;
 use crate::core::{Decision, Error, Key, PolicyName};
 use crate::random;

@@ -8,8 +8,8 @@ use std::fmt;
 use super::TierLookup;
 use super::reserve::Share;
 use crate::core::error::built;
-use crate::core::{Ban, Error, Key, Mode, PolicyName, Quota, Requirement, Settles};
-use crate::store::{BanCheck, PlainCheck};
+use crate::core::{Ban, Error, Mode, PolicyName, Quota, Requirement, Settles};
+use crate::store::BanCheck;
 
 /// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///
@@ -235,12 +235,6 @@ impl Rule {
     /// Returns how a check of the rule settles by a quota, its own or that of a tier: slots are always released.
     pub(crate) fn settles_by(&self, quota: &Quota) -> Settles {
         if quota.facts().held { Settles::ByOutcome } else { self.settles }
-    }
-
-    /// Returns the check of a key at the rule's cost, if neither tiers, a reserve nor a ban matter.
-    #[inline]
-    pub(crate) fn plain_check<'a>(&'a self, key: &'a Key) -> PlainCheck<'a> {
-        PlainCheck::new(&self.name, key, &self.quota, self.cost)
     }
 
     /// Returns the ban of keys, if the rule has one.

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub(crate) struct Warned {
     no_rules: AtomicBool,
     slots: AtomicBool,
+    unmetered: AtomicBool,
+    twice: AtomicBool,
 }
 
 impl Warned {
@@ -32,6 +34,31 @@ impl Warned {
         }
     }
 
+    /// A request has a real cost, and no policy is metered.
+    #[cold]
+    pub(crate) fn unmetered(&self) {
+        if is_first(&self.unmetered) {
+            tracing::warn!(
+                code = "TG007",
+                "a response has a RealCost, or a Handle charged or refunded units, and no policy of the layer is metered, \
+                 so nothing is charged for it: call metered() on the policy that is to charge it, in a file set \
+                 metered = true"
+            );
+        }
+    }
+
+    /// A request came to a layer that had admitted it.
+    #[cold]
+    pub(crate) fn twice(&self) {
+        if is_first(&self.twice) {
+            tracing::warn!(
+                code = "TG010",
+                "a layer is twice around a request, as on a route and around its router: it counts the request once, where \
+                 it is outermost; take one of both away, or give each a layer of its own"
+            );
+        }
+    }
+
     /// A check took slots, which it releases at once.
     #[cold]
     pub(super) fn slots(&self) {
@@ -45,6 +72,6 @@ impl Warned {
     }
 }
 
-fn is_first(warned: &AtomicBool) -> bool {
+pub(crate) fn is_first(warned: &AtomicBool) -> bool {
     !warned.load(Relaxed) && !warned.swap(true, Relaxed)
 }

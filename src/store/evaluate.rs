@@ -166,7 +166,7 @@ fn outcome(check: &Check, step: &Step) -> Outcome {
 
 /// Returns what decisions say of a step.
 #[inline]
-pub(super) fn measures(quota: &Quota, step: &Step) -> Measures {
+fn measures(quota: &Quota, step: &Step) -> Measures {
     let Step { fits, remaining, wait, reset, delay, .. } = *step;
     Measures { fits, remaining, wait, reset, window: quota.window_of(step), delay }
 }

@@ -44,8 +44,8 @@ mod slots;
 mod traits;
 
 pub use crate::core::{
-    Answer, Applied, BanCheck, Change, Check, Counter, Decided, Mode, PlainCheck, PlainDecision, Receipt, Requirement,
-    Settlement, Settles, Settling, StoreId, Taken,
+    Answer, Applied, BanCheck, Change, Check, Counter, Decided, Mode, Receipt, Requirement, Settlement, Settles,
+    Settling, StoreId, Taken,
 };
 pub use backend::{BackendStore, BackendStoreBuilder, Committed, Loaded, StateBackend, StateId, StateTx, Write};
 pub use breaker::BreakerState;

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, PlainCheck, PlainDecision, Receipt, Requirement,
-    Settlement, Settling, StoreId,
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, StoreId,
 };
 use crate::core::Error;
 
@@ -190,18 +189,6 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Decides checks at once and without a receipt, for a request of which nothing is ever settled. Otherwise it is as
-    /// [`decide`](Self::decide).
-    ///
-    /// `None`, the default, if the store cannot: then `decide` is called, and nothing must have been taken. So a store
-    /// that may fail or has to wait returns only what this process decides by itself, and a store around a store none of
-    /// what the inner one has to decide, unless it only passes checks on. A store that ends something with each receipt
-    /// leaves this out.
-    fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
-        let _ = checks;
-        None
-    }
-
     /// Checks that the store can do all that policies of one layer require, one requirement a
     /// policy.
     ///
@@ -276,10 +263,6 @@ macro_rules! by_pointer {
 
             fn recall(&self, checks: &[Check]) -> Option<Decided> {
                 (**self).recall(checks)
-            }
-
-            fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
-                (**self).decide_now(checks)
             }
 
             fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {

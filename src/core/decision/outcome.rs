@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::core::{Check, Counter, Mode, PlainCheck, PolicyName, Quota, algorithm};
+use crate::core::{Check, Counter, Mode, PolicyName, Quota, algorithm};
 
 /// The value of `wait_us` when no wait can help.
 const NO_WAIT: u64 = u64::MAX;
@@ -107,13 +107,6 @@ impl Outcome {
     pub fn denied(check: &Check, remaining: u64, retry_after: Option<Duration>) -> Self {
         let wait_us = retry_after.map_or(NO_WAIT, micros);
         Self { allowed: false, wait_us, ..Self::allowed(check, remaining) }
-    }
-
-    /// As [`denied`](Self::denied), of an enforced check by reference.
-    pub(crate) fn denied_plain(check: &PlainCheck<'_>, remaining: u64, retry_after: Option<Duration>) -> Self {
-        let wait_us = retry_after.map_or(NO_WAIT, micros);
-        let unused = Self::unused(check.policy.clone(), *check.quota, Mode::Enforce);
-        Self { allowed: false, wait_us, remaining, ..unused }
     }
 
     /// Sets the time until all units are available again if none are taken, rounded up to microseconds.
@@ -237,7 +230,7 @@ impl Outcome {
     }
 
     /// Converts what the arithmetic computed for a policy, as [`from_measures`](Self::from_measures).
-    pub(super) fn of(policy: PolicyName, quota: Quota, mode: Mode, measures: &Measures) -> Self {
+    fn of(policy: PolicyName, quota: Quota, mode: Mode, measures: &Measures) -> Self {
         let tick = quota.tick().micros();
         let wait_us = match measures.wait {
             algorithm::NEVER => NO_WAIT,

@@ -3,17 +3,15 @@
 //! Whatever may change of a request needs an account, and so does a handle. Where there is neither, nothing is shared
 //! with anybody: the future of the response has the decision, until it writes the headers.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::Extensions;
 
 use super::Account;
-use super::judgement::{self, Judgement};
 use super::metered::ByteChecks;
-use crate::core::{Decision, PlainDecision};
+use crate::core::Decision;
 use crate::http::gate::Gate;
-use crate::store::{Decided, Store};
+use crate::store::Decided;
 
 /// A request that was admitted.
 pub(crate) enum Admitted {
@@ -21,12 +19,14 @@ pub(crate) enum Admitted {
     Open(Account),
     /// Nothing can change any more.
     Settled(Settled),
+    /// A clone of the layer, outside, has counted it.
+    Outside,
 }
 
 /// The decision on a request of which nothing is settled and which has no handle.
 pub(crate) struct Settled {
-    gate: Arc<Gate>,
-    decision: PlainDecision,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) decision: Decision,
 }
 
 impl Admitted {
@@ -35,55 +35,25 @@ impl Admitted {
         if !gate.settles_nothing || !decided.decision.delay().is_zero() {
             return Self::Open(Account::new(gate, policies, bytes, decided));
         }
-        let Decided { decision, receipt } = decided;
-        drop(gate.limits.store.settle(receipt, &[]));
-        if needs_account(&gate) {
-            return Self::Open(Account::of_nothing(gate, Judgement::Made(decision)));
-        }
-        Self::Settled(Settled { gate, decision: decision.into() })
-    }
-
-    /// A request that all policies of the gate admit, and of which nothing is settled.
-    #[inline]
-    pub(crate) fn plain(gate: Arc<Gate>, decision: PlainDecision) -> Self {
-        if needs_account(&gate) {
-            return Self::Open(Account::of_nothing(gate, Judgement::plain(decision)));
+        let decision = decided.decision;
+        if gate.has_handles {
+            return Self::Open(Account::of_nothing(gate, decision));
         }
         Self::Settled(Settled { gate, decision })
     }
 
     /// Returns whether the request has to wait for its turn.
-    #[inline]
     pub(crate) fn is_delayed(&self) -> bool {
         match self {
             Self::Open(account) => account.is_delayed(),
-            Self::Settled(_) => false,
+            Self::Settled(_) | Self::Outside => false,
         }
     }
 
     /// Inserts a handle into the extensions of the request, if it is to have one.
-    #[inline]
     pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
         if let Self::Open(account) = self {
             account.enter(extensions);
         }
     }
-}
-
-impl Settled {
-    /// Returns the gate that the request began with.
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.gate
-    }
-
-    /// Returns the decision as clients see it.
-    pub(crate) fn shown(&self) -> Cow<'_, Decision> {
-        Cow::Owned(judgement::make(&self.decision, &self.gate))
-    }
-}
-
-/// Whether requests need an account even if nothing of them is settled.
-#[inline]
-fn needs_account(gate: &Gate) -> bool {
-    gate.has_handles || gate.watch.awaits_responses()
 }

@@ -22,6 +22,7 @@ use http::request::Parts;
 use super::Shared;
 use super::request_body::RequestBody;
 use crate::core::{Decision, Error, Key};
+use crate::http::gate::SharedGate;
 use crate::http::policy::{Policy, Refused};
 use crate::store::{Check, Counter, Deadline, SlotGuard, Store};
 
@@ -98,6 +99,11 @@ impl Handle {
         self.shared.decision().outcomes().iter().any(|outcome| !outcome.is_hidden())
     }
 
+    /// Returns whether the request was admitted by this very layer, or a clone of it.
+    pub(crate) fn is_of(&self, layer: &SharedGate) -> bool {
+        self.layers().any(|admitted| admitted.gate.limits.are_of(layer))
+    }
+
     /// Notes that another layer inside admitted the request, too.
     pub(super) fn note_inner(&self) {
         self.shared.note_inner();
@@ -168,7 +174,7 @@ impl Handle {
     /// # let _ = on_chunk;
     /// ```
     pub fn charge(&self, units: u64) {
-        self.watch();
+        self.warn_unless_metered();
         self.layers().for_each(|layer| layer.charge(units));
     }
 
@@ -188,18 +194,16 @@ impl Handle {
     /// # let _ = on_cached;
     /// ```
     pub fn refund(&self, units: u64) {
-        self.watch();
+        self.warn_unless_metered();
         self.layers().for_each(|layer| layer.refund(units));
     }
 
     /// Warns if units are charged or refunded, and no policy of any layer is metered.
-    fn watch(&self) {
+    fn warn_unless_metered(&self) {
         let gate = &self.shared.gate;
-        let is_metered = |layer: &Arc<Shared>| {
-            layer.has_metered_check() || layer.gate.policies.iter().any(|policy| policy.options().metered)
-        };
-        if gate.watch.awaits_responses() && !gate.policies.is_empty() && !self.layers().any(is_metered) {
-            gate.watch.unmetered();
+        let is_metered = |layer: &Arc<Shared>| layer.gate.is_metered || layer.has_metered_check();
+        if !gate.policies.is_empty() && !self.layers().any(is_metered) {
+            gate.limits.warned.unmetered();
         }
     }
 

@@ -20,7 +20,6 @@ mod body_error;
 mod debt;
 mod debts;
 mod handle;
-mod judgement;
 mod metered;
 mod open;
 mod parts;
@@ -45,7 +44,6 @@ pub use self::body_error::BodyError;
 pub(crate) use self::body_error::BoxError;
 use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
-use self::judgement::Judgement;
 pub(crate) use self::metered::{ByteChecks, Meter, Metered, has_body};
 use self::open::Open;
 pub use self::request_body::RequestBody;
@@ -116,8 +114,8 @@ impl Account {
 
     /// Opens the account of an admitted request of which nothing is settled, so far.
     #[inline]
-    fn of_nothing(gate: Arc<Gate>, judgement: Judgement) -> Self {
-        Self::of(Shared::new(gate, judgement))
+    fn of_nothing(gate: Arc<Gate>, decision: Decision) -> Self {
+        Self::of(Shared::new(gate, decision))
     }
 
     #[inline]
@@ -186,7 +184,7 @@ impl Account {
     /// Ends the request if nothing may have changed since the decision; otherwise it is to be [settled](Self::settle).
     #[inline]
     pub(crate) fn ends_as_decided(&mut self) -> bool {
-        let ends = !self.gate().watch.awaits_responses() && self.shared.ends_unopened();
+        let ends = self.shared.ends_unopened();
         if ends {
             (self.stage, self.is_as_decided) = (Stage::Settled, true);
         }
@@ -198,9 +196,6 @@ impl Account {
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
-        if self.gate().watch.begins_response() {
-            self.watch_cost(response);
-        }
         self.stage = Stage::Settled;
         let Some(open) = self.shared.opened_at_end() else {
             self.is_as_decided = true;
@@ -234,16 +229,13 @@ impl Account {
         self.shared.end(debts, is_open.get() || self.has_handles())
     }
 
-    /// Looks whether a response has a real cost that no policy charges. Layers outside or inside may do so.
+    /// Warns of a real cost that no policy charges, neither here nor in a layer outside or inside.
     #[cold]
-    fn watch_cost(&self, response: Option<&Parts>) {
-        let Some(extensions) = response.map(|parts| &parts.extensions).filter(|_| !self.is_inside) else { return };
-        let policies = &self.gate().policies;
-        let is_charged = policies.is_empty()
-            || policies.iter().any(|policy| policy.options().metered)
-            || self.shared.has_metered_check();
-        if !is_charged && extensions.get::<RealCost>().is_some() && !self.shared.is_around() {
-            self.gate().watch.unmetered();
+    pub(crate) fn warn_of_real_cost(&self) {
+        let gate = self.gate();
+        let is_alone = !self.is_inside && !self.shared.is_around() && !self.shared.has_metered_check();
+        if is_alone && !gate.policies.is_empty() {
+            gate.limits.warned.unmetered();
         }
     }
 
@@ -281,7 +273,7 @@ impl Account {
     pub(crate) fn shown(&self) -> Cow<'_, Decision> {
         match self.shared.opened().filter(|_| !self.is_as_decided) {
             Some(open) => Cow::Owned(open.debts().shown(self.shared.decision())),
-            None => self.shared.shown(),
+            None => Cow::Borrowed(self.shared.decision()),
         }
     }
 }

@@ -7,7 +7,6 @@
 //! waits for the reply, which may lead to the next change. The account lives as long as the layer,
 //! a handle or such a task holds it.
 
-use std::borrow::Cow;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,7 +16,6 @@ use tokio::runtime::Handle as Runtime;
 
 use super::Settled;
 use super::debts::{Debts, Sent};
-use super::judgement::Judgement;
 use super::metered::Meter;
 use super::open::Open;
 use super::wanted::Wanted;
@@ -31,7 +29,7 @@ use crate::store::{Applied, Change, Decided, SlotGuard};
 pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// The layer's decision, as it was made.
-    judgement: Judgement,
+    decision: Decision,
     open: OnceLock<Box<Open>>,
     /// Whether there is a response, or will be none. It is locked while [`Open`] is made later than the account.
     is_ended: Mutex<bool>,
@@ -42,24 +40,19 @@ pub(crate) struct Shared {
 impl Shared {
     /// Creates the account of a request with nothing to settle, so far.
     #[inline]
-    pub(super) fn new(gate: Arc<Gate>, judgement: Judgement) -> Self {
+    pub(super) fn new(gate: Arc<Gate>, decision: Decision) -> Self {
         let (is_ended, is_around) = Default::default();
-        Self { gate, judgement, open: OnceLock::new(), is_ended, is_around }
+        Self { gate, decision, open: OnceLock::new(), is_ended, is_around }
     }
 
     /// Creates the account of a request with something that may change.
     pub(super) fn with_open(gate: Arc<Gate>, decision: Decision, open: Open) -> Self {
-        Self { open: OnceLock::from(Box::new(open)), ..Self::new(gate, Judgement::Made(decision)) }
+        Self { open: OnceLock::from(Box::new(open)), ..Self::new(gate, decision) }
     }
 
     /// Returns the layer's decision, as it was made.
     pub(super) fn decision(&self) -> &Decision {
-        self.judgement.decision(&self.gate)
-    }
-
-    /// Returns the same, for its last reader.
-    pub(super) fn shown(&self) -> Cow<'_, Decision> {
-        self.judgement.shown(&self.gate)
+        &self.decision
     }
 
     /// Notes that a layer inside admitted the request, too.

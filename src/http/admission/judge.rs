@@ -31,49 +31,29 @@ pub(crate) struct Judge<'a> {
     place: usize,
     /// The head of the request; `None` after a lookup.
     pub(super) parts: Option<&'a Parts>,
-    /// Whether it is watched who has the key: of one of the first requests to the service, and not of a look.
-    is_watched: bool,
 }
 
 impl<'a> Judge<'a> {
     /// Creates the judge of the policy at a place of the gate.
     pub(crate) fn new(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts) -> Self {
-        Self { gate, policy: &gate.policies[place], place, parts: Some(parts), is_watched: false }
-    }
-
-    /// Returns the judge of a request to the service, which may be watched.
-    pub(super) fn watched(self, is_watched: bool) -> Self {
-        Self { is_watched, ..self }
+        Self { gate, policy: &gate.policies[place], place, parts: Some(parts) }
     }
 
     /// Creates the judge that continues after a lookup, without the head of the request.
-    pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize, is_watched: bool) -> Self {
-        Self { gate, policy: &gate.policies[place], place, parts: None, is_watched }
+    pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize) -> Self {
+        Self { gate, policy: &gate.policies[place], place, parts: None }
     }
 
     /// Resolves the policy. In shadow mode it never refuses.
     pub(crate) fn resolve(self) -> Resolved {
         let options = self.policy.options();
         let Some(parts) = self.parts else { return Resolved::Skip(Skip::Scope) };
-        let Some(terms) = options.scope.terms(parts) else { return self.resolve_ban(parts) };
+        let Some(terms) = options.scope.terms(parts) else {
+            self.policy.warn_of_other_route(parts);
+            return self.resolve_ban(parts);
+        };
         let resolved = self.judge(parts, terms, |policy| policy.cost_of(parts));
         if self.policy.rule().mode() == Mode::Enforce { resolved } else { resolved.in_shadow() }
-    }
-
-    /// Resolves a [plain](Policy::is_plain) policy for a request that is no preflight, by what its extractor returned.
-    pub(super) fn resolve_plain(self, parts: &Parts, extracted: Answer<Extracted>) -> Resolved {
-        match extracted {
-            Answer::Ready(Extracted::Key(key)) => Resolved::Check(self.policy.rule().plain_check(&key).to_check()),
-            Answer::Ready(Extracted::Secret(secret)) => {
-                Resolved::Check(self.policy.rule().plain_check(secret.key()).to_check())
-            }
-            Answer::Ready(extracted) => self.resolve_key(self.keyless_plain(parts), extracted),
-            Answer::Pending(extracting) => self.waits(self.keyless_plain(parts), Stage::Key(extracting)),
-        }
-    }
-
-    fn keyless_plain(self, parts: &Parts) -> Keyless {
-        self.keyless(parts, Terms::ALL, |policy| Ok(policy.rule().units()))
     }
 
     /// Resolves a policy that does not apply to the request, but bans keys on the whole layer: to a look at its ban, which
@@ -177,7 +157,9 @@ impl<'a> Judge<'a> {
     /// A request that is not counted, such as a preflight, can be refused here but never becomes a check.
     pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
-        self.watch(&keyless, &extracted);
+        if let Some(parts) = self.parts {
+            self.warn(parts, &extracted);
+        }
         let mut offered = RawValues::default();
         let key = match (extracted, policy.rule_for_missing_key()) {
             (Extracted::Key(key), _) => key,
@@ -230,21 +212,12 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Watches whether a request that the policy counts has its key, and warns if the peer's address is missing.
-    fn watch(self, keyless: &Keyless, extracted: &Extracted) {
-        let lacks_peer = || self.parts.is_some_and(|parts| self.policy.extractor().lacks_peer(parts));
-        let lacks_key = matches!(extracted, Extracted::Missing);
-        if lacks_key {
-            self.gate.watch.lacks_peer(lacks_peer);
+    /// Warns of what the head of a request shows of the key.
+    fn warn(self, parts: &Parts, extracted: &Extracted) {
+        if let Extracted::Missing = extracted {
+            self.policy.warn_of_no_peer(parts);
         }
-        if !self.is_watched || !keyless.terms.counted || keyless.draft.only_ban {
-            return;
-        }
-        if !lacks_key {
-            self.gate.watch.has_key(self.place);
-        } else if !self.policy.skips_on_purpose() {
-            self.gate.watch.lacks_key(self.place, self.policy, lacks_peer);
-        }
+        self.policy.warn_of_no_route(parts);
     }
 
     /// Resolves a policy whose key could not be looked up, as [`OnFailure`] of the layer sets.

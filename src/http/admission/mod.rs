@@ -4,14 +4,11 @@
 //! key, is a check, or has a key or a quota to look up first. The first refusal ends it. The checks then go to the
 //! store as one call, and an [`Admitted`] request or a [`Refusal`] comes out.
 //!
-//! Where each check follows from a key alone, as of most layers, all this is one step: see `plain`.
-//!
 //! Nothing is looked up before all policies have been resolved by the head alone: a request that a later policy denies
 //! costs no lookup. And nothing is taken before all lookups have finished.
 
 mod ambiguous;
 mod judge;
-mod plain;
 mod resolved;
 mod waiting;
 
@@ -28,9 +25,7 @@ pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::observer::Timer;
 use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Admitted, ByteChecks, Handle, has_body};
-use crate::http::gate::{Gate, Watched};
-use crate::http::key::Extracted;
-use crate::http::policy::Scope;
+use crate::http::gate::Gate;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Answer, Check, Deadline, Decided, Store};
@@ -43,9 +38,6 @@ pub(crate) type Verdict = Result<Admitted, Refusal>;
 
 /// The marks of the keys of a decision that is waited for, by which refusals are logged; none if they are not.
 type Marks = SmallVec<[u64; 4]>;
-
-/// What the extractors of the first policies returned.
-type KnownKeys = SmallVec<[Answer<Extracted>; 1]>;
 
 /// The decision on a request, until its verdict is returned.
 pub(crate) enum Admission {
@@ -70,34 +62,26 @@ pub(crate) enum Admission {
 
 impl Admission {
     /// Begins to decide on a request. A store that decides at once makes the verdict known here.
-    #[inline]
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts) -> Self {
-        let is_preflight = Scope::is_preflight(parts);
-        if !gate.is_plain || is_preflight || gate.watch.is_on() {
-            return Self::of_any(gate, parts, is_preflight, SmallVec::new());
-        }
-        Self::of_plain(gate, parts)
-    }
-
-    /// Begins to decide by any policies; `known` is what the extractors of the first ones returned, if all are plain.
-    fn of_any(gate: &Arc<Gate>, parts: &Parts, is_preflight: bool, known: KnownKeys) -> Self {
         let mut plan = Plan::default();
-        let (skips, watched) = match resolve(gate, parts, is_preflight, known, &mut plan) {
-            Ok(resolved) => resolved,
+        let lacking = match resolve(gate, parts, &mut plan) {
+            Ok(lacking) => lacking,
             Err(refusal) => return Admission::Known(Some(Err(counted(gate, refusal)))),
         };
-        if plan.pending.is_empty() {
-            return Self::by(gate, &plan.rules, &plan.checks, parts);
-        }
         let has_body = gate.counts_bytes && has_body(&parts.headers);
-        Self::after_lookups(gate, plan, skips, watched, has_body)
+        if plan.pending.is_empty() {
+            lacking.warn_unless_limited(gate, &plan.checks);
+            return Self::by(gate, &plan, has_body);
+        }
+        Self::after_lookups(gate, plan, lacking, has_body)
     }
 
-    /// Begins to decide by checks of the policies at these places.
-    fn by(gate: &Arc<Gate>, policies: &[usize], checks: &[Check], parts: &Parts) -> Self {
+    /// Begins to decide by checks that are known.
+    fn by(gate: &Arc<Gate>, plan: &Plan<Waiting>, has_body: bool) -> Self {
+        let Plan { rules: policies, checks, .. } = plan;
         let timer = gate.limits.observer.start();
         let decided = gate.limits.store.decide(checks, Deadline::none());
-        let bytes = ByteChecks::of(gate, policies, checks, gate.counts_bytes && has_body(&parts.headers));
+        let bytes = ByteChecks::of(gate, policies, checks, has_body);
         match decided {
             Answer::Ready(decided) => {
                 let mark = |check| mark(gate, checks, check);
@@ -111,23 +95,13 @@ impl Admission {
     }
 
     /// Looks up what the plan lacks, then decides, both within the layer's budget.
-    fn after_lookups(
-        gate: &Arc<Gate>,
-        plan: Plan<Waiting>,
-        mut skips: Skips,
-        watched: Option<Watched>,
-        has_body: bool,
-    ) -> Self {
+    fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>, mut lacking: Lacking, has_body: bool) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
-            let decided = gate.limits.decide_after_lookups(plan).await;
-            if let Some(watched) = watched {
-                watched.end();
-            }
-            match decided {
+            match gate.limits.decide_after_lookups(plan).await {
                 Ok((plan, timer, decided)) => {
-                    skips.add_looked_up(&gate, &plan.pending);
-                    skips.watch(&gate, &plan.checks);
+                    lacking.add_looked_up(&gate, &plan.pending);
+                    lacking.warn_unless_limited(&gate, &plan.checks);
                     let bytes = ByteChecks::of(&gate, &plan.rules, &plan.checks, has_body);
                     verdict(&gate, &plan.rules, |check| mark(&gate, &plan.checks, check), bytes, timer, decided)
                 }
@@ -155,78 +129,42 @@ impl Admission {
 }
 
 /// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.
-///
-/// Returns also the watch on the request, which its lookups end.
-fn resolve(
-    gate: &Arc<Gate>,
-    parts: &Parts,
-    is_preflight: bool,
-    known: KnownKeys,
-    plan: &mut Plan<Waiting>,
-) -> Result<(Skips, Option<Watched>), Refusal> {
-    let is_on = known.is_empty() && gate.watch.is_on();
-    let mut watched = if is_on { gate.begin_watch(parts) } else { None };
-    let resolved = resolve_each(gate, parts, is_preflight, watched.is_some(), known, plan);
-    // One that panics is not counted.
-    if let Some(watched) = watched.take_if(|_| plan.pending.is_empty() || resolved.is_err()) {
-        watched.end();
+fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<Lacking, Refusal> {
+    if gate.policies.is_empty() {
+        gate.limits.warned.no_rules();
     }
-    Ok((resolved?, watched))
-}
-
-/// Resolves each policy, and warns if the request lacks the key of one and none limits it.
-fn resolve_each(
-    gate: &Arc<Gate>,
-    parts: &Parts,
-    is_preflight: bool,
-    is_watched: bool,
-    known: KnownKeys,
-    plan: &mut Plan<Waiting>,
-) -> Result<Skips, Refusal> {
-    let (mut skips, mut known) = (Skips::default(), known.into_iter());
-    for (place, is_plain) in gate.plain.iter().enumerate() {
-        let judge = Judge::new(gate, place, parts);
-        let mut resolved = match known.next() {
-            Some(extracted) => judge.resolve_plain(parts, extracted),
-            None if *is_plain && !is_preflight && !is_watched => {
-                judge.resolve_plain(parts, gate.policies[place].extractor().extract(parts))
-            }
-            None => judge.watched(is_watched).resolve(),
-        };
+    let mut lacking = Lacking::default();
+    for place in 0..gate.policies.len() {
+        let mut resolved = Judge::new(gate, place, parts).resolve();
         resolved.observe(gate, place);
         if let Resolved::Skip(skip) = resolved {
-            skips.add(gate, place, skip);
+            lacking.add(gate, place, skip);
         }
         if let Some(refusal) = resolved.add_to(plan, place) {
             return Err(refusal);
         }
     }
-    if skips.lacking.is_some() || !plan.pending.is_empty() {
-        skips.is_limited = parts.extensions.get::<Handle>().is_some_and(Handle::is_limited);
+    if lacking.policy.is_some() || !plan.pending.is_empty() {
+        lacking.is_limited |= parts.extensions.get::<Handle>().is_some_and(Handle::is_limited);
     }
-    if plan.pending.is_empty() {
-        skips.watch(gate, &plan.checks);
-    }
-    Ok(skips)
+    Ok(lacking)
 }
 
-/// Why policies do not count a request.
+/// Whether a request lacks the key of a policy, so that perhaps nothing limits it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Skips {
+struct Lacking {
     /// The first policy whose key it lacks, unless that is said to be meant.
-    lacking: Option<usize>,
-    /// The client is on an allow list.
-    is_listed: bool,
-    /// A layer outside limits it.
+    policy: Option<usize>,
+    /// A layer outside limits it, or the client is on an allow list.
     is_limited: bool,
 }
 
-impl Skips {
-    /// Adds why the policy at a place does not.
+impl Lacking {
+    /// Adds why the policy at a place does not count the request.
     fn add(&mut self, gate: &Gate, place: usize, skip: Skip) {
         match skip {
-            Skip::NoKey if !gate.policies[place].skips_on_purpose() => self.lacking = self.lacking.or(Some(place)),
-            skip => self.is_listed |= skip == Skip::Listed,
+            Skip::NoKey if !gate.policies[place].skips_on_purpose() => self.policy = self.policy.or(Some(place)),
+            skip => self.is_limited |= skip == Skip::Listed,
         }
     }
 
@@ -239,14 +177,14 @@ impl Skips {
         }
     }
 
-    /// Warns of a request that no policy counts. Clients on an allow list are not limited on purpose.
-    /// A look at a ban limits nothing, nor does shadow mode, unless the policy is in it as well.
-    fn watch(self, gate: &Gate, checks: &[Check]) {
-        let Some(place) = self.lacking.filter(|_| !self.is_listed && !self.is_limited) else { return };
+    /// Warns if no policy counts the request. A look at a ban limits nothing, nor does shadow mode, unless the policy is
+    /// in it as well.
+    fn warn_unless_limited(self, gate: &Gate, checks: &[Check]) {
+        let Some(place) = self.policy.filter(|_| !self.is_limited) else { return };
         let mode = gate.policies[place].rule().mode();
         let limits = |check: &Check| !check.is_only_for_ban() && (check.mode == Mode::Enforce || check.mode == mode);
         if !checks.iter().any(limits) {
-            gate.watch.unlimited(place, &gate.policies[place]);
+            gate.policies[place].warn_of_no_key();
         }
     }
 }
@@ -285,7 +223,9 @@ fn verdict(
     let decided = if bytes.is_empty() { decided } else { decided.map(|decided| bytes.refuse(gate, decided)) };
     gate.limits.observer.decided(timer, decided.as_ref().map(|decided| &decided.decision));
     let decided = decided.map_err(Refusal::Failed)?;
-    log_refusals(gate, policies.iter().copied(), mark, &decided.decision);
+    if gate.marks_keys {
+        log_refusals(gate, policies, mark, &decided.decision);
+    }
     if decided.decision.is_allowed() {
         Ok(Admitted::new(Arc::clone(gate), policies, bytes, decided))
     } else {
@@ -294,18 +234,13 @@ fn verdict(
 }
 
 /// Logs which policies refused the request, or would have in shadow mode: those whose keys have marks.
-fn log_refusals(
-    gate: &Gate,
-    policies: impl Iterator<Item = usize>,
-    mark: impl Fn(usize) -> Option<u64>,
-    decision: &Decision,
-) {
+fn log_refusals(gate: &Gate, policies: &[usize], mark: impl Fn(usize) -> Option<u64>, decision: &Decision) {
     for (check, (outcome, place)) in decision.outcomes().iter().zip(policies).enumerate() {
         if outcome.is_allowed() || (outcome.mode() == Mode::Enforce && !gate.logs_refusals) {
             continue;
         }
         if let Some(mark) = mark(check) {
-            gate.sampler.log(place, mark, outcome);
+            gate.sampler.log(*place, mark, outcome);
         }
     }
 }

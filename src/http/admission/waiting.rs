@@ -16,7 +16,7 @@ use crate::limiter::{PendingCheck, Resolution};
 impl Waiting {
     /// Returns the judge of this policy, without the head of the request.
     fn judge(&self) -> Judge<'_> {
-        Judge::without_parts(&self.gate, self.keyless.draft.rule, self.is_observed)
+        Judge::without_parts(&self.gate, self.keyless.draft.rule)
     }
 
     /// Returns the result of the lookups; in shadow mode a refusal becomes a skip.
@@ -74,8 +74,6 @@ impl PendingCheck for Waiting {
     fn timed_out(&self) -> Resolution<Box<Refusal>> {
         self.resolution(match &self.stage {
             Stage::Key(_) => {
-                // It may have the key.
-                self.gate.watch.has_key(self.keyless.draft.rule);
                 let late = Error::new(Kind::Timeout, "the lookup of a key timed out");
                 self.judge().without_key(self.keyless, late)
             }

@@ -8,17 +8,16 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::FORWARDED;
+use http::HeaderName;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 
 use super::MissingKey;
 use super::client_settings::{ClientSettings, Source};
 use super::ip::{LEAST_SITE, ip_key, ip_key_of, is_ip_key};
-use super::peer::{X_FORWARDED_FOR, is_forwarded, peer};
+use super::peer::peer;
 use super::trust::{Trust, parse_net};
-use super::{Bannable, Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry, hops};
+use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, Needs, hops};
 use crate::core::error::built;
 use crate::core::{Answer, Error};
 
@@ -240,16 +239,6 @@ impl ClientIp {
         &self.0
     }
 
-    /// Returns whether the header that is read names the hop before the peer.
-    fn is_named(&self, headers: &HeaderMap) -> bool {
-        let hop = match self.0.source() {
-            Source::XForwardedFor => hops::x_forwarded_for(headers).next(),
-            Source::Forwarded => hops::forwarded(headers).next(),
-            Source::Single(name) => hops::single(headers, name).next(),
-        };
-        hop.flatten().is_some()
-    }
-
     /// Returns the first address of the chain, from the peer on, that is not a trusted proxy's.
     fn walk(&self, peer: Option<IpAddr>, mut hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
         let (mut client, mut passed) = match peer {
@@ -293,30 +282,8 @@ impl KeyExtractor for ClientIp {
         true
     }
 
-    fn lacks_peer(&self, parts: &Parts) -> bool {
-        self.address(parts).is_none()
-    }
-
-    fn forwarding(&self, parts: &Parts) -> Forwarding {
-        let Some(peer) = peer(parts) else { return Forwarding::None };
-        if self.0.trusts(0, peer.to_canonical()) {
-            return if self.is_named(&parts.headers) { Forwarding::Counted } else { Forwarding::Unnamed };
-        }
-        let own = if let Source::Single(name) = self.0.source() { parts.headers.contains_key(name) } else { false };
-        if own || is_forwarded(parts) { Forwarding::Ignored } else { Forwarding::None }
-    }
-
-    fn inputs(&self) -> Inputs {
-        let header = match self.0.source() {
-            Source::XForwardedFor => X_FORWARDED_FOR,
-            Source::Forwarded => FORWARDED,
-            Source::Single(name) => name.clone(),
-        };
-        Inputs {
-            client_header: Some(header),
-            trusts_all: self.0.trust.as_ref().is_some_and(Trust::is_of_all),
-            ..Inputs::default()
-        }
+    fn needs(&self) -> Needs {
+        Needs { peer: true, proxies: true, ..Needs::default() }
     }
 
     fn bound_to(&self, layer: &ClientSettings) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {

@@ -11,7 +11,7 @@ use http::request::Parts;
 
 use super::cookie_pairs::{Found, bare, is_normal, named};
 use super::reading::{self, Pick, Reading};
-use super::{Ambiguous, Extracted, Inputs, Key, KeyExtractor, Kind, ListEntry, of_value};
+use super::{Ambiguous, Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
 use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
@@ -139,10 +139,6 @@ impl KeyExtractor for Cookie {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let key = self.value(parts).map(|found| found.map(|value| self.key(&value)));
         Answer::Ready(key.into())
-    }
-
-    fn inputs(&self) -> Inputs {
-        Inputs::of(&self.kind)
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {

@@ -4,7 +4,6 @@
 //! [`extract`](KeyExtractor::extract) is required. The other methods are for lists, lookups and the status service,
 //! and have defaults that are safe: no entry of a list is ruled out, and no key is taken as proven.
 
-use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
@@ -16,9 +15,9 @@ use super::bannable::Bannable;
 #[cfg(feature = "axum")]
 use super::client_settings::ClientSettings;
 use super::extracted::Extracted;
-use super::forwarding::{Forwarding, Inputs};
 use super::list_entry::ListEntry;
 use super::missing::MissingKey;
+use super::needs::Needs;
 use super::of_value;
 use crate::core::{Answer, Error, Key};
 use crate::lookup::RawValues;
@@ -147,29 +146,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
         false
     }
 
-    /// Whether this request has no key because the peer's address is not known, for a warning of the layer. Called only
-    /// for requests without a key. By default that is not the reason.
-    fn lacks_peer(&self, parts: &Parts) -> bool {
-        let _ = parts;
-        false
-    }
-
-    /// Returns what this extractor makes of the headers of a request in which proxies name the client, for a warning of
-    /// the layer. By default there is nothing to warn of.
-    fn forwarding(&self, parts: &Parts) -> Forwarding {
-        let _ = parts;
-        Forwarding::None
-    }
-
-    /// Returns what the keys are made of, for warnings of the layer. By default nothing is known.
-    fn inputs(&self) -> Inputs {
-        Inputs::default()
-    }
-
-    /// Adds the type of this extractor, and of those it is made of, by which a layer tells whether a key is as before.
-    #[doc(hidden)]
-    fn sources(&self, found: &mut Vec<TypeId>) {
-        found.push(TypeId::of::<Self>());
+    /// Returns what the keys need of the server, for warnings of the layer. By default nothing is known.
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
     /// Returns this extractor with the settings of the layer's client where it is by the client's address and has none;
@@ -287,20 +266,8 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
         (**self).is_proven()
     }
 
-    fn lacks_peer(&self, parts: &Parts) -> bool {
-        (**self).lacks_peer(parts)
-    }
-
-    fn forwarding(&self, parts: &Parts) -> Forwarding {
-        (**self).forwarding(parts)
-    }
-
-    fn inputs(&self) -> Inputs {
-        (**self).inputs()
-    }
-
-    fn sources(&self, found: &mut Vec<TypeId>) {
-        (**self).sources(found);
+    fn needs(&self) -> Needs {
+        (**self).needs()
     }
 
     #[cfg(feature = "axum")]

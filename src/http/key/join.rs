@@ -4,7 +4,6 @@
 //! ambiguous, rejected or failed, the joined key is the worse of the two: rejected, then failed, ambiguous, missing.
 //! So no client evades one part by changing the other.
 
-use std::any::TypeId;
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -20,7 +19,7 @@ use super::client_settings::ClientSettings;
 use super::extractor::Join;
 #[cfg(feature = "axum")]
 use super::extractor::bound;
-use super::{Bannable, Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry, Secret, of_value};
+use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, Needs, Secret, of_value};
 use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
@@ -71,21 +70,8 @@ impl KeyExtractor for Join {
         self.first.is_proven() && self.second.is_proven()
     }
 
-    fn lacks_peer(&self, parts: &Parts) -> bool {
-        self.first.lacks_peer(parts) || self.second.lacks_peer(parts)
-    }
-
-    fn forwarding(&self, parts: &Parts) -> Forwarding {
-        self.first.forwarding(parts).max(self.second.forwarding(parts))
-    }
-
-    fn inputs(&self) -> Inputs {
-        self.first.inputs().and(self.second.inputs())
-    }
-
-    fn sources(&self, found: &mut Vec<TypeId>) {
-        self.first.sources(found);
-        self.second.sources(found);
+    fn needs(&self) -> Needs {
+        self.first.needs().and(self.second.needs())
     }
 
     #[cfg(feature = "axum")]

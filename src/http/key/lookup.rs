@@ -5,7 +5,6 @@
 //! lookups of one key are shared, in [`lookup`](crate::lookup), so that no flood of requests becomes a flood of
 //! queries. A response that rejects a request is cached too.
 
-use std::any::TypeId;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
@@ -22,7 +21,7 @@ use super::MissingKey;
 use super::client_settings::ClientSettings;
 #[cfg(feature = "axum")]
 use super::extractor::bound;
-use super::{Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry};
+use super::{Extracted, Key, KeyExtractor, ListEntry, Needs};
 use crate::core::{Answer, Error};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 
@@ -182,21 +181,8 @@ impl KeyExtractor for KeyLookup {
         self.by.address(parts)
     }
 
-    fn lacks_peer(&self, parts: &Parts) -> bool {
-        self.by.lacks_peer(parts)
-    }
-
-    fn forwarding(&self, parts: &Parts) -> Forwarding {
-        self.by.forwarding(parts)
-    }
-
-    fn inputs(&self) -> Inputs {
-        self.by.inputs()
-    }
-
-    fn sources(&self, found: &mut Vec<TypeId>) {
-        found.push(TypeId::of::<Self>());
-        self.by.sources(found);
+    fn needs(&self) -> Needs {
+        self.by.needs()
     }
 
     #[cfg(feature = "axum")]

@@ -50,7 +50,6 @@ mod extractor;
 pub(crate) mod field_value;
 #[cfg(feature = "axum")]
 mod forwarded;
-mod forwarding;
 mod from_fn;
 mod global;
 mod header;
@@ -65,6 +64,7 @@ mod list_entry;
 mod lookup;
 mod method;
 mod missing;
+mod needs;
 mod network;
 #[cfg(feature = "axum")]
 mod node;
@@ -103,7 +103,6 @@ pub use extracted::Extracted;
 #[cfg(feature = "axum")]
 pub(crate) use extractor::bound;
 pub use extractor::{Join, KeyExtractor};
-pub use forwarding::{Forwarding, Inputs};
 pub use from_fn::from_fn;
 pub use global::global;
 pub use header::{Header, header};
@@ -113,10 +112,13 @@ pub use list_entry::ListEntry;
 pub use lookup::{KeyLookup, lookup};
 pub use method::method;
 pub use missing::MissingKey;
+pub use needs::Needs;
 pub(crate) use network::canonical;
 pub use path::path;
 #[cfg(feature = "axum")]
 pub use path_param::{PathParam, path_param};
+#[cfg(feature = "axum")]
+pub(crate) use peer::{is_forwarded, peer};
 #[cfg(feature = "axum")]
 pub use peer_ip::{PeerIp, peer_ip};
 #[cfg(feature = "query")]

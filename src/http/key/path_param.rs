@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::reading::{Reading, bytes};
 use super::template::{Piece, pieces};
-use super::{Ambiguous, Extracted, Inputs, Key, KeyExtractor, Kind, ListEntry, of_value};
+use super::{Ambiguous, Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
 use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
@@ -65,10 +65,6 @@ impl KeyExtractor for PathParam {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let value = one(self.values(parts));
         Answer::Ready(value.map(|value| value.map(|value| self.kind.key(&self.form(value)))).into())
-    }
-
-    fn inputs(&self) -> Inputs {
-        Inputs::of(&self.kind)
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {

@@ -11,10 +11,10 @@ use http::request::Parts;
 use tonic::transport::server::TcpConnectInfo;
 
 /// The header in which most proxies name the client.
-pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Returns the address at the other end of the connection, by axum, by tonic, or as any server may insert it.
-pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
+pub(crate) fn peer(parts: &Parts) -> Option<IpAddr> {
     let extensions = &parts.extensions;
     if let Some(ConnectInfo(peer)) = extensions.get::<ConnectInfo<SocketAddr>>() {
         return Some(peer.ip());
@@ -29,6 +29,6 @@ pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
 }
 
 /// Returns whether a request has a header in which proxies name the client.
-pub(super) fn is_forwarded(parts: &Parts) -> bool {
+pub(crate) fn is_forwarded(parts: &Parts) -> bool {
     parts.headers.contains_key(X_FORWARDED_FOR) || parts.headers.contains_key(FORWARDED)
 }

@@ -9,8 +9,8 @@ use http::request::Parts;
 
 use super::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, ip_key_of, is_ip_key};
-use super::peer::{is_forwarded, peer};
-use super::{Bannable, Extracted, Forwarding, Key, KeyExtractor, ListEntry};
+use super::peer::peer;
+use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, Needs};
 use crate::core::{Answer, Error};
 
 /// An extractor of the peer's address.
@@ -86,12 +86,8 @@ impl KeyExtractor for PeerIp {
         true
     }
 
-    fn lacks_peer(&self, parts: &Parts) -> bool {
-        peer(parts).is_none()
-    }
-
-    fn forwarding(&self, parts: &Parts) -> Forwarding {
-        if is_forwarded(parts) && peer(parts).is_some() { Forwarding::Unread } else { Forwarding::None }
+    fn needs(&self) -> Needs {
+        Needs { peer: true, ..Needs::default() }
     }
 
     fn bannable(&self) -> Bannable {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use http::request::Parts;
 
 use super::reading::{Reading, bytes};
-use super::{Ambiguous, Extracted, Inputs, Key, KeyExtractor, Kind, ListEntry, of_value};
+use super::{Ambiguous, Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
 use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
@@ -108,10 +108,6 @@ impl KeyExtractor for Query {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let key = self.value(parts).map(|found| found.map(|value| self.kind.key(&value)));
         Answer::Ready(key.into())
-    }
-
-    fn inputs(&self) -> Inputs {
-        Inputs::of(&self.kind)
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {

@@ -8,7 +8,7 @@ use std::fmt;
 use http::request::Parts;
 
 use super::template::{matched, normal};
-use super::{Bannable, Extracted, Inputs, Key, KeyExtractor, Kind, ListEntry, is_template, of_value};
+use super::{Bannable, Extracted, Key, KeyExtractor, Kind, ListEntry, Needs, is_template, of_value};
 use crate::core::{Answer, Error};
 use crate::lookup::RawValues;
 
@@ -63,8 +63,8 @@ impl KeyExtractor for Route {
         true
     }
 
-    fn inputs(&self) -> Inputs {
-        Inputs { has_route: true, ..Inputs::default() }
+    fn needs(&self) -> Needs {
+        Needs { route: true, ..Needs::default() }
     }
 
     fn bannable(&self) -> Bannable {

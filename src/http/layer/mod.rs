@@ -11,7 +11,6 @@ mod explain;
 mod explanation;
 mod policies;
 mod reject;
-mod sharing;
 mod status;
 
 use std::fmt;
@@ -64,8 +63,6 @@ pub struct RateLimitLayer {
     gate: SharedGate,
     /// Whether a status service for all clients was made of this layer or a clone.
     shows_all: Arc<AtomicBool>,
-    /// Whether the layer was compared with others, or shares its counters on purpose.
-    is_known: Arc<AtomicBool>,
 }
 
 impl RateLimitLayer {
@@ -403,11 +400,6 @@ impl RateLimitLayer {
         Limiter::shared(Arc::clone(&self.gate) as Arc<dyn InForce>)
     }
 
-    /// Returns a layer whose counters are meant to be those of other layers.
-    pub(crate) fn shared_on_purpose(self) -> Self {
-        Self { is_known: Arc::new(AtomicBool::new(true)), ..self }
-    }
-
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
         self.change(|gate| gate.limits.change_failure(change))
     }
@@ -422,11 +414,11 @@ impl RateLimitLayer {
     fn of(gate: Gate) -> Self {
         let gate = Arc::new_cyclic(|source| {
             let mut gate = gate;
-            gate.set_fresh_watch();
+            gate.limits.renew_warnings();
             gate.limits.set_source(Weak::<ArcSwap<Gate>>::clone(source));
             ArcSwap::from_pointee(gate)
         });
-        Self { gate, shows_all: Arc::default(), is_known: Arc::default() }
+        Self { gate, shows_all: Arc::default() }
     }
 }
 
@@ -434,8 +426,6 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        sharing::note(&self.gate, &self.is_known);
-        self.gate.load().watch_set_up();
         RateLimit::new(inner, Arc::clone(&self.gate))
     }
 }

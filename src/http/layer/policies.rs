@@ -3,7 +3,7 @@
 //! Every way in goes through [`Gate::accepts`]: a policy that the store cannot keep, or that no request can match, is
 //! an error when the layer is built or replaced, never when a request comes.
 
-use super::{RateLimitLayer, sharing};
+use super::RateLimitLayer;
 use crate::core::error::built;
 use crate::core::{Error, Quota};
 use crate::http::gate::Gate;
@@ -219,12 +219,9 @@ impl RateLimitLayer {
         }
         let mut next = Gate::clone(&before);
         change(&mut next);
-        let policies = next.accepts(policies)?.into_iter().map(|policy| policy.continuing(&before.policies));
-        let policies: Vec<Policy> = policies.collect();
+        let policies = next.accepts(policies)?;
         self.publish(&policies, change);
         self.warn_of_unproven();
-        self.gate.load().watch_set_up();
-        sharing::note_replaced(&self.gate, &before.policies, &self.is_known);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::Method;
 use http::request::Parts;
 
+use super::warned::Warned;
 use super::{AccessList, Count, Options, Policy};
 use crate::core::error::built;
 use crate::core::{Ban, Error, Quota};
@@ -35,7 +36,8 @@ impl Policy {
     /// ```
     pub fn key(self, key: impl KeyExtractor) -> Self {
         let key: Arc<dyn KeyExtractor> = Arc::new(key);
-        Self { extractor: Arc::clone(&key), key: Some(key), ..self }
+        let warned = Warned::of(&*key);
+        Self { extractor: Arc::clone(&key), key: Some(key), warned, ..self }
     }
 
     /// Returns the policy for a layer with this client, whose settings its key has where it has none of its own.

@@ -10,9 +10,9 @@ mod build;
 mod bytes;
 mod count;
 mod options;
-mod origin;
 mod scope;
 mod valid;
+mod warned;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ pub use self::bytes::Over;
 pub use self::count::Count;
 pub(crate) use self::count::{AwaitsRefusals, Refused};
 pub(crate) use self::options::Options;
-use self::origin::Origin;
 pub(crate) use self::scope::{Predicate, Scope, Terms};
 #[cfg(all(feature = "axum", feature = "config"))]
 pub(crate) use self::scope::{check_route, is_route};
+use self::warned::Warned;
 use crate::core::{Error, Key, Mode, Quota, Settles};
 use crate::http::key;
 use crate::http::key::{KeyExtractor, MissingKey};
@@ -70,8 +70,8 @@ pub struct Policy {
     /// By which client lists of addresses are, with the settings of the layer's; `None` if by that itself.
     client: Option<Arc<dyn KeyExtractor>>,
     options: Options,
-    /// Of which policy this one is a clone, whatever was set since.
-    origin: Origin,
+    /// What was warned of; clones share it.
+    warned: Arc<Warned>,
 }
 
 impl Policy {
@@ -206,12 +206,6 @@ impl Policy {
         self.options.missing_key == Some(MissingKey::Skip)
     }
 
-    /// Returns the templates of routes, as they were given; none if the policy is for all.
-    #[cfg(feature = "axum")]
-    pub(crate) fn templates(&self) -> &[Box<str>] {
-        self.options.scope.routes.as_deref().unwrap_or_default()
-    }
-
     /// Whether the deny list has values of keys.
     pub(crate) fn denies_values(&self) -> bool {
         self.options.deny.as_ref().is_some_and(|list| list.has_values())
@@ -282,16 +276,6 @@ impl Policy {
         one_quota && bytes.is_none() && bans_on.is_none() && self.rule.settles_by(self.quota()) == Settles::AsTaken
     }
 
-    /// Whether the policy counts each request by a check that follows from its key alone, and that neither delays it nor
-    /// has anything to settle.
-    pub(crate) fn is_plain(&self) -> bool {
-        let Options { scope, cost_by, critical, allow, deny, .. } = &self.options;
-        let is_for_all = scope.is_all() && allow.is_none() && deny.is_none();
-        let is_fixed = cost_by.is_none() && critical.is_none() && self.rule.banning().is_none();
-        let is_at_once = !self.quota().facts().stands_in_line;
-        is_for_all && is_fixed && is_at_once && self.settles_nothing() && self.rule.mode() == Mode::Enforce
-    }
-
     /// Whether the policy is advertised: clients receive its headers, and the status service shows it.
     pub(crate) fn is_shown(&self) -> bool {
         self.options.advertised && self.rule.mode() == Mode::Enforce
@@ -312,7 +296,7 @@ impl From<Rule> for Policy {
             extractor: Arc::new(key::global()),
             client: None,
             options: Options::default(),
-            origin: Origin::new(),
+            warned: Warned::of(&key::global()),
         }
     }
 }

@@ -17,7 +17,7 @@ use pin_project_lite::pin_project;
 
 use super::ending::{Ending, Polled};
 use crate::core::Decision;
-use crate::http::account::{Account, BodyError, BoxError, Meter, Metered, Settled};
+use crate::http::account::{Account, BodyError, BoxError, Meter, Metered, RealCost, Settled};
 use crate::http::gate::Gate;
 use crate::store::SlotGuard;
 
@@ -78,6 +78,11 @@ pin_project! {
 impl<B> ResponseBody<B> {
     fn inner(body: B, slots: SlotGuard) -> Self {
         Self { kind: BodyKind::Inner { body }, meter: None, slots }
+    }
+
+    /// Makes the body of a response that this layer leaves as it is.
+    pub(super) fn unlimited(body: B) -> Self {
+        Self::inner(body, SlotGuard::default())
     }
 
     fn call(body: B, account: Account, slots: SlotGuard) -> Self {
@@ -169,21 +174,26 @@ pub(super) fn settle<R, E>(returned: Result<Response<R>, E>, account: &mut Accou
 
 /// Passes on the inner service's response to a request of which nothing has changed since the decision.
 #[inline]
-pub(super) fn pass_as_decided<'a, R, E>(
+pub(super) fn pass_as_decided<R, E>(
     returned: Result<Response<R>, E>,
     gate: &Gate,
-    shown: impl FnOnce() -> Cow<'a, Decision>,
+    decision: &Decision,
 ) -> Result<Response<ResponseBody<R>>, E> {
     let mut response = returned?;
     let is_exposed = gate.responses.exposes_decisions || response.extensions().get::<Decision>().is_some();
     if is_exposed || !gate.responses.headers().are_none() {
-        let (decision, status) = (shown(), response.status());
-        gate.responses.headers().write(response.headers_mut(), status, &decision);
+        let status = response.status();
+        gate.responses.headers().write(response.headers_mut(), status, decision);
         if is_exposed {
-            expose(gate, response.extensions_mut(), decision);
+            expose(gate, response.extensions_mut(), Cow::Borrowed(decision));
         }
     }
     Ok(response.map(|body| ResponseBody::inner(body, SlotGuard::default())))
+}
+
+/// Returns whether the service has found out what a request costs.
+pub(super) fn has_real_cost<R>(response: &Response<R>) -> bool {
+    response.extensions().get::<RealCost>().is_some()
 }
 
 /// Inserts the decision into the extensions of a response, if a layer inside has done so or this layer is to.

@@ -127,11 +127,15 @@ where
     let mut account = match admitted {
         Admitted::Open(account) => account,
         Admitted::Settled(settled) => {
-            return Break(body::pass_as_decided(returned, settled.gate(), || settled.shown()));
+            return Break(body::pass_as_decided(returned, &settled.gate, &settled.decision));
         }
+        Admitted::Outside => return Break(returned.map(|response| response.map(ResponseBody::unlimited))),
     };
+    if !account.gate().is_metered && returned.as_ref().is_ok_and(body::has_real_cost) {
+        account.warn_of_real_cost();
+    }
     if account.ends_as_decided() {
-        return Break(body::pass_as_decided(returned, account.gate(), || account.shown()));
+        return Break(body::pass_as_decided(returned, account.gate(), account.decision()));
     }
     let (returned, settled) = body::settle(returned, &mut account);
     let Some(settled) = settled else { return Break(body::pass(returned, account)) };

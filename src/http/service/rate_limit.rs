@@ -14,6 +14,7 @@ use tower::Service;
 
 use super::body::ResponseBody;
 use super::future::ResponseFuture;
+use crate::http::account::{Admitted, Handle};
 use crate::http::admission::Admission;
 use crate::http::gate::SharedGate;
 
@@ -93,7 +94,12 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let gate = self.gate.load();
-        let admission = Admission::of(&gate, &parts);
+        let admission = if parts.extensions.get::<Handle>().is_some_and(|outer| outer.is_of(&self.gate)) {
+            gate.limits.warned.twice();
+            Admission::Known(Some(Ok(Admitted::Outside)))
+        } else {
+            Admission::of(&gate, &parts)
+        };
         let request = Request::from_parts(parts, body);
         match admission {
             // Most decisions are ready and most requests have no delay: they skip all states before the call.

@@ -207,8 +207,7 @@ impl<S> Layer<S> for FleetShedLayer {
 
     fn layer(&self, inner: S) -> FleetShed<S> {
         let (class, report) = (self.class.clone(), Arc::clone(&self.report));
-        // Shedders of one name share their slots.
-        FleetShed { inner: self.limits.clone().shared_on_purpose().layer(inner), class, report }
+        FleetShed { inner: self.limits.layer(inner), class, report }
     }
 }
 

@@ -9,8 +9,7 @@ use super::snapshot::{CacheLookup, Snapshot};
 use crate::core::{Error, Requirement};
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, PlainCheck, PlainDecision, Receipt, Settlement,
-    Settling, Store, StoreId,
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
 };
 
 /// How long a refusal is served at most, unless another [cap](DenyCacheBuilder::cap) is set.
@@ -224,11 +223,6 @@ impl<S: Store> Store for DenyCache<S> {
         let snapshot = self.refusals.miss(checks);
         let decided = self.inner.probe(&snapshot.with_strikes(checks), deadline);
         self.record(snapshot, checks, decided)
-    }
-
-    fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
-        let [check] = checks else { return None };
-        self.refusals.refuse_now(check).map(PlainDecision::from)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {

@@ -7,7 +7,7 @@
 
 use crate::core::Quota;
 use crate::core::algorithm::{Refusal, mul_div_ceil};
-use crate::store::{Check, PlainCheck};
+use crate::store::Check;
 
 /// How much a check demands of its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,18 +19,13 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    /// Returns what a check demands.
-    pub(super) fn of(check: &Check) -> Self {
-        Self::of_plain(&check.as_plain(), check.floor)
-    }
-
     /// Returns what a check demands: the sum of its cost and floor, or its floor alone where the algorithm refuses by
     /// that. Sums beyond the capacity are all alike, as no wait helps any of them.
-    pub(super) fn of_plain(check: &PlainCheck<'_>, floor: u64) -> Self {
-        let (quota, sum) = (check.quota, check.cost.saturating_add(floor));
+    pub(super) fn of(check: &Check) -> Self {
+        let (quota, sum) = (&check.counter.quota, check.cost.saturating_add(check.floor));
         let most = quota.capacity();
         match quota.facts().refusal {
-            Refusal::LargerFloors if sum <= most => Self { units: floor, kind: 0 },
+            Refusal::LargerFloors if sum <= most => Self { units: check.floor, kind: 0 },
             Refusal::LargerSums | Refusal::LargerFloors => Self { units: sum.min(most + 1), kind: 0 },
             Refusal::SameSum => Self { units: sum.min(most + 1), kind: sum.min(most + 1) },
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::demand::Demand;
 use super::table::Cached;
 use crate::core::{Outcome, Quota};
-use crate::store::{Check, PlainCheck};
+use crate::store::Check;
 
 /// Returns the outcome of a refused check, by a cached refusal of the same demand or of a smaller one.
 ///
@@ -22,12 +22,6 @@ pub(super) fn denied(check: &Check, demand: Demand, cached: &Cached, now: u64) -
         Some(ends) => denied.banned(left(ends, now)),
         None => denied,
     }
-}
-
-/// The same of an enforced check without a floor and a ban, by reference.
-pub(super) fn denied_plain(check: &PlainCheck<'_>, demand: Demand, cached: &Cached, now: u64) -> Outcome {
-    let wait = wait(check.quota, demand, cached, now);
-    reset(Outcome::denied_plain(check, cached.left, wait), cached, now)
 }
 
 /// Returns how long a demand has to wait; `None` if no wait helps.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::demand::Demand;
-use super::outcomes::{denied, denied_plain, last_reported};
+use super::outcomes::{denied, last_reported};
 use super::slots::Slots;
 use super::snapshot::{CacheLookup, CachedStrikes, Mark, Marks, Snapshot, is_ban_cacheable, is_cacheable, repeats};
 use super::strikes::{has_bans, is_for_the_store};
@@ -27,7 +27,7 @@ use crate::core::Quota;
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::clock::{Clock, micros};
 use crate::store::map::{CounterHasher, Fingerprints};
-use crate::store::{Check, Counter, Decided, Mode, PlainCheck, Receipt, StoreId};
+use crate::store::{Check, Counter, Decided, Mode, Receipt, StoreId};
 
 /// The deny cache of one store.
 pub(crate) struct Refusals {
@@ -135,25 +135,6 @@ impl Refusals {
         self.refused(checks, &marks, sent)
     }
 
-    /// Returns the refusal of a request with one check of which nothing is settled, if it is cached.
-    pub(crate) fn refuse_now(&self, check: &PlainCheck<'_>) -> Option<Decision> {
-        if check.cost == 0 || check.quota.facts().held {
-            return None;
-        }
-        let now = micros(self.clock.now());
-        if !self.slots.may_be_live(now) {
-            return None;
-        }
-        let (base, demand) = (self.hasher.of_check(check), Demand::of_plain(check, 0));
-        let mark = Mark { base, generation: self.slots.generation(base) };
-        let cached = self.kept.find(self.place(&mark, check, demand), demand)?;
-        if cached.is_ban() || !cached.is_live(now, mark.generation) {
-            return None;
-        }
-        self.from_cache.fetch_add(1, Ordering::Relaxed);
-        Some(Decision::of_one(denied_plain(check, demand, &cached, now), Source::DenyCache))
-    }
-
     /// Returns the refusal of a request, if a cached one applies to any of its checks.
     fn refused(&self, checks: &[Check], marks: &Marks, now: u64) -> Option<Decided> {
         let hits: Hits = checks.iter().zip(marks).map(|(check, mark)| self.find(check, mark, now)).collect();
@@ -178,7 +159,7 @@ impl Refusals {
         }
         for ((check, mark), _) in checks.iter().zip(marks).zip(hits).filter(|(_, hit)| hit.is_some()) {
             if let Some(ban) = check.ban.as_deref().filter(|_| check.strikes()) {
-                self.kept.strike(self.place(mark, &check.as_plain(), Demand::of(check)), &ban.ban, now);
+                self.kept.strike(self.place(mark, check, Demand::of(check)), &ban.ban, now);
             }
         }
         true
@@ -191,7 +172,7 @@ impl Refusals {
         }
         for (index, (check, mark)) in checks.iter().zip(&snapshot.marks).enumerate() {
             let Some(ban) = check.ban.as_deref() else { continue };
-            let place = self.place(mark, &check.as_plain(), Demand::of(check));
+            let place = self.place(mark, check, Demand::of(check));
             let taken = self.kept.take_strikes(place, mark.generation, snapshot.sent);
             let taken = taken.filter(|(_, age)| *age < ban.ban.within());
             let taken = taken.map(|(strikes, age)| (strikes.min(ban.ban.after()), age));
@@ -262,7 +243,7 @@ impl Refusals {
             let cached = Cached::new(check, outcome, mark.generation, snapshot.sent, now, self.cap_us);
             let cached = Cached { others: others.clone(), until: cached.until.min(windows_end), ..cached };
             if cached.until > now && self.slots.admit(mark.base, mark.generation, snapshot.sent, cached.until) {
-                self.kept.put(self.place(mark, &check.as_plain(), Demand::of(check)), cached, now);
+                self.kept.put(self.place(mark, check, Demand::of(check)), cached, now);
             }
         }
     }
@@ -285,7 +266,7 @@ impl Refusals {
             return None;
         }
         let demand = Demand::of(check);
-        let cached = self.kept.find(self.place(mark, &check.as_plain(), demand), demand);
+        let cached = self.kept.find(self.place(mark, check, demand), demand);
         let cached = cached.filter(|cached| cached.is_live(now, mark.generation));
         cached.filter(|cached| if cached.is_ban() { is_ban_cacheable(check) } else { is_cacheable(check) })
     }
@@ -302,8 +283,8 @@ impl Refusals {
     }
 
     /// Returns what identifies a refusal; the fingerprint is compared where hashes are equal.
-    fn place(&self, mark: &Mark, check: &PlainCheck<'_>, demand: Demand) -> Place {
-        Place { hash: self.hash(mark, check.quota, demand), counter: self.fingerprints.of_check(check) }
+    fn place(&self, mark: &Mark, check: &Check, demand: Demand) -> Place {
+        Place { hash: self.hash(mark, &check.counter.quota, demand), counter: self.fingerprints.of(&check.counter) }
     }
 
     /// Returns the hash of policy and key, which does not depend on the quota.

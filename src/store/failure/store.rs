@@ -29,8 +29,8 @@ use crate::core::{Checks, Error, Requirement, kept};
 use crate::store::breaker::{LONGEST_PROBE, Permit};
 use crate::store::slots::{Held, SlotKeeper, Unclaimed};
 use crate::store::{
-    Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, PlainCheck, PlainDecision, Receipt,
-    Settlement, Settling, Store, StoreId,
+    Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+    StoreId,
 };
 
 /// A store as layers and limiters keep it.
@@ -166,15 +166,6 @@ impl<S: Store> Store for FailureStore<S> {
 
     fn recall(&self, checks: &[Check]) -> Option<Decided> {
         self.inner.recall(checks)
-    }
-
-    // No call that returns here can fail, so the breaker learns nothing of it. While it is not closed, the rules decide
-    // what this process could decide by itself, too.
-    fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
-        if self.without.breaker_state() != BreakerState::Closed {
-            return None;
-        }
-        self.inner.decide_now(checks)
     }
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {

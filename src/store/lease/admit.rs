@@ -20,7 +20,7 @@ use super::sweeping::sweep_if_due;
 use crate::core::decision::{Decision, Source};
 use crate::store::around::is_plain;
 use crate::store::map::Locked;
-use crate::store::{Check, Decided, PlainCheck, PlainDecision, Receipt, Taken};
+use crate::store::{Check, Decided, Receipt, Taken};
 
 /// The result of an attempt to admit a request by leases, while the locks are held.
 #[derive(Default)]
@@ -57,37 +57,6 @@ pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<Decided> {
     let Attempt { decided, backs, .. } = attempt(leases, checks, now, false);
     leases.give_back(backs, now);
     decided
-}
-
-/// Admits a request by one check of which nothing is settled, if a lease covers it. With `None` nothing is
-/// spent or noted, and [`admit`] decides.
-#[inline]
-pub(super) fn admit_now(leases: &Arc<Leases>, check: &PlainCheck<'_>) -> Option<PlainDecision> {
-    if check.cost == 0 || check.quota.facts().only_in_store() || leases.closed.load(Ordering::Relaxed) {
-        return None;
-    }
-    let now = leases.now();
-    sweep_if_due(leases, now);
-    let (hash, mut backs) = (leases.hash_of(check), Vec::new());
-    let (measures, want) = {
-        let mut hot_keys = leases.shards.lock(hash);
-        let key = hot_keys.find_of(hash, check)?;
-        key.refresh(check.quota, now, || leases.wall(check.quota), &mut backs);
-        let spent = key.covers(check.cost, now).then(|| key.spend_units(check, now));
-        let want = spent.and_then(|_| note_one(leases, key, check, now));
-        let Some((measures, _)) = spent else {
-            drop(hot_keys);
-            leases.give_back(backs, now);
-            return None;
-        };
-        hot_keys.counts.spent += check.cost;
-        (measures, want)
-    };
-    leases.give_back(backs, now);
-    if let Some(want) = want {
-        request_lease(leases, want);
-    }
-    Some(PlainDecision::of_one(measures, Source::Lease))
 }
 
 /// Spends all checks or none, under the locks of all. Demand is noted only of requests whose
@@ -128,7 +97,7 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, first: bool) -> Attempt
     key.refresh(&check.counter.quota, now, || leases.wall(&check.counter.quota), &mut attempt.backs);
     let spent = key.covers(check.cost, now).then(|| key.spend(check, now));
     if first {
-        attempt.wants.extend(note_one(leases, key, &check.as_plain(), now));
+        attempt.wants.extend(note_one(leases, key, check, now));
     }
     let Some((outcome, taken)) = spent else { return attempt };
     hot_keys.counts.spent += check.cost;
@@ -158,16 +127,17 @@ fn note(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now
     for (index, check) in checks.iter().enumerate() {
         let (hash, hot_keys) = locked.of(index);
         let key = hot_keys.find(hash, &check.counter);
-        wants.extend(key.and_then(|key| note_one(leases, key, &check.as_plain(), now)));
+        wants.extend(key.and_then(|key| note_one(leases, key, check, now)));
     }
     wants
 }
 
 /// Notes the demand of one check; a lease that its key wants is marked as in flight, so that no other request causes
 /// one.
-fn note_one(leases: &Leases, key: &mut HotKey, check: &PlainCheck<'_>, now: u64) -> Option<Want> {
-    key.rate.note(now, lifetime(check.quota), check.cost);
-    let units = key.wants(check.cost, leases.most(check.quota), now)?;
+fn note_one(leases: &Leases, key: &mut HotKey, check: &Check, now: u64) -> Option<Want> {
+    let quota = &check.counter.quota;
+    key.rate.note(now, lifetime(quota), check.cost);
+    let units = key.wants(check.cost, leases.most(quota), now)?;
     let call = leases.next_call.fetch_add(1, Ordering::Relaxed);
     key.in_flight = Some(call);
     Some(Want { hash: key.hash, counter: key.counter.clone(), units, call })

@@ -14,7 +14,7 @@ use super::rate::Rate;
 use crate::core::Quota;
 use crate::core::decision::{Measures, Outcome};
 use crate::store::map::Entry;
-use crate::store::{Check, Counter, PlainCheck, Taken};
+use crate::store::{Check, Counter, Taken};
 
 /// A smaller lease is not worth its call.
 pub(super) const LEAST: u64 = 4;
@@ -58,11 +58,6 @@ impl HotKey {
     /// Returns whether this is the entry of a counter: policy, key, algorithm and window are the same.
     pub(super) fn is(&self, counter: &Counter) -> bool {
         self.counter.shares_state(counter)
-    }
-
-    /// Returns whether this is the entry of a check's counter.
-    pub(super) fn is_of(&self, check: &PlainCheck<'_>) -> bool {
-        check.is_of(&self.counter)
     }
 
     /// Takes over the quota of a check, and gives up the lots that are over.
@@ -125,25 +120,20 @@ impl HotKey {
 
     /// Spends units that are [covered](Self::covers); panics if they are not. The stamp of the receipt is the lot's, by
     /// which a refund finds it.
-    pub(super) fn spend(&mut self, check: &Check, now: u64) -> (Outcome, Taken) {
-        let (measures, stamp) = self.spend_units(&check.as_plain(), now);
-        let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp };
-        (Outcome::from_measures(check, &measures), taken)
-    }
-
-    /// The same without a receipt; returns the stamp of the lot.
     ///
     /// What remains is what was left in the inner store at the last lease, and what is held here, up to the capacity.
-    pub(super) fn spend_units(&mut self, check: &PlainCheck<'_>, now: u64) -> (Measures, u64) {
+    pub(super) fn spend(&mut self, check: &Check, now: u64) -> (Outcome, Taken) {
         let lot = self.lots.iter_mut().find(|lot| lot.covers(check.cost, now)).expect("it was covered");
         lot.left -= check.cost;
-        let (stamp, quota) = (lot.stamp(), check.quota);
+        let (stamp, quota) = (lot.stamp(), &check.counter.quota);
         let last = self.lots.last().expect("there is one");
         let remaining = last.remaining.saturating_add(self.held(now)).min(quota.capacity());
         let reset = quota.tick().of(last.reset(now));
         let wait = if remaining == 0 { reset } else { 0 };
         let window = quota.tick().of(micros(last.window));
-        (Measures { fits: true, remaining, wait, reset, window, delay: 0 }, stamp)
+        let measures = Measures { fits: true, remaining, wait, reset, window, delay: 0 };
+        let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp };
+        (Outcome::from_measures(check, &measures), taken)
     }
 
     /// Returns the units that are leased, unspent and not over.

@@ -12,8 +12,8 @@ use super::counts::LeaseCounts;
 use super::hot_key::{Back, HotKey};
 use super::lot::lifetime;
 use super::rate::HOT;
+use crate::store::Counter;
 use crate::store::map::Table;
-use crate::store::{Counter, PlainCheck};
 
 /// Cells for each hot key there is room for.
 const CELLS: usize = 4;
@@ -70,11 +70,6 @@ impl HotKeys {
     /// Returns the entry of a hot key, if it is one.
     pub(super) fn find(&mut self, hash: u64, counter: &Counter) -> Option<&mut HotKey> {
         self.table.find_mut(hash, |hot| hot.is(counter))
-    }
-
-    /// Returns the entry of a check's key, if it is hot.
-    pub(super) fn find_of(&mut self, hash: u64, check: &PlainCheck<'_>) -> Option<&mut HotKey> {
-        self.table.find_mut(hash, |hot| hot.is_of(check))
     }
 
     /// The entry of a hot key; `None` for one that is not, or not yet.

@@ -20,8 +20,8 @@ use super::lot::micros;
 use crate::core::{Decision, Error, Quota};
 use crate::store::map::{CounterHasher, Locked, Shards};
 use crate::store::{
-    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, PlainCheck, Receipt, Settlement, Settling,
-    Store, StoreId, Taken,
+    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+    Taken,
 };
 
 /// Lease calls in flight at most; more are not made.
@@ -89,12 +89,6 @@ impl Leases {
     #[inline]
     pub(super) fn hash(&self, counter: &Counter) -> u64 {
         self.hasher.of(counter)
-    }
-
-    /// Returns the hash of policy and key of a check.
-    #[inline]
-    pub(super) fn hash_of(&self, check: &PlainCheck<'_>) -> u64 {
-        self.hasher.of_check(check)
     }
 
     /// The hot keys of all checks, locked.

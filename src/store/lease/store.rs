@@ -7,15 +7,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::admit::{admit, admit_now};
+use super::admit::admit;
 use super::close::close;
 use super::counts::LeaseCounts;
 use super::leases::Leases;
 use crate::core::{Error, Requirement};
 use crate::store::around::{settle_each, supports_refunds, without_outcomes};
 use crate::store::{
-    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, PlainCheck, PlainDecision, Receipt, Settlement,
-    Settling, Store, StoreId, SystemClock,
+    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+    SystemClock,
 };
 
 /// The share of a limit one process holds at most, unless another is set.
@@ -203,11 +203,6 @@ impl Store for LeaseStore {
     fn recall(&self, checks: &[Check]) -> Option<Decided> {
         let held = checks.iter().any(|check| self.leases.held(&check.counter) > 0);
         if held { None } else { self.leases.inner.recall(checks) }
-    }
-
-    fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
-        let [check] = checks else { return None };
-        admit_now(&self.leases, check)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
 use crate::core::{Key, PolicyName, Quota};
-use crate::store::{Counter, PlainCheck};
+use crate::store::Counter;
 
 /// What a counter is found by: 84 bits of a hash of its policy, key, algorithm and window.
 ///
@@ -53,12 +53,6 @@ impl Fingerprints {
     #[inline]
     pub(in crate::store) fn of(&self, counter: &Counter) -> Fingerprint {
         self.of_shape(shape(&counter.quota), &counter.policy, &counter.key)
-    }
-
-    /// Returns the fingerprint of a check's counter.
-    #[inline]
-    pub(in crate::store) fn of_check(&self, check: &PlainCheck<'_>) -> Fingerprint {
-        self.of_shape(shape(check.quota), check.policy, check.key)
     }
 
     /// Returns the fingerprint of the ban of a counter's key under its policy, whatever its quota.

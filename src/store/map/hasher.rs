@@ -7,7 +7,7 @@ use std::hash::Hash;
 
 use ahash::RandomState;
 
-use crate::store::{Counter, PlainCheck};
+use crate::store::Counter;
 
 /// Hashes counters by policy and key, for entries that are compared by their text besides.
 ///
@@ -29,12 +29,6 @@ impl CounterHasher {
     #[inline]
     pub(in crate::store) fn of(&self, counter: &Counter) -> u64 {
         self.keys.hash_one((&counter.key, &*counter.policy))
-    }
-
-    /// The hash of a check's counter.
-    #[inline]
-    pub(in crate::store) fn of_check(&self, check: &PlainCheck<'_>) -> u64 {
-        self.keys.hash_one((check.key, &**check.policy))
     }
 
     /// The hash of anything else, such as a counter's hash and something besides.

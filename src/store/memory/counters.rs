@@ -18,7 +18,7 @@ use crate::core::Quota;
 use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
 use crate::store::clock::{Clock, Times, micros};
 use crate::store::map::{Fingerprint, Table};
-use crate::store::{Mode, PlainCheck};
+use crate::store::{Check, Counter, Mode};
 
 /// When only active keys are left, one in this many is evicted at once, so that the search for
 /// them is amortised over as many inserts.
@@ -68,21 +68,15 @@ impl Counters {
     /// Admitted with a cost, the state is replaced; admitted as a look (cost 0), nothing is written; refused, the key's
     /// rank is raised, but not by a check in shadow mode, which refuses no request.
     #[inline]
-    pub(super) fn decide(
-        &mut self,
-        of: Fingerprint,
-        check: &PlainCheck<'_>,
-        floor: u64,
-        mode: Mode,
-        times: Times,
-    ) -> Step {
-        let PlainCheck { quota, cost, .. } = *check;
+    pub(super) fn decide(&mut self, of: Fingerprint, check: &Check, times: Times) -> Step {
+        let Check { counter: Counter { quota, .. }, cost, floor, mode, .. } = check;
+        let (cost, floor) = (*cost, *floor);
         let found = self.find(of);
         let kept = found.as_ref().map(|entry| entry.state());
         let mut step = quota.decide(kept.as_deref(), times.ticks(quota), cost, floor);
         if !step.fits {
             if let Some(entry) = found
-                && mode == Mode::Enforce
+                && *mode == Mode::Enforce
             {
                 entry.refused();
             }
@@ -97,12 +91,6 @@ impl Counters {
             self.note(quota, times);
         }
         step
-    }
-
-    /// Decides a check at a cost, and keeps nothing.
-    #[inline]
-    pub(super) fn look(&self, of: Fingerprint, check: &PlainCheck<'_>, cost: u64, times: Times) -> Step {
-        check.quota.decide(self.state(of).as_deref(), times.ticks(check.quota), cost, 0)
     }
 
     /// Keeps the state that follows from an admitted step.

@@ -11,19 +11,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use super::counters::Counters;
 use super::several::Several;
 use crate::core::Ban;
-use crate::core::algorithm::Step;
 use crate::core::algorithm::ban::{self, Struck};
-use crate::core::decision::Source;
 use crate::store::bans::applied_strike;
 use crate::store::clock::{Clock, Times, micros};
-use crate::store::evaluate::{Steps, adjustment, applied, decided, decided_one, measures};
+use crate::store::evaluate::{adjustment, applied, decided, decided_one};
 use crate::store::map::{Fingerprint, Fingerprints, Shards};
-use crate::store::{Applied, Change, Check, Counter, Decided, Mode, PlainCheck, PlainDecision, StoreId, Taken};
+use crate::store::{Applied, Change, Check, Counter, Decided, StoreId, Taken};
 
 /// Several parts are made only if each has room for so many keys.
 const KEYS_PER_PART: usize = 1_024;
@@ -56,57 +52,16 @@ impl SharedCounters {
     /// Decides what most requests have: one check, with one look into one part.
     #[inline]
     pub(super) fn decide_one(&self, check: &Check) -> Decided {
-        decided_one(self.id, check, &self.step(&check.as_plain(), check.floor, check.mode))
-    }
-
-    /// Decides checks of which nothing is settled, and makes no receipt.
-    #[inline]
-    pub(super) fn decide_plain(&self, checks: &[PlainCheck<'_>]) -> PlainDecision {
-        match checks {
-            [check] => PlainDecision::of_one(measures(check.quota, &self.step(check, 0, Mode::Enforce)), Source::Store),
-            several => self.decide_each(several),
-        }
-    }
-
-    #[inline]
-    fn step(&self, check: &PlainCheck<'_>, floor: u64, mode: Mode) -> Step {
-        let of = self.fingerprints.of_check(check);
+        let Counter { policy, quota, .. } = &check.counter;
+        let of = self.fingerprints.of(&check.counter);
         let step = {
             let mut counters = self.shards.lock(of.hash);
             // Read under the lock: a request that waited for it must not come with an older time.
-            let times = Times::read(&*self.clock, [check.quota]);
-            counters.decide(of, check, floor, mode, times)
+            let times = Times::read(&*self.clock, [quota]);
+            counters.decide(of, check, times)
         };
-        step.found.warn(check.policy);
-        step
-    }
-
-    /// Decides several checks of different counters: all are taken, or none is.
-    fn decide_each(&self, checks: &[PlainCheck<'_>]) -> PlainDecision {
-        // Pushed one by one, which is quicker than to collect them where there are few.
-        let (mut all, mut steps) = (SmallVec::<[Fingerprint; 4]>::new(), Steps::new());
-        for check in checks {
-            all.push(self.fingerprints.of_check(check));
-        }
-        let mut parts = self.shards.lock_all(all.iter().map(|of| of.hash));
-        let times = Times::read(&*self.clock, checks.iter().map(|check| check.quota));
-        for (place, check) in checks.iter().enumerate() {
-            steps.push(parts.part(place).look(all[place], check, check.cost, times));
-        }
-        let admitted = steps.iter().all(|step| step.fits);
-        for (place, (check, step)) in checks.iter().zip(&mut steps).enumerate() {
-            step.found.warn(check.policy);
-            let (of, (_, counters)) = (all[place], parts.of(place));
-            match (admitted, step.fits) {
-                (true, _) if check.cost > 0 => counters.keep(of, check.quota, step, times),
-                (true, _) => {}
-                // Nothing is taken, so what remains has to be that of untouched state.
-                (false, true) => *step = counters.look(of, check, 0, times),
-                (false, false) => counters.refused(of),
-            }
-        }
-        drop(parts);
-        PlainDecision::of_several(checks.iter().zip(&steps).map(|(check, step)| measures(check.quota, step)))
+        step.found.warn(policy);
+        decided_one(self.id, check, &step)
     }
 
     /// Decides several checks as one: all are taken, or none is.

@@ -11,8 +11,8 @@ use crate::core::Error;
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::evaluate::of_any;
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, PlainCheck, PlainDecision, Receipt, Requirement,
-    Settlement, Settling, Store, StoreId,
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
+    StoreId,
 };
 
 /// Keys of a store that no other capacity was set for: 32 MB of entries, in tables of about twice that.
@@ -207,10 +207,6 @@ impl Store for MemoryStore {
 
     fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
         Answer::Ready(Ok(self.shared.forget(counter)))
-    }
-
-    fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
-        Some(self.shared.decide_plain(checks))
     }
 
     fn supports(&self, _: &[Requirement<'_>]) -> Result<(), Error> {

@@ -18,8 +18,8 @@ use crate::store::deny::{CacheLookup, Snapshot};
 use crate::store::evaluate::of_any;
 use crate::store::traits::with_few_bans;
 use crate::store::{
-    Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, PlainCheck, PlainDecision, Receipt,
-    Report, Settlement, Settling, Store, StoreId, Tally, Totals,
+    Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Report, Settlement, Settling,
+    Store, StoreId, Tally, Totals,
 };
 
 /// Counters in Redis, shared by all processes that use it.
@@ -168,11 +168,6 @@ impl Store for RedisStore {
             return self.decide(checks, deadline);
         }
         self.decide_by_call(checks, deadline, self.engine.refusals.as_ref().map(|refusals| refusals.miss(checks)))
-    }
-
-    fn decide_now(&self, checks: &[PlainCheck<'_>]) -> Option<PlainDecision> {
-        let [check] = checks else { return None };
-        self.engine.refusals.as_ref()?.refuse_now(check).map(PlainDecision::from)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {

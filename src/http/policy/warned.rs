@@ -1,0 +1,175 @@
+//! Warns of a policy that does not do what it seems to: each cause once, with the first request that shows it.
+//!
+//! Warnings have codes, which docs/troubleshooting.md explains. None has a key, an address or the value of a header, and
+//! none changes what is admitted.
+
+#[cfg(feature = "axum")]
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+#[cfg(feature = "axum")]
+use std::sync::atomic::Ordering::Relaxed;
+
+use http::request::Parts;
+
+use super::Policy;
+#[cfg(feature = "axum")]
+use super::scope::is_route;
+use crate::http::key::KeyExtractor;
+#[cfg(feature = "axum")]
+use crate::http::key::{is_forwarded, matched, normal_template, peer};
+use crate::limiter::is_first;
+
+/// What was warned of a policy.
+#[derive(Debug, Default)]
+#[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "there are neither routes nor addresses"))]
+pub(super) struct Warned {
+    key: AtomicBool,
+    peer: AtomicBool,
+    proxy: AtomicBool,
+    route: AtomicBool,
+    /// Whether a request had a route where the layer is, or the key needs none.
+    had_route: AtomicBool,
+}
+
+impl Warned {
+    /// Nothing was warned of a policy with this key.
+    pub(super) fn of(key: &dyn KeyExtractor) -> Arc<Self> {
+        Arc::new(Self { had_route: AtomicBool::new(!key.needs().route), ..Self::default() })
+    }
+}
+
+impl Policy {
+    /// Warns that a request lacks the key of this policy, and no policy limits it.
+    #[cold]
+    pub(crate) fn warn_of_no_key(&self) {
+        if !is_first(&self.warned.key) {
+            return;
+        }
+        let policy = self.name();
+        if self.extractor().is_proven() {
+            tracing::warn!(
+                code = "TG001",
+                policy,
+                "a request lacks the key of this policy, and no policy limits it: the server sets this key, so put the \
+                 layer that sets it, such as authentication, outside of this one; if such requests are meant to pass, \
+                 say missing_key(MissingKey::Skip)"
+            );
+        } else {
+            tracing::warn!(
+                code = "TG001",
+                policy,
+                "a request lacks the key of this policy, and no policy limits it: check the name of the key, add a \
+                 policy by address, or refuse such requests with missing_key(MissingKey::Deny); if they are meant to \
+                 pass, say missing_key(MissingKey::Skip)"
+            );
+        }
+    }
+}
+
+#[cfg(feature = "axum")]
+impl Policy {
+    /// Warns if a request lacks the key as the server does not know the address of its peer.
+    #[cold]
+    pub(crate) fn warn_of_no_peer(&self, parts: &Parts) {
+        let key = self.extractor();
+        if key.needs().peer && peer(parts).is_none() && key.address(parts).is_none() && is_first(&self.warned.peer) {
+            tracing::warn!(
+                code = "TG004",
+                policy = self.name(),
+                "a request has no peer address, so limits by IP address count all such clients together by default: \
+                 with axum, serve the app with `into_make_service_with_connect_info::<SocketAddr>()`; with tonic, \
+                 enable the feature tonic; with another server, insert the peer's SocketAddr into the extensions of \
+                 each request; behind a Unix socket, count by client_ip() with trusted_unix_socket, and have the proxy \
+                 name the client; if the request came from the machine itself, as health checks do, nothing is wrong"
+            );
+        }
+    }
+
+    /// Warns if a proxy names the client of a request and is counted in its place; `client` is the extractor of the
+    /// layer, for lists of addresses.
+    pub(crate) fn warn_of_proxy(&self, client: &dyn KeyExtractor, parts: &Parts) {
+        if self.warned.proxy.load(Relaxed) || !is_forwarded(parts) {
+            return;
+        }
+        let is_peer =
+            |address: Option<IpAddr>| address.is_some() && address == peer(parts).map(|peer| peer.to_canonical());
+        let by_key = self.extractor().needs().proxies && is_peer(self.extractor().address(parts));
+        let lists = [&self.options.allow, &self.options.deny];
+        let has_lists = lists.into_iter().flatten().any(|list| list.has_nets());
+        let by_lists = || has_lists && is_peer(self.client(client).address(parts));
+        if (by_key || by_lists()) && is_first(&self.warned.proxy) {
+            tracing::warn!(
+                code = "TG003",
+                policy = self.name(),
+                "a refused request has a header in which proxies name the client, and the peer is taken for the client: \
+                 it is not trusted, or this header is not the one that is read. If it is your proxy, all its clients \
+                 share one counter, and lists see only its address: trust it with trusted_proxies(...) in \
+                 RateLimitLayer::client, which is for lists, ip() and each key client_ip(), and have it set the header \
+                 that is read there; in a file with trusted_proxies. If clients send the header themselves, nothing is \
+                 wrong"
+            );
+        }
+    }
+
+    /// Warns if the policy is for routes, none of which matches a request that has the path of one.
+    pub(crate) fn warn_of_other_route(&self, parts: &Parts) {
+        let Some(routes) = self.options.scope.routes.as_ref().filter(|routes| !is_route(parts, routes)) else { return };
+        let path = parts.uri.path();
+        let Some(route) = routes.iter().map(|route| normal_template(route)).find(|route| *route == path) else {
+            return;
+        };
+        let (policy, matched) = (self.name(), matched(parts));
+        if !is_first(&self.warned.route) {
+            return;
+        }
+        match matched {
+            Some(matched) => tracing::warn!(
+                code = "TG002",
+                policy,
+                route,
+                matched,
+                "this policy is for a route that does not match here: inside Router::nest a template has the prefix, and \
+                 a path is not the template of a route with parameters, so give the one in \"matched\"; to limit this \
+                 path alone, use when(...) instead"
+            ),
+            None => tracing::warn!(
+                code = "TG002",
+                policy,
+                route,
+                "no route has matched where this layer is, so this policy never applies: add the layer with \
+                 Router::layer, not around the whole router, and within a service that nest_service nests"
+            ),
+        }
+    }
+
+    /// Warns if the first request has no route, where the key of the policy is by the route.
+    pub(crate) fn warn_of_no_route(&self, parts: &Parts) {
+        if self.warned.had_route.load(Relaxed) {
+            return;
+        }
+        if matched(parts).is_some() {
+            self.warned.had_route.store(true, Relaxed);
+        } else if is_first(&self.warned.route) {
+            tracing::warn!(
+                code = "TG002",
+                policy = self.name(),
+                "a request has no route, which is the key of this policy, and all such requests share one counter: add \
+                 the layer with Router::layer, not around the whole router, and within a service that nest_service \
+                 nests; if only unknown paths have none, nothing is wrong"
+            );
+        }
+    }
+}
+
+#[cfg(not(feature = "axum"))]
+#[allow(clippy::unused_self, reason = "without axum there are neither routes nor addresses")]
+impl Policy {
+    pub(crate) fn warn_of_no_peer(&self, _: &Parts) {}
+
+    pub(crate) fn warn_of_proxy(&self, _: &dyn KeyExtractor, _: &Parts) {}
+
+    pub(crate) fn warn_of_other_route(&self, _: &Parts) {}
+
+    pub(crate) fn warn_of_no_route(&self, _: &Parts) {}
+}
