@@ -7,7 +7,7 @@ pub(crate) mod sides;
 pub(crate) mod size;
 
 use crate::table::{Figure, Target, median, print, print_figures};
-use sides::{Governor, Load, Plain, Side, Tollgate};
+use sides::{Governor, Load, Side, Tollgate};
 
 /// What is measured, and how much of it.
 struct Scale {
@@ -59,38 +59,29 @@ fn time(Scale { rounds, checks, .. }: &Scale) -> Vec<Figure> {
         "Nanoseconds per check, over `governor`'s keyed limiter (medians of {rounds} rounds, interleaved). Both sides \
          hold a token bucket per key, all checks are admitted, and keys have the same text and are made before. \
          governor: `check_key(&String)`, its DashMap and its clock, which answers yes or no. tollgate: a `Check` made \
-         of a cloned `Key` and policy name, decided by a `MemoryStore` on its clock, decision and receipt dropped. At \
-         once: `decide_now` of a `PlainCheck`, without a receipt, as layers ask where nothing is ever settled.\n"
+         of a cloned `Key` and policy name, decided by a `MemoryStore` on its clock, decision and receipt dropped.\n"
     );
     let (mut rows, mut figures) = (Vec::new(), Vec::new());
     for keys in [1, 100_000] {
         for threads in [1, 2] {
             let load = Load { keys, threads, checks: checks / threads };
-            let mut rounds_of = [const { Vec::new() }; 3];
+            let mut rounds_of = [const { Vec::new() }; 2];
             for _ in 0..*rounds {
-                let nanos =
-                    [Governor::new(keys).nanos(load), Tollgate::new(keys).nanos(load), Plain::new(keys).nanos(load)];
+                let nanos = [Governor::new(keys).nanos(load), Tollgate::new(keys).nanos(load)];
                 for (values, nanos) in rounds_of.iter_mut().zip(nanos) {
                     values.push(nanos);
                 }
             }
             let target = (keys > 1).then_some(Target::AtMost { must: 0.9, stretch: 0.75 });
             let keys = if keys == 1 { "1 hot key".to_owned() } else { format!("{keys} keys, uniform") };
-            let over_governor = |name: &str, nanos: &[f64], target| {
-                let ratios = nanos.iter().zip(&rounds_of[0]).map(|(ours, theirs)| ours / theirs).collect();
-                Figure::new(
-                    format!("a check in memory{name} over governor, {keys}, threads: {threads}"),
-                    ratios,
-                    target,
-                )
-            };
-            figures.push(over_governor("", &rounds_of[1], None));
-            figures.push(over_governor(", at once,", &rounds_of[2], target));
+            let ratios = rounds_of[1].iter().zip(&rounds_of[0]).map(|(ours, theirs)| ours / theirs).collect();
+            let name = format!("a check in memory over governor, {keys}, threads: {threads}");
+            figures.push(Figure::new(name, ratios, target));
             let cells = rounds_of.map(|nanos| format!("{:.0}", median(nanos)));
             rows.push([keys, threads.to_string()].into_iter().chain(cells).collect());
         }
     }
-    print(&["keys", "threads", "governor", "tollgate", "at once"], &rows);
+    print(&["keys", "threads", "governor", "tollgate"], &rows);
     print_figures(&figures);
     figures.retain(|figure| figure.target.is_some());
     figures

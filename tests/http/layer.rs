@@ -498,23 +498,23 @@ fn errors_of_the_inner_service_pass_through_as_they_are() {
 }
 
 #[test]
-fn an_admitted_request_is_settled_once_whatever_becomes_of_it() {
-    let store = recorded(true);
-    let layer = RateLimitLayer::new(store.clone(), Policy::new("all", MANY));
-    expect(&layer.layer(Hello::default()), request(), 200);
-    assert_eq!(settled(&store), 1, "answered");
+fn an_admitted_request_is_settled_once_if_something_changes_and_else_never() {
+    let dropped = |policy: Policy| {
+        let store = recorded(true);
+        let layer = RateLimitLayer::new(store.clone(), policy);
+        expect(&layer.layer(Hello::default()), request(), 200);
+        let failing = service_fn(|_: Request<Text>| async { Err::<Response<Text>, _>(Broken(0)) });
+        layer.layer(failing).oneshot(request()).now_or_never().unwrap().unwrap_err();
+        assert_eq!(settled(&store), 0, "answered, and failed");
 
-    let failing = service_fn(|_: Request<Text>| async { Err::<Response<Text>, _>(Broken(0)) });
-    layer.layer(failing).oneshot(request()).now_or_never().unwrap().unwrap_err();
-    assert_eq!(settled(&store), 2, "failed");
-
-    let stuck = service_fn(|_: Request<Text>| std::future::pending::<Result<Response<Text>, Broken>>());
-    assert!(layer.layer(stuck).oneshot(request()).now_or_never().is_none());
-    assert_eq!(settled(&store), 3, "dropped while the inner service worked");
-
-    let mut unpolled = layer.layer(Hello::default());
-    drop(unpolled.call(request()));
-    assert_eq!(settled(&store), 4, "dropped before it was polled");
+        let stuck = service_fn(|_: Request<Text>| std::future::pending::<Result<Response<Text>, Broken>>());
+        assert!(layer.layer(stuck).oneshot(request()).now_or_never().is_none());
+        let while_it_worked = settled(&store);
+        drop(layer.layer(Hello::default()).call(request()));
+        (while_it_worked, settled(&store))
+    };
+    assert_eq!(dropped(Policy::new("all", MANY)), (0, 0));
+    assert_eq!(dropped(Policy::new("all", MANY).refund_dropped()), (1, 2));
 }
 
 #[test]

@@ -22,13 +22,13 @@ mod heads;
 #[cfg(all(unix, feature = "axum", feature = "redis"))]
 mod hostile;
 mod layer;
+mod leased;
 mod limits;
 mod nested;
 #[cfg(feature = "axum")]
 mod order;
 #[cfg(all(unix, feature = "axum"))]
 mod peers;
-mod plain;
 #[cfg(feature = "axum")]
 mod proxy;
 mod queueing;

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use futures::FutureExt;
 use http::{HeaderValue, Request, Response};
 use http_body_util::Empty;
-use tollgate::test_util::{FailingStore, ManualClock};
+use tollgate::test_util::ManualClock;
 use tollgate::{
     Decision, Handle, Headers, MemoryStore, Over, Policy, Quota, RateLimitLayer, RealCost, ResponseBody, Store, key,
 };
@@ -17,9 +17,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::{slow, time};
 
-/// As long as a layer watches its responses, their requests have accounts.
-const WATCHED: usize = 1_000;
-const AFTER: usize = 1_500;
+const REQUESTS: usize = 1_500;
 const SEEDS: [u64; 2] = [3, 12];
 
 const MANY: Quota = Quota::per_hour(100);
@@ -108,10 +106,7 @@ fn a_request_is_decided_and_answered_as_with_a_handle() {
         let (plan, clock) = (plan(&mut random), ManualClock::new());
         let mut with = plan.layer(time::memory(&clock)).layer(plan.inner(&clock));
         let mut without = plan.layer(time::memory(&clock)).without_handle().layer(plan.inner(&clock));
-        // This store decides no request without a receipt.
-        let receipts = FailingStore::new(time::memory(&clock));
-        let mut by_receipt = plan.layer(receipts).without_handle().layer(plan.inner(&clock));
-        for number in 0..WATCHED + AFTER {
+        for number in 0..REQUESTS {
             let mut request = Request::new(());
             let headers = request.headers_mut();
             headers.insert("x-user", HeaderValue::from_static(random.choice(["ada", "bob"]).expect("one of two")));
@@ -120,13 +115,12 @@ fn a_request_is_decided_and_answered_as_with_a_handle() {
             }
             let expected = shown(&mut with, request.clone());
             let place = format!("seed {seed}, request {number} of {:?}", request.headers());
-            assert_eq!(shown(&mut without, request.clone()), expected, "{place}");
-            assert_eq!(shown(&mut by_receipt, request), expected, "by receipt, {place}");
+            assert_eq!(shown(&mut without, request), expected, "{place}");
             admitted_and_refused[usize::from(expected.starts_with("429"))] += 1;
             clock.advance(Duration::from_millis(random.u64(0..800)));
         }
     }
-    assert!(admitted_and_refused.iter().all(|count| *count > 80 * seeds.len()), "{admitted_and_refused:?}");
+    assert!(admitted_and_refused.iter().all(|count| *count > 50 * seeds.len()), "{admitted_and_refused:?}");
 }
 
 /// The policies whose decisions the service finds in its handle, innermost layer first; none without a handle.
@@ -149,13 +143,10 @@ fn a_service_finds_the_handles_of_layers_that_have_them() {
     let layer = |name| RateLimitLayer::new(MemoryStore::new(), Policy::new(name, Quota::per_second(1_000_000)));
     let (outer, inner) = (layer("outer"), layer("inner"));
     let (no_outer, no_inner) = (layer("outer").without_handle(), layer("inner").without_handle());
-    // The first requests of each are watched, and later ones have no account.
-    for _ in 0..WATCHED + 3 {
-        assert_eq!(found(&outer, &inner), ["inner", "outer"]);
-        assert_eq!(found(&no_outer, &inner), ["inner"]);
-        assert_eq!(found(&outer, &no_inner), ["outer"]);
-        assert!(found(&no_outer, &no_inner).is_empty());
-    }
+    assert_eq!(found(&outer, &inner), ["inner", "outer"]);
+    assert_eq!(found(&no_outer, &inner), ["inner"]);
+    assert_eq!(found(&outer, &no_inner), ["outer"]);
+    assert!(found(&no_outer, &no_inner).is_empty());
 }
 
 fn uploads() -> Policy {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
-use tollgate::store::{Check, Counter, Deadline, PlainCheck};
+use tollgate::store::{Check, Counter, Deadline};
 use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
 
 /// Units an hour: so few that a key that was used stays in use during a run.
@@ -117,29 +117,6 @@ impl Side for Tollgate {
     fn check(&self, key: usize) {
         let counter = Counter::new(self.policy.clone(), self.keys[key].clone(), self.quota);
         assert!(allows(&self.store, &Check::new(counter, 1)));
-    }
-}
-
-/// The same, as a layer asks where nothing is ever settled.
-pub(crate) struct Plain {
-    store: MemoryStore,
-    keys: Vec<Key>,
-    /// That of one of the keys: the others differ by the key alone.
-    check: Check,
-}
-
-impl Side for Plain {
-    fn new(keys: usize) -> Self {
-        let Tollgate { store, policy, quota, keys } = Tollgate::new(keys);
-        let check = Check::new(Counter::new(policy, keys[0].clone(), quota), 1);
-        Self { store, keys, check }
-    }
-
-    fn check(&self, key: usize) {
-        let mut check = PlainCheck::of(&self.check).expect("nothing is settled");
-        check.key = &self.keys[key];
-        let decision = self.store.decide_now(&[check]);
-        assert!(black_box(&decision).as_ref().expect("memory decides at once").is_allowed());
     }
 }
 

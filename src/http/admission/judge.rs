@@ -49,7 +49,7 @@ impl<'a> Judge<'a> {
         let options = self.policy.options();
         let Some(parts) = self.parts else { return Resolved::Skip(Skip::Scope) };
         let Some(terms) = options.scope.terms(parts) else {
-            self.policy.warn_of_other_route(parts);
+            self.policy.warn_of_other_route(&self.gate.policies, parts);
             return self.resolve_ban(parts);
         };
         let resolved = self.judge(parts, terms, |policy| policy.cost_of(parts));

@@ -43,20 +43,30 @@ impl ClientSettings {
         self.trust.as_ref().is_some_and(|trust| trust.covers(passed, address))
     }
 
+    /// Checks that not every peer is a trusted proxy.
+    ///
+    /// # Errors
+    ///
+    /// If clients could choose their addresses.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if !self.trust.as_ref().is_some_and(Trust::is_of_all) {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "every peer would be a trusted proxy, by a network of all addresses, so each client would choose its own \
+             address, and a fresh counter with it: give trusted_proxies as the networks of your proxies, or trusted_hops \
+             if nobody else can reach the server",
+        ))
+    }
+
     /// Returns these settings, with the layer's where there are none.
     ///
     /// # Errors
     ///
-    /// If they contradict the layer's, or one of both trusts every peer. A layer that trusts proxies reads one header,
-    /// whether or not that is set.
+    /// If they contradict the layer's, or trust every peer. A layer that trusts proxies reads one header, whether or not
+    /// that is set.
     pub(super) fn bound(self, layer: &Self) -> Result<Self, Error> {
-        if [&self, layer].iter().any(|settings| settings.trust.as_ref().is_some_and(Trust::is_of_all)) {
-            return Err(Error::invalid(
-                "every peer would be a trusted proxy, by a network of all addresses, so each client would choose its own \
-                 address, and a fresh counter with it: give trusted_proxies as the networks of your proxies, or \
-                 trusted_hops if nobody else can reach the server",
-            ));
-        }
+        self.check()?;
         let layer_trusts = layer.trust.is_some() || layer.unix_socket;
         let trust = layer.trust.clone().or_else(|| layer_trusts.then(Trust::nobody));
         let source = layer.source.clone().or_else(|| layer_trusts.then_some(Source::XForwardedFor));

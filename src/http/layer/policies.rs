@@ -219,7 +219,8 @@ impl RateLimitLayer {
         }
         let mut next = Gate::clone(&before);
         change(&mut next);
-        let policies = next.accepts(policies)?;
+        let policies = next.accepts(policies)?.into_iter().map(|policy| policy.continuing(&before.policies));
+        let policies: Vec<Policy> = policies.collect();
         self.publish(&policies, change);
         self.warn_of_unproven();
         Ok(())

@@ -28,18 +28,28 @@ pub(super) struct Warned {
     peer: AtomicBool,
     proxy: AtomicBool,
     route: AtomicBool,
-    /// Whether a request had a route where the layer is, or the key needs none.
+    /// Whether the key is by the route.
+    by_route: bool,
+    /// Whether a request had a route where the layer is.
     had_route: AtomicBool,
 }
 
 impl Warned {
     /// Nothing was warned of a policy with this key.
     pub(super) fn of(key: &dyn KeyExtractor) -> Arc<Self> {
-        Arc::new(Self { had_route: AtomicBool::new(!key.needs().route), ..Self::default() })
+        Arc::new(Self { by_route: key.needs().route, ..Self::default() })
     }
 }
 
 impl Policy {
+    /// Returns the policy in place of the one among `before` with its name and kind of key: it repeats no warning.
+    pub(crate) fn continuing(self, before: &[Self]) -> Self {
+        let is_same =
+            |other: &&Self| other.name() == self.name() && other.extractor().kind() == self.extractor().kind();
+        let warned = before.iter().find(is_same).map(|other| Arc::clone(&other.warned));
+        Self { warned: warned.unwrap_or(self.warned), ..self }
+    }
+
     /// Warns that a request lacks the key of this policy, and no policy limits it.
     #[cold]
     pub(crate) fn warn_of_no_key(&self) {
@@ -112,15 +122,21 @@ impl Policy {
         }
     }
 
-    /// Warns if the policy is for routes, none of which matches a request that has the path of one.
-    pub(crate) fn warn_of_other_route(&self, parts: &Parts) {
-        let Some(routes) = self.options.scope.routes.as_ref().filter(|routes| !is_route(parts, routes)) else { return };
-        let path = parts.uri.path();
+    /// Warns if a route of the policy, which does not apply to a request, is the path of that request. Within
+    /// `Router::nest` that may be the route of another one of the policies.
+    pub(crate) fn warn_of_other_route(&self, policies: &[Self], parts: &Parts) {
+        let Some(routes) = &self.options.scope.routes else { return };
+        let (policy, path, matched) = (self.name(), parts.uri.path(), matched(parts));
+        if matched.is_some() && !self.warned.had_route.load(Relaxed) {
+            self.warned.had_route.store(true, Relaxed);
+        }
         let Some(route) = routes.iter().map(|route| normal_template(route)).find(|route| *route == path) else {
             return;
         };
-        let (policy, matched) = (self.name(), matched(parts));
-        if !is_first(&self.warned.route) {
+        let mut others = policies.iter().filter_map(|policy| policy.options.scope.routes.as_ref());
+        // A path that no route matches, where others do, may be any that clients try.
+        let is_unknown = matched.is_none() && self.warned.had_route.load(Relaxed);
+        if is_unknown || others.any(|routes| is_route(parts, routes)) || !is_first(&self.warned.route) {
             return;
         }
         match matched {
@@ -145,7 +161,7 @@ impl Policy {
 
     /// Warns if the first request has no route, where the key of the policy is by the route.
     pub(crate) fn warn_of_no_route(&self, parts: &Parts) {
-        if self.warned.had_route.load(Relaxed) {
+        if !self.warned.by_route || self.warned.had_route.load(Relaxed) {
             return;
         }
         if matched(parts).is_some() {
@@ -169,7 +185,7 @@ impl Policy {
 
     pub(crate) fn warn_of_proxy(&self, _: &dyn KeyExtractor, _: &Parts) {}
 
-    pub(crate) fn warn_of_other_route(&self, _: &Parts) {}
+    pub(crate) fn warn_of_other_route(&self, _: &[Self], _: &Parts) {}
 
     pub(crate) fn warn_of_no_route(&self, _: &Parts) {}
 }

@@ -6,7 +6,7 @@ use axum::routing::get;
 use http::Request;
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, Rule, key};
 
-use super::{Cause, FLOOD, Row, assert_bounded, request, run, send, send_many, serve};
+use super::{Cause, FLOOD, Row, assert_bounded, request, run, send, send_many};
 use crate::rig::MANY;
 
 pub(super) const ROWS: [Row; 8] = [
@@ -14,10 +14,10 @@ pub(super) const ROWS: [Row; 8] = [
     ("TG002", Cause::Flood(|| run(without_a_route()))),
     ("TG003", Cause::Flood(|| run(forwarded()))),
     ("TG004", Cause::Flood(|| run(without_a_peer()))),
-    ("TG005", Cause::Flood(layers_of_one_name)),
     ("TG006", Cause::Flood(|| run(without_policies()))),
     ("TG007", Cause::Flood(|| run(unmetered_costs()))),
     ("TG008", Cause::Flood(|| run(checks_of_slots()))),
+    ("TG010", Cause::Flood(|| run(twice()))),
 ];
 
 #[test]
@@ -42,7 +42,8 @@ async fn without_a_route() {
 }
 
 async fn forwarded() {
-    let app = super::app(&by(key::client_ip()));
+    let refusing = by(key::client_ip()).policy(Policy::new("all", Quota::per_hour(1)));
+    let app = super::app(&refusing);
     let forwarded = |number: usize| {
         let mut request = request("ada");
         let address = format!("203.0.113.{}", number % 250);
@@ -57,14 +58,6 @@ async fn without_a_peer() {
     send(&app, (0..FLOOD).map(|_| Request::default())).await;
 }
 
-fn layers_of_one_name() {
-    let store = MemoryStore::new();
-    let layer = || RateLimitLayer::new(store.clone(), Policy::new("setup", MANY));
-    let first = layer();
-    serve(&first);
-    (0..FLOOD).for_each(|_| serve(&layer()));
-}
-
 async fn without_policies() {
     send_many(&RateLimitLayer::composite(MemoryStore::new())).await;
 }
@@ -77,6 +70,11 @@ async fn unmetered_costs() {
     };
     let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("setup", MANY));
     send(&Router::new().route("/", get(costly)).layer(layer), (0..FLOOD).map(|_| request("ada"))).await;
+}
+
+async fn twice() {
+    let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("setup", MANY));
+    send(&super::app(&layer).layer(layer.clone()), (0..FLOOD).map(|_| request("ada"))).await;
 }
 
 async fn checks_of_slots() {

@@ -5,9 +5,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use futures::FutureExt;
-use tollgate::{Ban, Handle, Key, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, key};
-use tower::{Layer, ServiceExt};
+use tollgate::{Ban, Handle, Key, Policy, Quota, RealCost, key};
+use tower::ServiceExt;
 
 use super::{Logged, MANY, app, layer, pages, request, send, visit, visit_often};
 
@@ -28,10 +27,10 @@ fn with_real_cost() -> http::Response<Body> {
 }
 
 #[test]
-fn a_layer_outside_limits_also_after_the_first_requests() {
+fn a_layer_outside_limits() {
     let logged = Logged::start();
     let app = pages().layer(layer([by_key()])).layer(layer([by_address()]));
-    (0..1_000).for_each(|_| assert_eq!(send(&app, request("/", &[("x-api-key", "1")])), 200));
+    assert_eq!(send(&app, request("/", &[("x-api-key", "1")])), 200);
     visit_often(&app, "/", 10);
     logged.none();
 }
@@ -45,7 +44,7 @@ fn a_policy_that_limits_nothing_hides_no_request_without_a_limit() {
         assert_eq!(send(&app, request("/", &[("x-api-key", "1")])), 200);
         logged.none();
         visit(&app, "/");
-        logged.only("TG001", &["policy=\"api-key\"", "no other policy limits it"], || visit(&app, "/"));
+        logged.only("TG001", &["policy=\"api-key\"", "no policy limits it"], || visit(&app, "/"));
     }
 }
 
@@ -69,41 +68,6 @@ async fn a_handler_that_checks_a_metered_policy_charges_somebody() {
     }
 }
 
-#[tokio::test]
-async fn responses_that_come_after_a_thousand_requests_are_looked_at() {
-    let (open, wait) = tokio::sync::watch::channel(false);
-    let handler = move || {
-        let mut wait = wait.clone();
-        async move {
-            wait.wait_for(|is_open| *is_open).await.expect("it is opened");
-            with_real_cost()
-        }
-    };
-    let (logged, app) = (Logged::start(), Router::new().route("/", get(handler)).layer(layer([by_address()])));
-    let mut waiting: Vec<_> = (0..1_000).map(|_| app.clone().oneshot(request("/", &[])).boxed()).collect();
-    for response in &mut waiting {
-        assert!(response.now_or_never().is_none());
-    }
-    open.send(true).expect("they wait");
-    for response in waiting {
-        assert_eq!(response.await.expect("a response").status(), 200);
-    }
-    logged.one("TG007", &[]);
-}
-
-#[test]
-fn a_policy_that_comes_and_goes_repeats_no_warning() {
-    let layer = layer([by_key()]);
-    let (logged, app) = (Logged::start(), app(&layer));
-    for _ in 0..5 {
-        layer.replace_policies([by_key()]).expect("it works");
-        visit(&app, "/");
-        layer.replace_policies([by_address()]).expect("it works");
-        visit(&app, "/");
-    }
-    logged.one("TG001", &["policy=\"api-key\""]);
-}
-
 #[test]
 fn another_kind_of_key_under_the_same_name_is_warned_of_again() {
     let layer = layer([Policy::new("user", MANY).key(key::bearer())]);
@@ -112,16 +76,6 @@ fn another_kind_of_key_under_the_same_name_is_warned_of_again() {
     layer.replace_policies([Policy::new("user", MANY).key(key::host())]).expect("it works");
     visit(&app, "/");
     assert_eq!(logged.log.count("TG001"), 2);
-}
-
-#[test]
-fn layers_that_come_and_go_over_one_store_are_one_warning() {
-    let (logged, store) = (Logged::start(), MemoryStore::new());
-    for _ in 0..20 {
-        let layers = [(); 2].map(|()| RateLimitLayer::new(store.clone(), by_address()));
-        let _services = layers.map(|layer| layer.layer(pages()));
-    }
-    logged.one("TG005", &["policies=[\"ip\"]"]);
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! What is given and limits nothing: TG007, a real cost; TG008, slots of a check; TG009, trust of everybody.
+//! What is given and limits nothing: TG007, a real cost; TG008, slots of a check; TG010, the same layer once more.
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
 use futures::FutureExt;
-use tollgate::{AccessList, Handle, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, Rule, key};
-use tower::Layer;
+use tollgate::{Handle, Key, Limiter, MemoryStore, Policy, Quota, RealCost, Rule};
+use tower::ServiceExt;
 
-use super::{Logged, MANY, app, layer, pages, visit, visit_often};
+use super::{Logged, MANY, app, layer, pages, request, visit, visit_often};
 
 fn by_global(name: &str) -> Policy {
     Policy::new(name, MANY)
@@ -68,15 +68,6 @@ fn a_real_cost_that_some_layer_may_charge_is_no_warning() {
 }
 
 #[test]
-fn a_real_cost_after_the_first_requests_is_not_looked_for() {
-    let paid = Router::new().merge(costly()).route("/free", get(|| async {}));
-    let (logged, app) = (Logged::start(), paid.layer(layer([by_global("api")])));
-    visit_often(&app, "/free", 1_000);
-    visit(&app, "/");
-    logged.none();
-}
-
-#[test]
 fn a_check_that_releases_its_slots_is_one_warning() {
     let limiter = Limiter::new(MemoryStore::new(), [Rule::new("exports", Quota::concurrency(2))]);
     let (logged, ada) = (Logged::start(), Key::new("user", "ada"));
@@ -103,29 +94,30 @@ fn a_layer_holds_slots_and_its_limiter_may_check_other_quotas() {
 }
 
 #[test]
-fn trust_of_every_peer_is_one_warning_when_the_layer_is_applied() {
-    let list = AccessList::parse(["192.0.2.1"]).expect("an address");
-    for cidrs in [vec!["0.0.0.0/0"], vec!["10.0.0.0/8", "::/0"], vec!["0.0.0.0/1", "128.0.0.0/1"]] {
-        let client = key::client_ip().trusted_proxies(&cidrs);
-        let base = || RateLimitLayer::composite(MemoryStore::new()).client(client.clone());
-        let own = Policy::new("ip", MANY).key(client.clone());
-        for layer in [base().ip(MANY), layer([own]), base().policy(Policy::new("ip", MANY).allow(list.clone()))] {
-            let logged = Logged::start();
-            let _ = layer.clone().log_refusals();
-            logged.none();
-            let _ = layer.layer(());
-            logged.only("TG009", &["policy=\"ip\"", "networks of your proxies"], || drop(layer.clone().layer(())));
-        }
+fn a_layer_that_is_twice_around_a_request_counts_it_once_and_is_one_warning() {
+    let limits = layer([Policy::new("api", Quota::per_hour(10))]);
+    let inner = Router::new().route("/", get(|| async {})).layer(limits.clone());
+    // Another layer in between, and other settings of the same one.
+    let between = layer([by_global("between")]).without_handle();
+    let app = inner.clone().layer(between).layer(limits.clone());
+    let logged = Logged::start();
+    for left in (0..10).rev() {
+        let response = app.clone().oneshot(request("/", &[])).now_or_never().expect("at once").expect("a response");
+        assert_eq!(response.status(), 200);
+        let remaining: Vec<_> = response.headers().get_all("x-ratelimit-remaining").iter().collect();
+        assert_eq!(remaining, [&left.to_string()], "one layer writes its headers");
     }
+    assert_eq!(visit(&app, "/"), 429);
+    logged.one("TG010", &["twice around a request", "a layer of its own"]);
+    assert_eq!(visit(&inner, "/"), 429, "where it is alone, it limits");
 }
 
 #[test]
-fn trust_of_a_network_or_that_nobody_uses_is_no_warning() {
+fn layers_of_other_policies_around_each_other_count_a_request_each() {
+    let (outer, inner) =
+        (layer([Policy::new("outer", Quota::per_hour(10))]), layer([Policy::new("inner", Quota::per_hour(3))]));
+    let app = pages().layer(inner).layer(outer);
     let logged = Logged::start();
-    let all = key::client_ip().trusted_proxies(["0.0.0.0/0"]);
-    for client in [key::client_ip().trusted_proxies(["10.0.0.0/8"]), key::client_ip().trusted_hops(1)] {
-        let _ = RateLimitLayer::composite(MemoryStore::new()).client(client).ip(MANY).layer(());
-    }
-    let _ = RateLimitLayer::composite(MemoryStore::new()).client(all).global(MANY).layer(());
+    assert_eq!([(); 4].map(|()| visit(&app, "/")), [200, 200, 200, 429]);
     logged.none();
 }
