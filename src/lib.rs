@@ -148,9 +148,9 @@ mod core;
 mod http;
 mod limiter;
 mod lookup;
-mod metrics;
 mod random;
 pub mod store;
+mod telemetry;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const ROOMS: [&str; 21] = [
     "core",
     "random",
-    "metrics",
+    "telemetry",
     "store",
     "lookup",
     "limiter",
@@ -488,7 +488,7 @@ fn an_arrow_upward_is_found_however_it_is_written() {
     ] {
         assert_eq!(planted("core/check.rs", text).len(), 1, "{text}");
     }
-    assert_eq!(planted("core.rs", "use crate::metrics;").len(), 1);
+    assert_eq!(planted("core.rs", "use crate::telemetry;").len(), 1);
     assert_eq!(planted("http/key/header.rs", "use super::super::policy::Policy;").len(), 1);
     assert_eq!(planted("http/key/header.rs", "use crate::http::layer;").len(), 1);
     assert_eq!(planted("cellar/one.rs", "").len(), 1);

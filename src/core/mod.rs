@@ -21,7 +21,6 @@ pub(crate) mod error;
 mod key;
 mod lines;
 mod name;
-pub(crate) mod observer;
 pub(crate) mod quota;
 mod receipt;
 mod requirement;

@@ -20,10 +20,10 @@ use super::key::ClientIp;
 use super::key::KeyExtractor;
 use super::policy::{AwaitsRefusals, Policy, Refused};
 use super::response::{Refusal, Responses};
-use crate::core::observer::SkipObserver;
 use crate::core::{Error, Lines, Mode};
 use crate::limiter::{Limits, Published};
 use crate::store::SharedStore;
+use crate::telemetry::PolicyTelemetry;
 
 /// A gate whose policies can be replaced while requests use it: each request loads it once, and ends with it.
 pub(crate) type SharedGate = Arc<ArcSwap<Gate>>;
@@ -57,7 +57,7 @@ pub(crate) struct Gate {
     /// Limits how often `key_unknown` is logged.
     pub(crate) unknown_keys: Arc<Lines>,
     /// Observe which requests the policies do not count, in their order.
-    pub(crate) skips: Box<[SkipObserver]>,
+    pub(crate) skips: Arc<[PolicyTelemetry]>,
     /// Logs what policies refuse.
     pub(crate) sampler: Arc<Sampler>,
     /// Whether refusals are logged that are not those of shadow mode.
@@ -83,7 +83,7 @@ impl Gate {
             has_handles: true,
             counts_bytes: false,
             unknown_keys: Arc::default(),
-            skips: Box::default(),
+            skips: Arc::default(),
             sampler: Arc::new(Sampler::of(&[])),
             logs_refusals: false,
             marks_keys: false,
@@ -98,7 +98,7 @@ impl Gate {
         self.awaits_refusals = policies.iter().any(Policy::awaits_refusals);
         self.is_metered = policies.iter().any(|policy| policy.options().metered);
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
-        self.skips = policies.iter().map(|policy| self.limits.observer.skips(policy.rule().name())).collect();
+        self.skips = policies.iter().map(|policy| PolicyTelemetry::new(policy.rule().name())).collect();
         self.sampler = Arc::new(self.sampler.renewed(&policies));
         self.policies = policies;
         self.set_marks();

@@ -22,10 +22,9 @@ use super::plan::{PendingCheck, Plan, Resolution};
 use super::rule::Rule;
 use super::rule_keys::RuleKeys;
 use super::warned::Warned;
-use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};
-use crate::metrics;
 use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store};
+use crate::telemetry::{Telemetry, Timer};
 
 /// The rules in force, the store that decides by them, and what happens when it fails.
 #[derive(Clone)]
@@ -37,7 +36,7 @@ pub(crate) struct Limits {
     /// The settings for failures; `store` was built with them.
     pub(crate) failure: FailureRules,
     /// What decisions are reported to.
-    pub(crate) observer: DecisionObserver,
+    pub(crate) observer: Arc<Telemetry>,
     /// The store that the caller passed in.
     inner: SharedStore,
     /// The same store behind a circuit breaker, a budget and the rule for failures.
@@ -87,7 +86,7 @@ impl Limits {
             rules: Vec::new(),
             keys: Vec::new(),
             failure,
-            observer: metrics::of_decisions(),
+            observer: Arc::default(),
             inner,
             store,
             pools: Arc::default(),

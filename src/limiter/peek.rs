@@ -6,9 +6,9 @@
 
 use smallvec::SmallVec;
 
-use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Decision, Error, Outcome};
 use crate::store::{Check, Deadline, Decided, FailureStore, Mode, Receipt, SharedStore, Store};
+use crate::telemetry::{Telemetry, Timer};
 
 /// The looks of one request.
 type Looks = SmallVec<[Check; 2]>;
@@ -18,7 +18,7 @@ type Looks = SmallVec<[Check; 2]>;
 /// Takes nothing, and calls the store at most once.
 pub(super) async fn refusal(
     store: &FailureStore<SharedStore>,
-    observer: &DecisionObserver,
+    observer: &Telemetry,
     checks: &[Check],
     deadline: Deadline,
 ) -> Option<(Timer, Result<Decided, Error>)> {

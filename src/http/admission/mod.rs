@@ -22,13 +22,13 @@ use smallvec::SmallVec;
 
 pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Skip, Waiting};
-use crate::core::observer::Timer;
 use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Admitted, ByteChecks, Handle, has_body};
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Answer, Check, Deadline, Decided, Store};
+use crate::telemetry::Timer;
 
 /// The admitted request, or the reason for which it is not admitted.
 ///

@@ -6,7 +6,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::core::observer::Skipped;
 use crate::core::{Key, Quota};
 use crate::http::gate::Gate;
 use crate::http::key::Extracted;
@@ -14,6 +13,7 @@ use crate::http::policy::Terms;
 use crate::http::response::Refusal;
 use crate::limiter::{Draft, Plan};
 use crate::store::Check;
+use crate::telemetry::Skipped;
 
 /// Why a policy does not count a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

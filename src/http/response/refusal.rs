@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use http::Response;
 
-use crate::core::observer::Undecided;
 use crate::core::{Decision, Error};
+use crate::telemetry::Undecided;
 
 /// The reason for which a request is not admitted.
 pub(crate) enum Refusal {

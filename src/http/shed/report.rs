@@ -8,9 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::class::Class;
-use crate::core::observer::ShedObserver;
 use crate::core::{Lines, PolicyName};
-use crate::metrics;
+use crate::telemetry::PolicyTelemetry;
 
 /// After so long without a request that was shed an episode is over.
 const QUIET: Duration = Duration::from_secs(60);
@@ -19,7 +18,7 @@ const QUIET: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Report {
     name: PolicyName,
-    observer: ShedObserver,
+    observer: PolicyTelemetry,
     unknown: Lines,
     /// Whether there is an episode: without one, a request needs no lock.
     is_shedding: AtomicBool,
@@ -38,7 +37,7 @@ struct Episode {
 
 impl Report {
     pub(super) fn new(name: PolicyName) -> Self {
-        let observer = metrics::of_shed(&name);
+        let observer = PolicyTelemetry::new(&name);
         let (unknown, is_shedding) = (Lines::new(), AtomicBool::new(false));
         Self { name, observer, unknown, is_shedding, episode: Mutex::default() }
     }
@@ -49,7 +48,7 @@ impl Report {
 
     /// A request comes, which may be shed. The clock is read only in an episode.
     pub(super) fn offered(&self, class: Class, now: impl FnOnce() -> Duration) {
-        self.observer.offered(class.as_str());
+        self.observer.offered(class as usize);
         if !self.is_shedding.load(Ordering::Relaxed) {
             return;
         }
@@ -70,7 +69,7 @@ impl Report {
 
     /// A request is shed, at a utilization if that is the reason.
     pub(super) fn shed(&self, class: Class, now: Duration, utilization: Option<f64>) {
-        self.observer.shed(class.as_str());
+        self.observer.shed(class as usize);
         let mut episode = self.episode();
         let running = episode.get_or_insert(Episode { began: now, last: now, shed: 0 });
         running.last = now;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::line::Lot;
-use crate::core::observer::FlowObserver;
 use crate::store::{Change, FailureStore, Receipt, Settlement, SharedStore, Store};
+use crate::telemetry::Telemetry;
 
 /// The store of a pool, behind the rule for failures.
 pub(in crate::limiter) type PoolStore = Arc<FailureStore<SharedStore>>;
@@ -15,7 +15,7 @@ pub(in crate::limiter) type PoolStore = Arc<FailureStore<SharedStore>>;
 #[derive(Clone)]
 pub(super) struct Lessor {
     pub(super) store: PoolStore,
-    pub(super) observer: FlowObserver,
+    pub(super) observer: Arc<Telemetry>,
 }
 
 impl Lessor {
@@ -23,7 +23,7 @@ impl Lessor {
     pub(super) fn close(&self, lot: Lot) {
         let Lot { receipt, units, left, .. } = lot;
         for taken in receipt.taken() {
-            self.observer.closed(&taken.counter.policy, units - left, left);
+            self.observer.portion_closed(&taken.counter.policy, units - left, left);
         }
         self.refund(receipt, left);
     }

@@ -24,9 +24,9 @@ use super::lessor::{Lessor, PoolStore};
 use super::line::{Known, Out, Refused, Step, Waits, Want};
 use super::registry::Registration;
 use crate::core::error::Kind;
-use crate::core::observer::FlowObserver;
 use crate::core::{Decision, Error, PolicyName};
 use crate::store::{Answer, Check, Deadline, Decided, Store};
+use crate::telemetry::Telemetry;
 
 /// What a pool is for. Flows of one runtime share it if they take from the same counters: a runtime that stands still
 /// must not keep those of others waiting.
@@ -59,7 +59,7 @@ impl Pool {
     pub(super) fn new(
         checks: Arc<FlowChecks>,
         store: PoolStore,
-        observer: FlowObserver,
+        observer: Arc<Telemetry>,
         place: Registration<Place, Self>,
     ) -> Self {
         let book = Book::new(checks.first());
@@ -106,7 +106,7 @@ impl Pool {
 
     /// Counts a body that a policy has cut.
     pub(super) fn count_cut(&self, policy: &PolicyName) {
-        self.lessor.observer.cut(policy);
+        self.lessor.observer.body_cut(policy);
     }
 
     /// Takes units that are leased; otherwise calls the store for a portion.
@@ -224,7 +224,7 @@ impl Pool {
         if result.as_ref().is_err_and(|error| error.is_pending() || waits && !error.is_unavailable()) {
             return None;
         }
-        self.lessor.observer.waited(self.checks.first(), since.elapsed());
+        self.lessor.observer.flow_waited(self.checks.first(), since.elapsed());
         self.lease();
         Some(Poll::Ready(result))
     }
@@ -283,7 +283,7 @@ impl Pool {
     /// Applies the result of a call.
     fn leased(&self, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
         if let Ok(decided) = &decided {
-            self.lessor.observer.decided(checks, decided.decision.is_allowed());
+            self.lessor.observer.portion_decided(checks, decided.decision.is_allowed());
         }
         let (mut out, now) = (Out::default(), Instant::now());
         let mut state = self.state();

@@ -9,13 +9,13 @@ use super::checks::FlowChecks;
 use super::lessor::PoolStore;
 use super::pool::{Place, Pool};
 use super::registry::Registry;
-use crate::core::observer::FlowObserver;
-use crate::metrics;
+use crate::telemetry::Telemetry;
 
 /// The pools that have flows.
+#[derive(Default)]
 pub(crate) struct Pools {
     each: Arc<Registry<Place, Pool>>,
-    observer: FlowObserver,
+    observer: Arc<Telemetry>,
 }
 
 /// Returns the runtime of the caller.
@@ -23,17 +23,11 @@ fn here() -> Option<Id> {
     Runtime::try_current().ok().map(|runtime| runtime.id())
 }
 
-impl Default for Pools {
-    fn default() -> Self {
-        Self { each: Arc::default(), observer: metrics::of_flows() }
-    }
-}
-
 impl Pools {
     /// Returns the pool of these checks in the runtime of the caller.
     pub(super) fn pool(&self, checks: Arc<FlowChecks>, store: &PoolStore) -> Arc<Pool> {
         let place = Place { runtime: here(), checks: checks.first().into() };
-        self.each.get_or(place, |place| Pool::new(checks, Arc::clone(store), self.observer.clone(), place))
+        self.each.get_or(place, |place| Pool::new(checks, Arc::clone(store), Arc::clone(&self.observer), place))
     }
 
     /// Returns the pool of the same checks in the runtime of the caller, unless this is it. Outside of a runtime, each

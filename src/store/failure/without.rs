@@ -22,12 +22,11 @@ use super::rule::{FailureRules, OnFailure};
 use super::streak::Streak;
 use crate::core::call::{CallId, CountedCalls};
 use crate::core::decision::{Decision, Outcome, Source};
-use crate::core::observer::StoreObserver;
 use crate::core::{Error, Lines, OutageLines};
-use crate::metrics;
 use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
 use crate::store::share;
 use crate::store::{BreakerState, Check, Clock, Decided, MemoryStore, Mode, Receipt, SystemClock};
+use crate::telemetry::Telemetry;
 
 /// The rules, the state of the store, and the local store.
 #[derive(Debug)]
@@ -48,7 +47,7 @@ pub(super) struct Without {
     /// Failures of servers that respond otherwise.
     streak: Streak,
     /// What failures and changes of the breaker are reported to.
-    observer: StoreObserver,
+    observer: Telemetry,
     outages: OutageLines,
     /// Limits how often `outage_exceeds` is logged.
     exceeded: Lines,
@@ -58,7 +57,7 @@ impl Without {
     /// The state of a store that has not failed.
     pub(super) fn new(rules: FailureRules) -> Self {
         let (breaker, local) = (Breaker::new(), MemoryStore::builder().with_clock(LocalClock::new()).build());
-        let (allowed_up_to, streak, observer) = (AtomicU64::new(0), Streak::default(), metrics::of_store());
+        let (allowed_up_to, streak, observer) = (AtomicU64::new(0), Streak::default(), Telemetry::default());
         Self {
             rules,
             breaker,
@@ -144,7 +143,7 @@ impl Without {
         if error.is_invalid() {
             return self.breaker.gave_up(permit, || self.now());
         }
-        self.observer.failed(error);
+        self.observer.store_failed(error);
         if error.is_of_a_crowd() {
             // No call was made that could have failed.
             self.left(permit);
@@ -174,10 +173,10 @@ impl Without {
     /// Logs and counts that the store is not called any more, after an error, or is called again.
     fn changed(&self, error: Option<&Error>) {
         if let Some(error) = error {
-            self.observer.opened();
+            self.observer.breaker_opened();
             self.outages.began(|more| self.unavailable(error, more));
         } else {
-            self.observer.closed();
+            self.observer.breaker_closed();
             let failed_for = self.since(self.breaker.first_failure());
             self.outages.ended(|| {
                 tracing::info!(code = "store_available", ?failed_for, "the store decides again (breaker closed)");

@@ -16,10 +16,9 @@ use super::law::Draws;
 use super::phase::Phase;
 use super::tally::{CounterId, Tally};
 use crate::core::PolicyName;
-use crate::core::observer::{RatioObserver, StoreObserver};
-use crate::metrics;
 use crate::store::map::{CounterHasher, Locked, Shards, Table};
 use crate::store::{Check, Counter, MemoryStore, StoreId};
+use crate::telemetry::Telemetry;
 
 /// After so many ticks without a decision, nothing is reported.
 const IDLE: u32 = 60;
@@ -65,8 +64,7 @@ pub(super) struct Shared {
     pub(super) next_task: AtomicU64,
     pub(super) closed: AtomicBool,
     pub(super) phase: Phase,
-    pub(super) observer: StoreObserver,
-    pub(super) ratios: RatioObserver,
+    pub(super) observer: Telemetry,
     /// The first runtime that a request came from.
     runtime: OnceLock<Runtime>,
 }
@@ -117,8 +115,7 @@ impl Shared {
             next_task: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             phase,
-            observer: metrics::of_store(),
-            ratios: metrics::of_ratios(),
+            observer: Telemetry::default(),
             runtime: OnceLock::new(),
             settings,
         }

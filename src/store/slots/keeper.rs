@@ -22,9 +22,8 @@ use super::lots::{Known, Lots, Sent, TicketId};
 use super::timer::{self, Beat};
 use crate::core::Error;
 use crate::core::algorithm::HEARTBEAT;
-use crate::core::observer::SlotObserver;
-use crate::metrics;
 use crate::store::{Answer, Applied, Receipt, Settlement, Settling};
+use crate::telemetry::Telemetry;
 
 /// Passes a settlement to the store that made the decision.
 type Settle = Box<dyn Fn(Receipt, &[Settlement]) -> Settling + Send + Sync>;
@@ -33,7 +32,7 @@ type Settle = Box<dyn Fn(Receipt, &[Settlement]) -> Settling + Send + Sync>;
 pub(in crate::store) struct SlotKeeper {
     book: Mutex<Book>,
     settle: Settle,
-    observer: SlotObserver,
+    observer: Telemetry,
 }
 
 /// What is held, and who calls the keeper.
@@ -108,7 +107,7 @@ impl SlotKeeper {
     pub(in crate::store) fn new(
         settle: impl Fn(Receipt, &[Settlement]) -> Settling + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { book: Mutex::default(), settle: Box::new(settle), observer: metrics::of_slots() })
+        Arc::new(Self { book: Mutex::default(), settle: Box::new(settle), observer: Telemetry::default() })
     }
 
     /// Holds the slots that a decision took; `None` if it took none.
@@ -122,7 +121,7 @@ impl SlotKeeper {
         let tickets = slots.map(|taken| book.lots.hold(receipt.store(), taken, now)).collect();
         let taken = book.lots.held() - before;
         self.tick(book, now);
-        self.observer.taken(taken);
+        self.observer.slots_taken(taken);
         Some(Held { keeper: Arc::clone(self), tickets })
     }
 
@@ -130,7 +129,7 @@ impl SlotKeeper {
     fn release(self: &Arc<Self>, tickets: &[TicketId]) {
         for ticket in tickets {
             let (sent, released) = self.book().lots.release(*ticket);
-            self.observer.released(released);
+            self.observer.slots_released(released);
             sent.into_iter().for_each(|sent| self.send(sent));
         }
         let book = self.book();
@@ -161,7 +160,7 @@ impl SlotKeeper {
         book.beaten = Some(now);
         let overdue = book.lots.beat(now);
         drop(book);
-        self.observer.released(overdue);
+        self.observer.slots_released(overdue);
         if overdue > 0 {
             tracing::debug!(slots = overdue, "slots were released, as requests held them for as long as they may");
         }
@@ -248,7 +247,7 @@ impl Drop for Following {
             } else {
                 drop(book);
             }
-            self.keeper.observer.lost(lost);
+            self.keeper.observer.slots_lost(lost);
             self.keeper.pump();
         }
     }

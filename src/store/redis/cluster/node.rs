@@ -20,14 +20,13 @@ use tokio::time::Instant;
 
 use super::address::Address;
 use crate::core::error::Kind;
-use crate::core::observer::StoreObserver;
 use crate::core::{Error, OutageLines};
-use crate::metrics;
 use crate::store::BreakerState;
 use crate::store::breaker::{Breaker, Permit, millis};
 use crate::store::outage::Outage;
 use crate::store::redis::batch::Lanes;
 use crate::store::redis::connections::Failure;
+use crate::telemetry::Telemetry;
 
 /// A node of the Cluster, which was a primary when it was looked up.
 pub(super) struct Node {
@@ -38,7 +37,7 @@ pub(super) struct Node {
     /// Opens when the node fails too often. Its times are milliseconds since `start`.
     breaker: Breaker,
     /// What changes of the circuit breaker are reported to.
-    observer: StoreObserver,
+    observer: Telemetry,
     outages: OutageLines,
     /// When the node was made.
     start: Instant,
@@ -48,7 +47,7 @@ impl Node {
     /// Returns a node at an address, whose circuit breaker is closed.
     pub(super) fn new(address: Address, lanes: Lanes) -> Self {
         let (breaker, outages) = (Breaker::new(), OutageLines::new());
-        Self { address, lanes, breaker, observer: metrics::of_store(), outages, start: Instant::now() }
+        Self { address, lanes, breaker, observer: Telemetry::default(), outages, start: Instant::now() }
     }
 
     /// Returns a permit to make one call, whose result is to be reported by [`report`](Self::report).
@@ -129,10 +128,10 @@ impl Node {
     /// closed.
     fn changed(&self, failure: Option<&dyn fmt::Display>) {
         if let Some(failure) = failure {
-            self.observer.opened();
+            self.observer.breaker_opened();
             self.outages.began(|more| self.unavailable(failure, more));
         } else {
-            self.observer.closed();
+            self.observer.breaker_closed();
             let primary = &self.address;
             let failed_for = Duration::from_millis(self.now().saturating_sub(self.breaker.first_failure()));
             self.outages.ended(|| {

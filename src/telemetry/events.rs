@@ -1,0 +1,226 @@
+use std::collections::HashMap;
+use std::time::Duration;
+
+#[cfg(feature = "metrics")]
+use tokio::time::Instant;
+
+#[cfg(feature = "metrics")]
+use super::series::Series;
+use crate::core::{Check, Decision, Error, Mode, Outcome, PolicyName};
+
+/// What a layer, a limiter, a store or a ratio store reports. Dropped with it.
+///
+/// Several add up in one gauge, so what this one added is subtracted when it is dropped. Gauges of ratios are those of
+/// the ratio store that reported last, and 0 when it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Telemetry {
+    #[cfg(feature = "metrics")]
+    series: Series,
+}
+
+/// When a store was called, if decisions are timed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timer {
+    #[cfg(feature = "metrics")]
+    began: Instant,
+}
+
+/// The reason for which there was no decision on a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Undecided {
+    /// It lacks a key that it must have, or its client is on a deny list.
+    Forbidden,
+    /// Its key is ambiguous.
+    Ambiguous,
+    /// A key extractor rejected it.
+    Rejected,
+    /// No decision could be made.
+    Unavailable,
+}
+
+/// Decisions. Every request counts once: by the source and the verdict of its decision, or, if there was none, under the
+/// source `none` by the reason. Only decisions are timed, from the call of the store.
+impl Telemetry {
+    /// Starts the timer of a call.
+    #[allow(clippy::unused_self, reason = "the timer is for a decision of this layer or limiter")]
+    pub(crate) fn start(&self) -> Timer {
+        Timer {
+            #[cfg(feature = "metrics")]
+            began: Instant::now(),
+        }
+    }
+
+    /// The store returned. A decision over no policies has no source, and is not timed.
+    pub(crate) fn decided(&self, timer: Timer, decided: Result<&Decision, &Error>) {
+        #[cfg(feature = "metrics")]
+        {
+            let decisions = self.series.decisions();
+            match decided {
+                Ok(decision) if decision.outcomes().is_empty() => decisions.unlimited.increment(1),
+                Ok(decision) => {
+                    let (counters, seconds) = &decisions.sources[decision.source() as usize];
+                    counters[usize::from(!decision.is_allowed())].increment(1);
+                    seconds.record(timer.began.elapsed());
+                }
+                Err(_) => {
+                    decisions.undecided[Undecided::Unavailable as usize].increment(1);
+                    decisions.failed_seconds.record(timer.began.elapsed());
+                }
+            }
+            for outcome in decided.map(Decision::outcomes).unwrap_or_default() {
+                self.series.policies.with(outcome.policy_name(), |policy| policy.count(outcome));
+            }
+        }
+    }
+
+    /// A request was refused without a decision.
+    pub(crate) fn undecided(&self, reason: Undecided) {
+        #[cfg(feature = "metrics")]
+        self.series.decisions().undecided[reason as usize].increment(1);
+    }
+
+    /// The key of a request is ambiguous for a policy, whatever becomes of the request.
+    pub(crate) fn ambiguous(&self, policy: &PolicyName) {
+        #[cfg(feature = "metrics")]
+        self.series.policies.with(policy, |policy| policy.ambiguous().increment(1));
+    }
+
+    /// A key was banned, and not with a decision.
+    pub(crate) fn banned(&self, policy: &PolicyName, mode: Mode) {
+        #[cfg(feature = "metrics")]
+        self.series.policies.with(policy, |policy| policy.bans(mode)[0].increment(1));
+    }
+}
+
+/// The health of a store, or of one primary of a Cluster, and the slots that are held of it.
+impl Telemetry {
+    /// The store failed to make a decision.
+    pub(crate) fn store_failed(&self, error: &Error) {
+        #[cfg(feature = "metrics")]
+        {
+            let [timeouts, connections, others] = &self.series.stores().failures;
+            let counter = match error {
+                _ if error.is_timeout() => timeouts,
+                _ if error.is_connection() => connections,
+                _ => others,
+            };
+            counter.increment(1);
+        }
+    }
+
+    /// Its circuit breaker was closed, and has opened.
+    pub(crate) fn breaker_opened(&self) {
+        #[cfg(feature = "metrics")]
+        {
+            self.series.stores().open.add(1);
+            self.series.stores().changes[0].increment(1);
+        }
+    }
+
+    /// Its circuit breaker has closed again.
+    pub(crate) fn breaker_closed(&self) {
+        #[cfg(feature = "metrics")]
+        {
+            self.series.stores().open.subtract(1);
+            self.series.stores().changes[1].increment(1);
+        }
+    }
+
+    /// Slots are held.
+    pub(crate) fn slots_taken(&self, slots: u64) {
+        #[cfg(feature = "metrics")]
+        self.series.stores().slots_held.add(slots);
+    }
+
+    /// They are held no longer.
+    pub(crate) fn slots_released(&self, slots: u64) {
+        #[cfg(feature = "metrics")]
+        if slots > 0 {
+            self.series.stores().slots_held.subtract(slots);
+        }
+    }
+
+    /// They are held, and the store had lost them.
+    pub(crate) fn slots_lost(&self, slots: u64) {
+        #[cfg(feature = "metrics")]
+        if slots > 0 {
+            self.series.stores().slots_lost.increment(slots);
+        }
+    }
+}
+
+/// Flows, counted once for each portion, not for each unit.
+impl Telemetry {
+    /// The store decided about a portion.
+    pub(crate) fn portion_decided(&self, checks: &[Check], is_allowed: bool) {
+        #[cfg(feature = "metrics")]
+        for check in checks {
+            let verdict = usize::from(!is_allowed);
+            self.series.policies.with(&check.counter.policy, |policy| policy.flows().portions[verdict].increment(1));
+        }
+    }
+
+    /// A portion is over: some units of it have passed, and the others are refunded.
+    pub(crate) fn portion_closed(&self, policy: &PolicyName, passed: u64, refunded: u64) {
+        #[cfg(feature = "metrics")]
+        self.series.policies.with(policy, |policy| {
+            policy.flows().units[0].increment(passed);
+            policy.flows().units[1].increment(refunded);
+        });
+    }
+
+    /// Somebody waited for units.
+    pub(crate) fn flow_waited(&self, checks: &[Check], time: Duration) {
+        #[cfg(feature = "metrics")]
+        for check in checks {
+            self.series.policies.with(&check.counter.policy, |policy| policy.flows().waits.record(time));
+        }
+    }
+
+    /// A body was cut.
+    pub(crate) fn body_cut(&self, policy: &PolicyName) {
+        #[cfg(feature = "metrics")]
+        self.series.policies.with(policy, |policy| policy.flows().cuts.increment(1));
+    }
+}
+
+/// Ratio stores.
+#[allow(clippy::cast_precision_loss, reason = "there are far fewer counters and processes")]
+impl Telemetry {
+    /// A report of so many counters was made, and the tally replied or not.
+    pub(crate) fn ratios_reported(&self, counters: usize, is_replied: bool) {
+        #[cfg(feature = "metrics")]
+        {
+            let ratios = self.series.ratios();
+            ratios.reports[usize::from(!is_replied)].increment(1);
+            ratios.counters.set(counters as f64);
+        }
+    }
+
+    /// What is known after a report: how many processes reported in the last tick, 0 if that is unknown, and of each
+    /// policy the highest drop ratio of its keys. It is only collected if it is shown.
+    pub(crate) fn ratios_known(&self, collect: impl FnOnce() -> (u64, HashMap<PolicyName, f64>)) {
+        #[cfg(feature = "metrics")]
+        {
+            let (live, mut highest) = collect();
+            self.series.ratios().live.set(live as f64);
+            self.series.policies.for_each(|name, policy| {
+                policy.ratios().highest.set(highest.remove(name).unwrap_or_default());
+            });
+            for (policy, ratio) in highest {
+                self.series.policies.with(&policy, |policy| policy.ratios().highest.set(ratio));
+            }
+        }
+    }
+
+    /// Outcomes of a ratio: those that it refused are those whose wait is a guess.
+    pub(crate) fn ratios_applied(&self, checks: &[Check], outcomes: &[Outcome]) {
+        #[cfg(feature = "metrics")]
+        for (check, outcome) in checks.iter().zip(outcomes) {
+            if !outcome.is_allowed() && outcome.retry_is_guess() {
+                let name = &check.counter.policy;
+                self.series.policies.with(name, |policy| policy.ratios().dropped.increment(check.cost));
+            }
+        }
+    }
+}
