@@ -58,6 +58,7 @@ impl<F> Default for Plan<F> {
 
 impl<F> Plan<F> {
     /// Adds the check of a rule whose index is larger than those before.
+    #[inline]
     pub(crate) fn add(&mut self, rule: usize, check: Check) {
         self.rules.push(rule);
         self.checks.push(check);
@@ -102,6 +103,7 @@ impl Draft {
     }
 
     /// Returns the check about `key`; `rule` is the one with the draft's index.
+    #[inline]
     pub(crate) fn check(&self, rule: &Rule, key: Key) -> Check {
         let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(&self.quota));
         let counter = Counter::new(rule.name().clone(), key, self.quota);

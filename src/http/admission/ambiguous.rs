@@ -20,7 +20,7 @@ impl Judge<'_> {
     /// not all known.
     ///
     /// The request counts in `tollgate_ambiguous_keys_total`, whatever becomes of it.
-    pub(super) fn ambiguous(self, keyless: Keyless, rule: MissingKey) -> Resolved {
+    pub(super) fn ambiguous(self, keyless: Keyless) -> Resolved {
         let policy = self.policy;
         self.note_ambiguous("a request has an ambiguous key");
         if let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) {
@@ -32,7 +32,7 @@ impl Judge<'_> {
                 return Resolved::refused(Refusal::Ambiguous);
             }
         }
-        match rule {
+        match policy.rule_for_missing_key() {
             MissingKey::Deny if keyless.terms.keyed => Resolved::refused(Refusal::Ambiguous),
             _ if !keyless.terms.counted => Resolved::Skip(keyless.uncounted),
             _ => self.check_ambiguous(keyless),

@@ -89,6 +89,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Goes through lists of addresses and the key; `units` is the cost, computed only if the request is counted.
+    #[inline]
     fn judge(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> Result<u64, u64>) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let listed = |list: &AccessList| self.lists(list, parts);
@@ -110,6 +111,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Returns the check so far; only a request that is counted has a cost and a tier.
+    #[inline]
     fn keyless(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> Result<u64, u64>) -> Keyless {
         let policy = self.policy;
         let mut keyless = Keyless {
@@ -155,34 +157,36 @@ impl<'a> Judge<'a> {
     ///   [`ambiguous`](Self::ambiguous), [`without_key`](Self::without_key) and [`Refusal::Rejected`].
     ///
     /// A request that is not counted, such as a preflight, can be refused here but never becomes a check.
+    #[inline]
     pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         if let Some(parts) = self.parts {
             self.warn(parts, &extracted);
         }
         let mut offered = RawValues::default();
-        let key = match (extracted, policy.rule_for_missing_key()) {
-            (Extracted::Key(key), _) => key,
-            (Extracted::Secret(secret), _) => {
+        let key = match extracted {
+            Extracted::Key(key) => key,
+            Extracted::Secret(secret) => {
                 let key;
                 (key, offered) = secret.into_parts();
                 key
             }
-            (Extracted::Missing, _) if self.denies_part() => return Resolved::refused(Refusal::Denied),
-            (Extracted::Rejected(_) | Extracted::Missing, _) if !keyless.terms.keyed => {
+            Extracted::Missing if self.denies_part() => return Resolved::refused(Refusal::Denied),
+            Extracted::Rejected(_) | Extracted::Missing if !keyless.terms.keyed => {
                 return Resolved::Skip(keyless.uncounted);
             }
-            (Extracted::Rejected(response), _) => return Resolved::refused(Refusal::Rejected(response)),
-            (Extracted::Failed(error), _) => return self.without_key(keyless, *error),
-            (Extracted::Ambiguous, rule) => return self.ambiguous(keyless, rule),
-            (Extracted::Missing, MissingKey::Skip) => {
-                return Resolved::Skip(if keyless.terms.counted { Skip::NoKey } else { keyless.uncounted });
-            }
-            (Extracted::Missing, MissingKey::Deny) => return Resolved::refused(Refusal::NoKey),
-            (Extracted::Missing, MissingKey::Share) => {
-                keyless.draft.bans = false;
-                Key::new("anonymous", "")
-            }
+            Extracted::Rejected(response) => return Resolved::refused(Refusal::Rejected(response)),
+            Extracted::Failed(error) => return self.without_key(keyless, *error),
+            Extracted::Ambiguous => return self.ambiguous(keyless),
+            Extracted::Missing => match policy.rule_for_missing_key() {
+                MissingKey::Skip if keyless.terms.counted => return Resolved::Skip(Skip::NoKey),
+                MissingKey::Skip => return Resolved::Skip(keyless.uncounted),
+                MissingKey::Deny => return Resolved::refused(Refusal::NoKey),
+                MissingKey::Share => {
+                    keyless.draft.bans = false;
+                    Key::new("anonymous", "")
+                }
+            },
         };
         let listed = |list: &Option<Arc<AccessList>>| list.as_deref().is_some_and(|list| list.has_key(&key));
         if listed(&options.deny) {
@@ -244,6 +248,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Resolves to the check of a key.
+    #[inline]
     pub(super) fn check(self, draft: Draft, key: Key) -> Resolved {
         if draft.only_ban && !draft.bans {
             return Resolved::Skip(Skip::Scope);

@@ -135,13 +135,22 @@ fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<
     }
     let mut lacking = Lacking::default();
     for place in 0..gate.policies.len() {
-        let mut resolved = Judge::new(gate, place, parts).resolve();
-        resolved.observe(gate, place);
-        if let Resolved::Skip(skip) = resolved {
-            lacking.add(gate, place, skip);
-        }
-        if let Some(refusal) = resolved.add_to(plan, place) {
-            return Err(refusal);
+        match Judge::new(gate, place, parts).resolve() {
+            Resolved::Check(check) => {
+                if check.is_only_for_ban() {
+                    Skip::Scope.observe(gate, place);
+                }
+                plan.add(place, check);
+            }
+            Resolved::Skip(skip) => {
+                skip.observe(gate, place);
+                lacking.add(gate, place, skip);
+            }
+            Resolved::Waiting(mut waiting) => {
+                waiting.is_observed = true;
+                plan.pending.push(*waiting);
+            }
+            Resolved::Refused(refusal) => return Err(*refusal),
         }
     }
     if lacking.policy.is_some() || !plan.pending.is_empty() {
@@ -220,9 +229,17 @@ fn verdict(
     timer: Timer,
     decided: Result<Decided, Error>,
 ) -> Verdict {
-    let decided = if bytes.is_empty() { decided } else { decided.map(|decided| bytes.refuse(gate, decided)) };
-    gate.limits.observer.decided(timer, decided.as_ref().map(|decided| &decided.decision));
-    let decided = decided.map_err(Refusal::Failed)?;
+    let mut decided = match decided {
+        Ok(decided) => decided,
+        Err(error) => {
+            gate.limits.observer.decided(timer, Err(&error));
+            return Err(Refusal::Failed(error));
+        }
+    };
+    if !bytes.is_empty() {
+        decided = bytes.refuse(gate, decided);
+    }
+    gate.limits.observer.decided(timer, Ok(&decided.decision));
     if gate.marks_keys {
         log_refusals(gate, policies, mark, &decided.decision);
     }

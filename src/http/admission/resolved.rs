@@ -78,16 +78,6 @@ impl Resolved {
         }
     }
 
-    /// Counts it if the policy does not count the request, now or after a lookup.
-    pub(super) fn observe(&mut self, gate: &Gate, place: usize) {
-        match self {
-            Resolved::Skip(skip) => skip.observe(gate, place),
-            Resolved::Waiting(waiting) => waiting.is_observed = true,
-            Resolved::Check(check) if check.is_only_for_ban() => Skip::Scope.observe(gate, place),
-            Resolved::Check(_) | Resolved::Refused(_) => {}
-        }
-    }
-
     /// Adds it to the plan of a decision, at the policy's place; returns the refusal if the policy refuses.
     ///
     /// Policies have to be added in the order of their places.

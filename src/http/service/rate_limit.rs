@@ -94,7 +94,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let gate = self.gate.load();
-        let admission = if parts.extensions.get::<Handle>().is_some_and(|outer| outer.is_of(&self.gate)) {
+        let is_inside = || parts.extensions.get::<Handle>().is_some_and(|outer| outer.is_of(&self.gate));
+        let admission = if gate.has_handles && is_inside() {
             gate.limits.warned.twice();
             Admission::Known(Some(Ok(Admitted::Outside)))
         } else {
