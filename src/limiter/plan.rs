@@ -105,14 +105,15 @@ impl Draft {
     /// Returns the check about `key`; `rule` is the one with the draft's index.
     #[inline]
     pub(crate) fn check(&self, rule: &Rule, key: Key) -> Check {
-        let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(&self.quota));
-        let counter = Counter::new(rule.name().clone(), key, self.quota);
-        let check = Check::new(counter, self.cost).floor(floor).mode(rule.mode());
-        let check = check.settles(rule.settles_by(&self.quota));
-        match rule.ban_check() {
-            Some(ban) if self.only_ban => check.ban(BanCheck { only: true, counts: false, ..ban }),
-            Some(ban) if self.bans => check.ban(ban),
-            _ => check,
+        let ban = rule.ban_check().filter(|_| self.only_ban || self.bans);
+        let ban = ban.map(|ban| if self.only_ban { BanCheck { only: true, counts: false, ..ban } } else { ban });
+        Check {
+            counter: Counter { policy: rule.name().clone(), key, quota: self.quota },
+            cost: self.cost,
+            floor: rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(&self.quota)),
+            mode: rule.mode(),
+            settles: rule.settles_by(&self.quota),
+            ban: ban.map(Box::new),
         }
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
-use super::numbers::{Advertised, LARGEST, Left, number};
+use super::numbers::{Advertised, LARGEST, Left};
 use crate::core::{Digits, Outcome, PolicyName, Quota};
 use crate::http::policy::Policy;
 
@@ -81,20 +81,14 @@ impl PolicyField {
         self.bytes.contains(name)
     }
 
-    /// Returns `X-RateLimit-Limit` of a quota: rendered before, or of a tier and rendered now.
-    pub(super) fn limit(&self, quota: &Quota) -> HeaderValue {
-        self.rendered(quota).map_or_else(|| number(Advertised::of(quota).q), |rendered| rendered.limit.clone())
-    }
-
-    /// Returns the quota of an outcome as it is advertised.
-    pub(super) fn advertised(&self, outcome: &Outcome) -> Advertised {
-        let rendered = self.rendered(outcome.quota()).filter(|rendered| rendered.quota.calendar().is_none());
-        rendered.map_or_else(|| Advertised::of_outcome(outcome), |rendered| rendered.advertised)
-    }
-
-    /// Returns the numbers of a quota; `None` if it is that of a tier.
-    fn rendered(&self, quota: &Quota) -> Option<&Rendered> {
-        self.quotas.iter().find(|rendered| rendered.quota == *quota)
+    /// Returns the quota of an outcome as it is advertised, and `X-RateLimit-Limit` of it if that was rendered before:
+    /// it was not if the quota is that of a tier.
+    pub(super) fn advertised(&self, outcome: &Outcome) -> (Advertised, Option<&HeaderValue>) {
+        let quota = outcome.quota();
+        match self.quotas.iter().find(|rendered| rendered.quota == *quota) {
+            Some(rendered) if quota.calendar().is_none() => (rendered.advertised, Some(&rendered.limit)),
+            rendered => (Advertised::of_outcome(outcome), rendered.map(|rendered| &rendered.limit)),
+        }
     }
 }
 
@@ -200,6 +194,7 @@ impl PolicyList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::{Check, Counter, Key};
 
     #[test]
     fn the_limit_of_a_quota_is_its_q_whether_it_was_rendered_before_or_not() {
@@ -207,8 +202,12 @@ mod tests {
         let policies =
             [hidden, Policy::new("a", Quota::per_minute(7)), Policy::new("b", Quota::per_second(10).burst(101))];
         let field = PolicyField::of(&policies);
-        let limits = policies.map(|policy| field.limit(policy.quota()));
-        assert_eq!(limits, ["3", "7", "110"]);
-        assert_eq!(field.limit(&Quota::per_hour(9)), "9");
+        let limit = |quota: Quota| {
+            let counter = Counter::new("any".try_into().expect("a valid name"), Key::new("user", "ada"), quota);
+            field.advertised(&Outcome::allowed(&Check::new(counter, 1), 1)).1.cloned()
+        };
+        let expected = [None, Some("7"), Some("110")].map(|limit| limit.map(HeaderValue::from_static));
+        assert_eq!(policies.map(|policy| limit(*policy.quota())), expected, "what is hidden needs none");
+        assert_eq!(limit(Quota::per_hour(9)), None, "a tier's is not rendered before");
     }
 }

@@ -33,7 +33,8 @@ pub(super) struct Earlier {
 /// Returns whether a header may be one of a limit.
 #[inline]
 pub(super) fn is_of_limit(name: &HeaderName) -> bool {
-    name == RETRY_AFTER || suffix(name).is_some()
+    // Of each response all names are looked at, and most begin otherwise.
+    name.as_str().starts_with(['r', 'x']) && (name == RETRY_AFTER || suffix(name).is_some())
 }
 
 /// Returns what follows in the name of a header of a limit.

@@ -40,7 +40,15 @@ struct Written<'a> {
     policy: Option<HeaderValue>,
     limits: Option<HeaderValue>,
     /// The policy of the `X-RateLimit-*` headers.
-    binding: Option<&'a Outcome>,
+    binding: Option<Bound<'a>>,
+}
+
+/// The outcome that binds, with its quota as it is advertised, and `X-RateLimit-Limit` of that if it was rendered before.
+#[derive(Clone, Copy)]
+struct Bound<'a> {
+    outcome: &'a Outcome,
+    advertised: Advertised,
+    limit: Option<&'a HeaderValue>,
 }
 
 impl HeaderWriter {
@@ -110,12 +118,13 @@ impl HeaderWriter {
             if let Some(value) = self.policy_value(decision) {
                 merge(headers, RATELIMIT_POLICY, &value, false);
             }
-            if let Some(value) = limits.and_then(|_| self.limits(binding, decision.outcomes().iter(), 0)) {
+            let limits = limits.map(|outcome| self.bound(outcome));
+            if let Some(value) = limits.and_then(|bound| self.limits(Some(bound), decision.outcomes().iter(), 0)) {
                 merge(headers, RATELIMIT, &value, stricter.is_some());
             }
         }
         if let Some(outcome) = stricter.filter(|_| writes_legacy) {
-            insert(headers, |put| self.put_legacy(outcome, put));
+            insert(headers, |put| self.put_legacy(self.bound(outcome), put));
         }
     }
 
@@ -147,19 +156,20 @@ impl HeaderWriter {
         headers
     }
 
-    fn of_refusal<'a>(&self, decision: &'a Decision, later: u64) -> Written<'a> {
+    fn of_refusal<'a>(&'a self, decision: &'a Decision, later: u64) -> Written<'a> {
         let later = decision.retry_after().map_or(0, |_| later);
         self.written(decision, self.binding(decision), decision.violated(), later)
     }
 
     /// Computes what is written of a decision; `outcomes` are the members of `RateLimit`.
     fn written<'a>(
-        &self,
+        &'a self,
         decision: &Decision,
         binding: Option<&'a Outcome>,
         outcomes: impl Iterator<Item = &'a Outcome>,
         later: u64,
     ) -> Written<'a> {
+        let binding = binding.map(|outcome| self.bound(outcome));
         let binding_of_legacy = binding.filter(|_| self.headers.legacy);
         if self.headers.dialect.is_none() {
             return Written { policy: None, limits: None, binding: binding_of_legacy };
@@ -172,7 +182,7 @@ impl HeaderWriter {
     fn is_complete(&self, written: &Written<'_>) -> bool {
         let Written { policy, limits, binding } = written;
         let has_lists = policy.is_some() && limits.is_some();
-        let has_legacy = binding.is_some_and(|binding| !binding.is_held());
+        let has_legacy = binding.is_some_and(|bound| !bound.outcome.is_held());
         (self.headers.dialect.is_none() || has_lists) && (!self.headers.legacy || has_legacy)
     }
 
@@ -185,8 +195,8 @@ impl HeaderWriter {
         if let Some(limits) = limits {
             put(&NAMES.limits, limits);
         }
-        if let Some(outcome) = binding {
-            self.put_legacy(outcome, put);
+        if let Some(bound) = binding {
+            self.put_legacy(bound, put);
         }
     }
 
@@ -235,6 +245,11 @@ impl HeaderWriter {
         }
     }
 
+    fn bound<'a>(&'a self, outcome: &'a Outcome) -> Bound<'a> {
+        let (advertised, limit) = self.policies.advertised(outcome);
+        Bound { outcome, advertised, limit }
+    }
+
     /// Returns whether clients may see an outcome: its policy is enforced and advertised.
     pub(crate) fn shows(&self, outcome: &Outcome) -> bool {
         outcome.mode() == Mode::Enforce && !outcome.is_hidden() && !self.policies.hides(outcome.policy_name())
@@ -248,28 +263,29 @@ impl HeaderWriter {
 
     /// Returns `RateLimit`, with the binding policy first.
     fn limits<'a>(
-        &self,
-        binding: Option<&'a Outcome>,
+        &'a self,
+        binding: Option<Bound<'a>>,
         outcomes: impl Iterator<Item = &'a Outcome>,
         later: u64,
     ) -> Option<HeaderValue> {
-        let is_binding = |outcome: &Outcome| binding.is_some_and(|binding| std::ptr::eq(binding, outcome));
+        let is_binding = |outcome: &Outcome| binding.is_some_and(|binding| std::ptr::eq(binding.outcome, outcome));
         let mut others = outcomes.filter(|outcome| !is_binding(outcome) && self.shows(outcome)).peekable();
-        let member = |outcome: &'a Outcome| Member::of(outcome, self.policies.advertised(outcome), later);
+        let member = |bound: Bound<'a>| Member::of(bound.outcome, bound.advertised, later);
         if let (Some(binding), None) = (binding, others.peek()) {
             return Some(limits(&[member(binding)]));
         }
         let mut members = SmallVec::<[Member<'_>; 4]>::new();
-        for outcome in binding.into_iter().chain(others) {
-            members.push(member(outcome));
+        for bound in binding.into_iter().chain(others.map(|outcome| self.bound(outcome))) {
+            members.push(member(bound));
         }
         (!members.is_empty()).then(|| limits(&members))
     }
 
     /// Writes the `X-RateLimit-*` headers of the binding policy.
-    fn put_legacy(&self, outcome: &Outcome, put: &mut dyn FnMut(&HeaderName, HeaderValue)) {
-        let r = outcome.remaining().min(self.policies.advertised(outcome).q);
-        put(&NAMES.limit, self.policies.limit(outcome.quota()));
+    fn put_legacy(&self, bound: Bound<'_>, put: &mut dyn FnMut(&HeaderName, HeaderValue)) {
+        let Bound { outcome, advertised, limit } = bound;
+        let r = outcome.remaining().min(advertised.q);
+        put(&NAMES.limit, limit.cloned().unwrap_or_else(|| number(Advertised::of(outcome.quota()).q)));
         put(&NAMES.remaining, number(r));
         if !outcome.is_held() {
             put(&NAMES.reset, number(self.reset(outcome.reset_after())));
