@@ -124,7 +124,7 @@ impl Gate {
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         #[cfg(feature = "axum")]
         let policies = policies.into_iter().map(|one| one.bound_to(&self.client)).collect::<Result<Vec<_>, _>>()?;
-        policies.iter().try_for_each(|policy| policy.validate(&*self.client))?;
+        policies.iter().try_for_each(Policy::validate)?;
         self.check_handles(&policies)?;
         self.limits.supports(policies.iter().map(Policy::rule))?;
         Ok(policies)

@@ -4,20 +4,17 @@
 //! the address of the first hop that is not a trusted proxy. The invariant: no header is read unless the peer is
 //! trusted, and nothing is read to the left of a hop that is not trusted, so no client chooses its own address.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use http::HeaderName;
 use http::request::Parts;
 use ipnet::IpNet;
 
-use super::MissingKey;
 use super::client_settings::{ClientSettings, Source};
-use super::ip::{LEAST_SITE, ip_key, ip_key_of, is_ip_key};
+use super::ip::{ip_info, ip_key, ip_key_of};
 use super::peer::peer;
 use super::trust::{Trust, parse_net};
-use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, Needs, hops};
+use super::{Bannable, Extracted, Key, KeyExtractor, KeyInfo, hops};
 use crate::core::error::built;
 use crate::core::{Answer, Error};
 
@@ -36,7 +33,7 @@ pub struct ClientIp(ClientSettings);
 ///
 /// By default no proxy is trusted, and the client is the peer: the address at the other end of the connection, as
 /// with [`peer_ip`](super::peer_ip), which also documents how the app has to be served. Without a peer address there is
-/// no key, and by default such requests [share](MissingKey::Share) one counter.
+/// no key, and by default such requests [share](crate::MissingKey::Share) one counter.
 ///
 /// In a layer, what is not set here is as in [`RateLimitLayer::client`](crate::RateLimitLayer::client), where the proxies
 /// of all policies are configured. To trust others than the layer, or to read another header, is an error when the layer
@@ -235,8 +232,13 @@ impl ClientIp {
         }
     }
 
-    pub(crate) fn settings(&self) -> &ClientSettings {
-        &self.0
+    /// Returns this client with the settings of the layer's where it has none of its own.
+    ///
+    /// # Errors
+    ///
+    /// If it has settings that contradict the layer's.
+    pub(crate) fn bound(&self, layer: &Self) -> Result<Self, Error> {
+        self.0.clone().bound(&layer.0).map(Self)
     }
 
     /// Returns the first address of the chain, from the peer on, that is not a trusted proxy's.
@@ -262,47 +264,18 @@ impl KeyExtractor for ClientIp {
         Answer::Ready(self.address(parts).map(|address| ip_key(address, self.0.prefix())).into())
     }
 
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        matches!(entry, ListEntry::Net(_)) || entry.is_of("ip", |value| is_ip_key(value, self.0.prefix()))
+    /// A header is as true as the peers whose header counts.
+    fn info(&self) -> KeyInfo {
+        let info = ip_info(self.0.prefix()).address_in_key();
+        let is_spoofable = self.0.trust.as_ref().is_some_and(Trust::is_of_anyone);
+        if is_spoofable { info.bannable(Bannable::Spoofable) } else { info }
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        ip_key_of(value, self.0.prefix())
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.address(parts)
-    }
-
-    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
-        self.address(parts)
-    }
-
-    fn missing_key(&self) -> MissingKey {
-        MissingKey::Share
-    }
-
-    fn is_proven(&self) -> bool {
-        true
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { peer: true, proxies: true, ..Needs::default() }
-    }
-
-    fn bound_to(&self, layer: &ClientSettings) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
-        Ok(Some(Arc::new(Self(self.0.clone().bound(layer)?))))
-    }
-
-    /// A header is as true as the peers whose header counts.
-    fn bannable(&self) -> Bannable {
-        if self.0.trust.as_ref().is_some_and(Trust::is_of_anyone) {
-            return Bannable::Spoofable;
-        }
-        if self.0.prefix() < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some("ip".into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        ip_key_of(values, self.0.prefix())
     }
 }

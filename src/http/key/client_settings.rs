@@ -10,7 +10,7 @@ use crate::core::Error;
 
 /// The settings of a [`ClientIp`](super::ClientIp); what is not set is as in the layer's client.
 #[derive(Clone, Debug, Default)]
-pub struct ClientSettings {
+pub(super) struct ClientSettings {
     /// Nobody, if it is not set.
     pub(super) trust: Option<Trust>,
     /// `X-Forwarded-For`, if it is not set.

@@ -3,15 +3,12 @@
 //! It is the only address that no client can forge, so the chain of proxies of [`client_ip`](super::client_ip) starts
 //! with it. No header is read here.
 
-use std::borrow::Cow;
-
 use http::request::Parts;
 
-use super::MissingKey;
-use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, ip_key_of, is_ip_key};
+use super::ip::{DEFAULT_V6_PREFIX, ip_info, ip_key, ip_key_of};
 use super::peer::peer;
-use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, Needs};
-use crate::core::{Answer, Error};
+use super::{Extracted, Key, KeyExtractor, KeyInfo};
+use crate::core::Answer;
 
 /// An extractor of the peer's address.
 ///
@@ -39,7 +36,7 @@ pub struct PeerIp {
 /// | any other, such as hyper | insert the peer's [`SocketAddr`](std::net::SocketAddr) as it is |
 ///
 /// If there is none, there is no key, a warning with the code `TG004` is logged once for each layer, and by default all
-/// requests [share](MissingKey::Share) one counter.
+/// requests [share](crate::MissingKey::Share) one counter.
 ///
 /// # Examples
 ///
@@ -74,31 +71,11 @@ impl KeyExtractor for PeerIp {
         Answer::Ready(peer(parts).map(|address| ip_key(address, self.v6_prefix)).into())
     }
 
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        matches!(entry, ListEntry::Net(_)) || entry.is_of("ip", |value| is_ip_key(value, self.v6_prefix))
+    fn info(&self) -> KeyInfo {
+        ip_info(self.v6_prefix)
     }
 
-    fn missing_key(&self) -> MissingKey {
-        MissingKey::Share
-    }
-
-    fn is_proven(&self) -> bool {
-        true
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { peer: true, ..Needs::default() }
-    }
-
-    fn bannable(&self) -> Bannable {
-        if self.v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some("ip".into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        ip_key_of(values, self.v6_prefix)
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        ip_key_of(value, self.v6_prefix)
     }
 }

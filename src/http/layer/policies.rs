@@ -221,7 +221,7 @@ impl RateLimitLayer {
         change(&mut next);
         let policies = next.accepts(policies)?;
         self.publish(&policies, change);
-        self.warn_of_unproven();
+        self.warn_of_forgeable();
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::core::error::built;
 use crate::core::{Ban, Error, Quota};
 #[cfg(feature = "axum")]
 use crate::http::key::{ClientIp, bound};
-use crate::http::key::{KeyExtractor, MissingKey};
+use crate::http::key::{KeyExtractor, MissingKey, shared};
 use crate::limiter::Share;
 #[cfg(feature = "lookup")]
 use crate::limiter::TierLookup;
@@ -35,9 +35,9 @@ impl Policy {
     /// # let _ = policy;
     /// ```
     pub fn key(self, key: impl KeyExtractor) -> Self {
-        let key: Arc<dyn KeyExtractor> = Arc::new(key);
-        let warned = Warned::of(&*key);
-        Self { extractor: Arc::clone(&key), key: Some(key), warned, ..self }
+        let key = shared(key);
+        let info = key.info();
+        Self { extractor: Arc::clone(&key), key: Some(key), warned: Warned::of(&info), info, ..self }
     }
 
     /// Returns the policy for a layer with this client, whose settings its key has where it has none of its own.
@@ -48,13 +48,12 @@ impl Policy {
     #[cfg(feature = "axum")]
     pub(crate) fn bound_to(mut self, layer: &ClientIp) -> Result<Self, Error> {
         let named = |error: Error| Error::invalid(format!("policy {:?}: {error}", self.rule.name().as_str()));
-        let layer = layer.settings();
-        let extractor = self.key.as_ref().map(|key| bound(key, layer)).transpose().map_err(named)?;
-        let client = self.options.client.as_ref().map(|client| client.bound_to(layer)).transpose().map_err(named)?;
-        if let Some(extractor) = extractor {
-            self.extractor = extractor;
+        if let Some(key) = &self.key {
+            self.extractor = bound(key, layer).map_err(named)?;
+            self.info = self.extractor.info();
         }
-        self.client = client.flatten();
+        let client = self.options.client.as_ref().map(|client| client.bound(layer)).transpose().map_err(named)?;
+        self.client = client.map(shared);
         Ok(self)
     }
 
@@ -66,7 +65,7 @@ impl Policy {
 
     /// Sets what happens to requests whose key is [missing or ambiguous](MissingKey).
     ///
-    /// By default the extractor [decides](KeyExtractor::missing_key): with an IP key, requests without one share one
+    /// By default the extractor [decides](crate::key::KeyInfo::missing_key): with an IP key, requests without one share one
     /// counter; with any other key, the policy does not apply to them.
     pub fn missing_key(self, rule: MissingKey) -> Self {
         self.with(|options| options.missing_key = Some(rule))

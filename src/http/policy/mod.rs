@@ -33,7 +33,7 @@ pub(crate) use self::scope::{check_route, is_route};
 use self::warned::Warned;
 use crate::core::{Error, Key, Mode, Quota, Settles};
 use crate::http::key;
-use crate::http::key::{KeyExtractor, MissingKey};
+use crate::http::key::{KeyExtractor, KeyInfo, MissingKey};
 use crate::limiter::{Rule, RuleKeys};
 
 /// A named limit: a quota, and the key by which requests are counted against it.
@@ -67,6 +67,7 @@ pub struct Policy {
     key: Option<Arc<dyn KeyExtractor>>,
     /// The extractor that is called: that of the key, with the settings of the layer's client.
     extractor: Arc<dyn KeyExtractor>,
+    info: KeyInfo,
     /// By which client lists of addresses are, with the settings of the layer's; `None` if by that itself.
     client: Option<Arc<dyn KeyExtractor>>,
     options: Options,
@@ -156,7 +157,7 @@ impl Policy {
     /// # }
     /// ```
     pub fn key_of(&self, value: impl AsRef<[u8]>) -> Result<Key, Error> {
-        self.extractor().key_of(&[value.as_ref()])
+        key::key_of(self.extractor(), &[value])
     }
 
     /// Returns the key of the requests that have these values, one for each part of a joined key, in the order in which
@@ -178,12 +179,17 @@ impl Policy {
     /// ```
     pub fn key_of_parts(&self, values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Key, Error> {
         let values: Vec<_> = values.into_iter().collect();
-        self.extractor().key_of(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+        key::key_of(self.extractor(), &values)
     }
 
     /// Returns the key's extractor.
     pub(crate) fn extractor(&self) -> &dyn KeyExtractor {
         &*self.extractor
+    }
+
+    /// Returns what is known of the keys.
+    pub(crate) fn info(&self) -> &KeyInfo {
+        &self.info
     }
 
     /// Returns by which client lists of addresses are, where the key has no address; `layer` is that of the layer.
@@ -198,7 +204,7 @@ impl Policy {
 
     /// Returns the policy's own rule for requests without a key, or that of its extractor.
     pub(crate) fn rule_for_missing_key(&self) -> MissingKey {
-        self.options.missing_key.unwrap_or_else(|| self.extractor.missing_key())
+        self.options.missing_key.unwrap_or(self.info.missing_key)
     }
 
     /// Returns whether it was said that requests without a key pass.
@@ -243,7 +249,7 @@ impl Policy {
     ///
     /// If it is of another kind.
     pub(crate) fn check_kind(&self, key: &Key) -> Result<(), Error> {
-        match self.extractor().kind() {
+        match self.info.kind.as_deref() {
             Some(kind) if kind != "global" && kind != key.kind() => Err(Error::invalid(format!(
                 "policy {:?} has keys of kind {kind:?}, and a key of kind {:?} was given",
                 self.name(),
@@ -255,7 +261,7 @@ impl Policy {
 
     /// Returns which keys the policy counts, for operations on a key without a request.
     pub(crate) fn rule_keys(&self) -> RuleKeys {
-        RuleKeys::new(self.extractor().kind().map(Into::into), !self.options.scope.is_all())
+        RuleKeys::new(self.info.kind.clone().map(Into::into), !self.options.scope.is_all())
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -281,22 +287,24 @@ impl Policy {
         self.options.advertised && self.rule.mode() == Mode::Enforce
     }
 
-    /// Whether both the key and the quota are proven: no client can read another client's state by what it sends.
-    pub(crate) fn is_proven(&self) -> bool {
-        self.extractor.is_proven() && self.options.tier.is_none()
+    /// Whether no client can read another client's state by what it sends, which has a part in neither key nor quota.
+    pub(crate) fn is_unforgeable(&self) -> bool {
+        self.info.unforgeable && self.options.tier.is_none()
     }
 }
 
 /// Makes a policy of a rule, which counts all requests together until a [`key`](Policy::key) is set.
 impl From<Rule> for Policy {
     fn from(rule: Rule) -> Self {
+        let info = key::global().info();
         Self {
             rule,
             key: None,
             extractor: Arc::new(key::global()),
+            warned: Warned::of(&info),
+            info,
             client: None,
             options: Options::default(),
-            warned: Warned::of(&key::global()),
         }
     }
 }

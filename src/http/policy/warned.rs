@@ -15,7 +15,7 @@ use http::request::Parts;
 use super::Policy;
 #[cfg(feature = "axum")]
 use super::scope::is_route;
-use crate::http::key::KeyExtractor;
+use crate::http::key::{KeyExtractor, KeyInfo};
 #[cfg(feature = "axum")]
 use crate::http::key::{is_forwarded, matched, normal_template, peer};
 use crate::limiter::is_first;
@@ -34,8 +34,8 @@ pub(super) struct Warned {
 
 impl Warned {
     /// Nothing was warned of a policy with this key.
-    pub(super) fn of(key: &dyn KeyExtractor) -> Arc<Self> {
-        Arc::new(Self { had_route: AtomicBool::new(!key.needs().route), ..Self::default() })
+    pub(super) fn of(key: &KeyInfo) -> Arc<Self> {
+        Arc::new(Self { had_route: AtomicBool::new(!key.needs_route), ..Self::default() })
     }
 }
 
@@ -47,7 +47,7 @@ impl Policy {
             return;
         }
         let policy = self.name();
-        if self.extractor().is_proven() {
+        if self.info().unforgeable {
             tracing::warn!(
                 code = "TG001",
                 policy,
@@ -72,8 +72,8 @@ impl Policy {
     /// Warns if a request lacks the key as the server does not know the address of its peer.
     #[cold]
     pub(crate) fn warn_of_no_peer(&self, parts: &Parts) {
-        let key = self.extractor();
-        if key.needs().peer && peer(parts).is_none() && key.address(parts).is_none() && is_first(&self.warned.peer) {
+        let lacks_peer = self.info().needs_peer && peer(parts).is_none() && self.extractor().address(parts).is_none();
+        if lacks_peer && is_first(&self.warned.peer) {
             tracing::warn!(
                 code = "TG004",
                 policy = self.name(),
@@ -94,7 +94,7 @@ impl Policy {
         }
         let is_peer =
             |address: Option<IpAddr>| address.is_some() && address == peer(parts).map(|peer| peer.to_canonical());
-        let by_key = self.extractor().needs().proxies && is_peer(self.extractor().address(parts));
+        let by_key = is_peer(self.extractor().address(parts));
         let lists = [&self.options.allow, &self.options.deny];
         let has_lists = lists.into_iter().flatten().any(|list| list.has_nets());
         let by_lists = || has_lists && is_peer(self.client(client).address(parts));
