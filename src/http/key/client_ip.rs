@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 use super::client_settings::{ClientSettings, Source};
 use super::ip::{ip_info, ip_key, ip_key_of};
-use super::peer::peer;
+use super::peer_ip::peer;
 use super::trust::{Trust, parse_net};
 use super::{Bannable, Extracted, Key, KeyExtractor, KeyInfo, hops};
 use crate::core::error::built;

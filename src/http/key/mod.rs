@@ -61,15 +61,12 @@ mod join;
 #[cfg(feature = "lookup")]
 mod lookup;
 mod method;
-mod network;
 #[cfg(feature = "axum")]
 mod node;
 mod parts;
 mod path;
 #[cfg(feature = "axum")]
 mod path_param;
-#[cfg(feature = "axum")]
-mod peer;
 #[cfg(feature = "axum")]
 mod peer_ip;
 #[cfg(feature = "query")]
@@ -91,7 +88,7 @@ pub use bearer::bearer;
 #[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, client_ip};
 pub use cookie::{Cookie, cookie};
-pub(crate) use embedded::{counted, site};
+pub(crate) use embedded::{canonical, counted, site};
 pub use extension::{Extension, extension};
 pub use extracted::{Ambiguous, Extracted};
 pub(crate) use extractor::shared;
@@ -99,12 +96,13 @@ pub use extractor::{Join, KeyExtractor};
 pub use from_fn::from_fn;
 pub use global::global;
 pub use header::{Header, header};
+#[cfg(feature = "axum")]
+pub(crate) use hops::is_forwarded;
 pub use host::{Host, host};
 pub use info::{Bannable, KeyInfo, MissingKey};
 #[cfg(feature = "lookup")]
 pub use lookup::{KeyLookup, lookup};
 pub use method::method;
-pub(crate) use network::canonical;
 #[cfg(feature = "axum")]
 pub(crate) use parts::bound;
 pub(crate) use parts::{key_of, parts};
@@ -112,7 +110,7 @@ pub use path::path;
 #[cfg(feature = "axum")]
 pub use path_param::{PathParam, path_param};
 #[cfg(feature = "axum")]
-pub(crate) use peer::{is_forwarded, peer};
+pub(crate) use peer_ip::peer;
 #[cfg(feature = "axum")]
 pub use peer_ip::{PeerIp, peer_ip};
 #[cfg(feature = "query")]

@@ -15,7 +15,7 @@ use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
-use super::reading::{Reading, bytes, text};
+use super::reading::{Reading, bytes, same, text};
 use super::template::{Piece, pieces};
 use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo};
 use crate::core::Answer;
@@ -133,7 +133,7 @@ impl PathParam {
 type Values<'a> = SmallVec<[Value<'a>; 1]>;
 
 /// A decoded value.
-#[derive(Debug)]
+#[derive(PartialEq)]
 enum Value<'a> {
     Text(Cow<'a, str>),
     /// Bytes that are not UTF-8.
@@ -150,13 +150,10 @@ fn decoded(raw: &str) -> Value<'_> {
 
 /// Returns the value, if all are text and equal.
 fn one(values: Values<'_>) -> Result<Option<Cow<'_, str>>, Ambiguous> {
-    let mut values = values.into_iter();
-    match values.next() {
-        None => Ok(None),
-        Some(Value::Text(first)) if values.all(|other| matches!(other, Value::Text(text) if text == first)) => {
-            Ok(Some(first))
-        }
+    match same(values.into_iter())? {
+        Some(Value::Text(text)) => Ok(Some(text)),
         Some(_) => Err(Ambiguous),
+        None => Ok(None),
     }
 }
 

@@ -3,10 +3,15 @@
 //! It is the only address that no client can forge, so the chain of proxies of [`client_ip`](super::client_ip) starts
 //! with it. No header is read here.
 
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::ConnectInfo;
+use axum::extract::connect_info::MockConnectInfo;
 use http::request::Parts;
+#[cfg(feature = "tonic")]
+use tonic::transport::server::TcpConnectInfo;
 
 use super::ip::{DEFAULT_V6_PREFIX, ip_info, ip_key, ip_key_of};
-use super::peer::peer;
 use super::{Extracted, Key, KeyExtractor, KeyInfo};
 use crate::core::Answer;
 
@@ -78,4 +83,19 @@ impl KeyExtractor for PeerIp {
     fn key_of(&self, value: &[u8]) -> Option<Key> {
         ip_key_of(value, self.v6_prefix)
     }
+}
+
+/// Returns the address at the other end of the connection, by axum, by tonic, or as any server may insert it.
+pub(crate) fn peer(parts: &Parts) -> Option<IpAddr> {
+    let extensions = &parts.extensions;
+    if let Some(ConnectInfo(peer)) = extensions.get::<ConnectInfo<SocketAddr>>() {
+        return Some(peer.ip());
+    }
+    #[cfg(feature = "tonic")]
+    if let Some(peer) = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr) {
+        return Some(peer.ip());
+    }
+    // A mock is the last, as in axum.
+    let mock = || extensions.get::<MockConnectInfo<SocketAddr>>().map(|MockConnectInfo(peer)| peer);
+    extensions.get::<SocketAddr>().or_else(mock).map(SocketAddr::ip)
 }

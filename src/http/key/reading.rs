@@ -27,10 +27,9 @@ pub(crate) struct Reading {
 }
 
 /// Which of several values counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
     /// The one that all of them equal.
-    #[default]
     Same,
     First,
     Last,

@@ -89,7 +89,7 @@ impl Policy {
     /// Warns if a proxy names the client of a request and is counted in its place; `client` is the extractor of the
     /// layer, for lists of addresses.
     pub(crate) fn warn_of_proxy(&self, client: &dyn KeyExtractor, parts: &Parts) {
-        if self.warned.proxy.load(Relaxed) || !is_forwarded(parts) {
+        if self.warned.proxy.load(Relaxed) || !is_forwarded(&parts.headers) {
             return;
         }
         let is_peer =
