@@ -52,15 +52,14 @@ impl Policy {
             self.extractor = bound(key, layer).map_err(named)?;
             self.info = self.extractor.info();
         }
-        let client = self.options.client.as_ref().map(|client| client.bound(layer)).transpose().map_err(named)?;
-        self.client = client.map(shared);
+        self.client = Some(shared(self.options.client.bound(layer).map_err(named)?));
         Ok(self)
     }
 
     /// Sets by which client lists of addresses are, where the key has no address, in layers whose client does not say.
     #[cfg(all(feature = "axum", feature = "config"))]
     pub(crate) fn lists_by(self, client: ClientIp) -> Self {
-        self.with(|options| options.client = Some(client))
+        self.with(|options| options.client = client)
     }
 
     /// Sets what happens to requests whose key is [missing or ambiguous](MissingKey).

@@ -15,6 +15,7 @@ mod valid;
 mod warned;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -68,7 +69,7 @@ pub struct Policy {
     /// The extractor that is called: that of the key, with the settings of the layer's client.
     extractor: Arc<dyn KeyExtractor>,
     info: KeyInfo,
-    /// By which client lists of addresses are, with the settings of the layer's; `None` if by that itself.
+    /// By which client lists of addresses are, with the settings of the layer's; `None` without a layer, or axum.
     client: Option<Arc<dyn KeyExtractor>>,
     options: Options,
     /// What was warned of; clones share it.
@@ -192,9 +193,9 @@ impl Policy {
         &self.info
     }
 
-    /// Returns by which client lists of addresses are, where the key has no address; `layer` is that of the layer.
-    pub(crate) fn client<'a>(&'a self, layer: &'a dyn KeyExtractor) -> &'a dyn KeyExtractor {
-        self.client.as_deref().unwrap_or(layer)
+    /// Returns the address of the client for lists: of the key, or where that has none, by the layer's client.
+    pub(crate) fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.extractor.address(parts).or_else(|| self.client.as_ref()?.address(parts))
     }
 
     /// Returns whether a key was set, be it the one that all requests share.

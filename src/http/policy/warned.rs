@@ -3,8 +3,6 @@
 //! Warnings have codes, which docs/troubleshooting.md explains. None has a key, an address or the value of a header, and
 //! none changes what is admitted.
 
-#[cfg(feature = "axum")]
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 #[cfg(feature = "axum")]
@@ -15,7 +13,7 @@ use http::request::Parts;
 use super::Policy;
 #[cfg(feature = "axum")]
 use super::scope::is_route;
-use crate::http::key::{KeyExtractor, KeyInfo};
+use crate::http::key::KeyInfo;
 #[cfg(feature = "axum")]
 use crate::http::key::{is_forwarded, matched, normal_template, peer};
 use crate::limiter::is_first;
@@ -86,19 +84,16 @@ impl Policy {
         }
     }
 
-    /// Warns if a proxy names the client of a request and is counted in its place; `client` is the extractor of the
-    /// layer, for lists of addresses.
-    pub(crate) fn warn_of_proxy(&self, client: &dyn KeyExtractor, parts: &Parts) {
+    /// Warns if a proxy names the client of a request and is counted in its place, or compared with lists of addresses.
+    pub(crate) fn warn_of_proxy(&self, parts: &Parts) {
         if self.warned.proxy.load(Relaxed) || !is_forwarded(&parts.headers) {
             return;
         }
-        let is_peer =
-            |address: Option<IpAddr>| address.is_some() && address == peer(parts).map(|peer| peer.to_canonical());
-        let by_key = is_peer(self.extractor().address(parts));
         let lists = [&self.options.allow, &self.options.deny];
         let has_lists = lists.into_iter().flatten().any(|list| list.has_nets());
-        let by_lists = || has_lists && is_peer(self.client(client).address(parts));
-        if (by_key || by_lists()) && is_first(&self.warned.proxy) {
+        let client = if has_lists { self.address(parts) } else { self.extractor().address(parts) };
+        let is_peer = client.is_some() && client == peer(parts).map(|peer| peer.to_canonical());
+        if is_peer && is_first(&self.warned.proxy) {
             tracing::warn!(
                 code = "TG003",
                 policy = self.name(),
@@ -167,7 +162,7 @@ impl Policy {
 impl Policy {
     pub(crate) fn warn_of_no_peer(&self, _: &Parts) {}
 
-    pub(crate) fn warn_of_proxy(&self, _: &dyn KeyExtractor, _: &Parts) {}
+    pub(crate) fn warn_of_proxy(&self, _: &Parts) {}
 
     pub(crate) fn warn_of_other_route(&self, _: &Parts) {}
 
