@@ -9,7 +9,6 @@ use std::sync::Arc;
 use http::Method;
 use http::request::Parts;
 
-use super::warned::Warned;
 use super::{AccessList, Count, Options, Policy};
 use crate::core::error::built;
 use crate::core::{Ban, Error, Quota};
@@ -37,7 +36,7 @@ impl Policy {
     pub fn key(self, key: impl KeyExtractor) -> Self {
         let key = shared(key);
         let info = key.info();
-        Self { extractor: Arc::clone(&key), key: Some(key), warned: Warned::of(&info), info, ..self }
+        Self { extractor: Arc::clone(&key), key: Some(key), info, warned: Arc::default(), ..self }
     }
 
     /// Returns the policy for a layer with this client, whose settings its key has where it has none of its own.

@@ -297,15 +297,14 @@ impl Policy {
 /// Makes a policy of a rule, which counts all requests together until a [`key`](Policy::key) is set.
 impl From<Rule> for Policy {
     fn from(rule: Rule) -> Self {
-        let info = key::global().info();
         Self {
             rule,
             key: None,
             extractor: Arc::new(key::global()),
-            warned: Warned::of(&info),
-            info,
+            info: key::global().info(),
             client: None,
             options: Options::default(),
+            warned: Arc::default(),
         }
     }
 }

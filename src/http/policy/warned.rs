@@ -3,7 +3,6 @@
 //! Warnings have codes, which docs/troubleshooting.md explains. None has a key, an address or the value of a header, and
 //! none changes what is admitted.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 #[cfg(feature = "axum")]
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +12,6 @@ use http::request::Parts;
 use super::Policy;
 #[cfg(feature = "axum")]
 use super::scope::is_route;
-use crate::http::key::KeyInfo;
 #[cfg(feature = "axum")]
 use crate::http::key::{is_forwarded, matched, normal_template, peer};
 use crate::limiter::is_first;
@@ -26,15 +24,8 @@ pub(super) struct Warned {
     peer: AtomicBool,
     proxy: AtomicBool,
     route: AtomicBool,
-    /// Whether a request had a route where the layer is, or the key needs none.
+    /// Whether a request had a route where the layer is.
     had_route: AtomicBool,
-}
-
-impl Warned {
-    /// Nothing was warned of a policy with this key.
-    pub(super) fn of(key: &KeyInfo) -> Arc<Self> {
-        Arc::new(Self { had_route: AtomicBool::new(!key.needs_route), ..Self::default() })
-    }
 }
 
 impl Policy {
@@ -140,7 +131,7 @@ impl Policy {
 
     /// Warns if the first request has no route, where the key of the policy is by the route.
     pub(crate) fn warn_of_no_route(&self, parts: &Parts) {
-        if self.warned.had_route.load(Relaxed) {
+        if !self.info().needs_route || self.warned.had_route.load(Relaxed) {
             return;
         }
         if matched(parts).is_some() {
