@@ -115,6 +115,8 @@ impl Gate {
     /// have one name, or the store does not support one.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         #[cfg(feature = "axum")]
+        self.client.check()?;
+        #[cfg(feature = "axum")]
         let policies = policies.into_iter().map(|one| one.bound_to(&self.client)).collect::<Result<Vec<_>, _>>()?;
         policies.iter().try_for_each(Policy::validate)?;
         self.check_handles(&policies)?;

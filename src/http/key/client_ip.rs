@@ -10,11 +10,11 @@ use http::HeaderName;
 use http::request::Parts;
 use ipnet::IpNet;
 
-use super::client_settings::{ClientSettings, Source};
-use super::ip::{ip_info, ip_key, ip_key_of};
+use super::hops::{self, Source};
+use super::ip::{DEFAULT_V6_PREFIX, ip_info, ip_key, ip_key_of};
 use super::peer_ip::peer;
 use super::trust::{Trust, parse_net};
-use super::{Bannable, Extracted, Key, KeyExtractor, KeyInfo, hops};
+use super::{Bannable, Extracted, Key, KeyExtractor, KeyInfo};
 use crate::core::error::built;
 use crate::core::{Answer, Error};
 
@@ -23,7 +23,16 @@ use crate::core::{Answer, Error};
 /// Made by [`client_ip`], which has the rules and an example.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct ClientIp(ClientSettings);
+pub struct ClientIp {
+    /// Nobody, if it is not set.
+    pub(super) trust: Option<Trust>,
+    /// `X-Forwarded-For`, if it is not set.
+    pub(super) source: Option<Source>,
+    /// Whether a peer without an address is a trusted proxy.
+    pub(super) unix_socket: bool,
+    /// In bits, at most 128; 56 if it is not set.
+    pub(super) v6_prefix: Option<u8>,
+}
 
 /// Identifies clients by their IP address: the full IPv4 address, or the /56 prefix of an IPv6 address.
 ///
@@ -69,7 +78,7 @@ pub struct ClientIp(ClientSettings);
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn client_ip() -> ClientIp {
-    ClientIp(ClientSettings::default())
+    ClientIp { trust: None, source: None, unix_socket: false, v6_prefix: None }
 }
 
 impl ClientIp {
@@ -107,7 +116,7 @@ impl ClientIp {
 
     /// Trusts the proxies in these networks, as [`trusted_proxies`](Self::trusted_proxies) does, without parsing.
     pub fn trusted_nets(self, nets: impl IntoIterator<Item = IpNet>) -> Self {
-        Self(ClientSettings { trust: Some(Trust::nets(nets)), ..self.0 })
+        Self { trust: Some(Trust::nets(nets)), ..self }
     }
 
     /// Trusts this many proxies instead of networks; the peer is the first of them.
@@ -134,7 +143,7 @@ impl ClientIp {
     /// # Ok::<(), http::Error>(())
     /// ```
     pub fn trusted_hops(self, proxies: usize) -> Self {
-        Self(ClientSettings { trust: Some(Trust::Hops(proxies)), ..self.0 })
+        Self { trust: Some(Trust::Hops(proxies)), ..self }
     }
 
     /// Trusts the proxy at the other end of a Unix socket, which has no address: a request without a peer's address is
@@ -145,7 +154,7 @@ impl ClientIp {
     /// Only for servers that listen on Unix sockets and nowhere else: over TCP, where the peer's address is not known
     /// by mistake, clients would choose their address, and could have others [banned](crate::Ban).
     pub fn trusted_unix_socket(self) -> Self {
-        Self(ClientSettings { unix_socket: true, ..self.0 })
+        Self { unix_socket: true, ..self }
     }
 
     /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`.
@@ -153,7 +162,7 @@ impl ClientIp {
     /// A hop without exactly one `for`, or with one that hides the address (`unknown`, `_name`), counts as malformed
     /// and ends the chain.
     pub fn forwarded(self) -> Self {
-        Self(ClientSettings { source: Some(Source::Forwarded), ..self.0 })
+        Self { source: Some(Source::Forwarded), ..self }
     }
 
     /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of
@@ -189,7 +198,7 @@ impl ClientIp {
             let shown: String = name.chars().take(64).collect();
             Error::invalid(format!("{shown:?} is not a header name: use letters, digits and '-'")).with_source(error)
         })?;
-        Ok(Self(ClientSettings { source: Some(Source::Single(name)), ..self.0 }))
+        Ok(Self { source: Some(Source::Single(name)), ..self })
     }
 
     /// Sets how many leading bits of an IPv6 address identify a client, instead of 56.
@@ -213,7 +222,7 @@ impl ClientIp {
     /// # Ok::<(), http::Error>(())
     /// ```
     pub fn v6_prefix(self, bits: u8) -> Self {
-        Self(ClientSettings { v6_prefix: Some(bits.min(128)), ..self.0 })
+        Self { v6_prefix: Some(bits.min(128)), ..self }
     }
 
     /// Returns the client's whole address. `None` if the peer's is not known, and it is no trusted proxy or names no
@@ -222,23 +231,23 @@ impl ClientIp {
     /// The prefix length does not apply. IPv4 addresses mapped into IPv6 are IPv4; other embedded ones stay IPv6.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let (peer, headers) = (peer(parts).map(|peer| peer.to_canonical()), &parts.headers);
-        if peer.is_some_and(|peer| !self.0.trusts(0, peer)) {
+        if peer.is_some_and(|peer| !self.trusts(0, peer)) {
             return peer;
         }
-        match self.0.source() {
-            Source::XForwardedFor => self.walk(peer, hops::x_forwarded_for(headers)),
-            Source::Forwarded => self.walk(peer, hops::forwarded(headers)),
-            Source::Single(name) => self.walk(peer, hops::single(headers, name)),
+        match &self.source {
+            None | Some(Source::XForwardedFor) => self.walk(peer, hops::x_forwarded_for(headers)),
+            Some(Source::Forwarded) => self.walk(peer, hops::forwarded(headers)),
+            Some(Source::Single(name)) => self.walk(peer, hops::single(headers, name)),
         }
     }
 
-    /// Returns this client with the settings of the layer's where it has none of its own.
-    ///
-    /// # Errors
-    ///
-    /// If it has settings that contradict the layer's.
-    pub(crate) fn bound(&self, layer: &Self) -> Result<Self, Error> {
-        self.0.clone().bound(&layer.0).map(Self)
+    fn prefix(&self) -> u8 {
+        self.v6_prefix.unwrap_or(DEFAULT_V6_PREFIX)
+    }
+
+    /// Whether the proxy at `address` is trusted, after `passed` others.
+    fn trusts(&self, passed: usize, address: IpAddr) -> bool {
+        self.trust.as_ref().is_some_and(|trust| trust.covers(passed, address))
     }
 
     /// Returns the first address of the chain, from the peer on, that is not a trusted proxy's.
@@ -246,10 +255,10 @@ impl ClientIp {
         let (mut client, mut passed) = match peer {
             Some(peer) => (peer, 0),
             // The first of the trusted proxies has no address.
-            None if self.0.unix_socket || self.0.trust.as_ref().is_some_and(Trust::is_by_number) => (hops.next()??, 1),
+            None if self.unix_socket || self.trust.as_ref().is_some_and(Trust::is_by_number) => (hops.next()??, 1),
             None => return None,
         };
-        while self.0.trusts(passed, client)
+        while self.trusts(passed, client)
             && let Some(Some(hop)) = hops.next()
         {
             client = hop;
@@ -261,18 +270,18 @@ impl ClientIp {
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(self.address(parts).map(|address| ip_key(address, self.0.prefix())).into())
+        Answer::Ready(self.address(parts).map(|address| ip_key(address, self.prefix())).into())
     }
 
     /// A header is as true as the peers whose header counts.
     fn info(&self) -> KeyInfo {
-        let info = ip_info(self.0.prefix()).address_in_key();
-        let is_spoofable = self.0.trust.as_ref().is_some_and(Trust::is_of_anyone);
+        let info = ip_info(self.prefix()).address_in_key();
+        let is_spoofable = self.trust.as_ref().is_some_and(Trust::is_of_anyone);
         if is_spoofable { info.bannable(Bannable::Spoofable) } else { info }
     }
 
     fn key_of(&self, value: &[u8]) -> Option<Key> {
-        ip_key_of(value, self.0.prefix())
+        ip_key_of(value, self.prefix())
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
