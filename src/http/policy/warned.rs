@@ -109,8 +109,8 @@ impl Policy {
         if !is_first(&self.warned.route) {
             return;
         }
-        match matched {
-            Some(matched) => tracing::warn!(
+        if let Some(matched) = matched {
+            tracing::warn!(
                 code = "TG002",
                 policy,
                 route,
@@ -118,14 +118,15 @@ impl Policy {
                 "this policy is for a route that does not match here: inside Router::nest a template has the prefix, and \
                  a path is not the template of a route with parameters, so give the one in \"matched\"; to limit this \
                  path alone, use when(...) instead"
-            ),
-            None => tracing::warn!(
+            );
+        } else {
+            tracing::warn!(
                 code = "TG002",
                 policy,
                 route,
                 "no route has matched where this layer is, so this policy never applies: add the layer with \
                  Router::layer, not around the whole router, and within a service that nest_service nests"
-            ),
+            );
         }
     }
 
