@@ -3,7 +3,9 @@
 //! Text comes in; a [`Config`] goes out, in which everything was checked: field names, values, quotas, and that no two
 //! policies have one name. Nothing is in force until a layer is built of it, or updated by it.
 
-#[cfg(feature = "axum")]
+use std::collections::HashMap;
+use std::path::Path;
+
 use super::document::{Field, parse};
 use super::error::{Source, one_line};
 use super::fleet::Fleet;
@@ -14,8 +16,6 @@ use crate::core::Error;
 use crate::http::shed::FleetShedLayer;
 use crate::http::{Policy, RateLimitLayer};
 use crate::store::{RatioStore, Store, Tally};
-use std::collections::HashMap;
-use std::path::Path;
 
 /// One decision has no more checks than this.
 const MOST_POLICIES: usize = 128;

@@ -18,8 +18,8 @@ use std::borrow::Cow;
 /// let info = KeyInfo::new("device").missing_key(MissingKey::Deny);
 /// assert_eq!((info.kind.as_deref(), info.bannable), (Some("device"), Bannable::Claimed));
 ///
-/// assert!(key::client_ip().info().unforgeable);
-/// assert_eq!(key::client_ip().and(key::method()).info().kind.as_deref(), Some("ip+method"));
+/// assert!(key::method().info().unforgeable);
+/// assert_eq!(key::bearer().and(key::method()).info().kind.as_deref(), Some("bearer+method"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is known by itself")]
