@@ -6,7 +6,6 @@
 
 use super::document::{Field, Table};
 use crate::core::Error;
-use crate::http::key::ListEntry;
 use crate::http::policy::advice;
 use crate::http::{AccessList, Policy};
 
@@ -34,16 +33,13 @@ fn with(
     set: impl FnOnce(Policy, AccessList) -> Policy,
 ) -> Result<Policy, Error> {
     let Some(given) = given else { return Ok(policy) };
-    // With the feature axum every layer has the client's address.
-    let is_address = |entry: ListEntry<'_>| cfg!(feature = "axum") && matches!(entry, ListEntry::Net(_));
-    let can_match = |entry: ListEntry<'_>| is_address(entry) || policy.extractor().can_match(entry);
     let mut all = AccessList::default();
     if given.as_list("client").is_some_and(|clients| clients.is_empty()) {
         return Err(given.error(format!("{} is an empty list: give at least one entry, or leave it out", given.name)));
     }
     for client in given.texts("client")? {
         let list = read(AccessList::default(), given.name, client)?;
-        if let Some((_, is_address)) = list.idle(can_match) {
+        if let Some((_, is_address)) = list.idle(policy.extractor()) {
             let message = format!("{} has an entry that can never match: {}", given.name, advice(is_address));
             return Err(client.error(message));
         }

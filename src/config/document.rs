@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{Source, shortened};
 use crate::core::Error;
-use crate::http::key::field_value::is_normal;
+use crate::http::key::field_value::carried;
 
 /// What a duration may be, at the end of an error.
 const DURATIONS: &str = "give a number and a unit, such as 100ms, 60s, 1h or 30d";
@@ -194,7 +194,7 @@ impl<'a> Field<'a> {
 
     /// Refuses a text that is compared with the values of a header, and that none can be.
     pub(super) fn check_header_value(&self, what: &str, text: &str) -> Result<(), Error> {
-        if is_normal(text.as_bytes()) {
+        if carried(text.as_bytes()) == Some(text.as_bytes()) {
             return Ok(());
         }
         let advice = "leave out white space around it, and control characters";

@@ -5,8 +5,6 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-#[cfg(feature = "axum")]
-use std::sync::Arc;
 
 use super::document::{Field, parse};
 use super::error::{Source, one_line};
@@ -279,7 +277,7 @@ impl Config {
             layer.remove_policies();
         }
         #[cfg(feature = "axum")]
-        layer.replace(self.policies.clone(), |gate| gate.client = Arc::new(self.server.client().clone()))?;
+        layer.replace(self.policies.clone(), |gate| gate.client = self.server.client().clone())?;
         #[cfg(not(feature = "axum"))]
         layer.replace_policies(self.policies.iter().cloned())?;
         let settings = self.server.differing(layer.failure());

@@ -16,8 +16,6 @@ use http::request::Parts;
 use self::sampler::Sampler;
 #[cfg(feature = "axum")]
 use super::key::ClientIp;
-#[cfg(not(feature = "axum"))]
-use super::key::KeyExtractor;
 use super::policy::{AwaitsRefusals, Policy, Refused};
 use super::response::{Refusal, Responses};
 use crate::core::{Error, Lines, Mode};
@@ -37,13 +35,9 @@ pub(crate) struct Gate {
     /// at the same place.
     pub(crate) policies: Vec<Policy>,
     pub(crate) responses: Responses,
-    /// Extracts the client's address: its settings are those of each key `client_ip()` without its own, and lists of
-    /// addresses use it where the key of a policy has none.
+    /// Extracts the client's address: its settings are those of each policy that has none of its own.
     #[cfg(feature = "axum")]
-    pub(crate) client: Arc<ClientIp>,
-    /// Without axum no address is known.
-    #[cfg(not(feature = "axum"))]
-    pub(crate) client: Arc<dyn KeyExtractor>,
+    pub(crate) client: ClientIp,
     /// Whether no policy has anything to settle with a response, unless it delays a request.
     pub(crate) settles_nothing: bool,
     /// Whether a policy's count depends on what layers inside refuse.
@@ -74,9 +68,7 @@ impl Gate {
             policies: Vec::new(),
             responses: Responses::new(),
             #[cfg(feature = "axum")]
-            client: Arc::new(super::key::client_ip()),
-            #[cfg(not(feature = "axum"))]
-            client: Arc::new(super::key::global()),
+            client: super::key::client_ip(),
             settles_nothing: false,
             awaits_refusals: false,
             is_metered: false,
@@ -123,10 +115,10 @@ impl Gate {
     /// have one name, or the store does not support one.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         #[cfg(feature = "axum")]
-        self.client.settings().check()?;
+        self.client.check()?;
         #[cfg(feature = "axum")]
         let policies = policies.into_iter().map(|one| one.bound_to(&self.client)).collect::<Result<Vec<_>, _>>()?;
-        policies.iter().try_for_each(|policy| policy.validate(&*self.client))?;
+        policies.iter().try_for_each(Policy::validate)?;
         self.check_handles(&policies)?;
         self.limits.supports(policies.iter().map(Policy::rule))?;
         Ok(policies)
@@ -146,7 +138,7 @@ impl Gate {
     pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts, is_inside: bool) -> Response<Bytes> {
         if let Refusal::Refused(_) = refusal {
             // Clients that are counted as their proxy are refused together.
-            self.policies.iter().for_each(|policy| policy.warn_of_proxy(&*self.client, parts));
+            self.policies.iter().for_each(|policy| policy.warn_of_proxy(parts));
         }
         let awaited = parts.extensions.get::<AwaitsRefusals>();
         let decision = if awaited.is_some_and(|awaited| awaited.decision) { refusal.decision().cloned() } else { None };

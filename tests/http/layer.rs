@@ -21,7 +21,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
-use tollgate::key::{self, Extracted, KeyExtractor};
+use tollgate::key::{self, Extracted, KeyExtractor, KeyInfo};
 use tollgate::store::{Answer, Applied, Check, Counter, Decided, Receipt, Settlement, Taken};
 use tollgate::test_util::{FailingStore, Held, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{
@@ -730,8 +730,8 @@ fn a_join_with_a_key_that_is_shared_when_missing_is_shared_too() {
         fn extract(&self, _: &Parts) -> Answer<Extracted> {
             Answer::Ready(Extracted::Missing)
         }
-        fn missing_key(&self) -> MissingKey {
-            MissingKey::Share
+        fn info(&self) -> KeyInfo {
+            KeyInfo::default().missing_key(MissingKey::Share)
         }
     }
     let service =

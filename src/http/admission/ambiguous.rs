@@ -7,9 +7,10 @@
 use super::judge::Judge;
 use super::resolved::{Keyless, Resolved};
 use crate::core::Key;
-use crate::http::key::{MissingKey, site};
+use crate::http::key::{self, MissingKey, site};
 use crate::http::response::Refusal;
 use crate::lookup::RawValues;
+use crate::store::Answer;
 
 impl Judge<'_> {
     /// Resolves a policy for which the request has an ambiguous key.
@@ -50,7 +51,10 @@ impl Judge<'_> {
     }
 
     fn check_ambiguous(self, keyless: Keyless) -> Resolved {
-        let address = self.parts.and_then(|parts| self.policy.extractor().address_in_key(parts));
+        let address = self.parts.and_then(|parts| {
+            let mut keys = key::parts(self.policy.extractor()).into_iter().filter(|key| key.info().address_in_key);
+            keys.find_map(|key| key.address(parts))
+        });
         let key = address.map_or(Key::fixed("ambiguous:"), |address| Key::new("ambiguous", site(address)));
         self.check_shared(keyless.draft.with_tier(Some(*self.policy.quota())), key)
     }
@@ -67,9 +71,11 @@ impl Judge<'_> {
     pub(super) fn denies_part(self) -> bool {
         let list = self.policy.options().deny.as_deref().filter(|list| list.has_values());
         let Some((list, parts)) = list.zip(self.parts) else { return false };
-        let mut found = Vec::new();
-        self.policy.extractor().keys(parts, &mut found);
-        found.iter().any(|key| list.has_key(key))
+        key::parts(self.policy.extractor()).into_iter().any(|part| match part.extract(parts) {
+            Answer::Ready(found) => found.into_key().is_ok_and(|(key, _)| list.has_key(&key)),
+            // It would have to be looked up.
+            Answer::Pending(_) => false,
+        })
     }
 
     /// Returns the values that the key of the request may be made of.

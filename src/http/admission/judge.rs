@@ -135,8 +135,7 @@ impl<'a> Judge<'a> {
         if !list.has_nets() {
             return Some(false);
         }
-        let address =
-            self.policy.extractor().address(parts).or_else(|| self.policy.client(&*self.gate.client).address(parts));
+        let address = self.policy.address(parts);
         if address.is_none() && list.meets_unknown() {
             tracing::warn!(
                 code = "list_without_address",

@@ -12,14 +12,12 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::request::Parts;
 
 use super::authorization::{all, credentials};
-use super::reading::Reading;
-use super::{Ambiguous, Extracted, Key, KeyExtractor, ListEntry, of_value};
-use crate::core::{Answer, Error};
+use super::reading::{Reading, text};
+use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo};
+use crate::core::Answer;
 use crate::lookup::RawValues;
 
 const SCHEME: &str = "Basic";
-
-const KIND: &str = "basic_user";
 
 /// Decodes what any server might decode: what is refused here and accepted there would escape the limit.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
@@ -32,11 +30,9 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 /// An extractor of the user name of `Authorization: Basic`.
 ///
 /// Made by [`basic_user`], which has the rules and an example.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct BasicUser {
-    /// Whether keys hold the name itself, not a hash of it.
-    plain: bool,
     reading: Reading,
 }
 
@@ -67,7 +63,7 @@ pub struct BasicUser {
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn basic_user() -> BasicUser {
-    BasicUser::default()
+    BasicUser { reading: Reading::new("basic_user") }
 }
 
 impl BasicUser {
@@ -75,7 +71,7 @@ impl BasicUser {
     ///
     /// A name of more than 64 bytes, escaped, is hashed nevertheless.
     pub fn plain(self) -> Self {
-        Self { plain: true, ..self }
+        self.read_as(Reading::plain)
     }
 
     /// Ignores the case of ASCII letters, for applications that do: names are lower-cased.
@@ -105,7 +101,7 @@ impl BasicUser {
 
     /// Changes how the name is read.
     pub(crate) fn read_as(self, change: impl FnOnce(Reading) -> Reading) -> Self {
-        Self { reading: change(self.reading), ..self }
+        Self { reading: change(self.reading) }
     }
 
     fn user(&self, parts: &Parts) -> Result<Option<Cow<'static, [u8]>>, Ambiguous> {
@@ -115,22 +111,21 @@ impl BasicUser {
     /// Returns the user name in credentials, in normal form.
     fn user_of(&self, credentials: &[u8]) -> Result<Cow<'static, [u8]>, Ambiguous> {
         let user = user_in(LENIENT.decode(credentials).map_err(|_| Ambiguous)?);
-        if str::from_utf8(&user).is_ok() { Ok(self.reading.form(Cow::Owned(user))) } else { Err(Ambiguous) }
-    }
-
-    fn key(&self, user: &[u8]) -> Key {
-        if self.plain { Key::new(KIND, user) } else { Key::hashed(KIND, user) }
+        if text(&user).is_some() { Ok(self.reading.form(Cow::Owned(user))) } else { Err(Ambiguous) }
     }
 }
 
 impl KeyExtractor for BasicUser {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let key = self.user(parts).map(|found| found.map(|user| self.key(&user)));
-        Answer::Ready(key.into())
+        self.reading.extracted(self.user(parts))
     }
 
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of(KIND, |value| self.reading.yields(value, is_name))
+    fn info(&self) -> KeyInfo {
+        self.reading.info()
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        self.reading.key_of(value, |value| text(value).filter(|name| !name.contains(&b':')))
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
@@ -142,21 +137,6 @@ impl KeyExtractor for BasicUser {
             }),
         }
     }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some(KIND.into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        of_value::of_one(KIND, values, |value| {
-            is_name(value).then(|| self.key(&self.reading.form(Cow::Borrowed(value))))
-        })
-    }
-}
-
-/// Returns `true` if this can be the name of a user.
-fn is_name(value: &[u8]) -> bool {
-    !value.contains(&b':') && str::from_utf8(value).is_ok()
 }
 
 /// Returns what is before the first colon, or everything if there is none.

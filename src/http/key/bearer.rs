@@ -3,15 +3,14 @@
 //! A token is a secret, so its key always holds a hash of it. Lookups receive the token itself as a raw value.
 //! Nothing here verifies a token: it only identifies who sent it.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use http::request::Parts;
 
 use super::authorization::{all, credentials, is_one, separates};
-use super::field_value::{is_normal, trimmed};
-use super::{Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
-use crate::core::{Answer, Error};
+use super::field_value::carried;
+use super::{Extracted, Key, KeyExtractor, KeyInfo, Kind};
+use crate::core::Answer;
 use crate::lookup::RawValues;
 
 const SCHEME: &str = "Bearer";
@@ -54,8 +53,12 @@ impl KeyExtractor for Bearer {
         Answer::Ready(token.map(|found| found.map(|token| KIND.hashed(token))).into())
     }
 
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of("bearer", |value| is_normal(value) && is_one(value))
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new("bearer")
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        carried(value).filter(|token| is_one(token)).map(|token| KIND.hashed(token))
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
@@ -64,16 +67,5 @@ impl KeyExtractor for Bearer {
         }
         let tokens = all(parts, SCHEME).flat_map(|found| found.split(|byte| separates(*byte)));
         tokens.filter(|token| !token.is_empty()).for_each(|token| offered.push(token));
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some(KIND.as_str().into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        of_value::of_one(KIND.as_str(), values, |value| {
-            let token = trimmed(value);
-            (is_normal(token) && is_one(token)).then(|| KIND.hashed(token))
-        })
     }
 }

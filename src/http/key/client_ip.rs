@@ -4,20 +4,17 @@
 //! the address of the first hop that is not a trusted proxy. The invariant: no header is read unless the peer is
 //! trusted, and nothing is read to the left of a hop that is not trusted, so no client chooses its own address.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use http::HeaderName;
 use http::request::Parts;
 use ipnet::IpNet;
 
-use super::MissingKey;
-use super::client_settings::{ClientSettings, Source};
-use super::ip::{LEAST_SITE, ip_key, ip_key_of, is_ip_key};
-use super::peer::peer;
+use super::hops::{self, Source};
+use super::ip::{DEFAULT_V6_PREFIX, ip_info, ip_key, ip_key_of};
+use super::peer_ip::peer;
 use super::trust::{Trust, parse_net};
-use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, Needs, hops};
+use super::{Bannable, Extracted, Key, KeyExtractor, KeyInfo};
 use crate::core::error::built;
 use crate::core::{Answer, Error};
 
@@ -26,7 +23,16 @@ use crate::core::{Answer, Error};
 /// Made by [`client_ip`], which has the rules and an example.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct ClientIp(ClientSettings);
+pub struct ClientIp {
+    /// Nobody, if it is not set.
+    pub(super) trust: Option<Trust>,
+    /// `X-Forwarded-For`, if it is not set.
+    pub(super) source: Option<Source>,
+    /// Whether a peer without an address is a trusted proxy.
+    pub(super) unix_socket: bool,
+    /// In bits, at most 128; 56 if it is not set.
+    pub(super) v6_prefix: Option<u8>,
+}
 
 /// Identifies clients by their IP address: the full IPv4 address, or the /56 prefix of an IPv6 address.
 ///
@@ -36,7 +42,7 @@ pub struct ClientIp(ClientSettings);
 ///
 /// By default no proxy is trusted, and the client is the peer: the address at the other end of the connection, as
 /// with [`peer_ip`](super::peer_ip), which also documents how the app has to be served. Without a peer address there is
-/// no key, and by default such requests [share](MissingKey::Share) one counter.
+/// no key, and by default such requests [share](crate::MissingKey::Share) one counter.
 ///
 /// In a layer, what is not set here is as in [`RateLimitLayer::client`](crate::RateLimitLayer::client), where the proxies
 /// of all policies are configured. To trust others than the layer, or to read another header, is an error when the layer
@@ -72,7 +78,7 @@ pub struct ClientIp(ClientSettings);
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn client_ip() -> ClientIp {
-    ClientIp(ClientSettings::default())
+    ClientIp { trust: None, source: None, unix_socket: false, v6_prefix: None }
 }
 
 impl ClientIp {
@@ -110,7 +116,7 @@ impl ClientIp {
 
     /// Trusts the proxies in these networks, as [`trusted_proxies`](Self::trusted_proxies) does, without parsing.
     pub fn trusted_nets(self, nets: impl IntoIterator<Item = IpNet>) -> Self {
-        Self(ClientSettings { trust: Some(Trust::nets(nets)), ..self.0 })
+        Self { trust: Some(Trust::nets(nets)), ..self }
     }
 
     /// Trusts this many proxies instead of networks; the peer is the first of them.
@@ -137,7 +143,7 @@ impl ClientIp {
     /// # Ok::<(), http::Error>(())
     /// ```
     pub fn trusted_hops(self, proxies: usize) -> Self {
-        Self(ClientSettings { trust: Some(Trust::Hops(proxies)), ..self.0 })
+        Self { trust: Some(Trust::Hops(proxies)), ..self }
     }
 
     /// Trusts the proxy at the other end of a Unix socket, which has no address: a request without a peer's address is
@@ -148,7 +154,7 @@ impl ClientIp {
     /// Only for servers that listen on Unix sockets and nowhere else: over TCP, where the peer's address is not known
     /// by mistake, clients would choose their address, and could have others [banned](crate::Ban).
     pub fn trusted_unix_socket(self) -> Self {
-        Self(ClientSettings { unix_socket: true, ..self.0 })
+        Self { unix_socket: true, ..self }
     }
 
     /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`.
@@ -156,7 +162,7 @@ impl ClientIp {
     /// A hop without exactly one `for`, or with one that hides the address (`unknown`, `_name`), counts as malformed
     /// and ends the chain.
     pub fn forwarded(self) -> Self {
-        Self(ClientSettings { source: Some(Source::Forwarded), ..self.0 })
+        Self { source: Some(Source::Forwarded), ..self }
     }
 
     /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of
@@ -192,7 +198,7 @@ impl ClientIp {
             let shown: String = name.chars().take(64).collect();
             Error::invalid(format!("{shown:?} is not a header name: use letters, digits and '-'")).with_source(error)
         })?;
-        Ok(Self(ClientSettings { source: Some(Source::Single(name)), ..self.0 }))
+        Ok(Self { source: Some(Source::Single(name)), ..self })
     }
 
     /// Sets how many leading bits of an IPv6 address identify a client, instead of 56.
@@ -216,7 +222,7 @@ impl ClientIp {
     /// # Ok::<(), http::Error>(())
     /// ```
     pub fn v6_prefix(self, bits: u8) -> Self {
-        Self(ClientSettings { v6_prefix: Some(bits.min(128)), ..self.0 })
+        Self { v6_prefix: Some(bits.min(128)), ..self }
     }
 
     /// Returns the client's whole address. `None` if the peer's is not known, and it is no trusted proxy or names no
@@ -225,18 +231,23 @@ impl ClientIp {
     /// The prefix length does not apply. IPv4 addresses mapped into IPv6 are IPv4; other embedded ones stay IPv6.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let (peer, headers) = (peer(parts).map(|peer| peer.to_canonical()), &parts.headers);
-        if peer.is_some_and(|peer| !self.0.trusts(0, peer)) {
+        if peer.is_some_and(|peer| !self.trusts(0, peer)) {
             return peer;
         }
-        match self.0.source() {
-            Source::XForwardedFor => self.walk(peer, hops::x_forwarded_for(headers)),
-            Source::Forwarded => self.walk(peer, hops::forwarded(headers)),
-            Source::Single(name) => self.walk(peer, hops::single(headers, name)),
+        match &self.source {
+            None | Some(Source::XForwardedFor) => self.walk(peer, hops::x_forwarded_for(headers)),
+            Some(Source::Forwarded) => self.walk(peer, hops::forwarded(headers)),
+            Some(Source::Single(name)) => self.walk(peer, hops::single(headers, name)),
         }
     }
 
-    pub(crate) fn settings(&self) -> &ClientSettings {
-        &self.0
+    fn prefix(&self) -> u8 {
+        self.v6_prefix.unwrap_or(DEFAULT_V6_PREFIX)
+    }
+
+    /// Whether the proxy at `address` is trusted, after `passed` others.
+    fn trusts(&self, passed: usize, address: IpAddr) -> bool {
+        self.trust.as_ref().is_some_and(|trust| trust.covers(passed, address))
     }
 
     /// Returns the first address of the chain, from the peer on, that is not a trusted proxy's.
@@ -244,10 +255,10 @@ impl ClientIp {
         let (mut client, mut passed) = match peer {
             Some(peer) => (peer, 0),
             // The first of the trusted proxies has no address.
-            None if self.0.unix_socket || self.0.trust.as_ref().is_some_and(Trust::is_by_number) => (hops.next()??, 1),
+            None if self.unix_socket || self.trust.as_ref().is_some_and(Trust::is_by_number) => (hops.next()??, 1),
             None => return None,
         };
-        while self.0.trusts(passed, client)
+        while self.trusts(passed, client)
             && let Some(Some(hop)) = hops.next()
         {
             client = hop;
@@ -259,50 +270,21 @@ impl ClientIp {
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(self.address(parts).map(|address| ip_key(address, self.0.prefix())).into())
+        Answer::Ready(self.address(parts).map(|address| ip_key(address, self.prefix())).into())
     }
 
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        matches!(entry, ListEntry::Net(_)) || entry.is_of("ip", |value| is_ip_key(value, self.0.prefix()))
+    /// A header is as true as the peers whose header counts.
+    fn info(&self) -> KeyInfo {
+        let info = ip_info(self.prefix()).address_in_key();
+        let is_spoofable = self.trust.as_ref().is_some_and(Trust::is_of_anyone);
+        if is_spoofable { info.bannable(Bannable::Spoofable) } else { info }
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        ip_key_of(value, self.prefix())
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.address(parts)
-    }
-
-    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
-        self.address(parts)
-    }
-
-    fn missing_key(&self) -> MissingKey {
-        MissingKey::Share
-    }
-
-    fn is_proven(&self) -> bool {
-        true
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { peer: true, proxies: true, ..Needs::default() }
-    }
-
-    fn bound_to(&self, layer: &ClientSettings) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
-        Ok(Some(Arc::new(Self(self.0.clone().bound(layer)?))))
-    }
-
-    /// A header is as true as the peers whose header counts.
-    fn bannable(&self) -> Bannable {
-        if self.0.trust.as_ref().is_some_and(Trust::is_of_anyone) {
-            return Bannable::Spoofable;
-        }
-        if self.0.prefix() < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some("ip".into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        ip_key_of(values, self.0.prefix())
     }
 }

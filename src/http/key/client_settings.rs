@@ -1,48 +1,11 @@
-//! The settings by which the client's address is extracted: of a key, and of the layer that has it.
+//! The settings of a client for which a layer and a key have some each.
 
-use std::net::IpAddr;
-
-use http::HeaderName;
-
-use super::ip::DEFAULT_V6_PREFIX;
+use super::client_ip::ClientIp;
+use super::hops::Source;
 use super::trust::Trust;
 use crate::core::Error;
 
-/// The settings of a [`ClientIp`](super::ClientIp); what is not set is as in the layer's client.
-#[derive(Clone, Debug, Default)]
-pub struct ClientSettings {
-    /// Nobody, if it is not set.
-    pub(super) trust: Option<Trust>,
-    /// `X-Forwarded-For`, if it is not set.
-    pub(super) source: Option<Source>,
-    /// Whether a peer without an address is a trusted proxy.
-    pub(super) unix_socket: bool,
-    /// In bits, at most 128; 56 if it is not set.
-    pub(super) v6_prefix: Option<u8>,
-}
-
-/// The header that is read: only one, as a client can send each one that a proxy does not overwrite.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Source {
-    XForwardedFor,
-    Forwarded,
-    Single(HeaderName),
-}
-
-impl ClientSettings {
-    pub(super) fn source(&self) -> &Source {
-        self.source.as_ref().unwrap_or(&Source::XForwardedFor)
-    }
-
-    pub(super) fn prefix(&self) -> u8 {
-        self.v6_prefix.unwrap_or(DEFAULT_V6_PREFIX)
-    }
-
-    /// Whether the proxy at `address` is trusted, after `passed` others.
-    pub(super) fn trusts(&self, passed: usize, address: IpAddr) -> bool {
-        self.trust.as_ref().is_some_and(|trust| trust.covers(passed, address))
-    }
-
+impl ClientIp {
     /// Checks that not every peer is a trusted proxy.
     ///
     /// # Errors
@@ -59,13 +22,13 @@ impl ClientSettings {
         ))
     }
 
-    /// Returns these settings, with the layer's where there are none.
+    /// Returns this client with the settings of the layer's where it has none.
     ///
     /// # Errors
     ///
     /// If they contradict the layer's, or trust every peer. A layer that trusts proxies reads one header, whether or not
     /// that is set.
-    pub(super) fn bound(self, layer: &Self) -> Result<Self, Error> {
+    pub(crate) fn bound(&self, layer: &Self) -> Result<Self, Error> {
         self.check()?;
         let layer_trusts = layer.trust.is_some() || layer.unix_socket;
         let trust = layer.trust.clone().or_else(|| layer_trusts.then(Trust::nobody));
@@ -78,8 +41,8 @@ impl ClientSettings {
             return Err(contradiction("reads another header"));
         }
         Ok(Self {
-            trust: self.trust.or(trust),
-            source: self.source.or(source),
+            trust: self.trust.clone().or(trust),
+            source: self.source.clone().or(source),
             unix_socket: self.unix_socket || layer.unix_socket,
             v6_prefix: self.v6_prefix.or(layer.v6_prefix),
         })

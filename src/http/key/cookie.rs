@@ -9,10 +9,10 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 
-use super::cookie_pairs::{Found, bare, is_normal, named};
-use super::reading::{self, Pick, Reading};
-use super::{Ambiguous, Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
-use crate::core::{Answer, Error};
+use super::cookie_pairs::{Found, bare, named};
+use super::reading::{self, Pick, Reading, text};
+use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo};
+use crate::core::Answer;
 use crate::lookup::RawValues;
 
 /// An extractor of the value of a cookie.
@@ -22,9 +22,6 @@ use crate::lookup::RawValues;
 #[must_use]
 pub struct Cookie {
     name: String,
-    kind: Kind,
-    /// Whether keys hold the value itself, not a hash of it.
-    plain: bool,
     reading: Reading,
 }
 
@@ -59,8 +56,7 @@ pub struct Cookie {
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn cookie(name: &str) -> Cookie {
-    let kind = Kind::new(&format!("cookie {name}"));
-    Cookie { name: name.to_owned(), kind, plain: false, reading: Reading::default() }
+    Cookie { name: name.to_owned(), reading: Reading::new(&format!("cookie {name}")) }
 }
 
 impl Cookie {
@@ -68,7 +64,7 @@ impl Cookie {
     ///
     /// A value of more than 64 bytes, escaped, is hashed nevertheless.
     pub fn plain(self) -> Self {
-        Self { plain: true, ..self }
+        self.read_as(Reading::plain)
     }
 
     /// Uses the first of several values, as Go's `Request.Cookie` and Rack do.
@@ -128,21 +124,19 @@ impl Cookie {
         let value = picked.map_or_else(|| reading::same(all().map(form)), |found| Ok(Some(form(found))))?;
         value.map(|value| value.ok_or(Ambiguous)).transpose()
     }
-
-    /// Returns the key of a value in normal form.
-    fn key(&self, value: &[u8]) -> Key {
-        if self.plain { self.kind.key(value) } else { self.kind.hashed(value) }
-    }
 }
 
 impl KeyExtractor for Cookie {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let key = self.value(parts).map(|found| found.map(|value| self.key(&value)));
-        Answer::Ready(key.into())
+        self.reading.extracted(self.value(parts))
     }
 
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of_named("cookie", &self.name, |value| self.reading.yields(value, is_normal))
+    fn info(&self) -> KeyInfo {
+        self.reading.info()
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        self.reading.key_of(value, |value| text(value).map(bare))
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
@@ -157,15 +151,5 @@ impl KeyExtractor for Cookie {
                 offered.lack();
             }
         }
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some(self.kind.as_str().into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        of_value::of_one(self.kind.as_str(), values, |value| {
-            str::from_utf8(value).is_ok().then(|| self.key(&self.reading.form(Cow::Borrowed(bare(value)))))
-        })
     }
 }

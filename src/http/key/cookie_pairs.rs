@@ -82,11 +82,6 @@ fn value(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-/// Whether a value is in the normal form of those that were read.
-pub(super) fn is_normal(value: &[u8]) -> bool {
-    bare(value) == value && str::from_utf8(value).is_ok()
-}
-
 /// Strips all white space and quotes around a decoded value, however many: some may have been encoded, and others
 /// not.
 pub(super) fn bare(mut decoded: &[u8]) -> &[u8] {

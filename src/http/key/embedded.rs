@@ -6,6 +6,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::{IpNet, Ipv4Net};
+
 /// Returns the address by which a client is counted: the IPv4 address where an IPv6 address embeds one.
 ///
 /// These are mapped addresses (`::ffff:0:0/96`), and those of NAT64 (`64:ff9b::/96`, RFC 6052), 6to4 (`2002::/16`,
@@ -15,6 +17,15 @@ pub(crate) fn counted(address: IpAddr) -> IpAddr {
         IpAddr::V4(_) => address,
         IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
     }
+}
+
+/// Returns the IPv4 network of a network of IPv4 addresses mapped into IPv6; any other network unchanged.
+pub(crate) fn canonical(net: IpNet) -> IpNet {
+    let mapped = match net {
+        IpNet::V4(_) => None,
+        IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96)),
+    };
+    mapped.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(net, IpNet::V4)
 }
 
 /// Returns the part of an address that a client cannot choose: IPv4 whole, of other IPv6 the /56 of its site.

@@ -4,21 +4,19 @@
 //! write them, so keys of extensions are certain, and a status service may be open to all with them.
 
 use std::fmt;
-use std::marker::PhantomData;
+use std::sync::Arc;
 
 use http::request::Parts;
 
-use super::{Bannable, Extracted, KeyExtractor, ListEntry};
+use super::{Bannable, Extracted, KeyExtractor, KeyInfo};
 use crate::core::Answer;
 
-/// An extractor that calls a closure with a request extension of type `T`.
+/// An extractor that calls a closure with a request extension.
 ///
 /// Made by [`extension`], which has the rules and an example.
+#[derive(Clone)]
 #[must_use]
-pub struct Extension<T, F> {
-    find: F,
-    of: PhantomData<fn(&T)>,
-}
+pub struct Extension(Arc<dyn Fn(&Parts) -> Extracted + Send + Sync>);
 
 /// Identifies clients by a request extension, such as the user that a layer for authentication has found.
 ///
@@ -45,46 +43,26 @@ pub struct Extension<T, F> {
 /// assert!(matches!(by_user.extract(&parts), Answer::Ready(Extracted::Key(key)) if key.as_str() == "user:7"));
 /// # Ok::<(), http::Error>(())
 /// ```
-pub fn extension<T, F, R>(find: F) -> Extension<T, F>
+pub fn extension<T, R>(find: impl Fn(&T) -> R + Send + Sync + 'static) -> Extension
 where
     T: Send + Sync + 'static,
-    F: Fn(&T) -> R + Send + Sync + 'static,
     R: Into<Extracted>,
 {
-    Extension { find, of: PhantomData }
+    Extension(Arc::new(move |parts| parts.extensions.get().map(&find).into()))
 }
 
-impl<T, F, R> KeyExtractor for Extension<T, F>
-where
-    T: Send + Sync + 'static,
-    F: Fn(&T) -> R + Send + Sync + 'static,
-    R: Into<Extracted>,
-{
+impl KeyExtractor for Extension {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(parts.extensions.get::<T>().map(&self.find).into())
-    }
-
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_value()
+        Answer::Ready((self.0)(parts))
     }
 
     /// Extensions are set by the server, not by clients.
-    fn is_proven(&self) -> bool {
-        true
-    }
-
-    fn bannable(&self) -> Bannable {
-        Bannable::Client
+    fn info(&self) -> KeyInfo {
+        KeyInfo::default().bannable(Bannable::Client).unforgeable()
     }
 }
 
-impl<T, F: Clone> Clone for Extension<T, F> {
-    fn clone(&self) -> Self {
-        Self { find: self.find.clone(), of: PhantomData }
-    }
-}
-
-impl<T, F> fmt::Debug for Extension<T, F> {
+impl fmt::Debug for Extension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Extension").finish_non_exhaustive()
     }

@@ -9,6 +9,7 @@ use http::Response;
 
 use super::secret::Secret;
 use crate::core::{Error, Key};
+use crate::lookup::RawValues;
 
 /// The result of an extractor: a key, or why there is none.
 ///
@@ -45,6 +46,49 @@ pub enum Extracted {
     /// The extractor failed, so that the key is not known: [`OnFailure`](crate::OnFailure#keys) decides.
     Failed(Box<Error>),
 }
+
+impl Extracted {
+    /// Returns the key, with the values that were offered for it.
+    ///
+    /// # Errors
+    ///
+    /// Itself, if there is no key.
+    pub(crate) fn into_key(self) -> Result<(Key, RawValues), Self> {
+        match self {
+            Extracted::Key(key) => Ok((key, RawValues::default())),
+            Extracted::Secret(secret) => Ok(secret.into_parts()),
+            other => Err(other),
+        }
+    }
+}
+
+/// The error of a closure whose request names several clients, or one that is not certain.
+///
+/// It becomes [`Extracted::Ambiguous`], which documents what happens to the request.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Ambiguous, Extracted};
+///
+/// // An account that the path and a header may name: both have to name the same one.
+/// let account = key::from_fn(|parts| {
+///     let by_path = parts.uri.path().strip_prefix("/accounts/").map(str::to_owned);
+///     let by_header = parts.headers.get("x-account").and_then(|id| id.to_str().ok()).map(str::to_owned);
+///     match (by_path, by_header) {
+///         (Some(one), Some(other)) if one != other => Err(Ambiguous),
+///         (one, other) => Ok(one.or(other)),
+///     }
+/// });
+///
+/// let request = http::Request::get("/accounts/7").header("x-account", "8");
+/// let (parts, ()) = request.body(())?.into_parts();
+/// assert_eq!(account(&parts), Err(Ambiguous));
+/// assert!(matches!(Extracted::from(account(&parts)), Extracted::Ambiguous));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ambiguous;
 
 /// The kind of keys that are made from text without a kind.
 const KIND: &str = "key";
@@ -94,6 +138,12 @@ impl<T: Into<Extracted>> From<Result<T, Box<Response<Bytes>>>> for Extracted {
 impl<T: Into<Extracted>> From<Result<T, Error>> for Extracted {
     fn from(found: Result<T, Error>) -> Self {
         found.map_or_else(|error| Extracted::Failed(Box::new(error)), Into::into)
+    }
+}
+
+impl<T: Into<Extracted>> From<Result<T, Ambiguous>> for Extracted {
+    fn from(found: Result<T, Ambiguous>) -> Self {
+        found.map_or(Extracted::Ambiguous, Into::into)
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
     super::reading::same(lines(headers, name))
 }
 
-/// Whether a value is in normal form, and can be the value of a header.
-pub(crate) fn is_normal(value: &[u8]) -> bool {
-    trimmed(value) == value && HeaderValue::from_bytes(value).is_ok()
+/// Returns a value in normal form, if a header can carry it.
+pub(crate) fn carried(value: &[u8]) -> Option<&[u8]> {
+    HeaderValue::from_bytes(value).is_ok().then(|| trimmed(value))
 }

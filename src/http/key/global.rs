@@ -2,13 +2,12 @@
 //!
 //! A policy starts with it, until another is set: a limit of the whole application needs no client.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use http::request::Parts;
 
-use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, of_value};
-use crate::core::{Answer, Error};
+use super::{Bannable, Extracted, Key, KeyExtractor, KeyInfo};
+use crate::core::Answer;
 
 const KEY: Key = Key::fixed("global:");
 
@@ -39,26 +38,12 @@ impl KeyExtractor for Global {
         Answer::Ready(Extracted::Key(KEY))
     }
 
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        // All requests have the same key: a list with it would match all clients.
-        let _ = entry;
-        false
-    }
-
-    fn is_proven(&self) -> bool {
-        true
-    }
-
-    fn bannable(&self) -> Bannable {
-        Bannable::Shared
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some("global".into())
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new("global").bannable(Bannable::Shared).unforgeable()
     }
 
     /// Its only value is empty.
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        of_value::of_one("global", values, |value| value.is_empty().then_some(KEY))
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        value.is_empty().then_some(KEY)
     }
 }

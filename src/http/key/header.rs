@@ -6,13 +6,13 @@
 
 use std::borrow::Cow;
 
+use http::HeaderName;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue};
 
-use super::field_value::{is_normal, lines, trimmed};
+use super::field_value::{carried, lines};
 use super::reading::Reading;
-use super::{Ambiguous, Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
-use crate::core::{Answer, Error};
+use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo};
+use crate::core::Answer;
 use crate::lookup::RawValues;
 
 /// An extractor of the value of a header.
@@ -22,9 +22,6 @@ use crate::lookup::RawValues;
 #[must_use]
 pub struct Header {
     name: HeaderName,
-    kind: Kind,
-    /// Whether keys hold the value itself, not a hash of it.
-    plain: bool,
     reading: Reading,
 }
 
@@ -80,15 +77,15 @@ impl Header {
     /// # Ok::<(), http::Error>(())
     /// ```
     pub fn new(name: HeaderName) -> Self {
-        let kind = Kind::new(&format!("header {name}"));
-        Self { name, kind, plain: false, reading: Reading::default() }
+        let reading = Reading::new(&format!("header {name}"));
+        Self { name, reading }
     }
 
     /// Keeps the value readable in keys, and so in the store, instead of a hash of it.
     ///
     /// A value of more than 64 bytes, escaped, is hashed nevertheless.
     pub fn plain(self) -> Self {
-        Self { plain: true, ..self }
+        self.read_as(Reading::plain)
     }
 
     /// Uses the first of several lines, for applications that do.
@@ -141,21 +138,19 @@ impl Header {
     fn value<'a>(&self, parts: &'a Parts) -> Result<Option<Cow<'a, [u8]>>, Ambiguous> {
         self.reading.pick().of(self.values(parts))
     }
-
-    /// Returns the key of a value in normal form.
-    fn key(&self, value: &[u8]) -> Key {
-        if self.plain { self.kind.key(value) } else { self.kind.hashed(value) }
-    }
 }
 
 impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let key = self.value(parts).map(|found| found.map(|value| self.key(&value)));
-        Answer::Ready(key.into())
+        self.reading.extracted(self.value(parts))
     }
 
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of_named("header", self.name.as_str(), |value| self.reading.yields(value, is_normal))
+    fn info(&self) -> KeyInfo {
+        self.reading.info()
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        self.reading.key_of(value, carried)
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
@@ -163,16 +158,5 @@ impl KeyExtractor for Header {
             Ok(value) => offered.push_any(value),
             Err(Ambiguous) => self.values(parts).for_each(|value| offered.push(value)),
         }
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some(self.kind.as_str().into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        of_value::of_one(self.kind.as_str(), values, |value| {
-            let value = trimmed(value);
-            HeaderValue::from_bytes(value).is_ok().then(|| self.key(&self.reading.form(Cow::Borrowed(value))))
-        })
     }
 }

@@ -20,6 +20,19 @@ const MOST_HOPS: usize = 64;
 /// The longest hop that is read, in bytes: enough for all parameters of `Forwarded`.
 const LONGEST_HOP: usize = 1024;
 
+/// The header that is read: only one, as a client can send each one that a proxy does not overwrite.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Source {
+    XForwardedFor,
+    Forwarded,
+    Single(HeaderName),
+}
+
+/// Returns whether a request has a header in which proxies name the client.
+pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+    headers.contains_key(X_FORWARDED_FOR) || headers.contains_key(FORWARDED)
+}
+
 /// Returns the hops of `X-Forwarded-For`; `None` is a malformed one.
 pub(super) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     hops(headers, &X_FORWARDED_FOR, last_comma, address)

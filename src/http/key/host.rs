@@ -11,8 +11,8 @@ use http::header::HOST;
 use http::request::Parts;
 
 use super::field_value::lines;
-use super::{Ambiguous, Bannable, Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
-use crate::core::{Answer, Error};
+use super::{Ambiguous, Bannable, Extracted, Key, KeyExtractor, KeyInfo, Kind};
+use crate::core::Answer;
 use crate::lookup::RawValues;
 
 static KIND: Kind = Kind::fixed("host:");
@@ -95,6 +95,14 @@ impl KeyExtractor for Host {
         Answer::Ready(name.map(|name| name.map(|name| KIND.key(name.as_bytes()))).into())
     }
 
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new("host").bannable(Bannable::Shared)
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        normal(value).map(|name| KIND.key(name.as_bytes()))
+    }
+
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
         for authority in authorities(parts) {
             match normal(authority) {
@@ -102,22 +110,6 @@ impl KeyExtractor for Host {
                 None => offer_guess(authority, offered),
             }
         }
-    }
-
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of("host", |value| normal(value).is_some_and(|name| name.as_bytes() == value))
-    }
-
-    fn bannable(&self) -> Bannable {
-        Bannable::Shared
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some(KIND.as_str().into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        of_value::of_one(KIND.as_str(), values, |value| normal(value).map(|name| KIND.key(name.as_bytes())))
     }
 }
 

@@ -6,14 +6,13 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Key, counted, of_value};
-use crate::core::Error;
+use super::{Bannable, Key, KeyInfo, MissingKey, counted};
 
 /// The length of the kind and its colon.
 const KIND: usize = "ip:".len();
 
 /// Shorter prefixes of IPv6 addresses are of networks that several sites may share.
-pub(super) const LEAST_SITE: u8 = 48;
+const LEAST_SITE: u8 = 48;
 
 /// The default prefix length, in bits: a site is usually delegated a /56, which has 2^72 addresses.
 pub(super) const DEFAULT_V6_PREFIX: u8 = 56;
@@ -33,45 +32,35 @@ pub(super) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
     Key::plain(&text, length)
 }
 
-/// Returns the key of an address that is given as text.
-pub(super) fn ip_key_of(values: &[&[u8]], v6_prefix: u8) -> Result<Key, Error> {
-    of_value::of_one("ip", values, |value| Some(ip_key(str::from_utf8(value).ok()?.parse().ok()?, v6_prefix)))
+/// Returns the key of an address, or of a network as it is written in keys.
+pub(super) fn ip_key_of(value: &[u8], v6_prefix: u8) -> Option<Key> {
+    let text = str::from_utf8(value).ok()?;
+    let key = |address: &str| Some(ip_key(address.parse().ok()?, v6_prefix));
+    key(text).or_else(|| key(text.split_once('/')?.0).filter(|key| key.value() == text))
 }
 
-/// Whether this is the value of the key of some address.
-pub(super) fn is_ip_key(value: &[u8], v6_prefix: u8) -> bool {
-    let text = str::from_utf8(value).unwrap_or_default();
-    let address = text.split_once('/').map_or(text, |(address, _)| address).parse();
-    address.is_ok_and(|address| ip_key(address, v6_prefix).value() == text)
+/// Returns what is known of keys of addresses.
+pub(super) fn ip_info(v6_prefix: u8) -> KeyInfo {
+    let bannable = if v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client };
+    let info = KeyInfo::new("ip").missing_key(MissingKey::Share).bannable(bannable).unforgeable();
+    KeyInfo { needs_peer: true, ..info }
 }
-
-/// The digits of each octet with a dot behind them, the first in the lowest bits, and how many bits that is.
-const OCTETS: [(u32, u32); 256] = {
-    let (mut octets, mut octet) = ([(0, 0); 256], 0);
-    while octet < octets.len() {
-        #[allow(clippy::cast_possible_truncation, reason = "it is below 256")]
-        let number = octet as u8;
-        let (hundreds, tens, ones) = (b'0' + number / 100, b'0' + number / 10 % 10, b'0' + number % 10);
-        octets[octet] = match number {
-            0..10 => (u32::from_le_bytes([ones, b'.', 0, 0]), 16),
-            10..100 => (u32::from_le_bytes([tens, ones, b'.', 0]), 24),
-            100.. => (u32::from_le_bytes([hundreds, tens, ones, b'.']), 32),
-        };
-        octet += 1;
-    }
-    octets
-};
 
 /// Writes an address behind the kind, as `Display` does, in a fraction of the time. Returns the length of both.
 fn write_v4(text: &mut [u8; 52], address: Ipv4Addr) -> usize {
-    // Put together in registers: bytes that were written one by one make the next read of all of them wait.
-    let [a, b, c, d] = address.octets().map(|octet| OCTETS[usize::from(octet)]);
-    let pair = |(first, bits), (second, more)| (u64::from(first) | u64::from(second) << bits, bits + more);
-    let ((front, front_bits), (back, back_bits)): ((u64, u32), (u64, u32)) = (pair(a, b), pair(c, d));
-    let digits = u128::from(front) | u128::from(back) << front_bits;
-    text[KIND..KIND + size_of_val(&digits)].copy_from_slice(&digits.to_le_bytes());
+    let mut end = KIND;
+    for octet in address.octets() {
+        for (least, unit) in [(100, 100), (10, 10), (0, 1)] {
+            if octet >= least {
+                text[end] = b'0' + octet / unit % 10;
+                end += 1;
+            }
+        }
+        text[end] = b'.';
+        end += 1;
+    }
     // Without the last dot.
-    KIND + (front_bits + back_bits) as usize / 8 - 1
+    end - 1
 }
 
 /// Clears the bits of an address after its prefix.

@@ -16,12 +16,8 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
-use super::MissingKey;
-#[cfg(feature = "axum")]
-use super::client_settings::ClientSettings;
-#[cfg(feature = "axum")]
-use super::extractor::bound;
-use super::{Extracted, Key, KeyExtractor, ListEntry, Needs};
+use super::extractor::shared;
+use super::{Extracted, Key, KeyExtractor, KeyInfo};
 use crate::core::{Answer, Error};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 
@@ -33,13 +29,13 @@ use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 #[must_use]
 pub struct KeyLookup {
     /// Extracts the key to look up by.
-    by: Arc<dyn KeyExtractor>,
-    lookups: Lookups<FoundKey>,
+    pub(super) by: Arc<dyn KeyExtractor>,
+    pub(super) lookups: Lookups<FoundKey>,
 }
 
 /// The cached result of a lookup.
 #[derive(Clone)]
-enum FoundKey {
+pub(super) enum FoundKey {
     Key(Key),
     Missing,
     Ambiguous,
@@ -100,7 +96,7 @@ where
             }
         }
     });
-    KeyLookup { by: Arc::new(by), lookups }
+    KeyLookup { by: shared(by), lookups }
 }
 
 impl KeyLookup {
@@ -129,70 +125,43 @@ impl KeyLookup {
     pub fn in_flight(self, lookups: usize) -> Self {
         Self { lookups: self.lookups.in_flight(lookups), ..self }
     }
-
-    /// Looks up by a key that is known; `offered` is called only if nothing is cached.
-    fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> Answer<Extracted> {
-        match self.lookups.find(key, offered) {
-            Answer::Ready(found) => Answer::Ready(FoundKey::extracted(found)),
-            Answer::Pending(finding) => Answer::pending(async move { FoundKey::extracted(finding.await) }),
-        }
-    }
-
-    /// Looks up by a key that had to be waited for itself.
-    async fn find_later(lookups: Lookups<FoundKey>, by: Extracted) -> Extracted {
-        let (key, offered) = match by {
-            Extracted::Key(key) => (key, RawValues::default()),
-            Extracted::Secret(secret) => secret.into_parts(),
-            other => return other,
-        };
-        FoundKey::extracted(lookups.find(&key, || offered).wait().await)
-    }
 }
 
 impl KeyExtractor for KeyLookup {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        match self.by.extract(parts) {
-            Answer::Ready(Extracted::Key(key)) => self.find(&key, || {
-                let mut offered = RawValues::default();
-                self.by.raw_values(parts, &mut offered);
-                offered
-            }),
-            Answer::Ready(Extracted::Secret(secret)) => {
-                let (key, mut offered) = secret.into_parts();
-                self.by.raw_values(parts, &mut offered);
-                self.find(&key, || offered)
-            }
-            Answer::Ready(other) => Answer::Ready(other),
-            Answer::Pending(pending) => {
+        let by = match self.by.extract(parts) {
+            Answer::Ready(by) => by,
+            Answer::Pending(by) => {
                 let lookups = self.lookups.clone();
-                Answer::pending(async move { Self::find_later(lookups, pending.await).await })
+                return Answer::pending(async move { find(&lookups, by.await, |_| {}).wait().await });
             }
-        }
+        };
+        find(&self.lookups, by, |offered| self.by.raw_values(parts, offered))
     }
 
-    fn missing_key(&self) -> MissingKey {
-        self.by.missing_key()
+    fn info(&self) -> KeyInfo {
+        let KeyInfo { missing_key, needs_peer, needs_route, .. } = self.by.info();
+        KeyInfo { missing_key, needs_peer, needs_route, ..KeyInfo::default() }
     }
-
-    /// Adds none: they would have to be looked up.
-    fn keys(&self, _: &Parts, _: &mut Vec<Key>) {}
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.by.address(parts)
     }
+}
 
-    fn needs(&self) -> Needs {
-        self.by.needs()
-    }
-
-    #[cfg(feature = "axum")]
-    fn bound_to(&self, layer: &ClientSettings) -> Result<Option<Arc<dyn KeyExtractor>>, Error> {
-        Ok(Some(Arc::new(Self { by: bound(&self.by, layer)?, lookups: self.lookups.clone() })))
-    }
-
-    /// Any value may be found; addresses are known to the other extractor only.
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_value() || self.by.can_match(entry)
+/// Looks up by a key, if there is one; `offer` is called only if nothing is cached.
+fn find(lookups: &Lookups<FoundKey>, by: Extracted, offer: impl FnOnce(&mut RawValues)) -> Answer<Extracted> {
+    let (key, mut offered) = match by.into_key() {
+        Ok(by) => by,
+        Err(other) => return Answer::Ready(other),
+    };
+    let offered = || {
+        offer(&mut offered);
+        offered
+    };
+    match lookups.find(&key, offered) {
+        Answer::Ready(found) => Answer::Ready(FoundKey::extracted(found)),
+        Answer::Pending(finding) => Answer::pending(async move { FoundKey::extracted(finding.await) }),
     }
 }
 

@@ -2,13 +2,12 @@
 //!
 //! Clients may send any token as a method, so only well-known ones have counters of their own.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use http::request::Parts;
 
-use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, of_value};
-use crate::core::{Answer, Error};
+use super::{Bannable, Extracted, Key, KeyExtractor, KeyInfo};
+use crate::core::Answer;
 
 const KIND: &str = "method";
 
@@ -57,30 +56,16 @@ impl KeyExtractor for Method {
         Answer::Ready(Extracted::Key(key_of(&parts.method)))
     }
 
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        let known =
-            |value: &[u8]| value == OTHER.as_bytes() || KNOWN.iter().any(|known| known.as_str().as_bytes() == value);
-        entry.is_of(KIND, known)
-    }
-
     /// A method does not identify a client.
-    fn is_proven(&self) -> bool {
-        true
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new(KIND).bannable(Bannable::Shared).unforgeable()
     }
 
-    fn bannable(&self) -> Bannable {
-        Bannable::Shared
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some(KIND.into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        of_value::of_one(KIND, values, |value| match http::Method::from_bytes(value) {
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        match http::Method::from_bytes(value) {
             Ok(method) => Some(key_of(&method)),
             Err(_) => (value == OTHER.as_bytes()).then(|| Key::new(KIND, OTHER)),
-        })
+        }
     }
 }
 

@@ -31,9 +31,7 @@
 //! treats as one client. [`host`], [`path`] and the other extractors here do so. Closures that derive a key from the
 //! host should use [`Host::name`], as `parts.uri.host()` is `None` on HTTP/1.1.
 
-mod ambiguous;
 mod authorization;
-mod bannable;
 #[cfg(feature = "basic-auth")]
 mod basic_user;
 mod bearer;
@@ -56,24 +54,19 @@ mod header;
 #[cfg(feature = "axum")]
 mod hops;
 mod host;
+mod info;
 #[cfg(feature = "axum")]
 mod ip;
 mod join;
-mod list_entry;
 #[cfg(feature = "lookup")]
 mod lookup;
 mod method;
-mod missing;
-mod needs;
-mod network;
 #[cfg(feature = "axum")]
 mod node;
-mod of_value;
+mod parts;
 mod path;
 #[cfg(feature = "axum")]
 mod path_param;
-#[cfg(feature = "axum")]
-mod peer;
 #[cfg(feature = "axum")]
 mod peer_ip;
 #[cfg(feature = "query")]
@@ -89,36 +82,35 @@ mod trust;
 
 pub use crate::core::Key;
 use crate::core::Kind;
-pub use ambiguous::Ambiguous;
-pub use bannable::Bannable;
 #[cfg(feature = "basic-auth")]
 pub use basic_user::{BasicUser, basic_user};
 pub use bearer::bearer;
 #[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, client_ip};
 pub use cookie::{Cookie, cookie};
-pub(crate) use embedded::{counted, site};
+pub(crate) use embedded::{canonical, counted, site};
 pub use extension::{Extension, extension};
-pub use extracted::Extracted;
-#[cfg(feature = "axum")]
-pub(crate) use extractor::bound;
+pub use extracted::{Ambiguous, Extracted};
+pub(crate) use extractor::shared;
 pub use extractor::{Join, KeyExtractor};
 pub use from_fn::from_fn;
 pub use global::global;
 pub use header::{Header, header};
+#[cfg(feature = "axum")]
+pub(crate) use hops::is_forwarded;
 pub use host::{Host, host};
-pub use list_entry::ListEntry;
+pub use info::{Bannable, KeyInfo, MissingKey};
 #[cfg(feature = "lookup")]
 pub use lookup::{KeyLookup, lookup};
 pub use method::method;
-pub use missing::MissingKey;
-pub use needs::Needs;
-pub(crate) use network::canonical;
+#[cfg(feature = "axum")]
+pub(crate) use parts::bound;
+pub(crate) use parts::{key_of, parts};
 pub use path::path;
 #[cfg(feature = "axum")]
 pub use path_param::{PathParam, path_param};
 #[cfg(feature = "axum")]
-pub(crate) use peer::{is_forwarded, peer};
+pub(crate) use peer_ip::peer;
 #[cfg(feature = "axum")]
 pub use peer_ip::{PeerIp, peer_ip};
 #[cfg(feature = "query")]

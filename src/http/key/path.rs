@@ -11,8 +11,8 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use percent_encoding::{percent_decode, percent_decode_str};
 
-use super::{Ambiguous, Bannable, Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
-use crate::core::{Answer, Error};
+use super::{Ambiguous, Bannable, Extracted, Key, KeyExtractor, KeyInfo, Kind};
+use crate::core::Answer;
 use crate::lookup::RawValues;
 
 static KIND: Kind = Kind::fixed("path:");
@@ -58,8 +58,14 @@ impl KeyExtractor for Path {
         Answer::Ready(normal(parts.uri.path()).map(|path| KIND.key(path.as_bytes())).into())
     }
 
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of("path", is_path)
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new("path").bannable(Bannable::Shared)
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        let path = normal(str::from_utf8(value).ok()?).ok()?;
+        let is_path = path.starts_with('/') && PathAndQuery::try_from(&*path).is_ok();
+        (is_path || matches!(&*path, "" | "*")).then(|| KIND.key(path.as_bytes()))
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
@@ -68,21 +74,6 @@ impl KeyExtractor for Path {
             Ok(path) => offered.push(&*path),
             Err(Ambiguous) => readings(path).for_each(|reading| offered.push(reading)),
         }
-    }
-
-    fn bannable(&self) -> Bannable {
-        Bannable::Shared
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some(KIND.as_str().into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        of_value::of_one(KIND.as_str(), values, |value| {
-            let path = normal(str::from_utf8(value).ok()?).ok()?;
-            is_path(path.as_bytes()).then(|| KIND.key(path.as_bytes()))
-        })
     }
 }
 
@@ -161,14 +152,6 @@ fn joined(path: &[u8], merged: bool, resolved: bool) -> Vec<u8> {
     [b"/".as_slice(), &segments.join(&b'/')].concat()
 }
 
-/// Whether a value can be the path of a request, in normal form and without a query.
-fn is_path(value: &[u8]) -> bool {
-    let is_normal = std::str::from_utf8(value).is_ok_and(|path| normal(path).is_ok_and(|normal| normal == path));
-    let parsed =
-        PathAndQuery::try_from(value).is_ok_and(|path| path.path().as_bytes() == value && path.query().is_none());
-    is_normal && (value.is_empty() || (parsed && value.starts_with(b"/")) || value == b"*")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,7 +159,7 @@ mod tests {
     #[track_caller]
     fn row(path: &str, expected: &str) {
         assert_eq!(normal(path).as_deref(), Ok(expected));
-        assert!(is_path(expected.as_bytes()), "it can be listed");
+        assert_eq!(Path.key_of(expected.as_bytes()), Some(KIND.key(expected.as_bytes())), "it can be listed");
     }
 
     #[test]
@@ -211,7 +194,7 @@ mod tests {
         ];
         for path in paths.into_iter().chain(["/a\\b", "/a%00", "/a%", "/a%2", "/a%zz", "/%ff"]) {
             assert_eq!(normal(path), Err(Ambiguous), "{path}");
-            assert!(!is_path(path.as_bytes()), "{path}");
+            assert_eq!(Path.key_of(path.as_bytes()), None, "{path}");
         }
     }
 

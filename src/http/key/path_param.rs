@@ -15,10 +15,10 @@ use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
-use super::reading::{Reading, bytes};
+use super::reading::{Reading, bytes, same, text};
 use super::template::{Piece, pieces};
-use super::{Ambiguous, Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
-use crate::core::{Answer, Error};
+use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo};
+use crate::core::Answer;
 use crate::lookup::RawValues;
 
 /// An extractor of a parameter of the route that matched.
@@ -28,7 +28,6 @@ use crate::lookup::RawValues;
 #[must_use]
 pub struct PathParam {
     name: String,
-    kind: Kind,
     reading: Reading,
 }
 
@@ -58,13 +57,20 @@ pub struct PathParam {
 /// # let _ = app;
 /// ```
 pub fn path_param(name: &str) -> PathParam {
-    PathParam { name: name.to_owned(), kind: Kind::new(&format!("path_param {name}")), reading: Reading::default() }
+    PathParam { name: name.to_owned(), reading: Reading::new(&format!("path_param {name}")).plain() }
 }
 
 impl KeyExtractor for PathParam {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let value = one(self.values(parts));
-        Answer::Ready(value.map(|value| value.map(|value| self.kind.key(&self.form(value)))).into())
+        self.reading.extracted(one(self.values(parts)).map(|value| value.map(|value| self.form(value))))
+    }
+
+    fn info(&self) -> KeyInfo {
+        self.reading.info()
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        self.reading.key_of(value, text)
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
@@ -75,21 +81,6 @@ impl KeyExtractor for PathParam {
                 Value::Unknown => offered.lack(),
             }
         }
-    }
-
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        let is_text = |value: &[u8]| str::from_utf8(value).is_ok();
-        entry.is_of_named("path_param", &self.name, |value| self.reading.yields(value, is_text))
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some(self.kind.as_str().into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        of_value::of_one(self.kind.as_str(), values, |value| {
-            str::from_utf8(value).is_ok().then(|| self.kind.key(&self.reading.form(Cow::Borrowed(value))))
-        })
     }
 }
 
@@ -142,7 +133,7 @@ impl PathParam {
 type Values<'a> = SmallVec<[Value<'a>; 1]>;
 
 /// A decoded value.
-#[derive(Debug)]
+#[derive(PartialEq)]
 enum Value<'a> {
     Text(Cow<'a, str>),
     /// Bytes that are not UTF-8.
@@ -159,13 +150,10 @@ fn decoded(raw: &str) -> Value<'_> {
 
 /// Returns the value, if all are text and equal.
 fn one(values: Values<'_>) -> Result<Option<Cow<'_, str>>, Ambiguous> {
-    let mut values = values.into_iter();
-    match values.next() {
-        None => Ok(None),
-        Some(Value::Text(first)) if values.all(|other| matches!(other, Value::Text(text) if text == first)) => {
-            Ok(Some(first))
-        }
+    match same(values.into_iter())? {
+        Some(Value::Text(text)) => Ok(Some(text)),
         Some(_) => Err(Ambiguous),
+        None => Ok(None),
     }
 }
 

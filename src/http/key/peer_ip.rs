@@ -3,15 +3,17 @@
 //! It is the only address that no client can forge, so the chain of proxies of [`client_ip`](super::client_ip) starts
 //! with it. No header is read here.
 
-use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
 
+use axum::extract::ConnectInfo;
+use axum::extract::connect_info::MockConnectInfo;
 use http::request::Parts;
+#[cfg(feature = "tonic")]
+use tonic::transport::server::TcpConnectInfo;
 
-use super::MissingKey;
-use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, ip_key_of, is_ip_key};
-use super::peer::peer;
-use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, Needs};
-use crate::core::{Answer, Error};
+use super::ip::{DEFAULT_V6_PREFIX, ip_info, ip_key, ip_key_of};
+use super::{Extracted, Key, KeyExtractor, KeyInfo};
+use crate::core::Answer;
 
 /// An extractor of the peer's address.
 ///
@@ -39,7 +41,7 @@ pub struct PeerIp {
 /// | any other, such as hyper | insert the peer's [`SocketAddr`](std::net::SocketAddr) as it is |
 ///
 /// If there is none, there is no key, a warning with the code `TG004` is logged once for each layer, and by default all
-/// requests [share](MissingKey::Share) one counter.
+/// requests [share](crate::MissingKey::Share) one counter.
 ///
 /// # Examples
 ///
@@ -74,31 +76,26 @@ impl KeyExtractor for PeerIp {
         Answer::Ready(peer(parts).map(|address| ip_key(address, self.v6_prefix)).into())
     }
 
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        matches!(entry, ListEntry::Net(_)) || entry.is_of("ip", |value| is_ip_key(value, self.v6_prefix))
+    fn info(&self) -> KeyInfo {
+        ip_info(self.v6_prefix)
     }
 
-    fn missing_key(&self) -> MissingKey {
-        MissingKey::Share
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        ip_key_of(value, self.v6_prefix)
     }
+}
 
-    fn is_proven(&self) -> bool {
-        true
+/// Returns the address at the other end of the connection, by axum, by tonic, or as any server may insert it.
+pub(crate) fn peer(parts: &Parts) -> Option<IpAddr> {
+    let extensions = &parts.extensions;
+    if let Some(ConnectInfo(peer)) = extensions.get::<ConnectInfo<SocketAddr>>() {
+        return Some(peer.ip());
     }
-
-    fn needs(&self) -> Needs {
-        Needs { peer: true, ..Needs::default() }
+    #[cfg(feature = "tonic")]
+    if let Some(peer) = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr) {
+        return Some(peer.ip());
     }
-
-    fn bannable(&self) -> Bannable {
-        if self.v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some("ip".into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        ip_key_of(values, self.v6_prefix)
-    }
+    // A mock is the last, as in axum.
+    let mock = || extensions.get::<MockConnectInfo<SocketAddr>>().map(|MockConnectInfo(peer)| peer);
+    extensions.get::<SocketAddr>().or_else(mock).map(SocketAddr::ip)
 }

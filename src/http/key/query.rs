@@ -7,9 +7,9 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 
-use super::reading::{Reading, bytes};
-use super::{Ambiguous, Extracted, Key, KeyExtractor, Kind, ListEntry, of_value};
-use crate::core::{Answer, Error};
+use super::reading::{Reading, bytes, text};
+use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo};
+use crate::core::Answer;
 use crate::lookup::RawValues;
 
 /// An extractor of the value of a query parameter.
@@ -19,7 +19,6 @@ use crate::lookup::RawValues;
 #[must_use]
 pub struct Query {
     name: String,
-    kind: Kind,
     reading: Reading,
 }
 
@@ -51,7 +50,7 @@ pub struct Query {
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn query(name: &str) -> Query {
-    Query { name: name.to_owned(), kind: Kind::new(&format!("query {name}")), reading: Reading::default() }
+    Query { name: name.to_owned(), reading: Reading::new(&format!("query {name}")).plain() }
 }
 
 impl Query {
@@ -106,8 +105,15 @@ impl Query {
 
 impl KeyExtractor for Query {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let key = self.value(parts).map(|found| found.map(|value| self.kind.key(&value)));
-        Answer::Ready(key.into())
+        self.reading.extracted(self.value(parts))
+    }
+
+    fn info(&self) -> KeyInfo {
+        self.reading.info()
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        self.reading.key_of(value, text)
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
@@ -118,20 +124,5 @@ impl KeyExtractor for Query {
                 self.values(query).chain(self.values_by_either(query)).for_each(|value| offered.push(value));
             }
         }
-    }
-
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        let is_text = |value: &[u8]| str::from_utf8(value).is_ok();
-        entry.is_of_named("query", &self.name, |value| self.reading.yields(value, is_text))
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some(self.kind.as_str().into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        of_value::of_one(self.kind.as_str(), values, |value| {
-            str::from_utf8(value).is_ok().then(|| self.kind.key(&self.reading.form(Cow::Borrowed(value))))
-        })
     }
 }

@@ -1,20 +1,25 @@
-//! Which of several values counts, and the form in which it is compared.
+//! Which of several values counts, the form in which it is compared, and the key that is made of it.
 //!
-//! The options that headers, cookies, query parameters and user names have in common: `first`, `last`, `ignore_case`
-//! and `normalize`. Without them all values have to be the same in normal form; otherwise they are ambiguous.
+//! The options that headers, cookies, query parameters and user names have in common: `plain`, `first`, `last`,
+//! `ignore_case` and `normalize`. Without `first` and `last` all values have to be the same in normal form; otherwise they
+//! are ambiguous.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Ambiguous;
+use super::{Ambiguous, Extracted, Key, KeyInfo, Kind};
+use crate::core::Answer;
 
 /// A function that returns the normal form of a value.
 type Normalize = dyn Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync;
 
-/// How an extractor reads values.
-#[derive(Clone, Default)]
+/// How an extractor reads values, and makes keys of them.
+#[derive(Clone)]
 pub(crate) struct Reading {
+    kind: Kind,
+    /// Whether keys hold the value itself, not a hash of it.
+    plain: bool,
     pick: Pick,
     /// Whether ASCII letters are lower-cased, after `normalize`.
     ignores_case: bool,
@@ -22,16 +27,24 @@ pub(crate) struct Reading {
 }
 
 /// Which of several values counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
     /// The one that all of them equal.
-    #[default]
     Same,
     First,
     Last,
 }
 
 impl Reading {
+    /// Creates a reading of values that are secrets.
+    pub(super) fn new(kind: &str) -> Self {
+        Self { kind: Kind::new(kind), plain: false, pick: Pick::Same, ignores_case: false, normalize: None }
+    }
+
+    pub(super) fn plain(self) -> Self {
+        Self { plain: true, ..self }
+    }
+
     pub(crate) fn first(self) -> Self {
         Self { pick: Pick::First, ..self }
     }
@@ -65,10 +78,26 @@ impl Reading {
         value
     }
 
-    /// Whether a value is the normal form of some value that `may_come` in a request.
-    pub(super) fn yields(&self, value: &[u8], may_come: impl FnOnce(&[u8]) -> bool) -> bool {
+    /// Returns the key of a value in normal form.
+    fn key(&self, value: &[u8]) -> Key {
+        if self.plain { self.kind.key(value) } else { self.kind.hashed(value) }
+    }
+
+    /// Returns what is extracted where this value in normal form is found.
+    pub(super) fn extracted(&self, found: Result<Option<Cow<'_, [u8]>>, Ambiguous>) -> Answer<Extracted> {
+        Answer::Ready(found.map(|value| value.map(|value| self.key(&value))).into())
+    }
+
+    pub(super) fn info(&self) -> KeyInfo {
+        KeyInfo::new(self.kind.as_str().to_owned())
+    }
+
+    /// Returns the key of a value, if requests can have it: `read` returns what an extractor reads of it there.
+    pub(super) fn key_of(&self, value: &[u8], read: impl FnOnce(&[u8]) -> Option<&[u8]>) -> Option<Key> {
         // A closure may return what no request can carry.
-        *self.form(Cow::Borrowed(value)) == *value && (self.normalize.is_some() || may_come(value))
+        let is_result = self.normalize.is_some() && *self.form(Cow::Borrowed(value)) == *value;
+        let value = if is_result { value } else { read(value)? };
+        Some(self.key(&self.form(Cow::Borrowed(value))))
     }
 }
 
@@ -92,11 +121,13 @@ pub(super) fn same<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<
 
 impl fmt::Debug for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pick, ignores_case, normalize } = self;
-        let mut shown = f.debug_struct("Reading");
-        shown.field("pick", pick).field("ignores_case", ignores_case).field("normalizes", &normalize.is_some());
-        shown.finish()
+        f.debug_struct("Reading").field("kind", &self.kind).field("pick", &self.pick).finish_non_exhaustive()
     }
+}
+
+/// Returns a value if it is UTF-8.
+pub(super) fn text(value: &[u8]) -> Option<&[u8]> {
+    str::from_utf8(value).ok().map(str::as_bytes)
 }
 
 /// Returns the bytes of a text, without copying it.

@@ -2,14 +2,13 @@
 //!
 //! Unlike the path, a route is the server's: there are as many counters as routes, whatever clients send.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use http::request::Parts;
 
 use super::template::{matched, normal};
-use super::{Bannable, Extracted, Key, KeyExtractor, Kind, ListEntry, Needs, is_template, of_value};
-use crate::core::{Answer, Error};
+use super::{Bannable, Extracted, Key, KeyExtractor, KeyInfo, Kind, is_template};
+use crate::core::Answer;
 use crate::lookup::RawValues;
 
 static KIND: Kind = Kind::fixed("route:");
@@ -50,44 +49,23 @@ impl KeyExtractor for Route {
         Answer::Ready(Extracted::Key(KIND.key(template(parts).as_bytes())))
     }
 
+    /// Templates are the server's, and do not identify a client.
+    fn info(&self) -> KeyInfo {
+        let info = KeyInfo::new("route").bannable(Bannable::Shared).unforgeable();
+        KeyInfo { needs_route: true, ..info }
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        let text = str::from_utf8(value).ok()?;
+        (is_template(text) || text == UNMATCHED).then(|| KIND.key(normal(text).as_bytes()))
+    }
+
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
         offered.push(template(parts));
-    }
-
-    fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of("route", |value| str::from_utf8(value).is_ok_and(|text| is_normal(text) || text == UNMATCHED))
-    }
-
-    /// Templates are the server's, and do not identify a client.
-    fn is_proven(&self) -> bool {
-        true
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { route: true, ..Needs::default() }
-    }
-
-    fn bannable(&self) -> Bannable {
-        Bannable::Shared
-    }
-
-    fn kind(&self) -> Option<Cow<'_, str>> {
-        Some(KIND.as_str().into())
-    }
-
-    fn key_of(&self, values: &[&[u8]]) -> Result<Key, Error> {
-        of_value::of_one(KIND.as_str(), values, |value| {
-            let text = str::from_utf8(value).ok()?;
-            (is_template(text) || text == UNMATCHED).then(|| KIND.key(normal(text).as_bytes()))
-        })
     }
 }
 
 /// Returns the template of the route, or [`UNMATCHED`].
 fn template(parts: &Parts) -> &str {
     matched(parts).unwrap_or(UNMATCHED)
-}
-
-fn is_normal(text: &str) -> bool {
-    is_template(text) && normal(text) == text
 }

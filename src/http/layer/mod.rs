@@ -172,7 +172,7 @@ impl RateLimitLayer {
     #[cfg(feature = "axum")]
     pub fn try_client(self, client: key::ClientIp) -> Result<Self, Error> {
         let mut gate = Gate::clone(&self.gate.load());
-        gate.client = Arc::new(client);
+        gate.client = client;
         let policies = gate.accepts(gate.policies.clone())?;
         gate.set_policies(policies);
         Ok(Self::of(gate))

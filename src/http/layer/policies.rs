@@ -222,7 +222,7 @@ impl RateLimitLayer {
         let policies = next.accepts(policies)?.into_iter().map(|policy| policy.continuing(&before.policies));
         let policies: Vec<Policy> = policies.collect();
         self.publish(&policies, change);
-        self.warn_of_unproven();
+        self.warn_of_forgeable();
         Ok(())
     }
 

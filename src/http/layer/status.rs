@@ -21,7 +21,7 @@ impl RateLimitLayer {
     /// It is for a route such as `GET /rate_limit`, outside of this layer.
     ///
     /// Requests are neither authenticated nor counted. So it shows only policies whose key is
-    /// [proven](crate::key::KeyExtractor::is_proven) by the connection or the server (addresses,
+    /// [unforgeable](field@crate::key::KeyInfo::unforgeable), by the connection or the server (addresses,
     /// [extensions](crate::key::extension), the route, or one key for all), and whose quota is not chosen by a
     /// [`tier`](Policy::tier) from what the request contains. For others there is
     /// [`status_service_for`](Self::status_service_for).
@@ -52,7 +52,7 @@ impl RateLimitLayer {
     /// ```
     pub fn status_service(&self) -> Result<StatusService, Error> {
         let gate = self.gate.load();
-        if let Some(policy) = unproven(&gate).next() {
+        if let Some(policy) = forgeable(&gate).next() {
             return Err(Error::invalid(format!(
                 "the status of policy {:?} would be shown to anybody who sends another client's key or tier: set who \
                  may see it with status_service_for, use a key that the connection or the server proves, or make the \
@@ -89,9 +89,9 @@ impl RateLimitLayer {
     }
 
     /// Logs which policies a status service for all clients leaves out, if there is such a service.
-    pub(super) fn warn_of_unproven(&self) {
+    pub(super) fn warn_of_forgeable(&self) {
         let gate = self.gate.load();
-        let policies: Vec<&str> = unproven(&gate).map(Policy::name).collect();
+        let policies: Vec<&str> = forgeable(&gate).map(Policy::name).collect();
         if self.shows_all.load(Ordering::Relaxed) && !policies.is_empty() {
             tracing::warn!(
                 code = "status_left_out",
@@ -104,6 +104,6 @@ impl RateLimitLayer {
 }
 
 /// Returns the advertised policies whose key or tier a client could make up.
-fn unproven(gate: &Gate) -> impl Iterator<Item = &Policy> {
-    gate.policies.iter().filter(|policy| policy.is_shown() && !policy.is_proven())
+fn forgeable(gate: &Gate) -> impl Iterator<Item = &Policy> {
+    gate.policies.iter().filter(|policy| policy.is_shown() && !policy.is_unforgeable())
 }

@@ -16,7 +16,7 @@ use ipnet::IpNet;
 
 use super::address::read_net;
 use crate::core::{Error, Key};
-use crate::http::key::{ListEntry, canonical, counted};
+use crate::http::key::{KeyExtractor, canonical, counted, parts};
 
 /// A list of clients, by address or by key, for [`Policy::allow`](crate::Policy::allow) and
 /// [`Policy::deny`](crate::Policy::deny).
@@ -74,7 +74,7 @@ pub struct AccessList {
 /// An entry, as it was given.
 #[derive(Clone)]
 enum Entry {
-    Net(IpNet),
+    Net,
     Value(Box<[u8]>),
     ValueOf(Box<str>, Box<[u8]>),
 }
@@ -121,7 +121,7 @@ impl AccessList {
 
     /// Adds the clients of a network.
     pub fn net(mut self, net: IpNet) -> Self {
-        self.entries.push(Entry::Net(net));
+        self.entries.push(Entry::Net);
         self.nets.push(canonical(net).trunc());
         self
     }
@@ -221,19 +221,30 @@ impl AccessList {
         !self.nets.is_empty()
     }
 
-    /// Returns the place of the first entry that no request can match, counted from 1, and whether it is an address.
-    pub(crate) fn idle(&self, can_match: impl Fn(ListEntry<'_>) -> bool) -> Option<(usize, bool)> {
-        let place = self.entries.iter().position(|entry| !can_match(entry.borrowed()))?;
-        Some((place + 1, matches!(self.entries[place], Entry::Net(_))))
+    /// Returns the place of the first entry that no request with such a key can match, counted from 1, and whether it is
+    /// an address.
+    pub(crate) fn idle(&self, key: &dyn KeyExtractor) -> Option<(usize, bool)> {
+        let parts = parts(key);
+        let place = self.entries.iter().position(|entry| !parts.iter().any(|part| entry.can_match(*part)))?;
+        Some((place + 1, matches!(self.entries[place], Entry::Net)))
     }
 }
 
 impl Entry {
-    fn borrowed(&self) -> ListEntry<'_> {
-        match self {
-            Entry::Net(net) => ListEntry::Net(*net),
-            Entry::Value(value) => ListEntry::Value(value),
-            Entry::ValueOf(kind, value) => ListEntry::ValueOf(kind, value),
+    /// Whether some request can match by its key, or by an address.
+    fn can_match(&self, key: &dyn KeyExtractor) -> bool {
+        let info = key.info();
+        let (value, list) = match self {
+            // With the feature axum every layer has the client's address.
+            Entry::Net => return cfg!(feature = "axum") || info.address_in_key,
+            Entry::Value(value) => (value, AccessList::default().key(value)),
+            Entry::ValueOf(kind, value) => (value, AccessList::default().key_of(kind, value)),
+        };
+        match info.kind.as_deref() {
+            None => true,
+            // All requests have this key: the list would match all clients.
+            Some("global") => false,
+            Some(_) => key.key_of(value).is_some_and(|key| list.has_key(&key)),
         }
     }
 }
@@ -246,7 +257,7 @@ fn texts(kind: &str, value: &[u8]) -> [Key; 2] {
 /// Returns what an error advises for an entry that no request can match.
 pub(crate) fn advice(is_address: bool) -> &'static str {
     if is_address {
-        "no client's address is known without the feature axum: enable it, or give the policy a key that has it"
+        "no client's address is known without the feature axum: enable it, or give the policy a key that contains it"
     } else {
         "no key of this policy can have this value: give it as requests carry it, or give the policy a key that has it"
     }

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use http::Method;
 use http::request::Parts;
 
-use super::warned::Warned;
 use super::{AccessList, Count, Options, Policy};
 use crate::core::error::built;
 use crate::core::{Ban, Error, Quota};
 #[cfg(feature = "axum")]
 use crate::http::key::{ClientIp, bound};
-use crate::http::key::{KeyExtractor, MissingKey};
+use crate::http::key::{KeyExtractor, MissingKey, shared};
 use crate::limiter::Share;
 #[cfg(feature = "lookup")]
 use crate::limiter::TierLookup;
@@ -35,9 +34,9 @@ impl Policy {
     /// # let _ = policy;
     /// ```
     pub fn key(self, key: impl KeyExtractor) -> Self {
-        let key: Arc<dyn KeyExtractor> = Arc::new(key);
-        let warned = Warned::of(&*key);
-        Self { extractor: Arc::clone(&key), key: Some(key), warned, ..self }
+        let key = shared(key);
+        let info = key.info();
+        Self { extractor: Arc::clone(&key), key: Some(key), info, warned: Arc::default(), ..self }
     }
 
     /// Returns the policy for a layer with this client, whose settings its key has where it has none of its own.
@@ -48,25 +47,23 @@ impl Policy {
     #[cfg(feature = "axum")]
     pub(crate) fn bound_to(mut self, layer: &ClientIp) -> Result<Self, Error> {
         let named = |error: Error| Error::invalid(format!("policy {:?}: {error}", self.rule.name().as_str()));
-        let layer = layer.settings();
-        let extractor = self.key.as_ref().map(|key| bound(key, layer)).transpose().map_err(named)?;
-        let client = self.options.client.as_ref().map(|client| client.bound_to(layer)).transpose().map_err(named)?;
-        if let Some(extractor) = extractor {
-            self.extractor = extractor;
+        if let Some(key) = &self.key {
+            self.extractor = bound(key, layer).map_err(named)?;
+            self.info = self.extractor.info();
         }
-        self.client = client.flatten();
+        self.client = Some(shared(self.options.client.bound(layer).map_err(named)?));
         Ok(self)
     }
 
     /// Sets by which client lists of addresses are, where the key has no address, in layers whose client does not say.
     #[cfg(all(feature = "axum", feature = "config"))]
     pub(crate) fn lists_by(self, client: ClientIp) -> Self {
-        self.with(|options| options.client = Some(client))
+        self.with(|options| options.client = client)
     }
 
     /// Sets what happens to requests whose key is [missing or ambiguous](MissingKey).
     ///
-    /// By default the extractor [decides](KeyExtractor::missing_key): with an IP key, requests without one share one
+    /// By default the extractor [decides](crate::key::KeyInfo::missing_key): with an IP key, requests without one share one
     /// counter; with any other key, the policy does not apply to them.
     pub fn missing_key(self, rule: MissingKey) -> Self {
         self.with(|options| options.missing_key = Some(rule))

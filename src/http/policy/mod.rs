@@ -15,6 +15,7 @@ mod valid;
 mod warned;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -33,7 +34,7 @@ pub(crate) use self::scope::{check_route, is_route};
 use self::warned::Warned;
 use crate::core::{Error, Key, Mode, Quota, Settles};
 use crate::http::key;
-use crate::http::key::{KeyExtractor, MissingKey};
+use crate::http::key::{KeyExtractor, KeyInfo, MissingKey};
 use crate::limiter::{Rule, RuleKeys};
 
 /// A named limit: a quota, and the key by which requests are counted against it.
@@ -67,7 +68,8 @@ pub struct Policy {
     key: Option<Arc<dyn KeyExtractor>>,
     /// The extractor that is called: that of the key, with the settings of the layer's client.
     extractor: Arc<dyn KeyExtractor>,
-    /// By which client lists of addresses are, with the settings of the layer's; `None` if by that itself.
+    info: KeyInfo,
+    /// By which client lists of addresses are, with the settings of the layer's; `None` without a layer, or axum.
     client: Option<Arc<dyn KeyExtractor>>,
     options: Options,
     /// What was warned of; clones share it.
@@ -156,7 +158,7 @@ impl Policy {
     /// # }
     /// ```
     pub fn key_of(&self, value: impl AsRef<[u8]>) -> Result<Key, Error> {
-        self.extractor().key_of(&[value.as_ref()])
+        key::key_of(self.extractor(), &[value])
     }
 
     /// Returns the key of the requests that have these values, one for each part of a joined key, in the order in which
@@ -178,7 +180,7 @@ impl Policy {
     /// ```
     pub fn key_of_parts(&self, values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Key, Error> {
         let values: Vec<_> = values.into_iter().collect();
-        self.extractor().key_of(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+        key::key_of(self.extractor(), &values)
     }
 
     /// Returns the key's extractor.
@@ -186,9 +188,14 @@ impl Policy {
         &*self.extractor
     }
 
-    /// Returns by which client lists of addresses are, where the key has no address; `layer` is that of the layer.
-    pub(crate) fn client<'a>(&'a self, layer: &'a dyn KeyExtractor) -> &'a dyn KeyExtractor {
-        self.client.as_deref().unwrap_or(layer)
+    /// Returns what is known of the keys.
+    pub(crate) fn info(&self) -> &KeyInfo {
+        &self.info
+    }
+
+    /// Returns the address of the client for lists: of the key, or where that has none, by the layer's client.
+    pub(crate) fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.extractor.address(parts).or_else(|| self.client.as_ref()?.address(parts))
     }
 
     /// Returns whether a key was set, be it the one that all requests share.
@@ -198,7 +205,7 @@ impl Policy {
 
     /// Returns the policy's own rule for requests without a key, or that of its extractor.
     pub(crate) fn rule_for_missing_key(&self) -> MissingKey {
-        self.options.missing_key.unwrap_or_else(|| self.extractor.missing_key())
+        self.options.missing_key.unwrap_or(self.info.missing_key)
     }
 
     /// Returns whether it was said that requests without a key pass.
@@ -243,7 +250,7 @@ impl Policy {
     ///
     /// If it is of another kind.
     pub(crate) fn check_kind(&self, key: &Key) -> Result<(), Error> {
-        match self.extractor().kind() {
+        match self.info.kind.as_deref() {
             Some(kind) if kind != "global" && kind != key.kind() => Err(Error::invalid(format!(
                 "policy {:?} has keys of kind {kind:?}, and a key of kind {:?} was given",
                 self.name(),
@@ -255,7 +262,7 @@ impl Policy {
 
     /// Returns which keys the policy counts, for operations on a key without a request.
     pub(crate) fn rule_keys(&self) -> RuleKeys {
-        RuleKeys::new(self.extractor().kind().map(Into::into), !self.options.scope.is_all())
+        RuleKeys::new(self.info.kind.clone().map(Into::into), !self.options.scope.is_all())
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -281,9 +288,9 @@ impl Policy {
         self.options.advertised && self.rule.mode() == Mode::Enforce
     }
 
-    /// Whether both the key and the quota are proven: no client can read another client's state by what it sends.
-    pub(crate) fn is_proven(&self) -> bool {
-        self.extractor.is_proven() && self.options.tier.is_none()
+    /// Whether no client can read another client's state by what it sends, which has a part in neither key nor quota.
+    pub(crate) fn is_unforgeable(&self) -> bool {
+        self.info.unforgeable && self.options.tier.is_none()
     }
 }
 
@@ -294,9 +301,10 @@ impl From<Rule> for Policy {
             rule,
             key: None,
             extractor: Arc::new(key::global()),
+            info: key::global().info(),
             client: None,
             options: Options::default(),
-            warned: Warned::of(&key::global()),
+            warned: Arc::default(),
         }
     }
 }

@@ -12,9 +12,9 @@ use super::bytes::BodyBytes;
 use super::count::Count;
 use super::scope::{Predicate, Scope};
 use crate::core::Quota;
-#[cfg(feature = "axum")]
-use crate::http::key::ClientIp;
 use crate::http::key::MissingKey;
+#[cfg(feature = "axum")]
+use crate::http::key::{ClientIp, client_ip};
 
 /// A closure over the head of a request.
 type OfRequest<T> = dyn Fn(&Parts) -> T + Send + Sync;
@@ -25,7 +25,7 @@ type OfRequest<T> = dyn Fn(&Parts) -> T + Send + Sync;
 pub(crate) struct Options {
     /// By which client lists of addresses are, where the key has no address, as far as the layer's does not say.
     #[cfg(feature = "axum")]
-    pub(super) client: Option<ClientIp>,
+    pub(super) client: ClientIp,
     /// What happens without a key; `None` is the extractor's own rule.
     pub(super) missing_key: Option<MissingKey>,
     /// Units by the head of a request, instead of the rule's cost; an error is the least that an ambiguous cost may be.
@@ -55,7 +55,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             #[cfg(feature = "axum")]
-            client: None,
+            client: client_ip(),
             missing_key: None,
             cost_by: None,
             advertised: true,

@@ -5,15 +5,15 @@ use super::Policy;
 use super::access::advice;
 use super::options::Options;
 use crate::core::Error;
-use crate::http::key::{Bannable, KeyExtractor, ListEntry, MissingKey};
+use crate::http::key::{Bannable, MissingKey};
 
 impl Policy {
-    /// Checks that the policy can do what it is for. Where its key has no address, the client's is that of `client`.
+    /// Checks that the policy can do what it is for.
     ///
     /// # Errors
     ///
     /// If it cannot; the message names the policy, and what to change.
-    pub(crate) fn validate(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
+    pub(crate) fn validate(&self) -> Result<(), Error> {
         self.check_slots()?;
         self.check_bytes()?;
         self.check_ban()?;
@@ -21,7 +21,7 @@ impl Policy {
         self.check_free()?;
         self.check_count()?;
         self.check_scope()?;
-        self.check_matches(client)
+        self.check_matches()
     }
 
     /// Checks that a request can ever be admitted: that the quota holds the units that it costs.
@@ -96,18 +96,17 @@ impl Policy {
         )))
     }
 
-    /// Checks that each route and each entry of a list can match some request. Where the policy's key has no address,
-    /// the client's is that of `client`.
+    /// Checks that each route and each entry of a list can match some request.
     ///
     /// # Errors
     ///
     /// If a route or an entry can match nothing; the message names the policy.
-    fn check_matches(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
+    fn check_matches(&self) -> Result<(), Error> {
         self.options.scope.check_routes().map_err(|error| {
             let text = format!("policy {:?}: {error}", self.name());
             Error::invalid(text)
         })?;
-        self.check_lists(client)
+        self.check_lists()
     }
 
     /// Checks that the slots of a concurrency, which are released when a request ends, are not to be settled as well.
@@ -132,7 +131,7 @@ impl Policy {
     /// If they could; the message names the policy, and what to do.
     pub(crate) fn check_ban(&self) -> Result<(), Error> {
         let Some(ban) = self.rule.banning() else { return Ok(()) };
-        let text = match self.extractor.bannable() {
+        let text = match self.info.bannable {
             Bannable::Client => return Ok(()),
             Bannable::Claimed if ban.is_of_verified_keys() => return Ok(()),
             Bannable::Claimed => {
@@ -148,10 +147,11 @@ impl Policy {
         Err(Error::invalid(format!("policy {:?}: {text}", self.name())))
     }
 
-    fn check_lists(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
-        let can_match = |entry: ListEntry<'_>| self.extractor.can_match(entry) || is_address_of(client, entry);
+    fn check_lists(&self) -> Result<(), Error> {
         for (what, list) in [("allow", &self.options.allow), ("deny", &self.options.deny)] {
-            let Some((place, is_address)) = list.as_ref().and_then(|list| list.idle(can_match)) else { continue };
+            let Some((place, is_address)) = list.as_ref().and_then(|list| list.idle(&*self.extractor)) else {
+                continue;
+            };
             return Err(Error::invalid(format!(
                 "entry {place} of the {what} list of policy {:?} can never match: {}",
                 self.name(),
@@ -160,9 +160,4 @@ impl Policy {
         }
         Ok(())
     }
-}
-
-/// Returns whether an entry is a network that may contain a client's address from `client`.
-fn is_address_of(client: &dyn KeyExtractor, entry: ListEntry<'_>) -> bool {
-    matches!(entry, ListEntry::Net(_)) && client.can_match(entry)
 }

@@ -3,8 +3,6 @@
 //! Warnings have codes, which docs/troubleshooting.md explains. None has a key, an address or the value of a header, and
 //! none changes what is admitted.
 
-#[cfg(feature = "axum")]
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 #[cfg(feature = "axum")]
@@ -15,7 +13,6 @@ use http::request::Parts;
 use super::Policy;
 #[cfg(feature = "axum")]
 use super::scope::is_route;
-use crate::http::key::KeyExtractor;
 #[cfg(feature = "axum")]
 use crate::http::key::{is_forwarded, matched, normal_template, peer};
 use crate::limiter::is_first;
@@ -28,24 +25,14 @@ pub(super) struct Warned {
     peer: AtomicBool,
     proxy: AtomicBool,
     route: AtomicBool,
-    /// Whether the key is by the route.
-    by_route: bool,
     /// Whether a request had a route where the layer is.
     had_route: AtomicBool,
-}
-
-impl Warned {
-    /// Nothing was warned of a policy with this key.
-    pub(super) fn of(key: &dyn KeyExtractor) -> Arc<Self> {
-        Arc::new(Self { by_route: key.needs().route, ..Self::default() })
-    }
 }
 
 impl Policy {
     /// Returns the policy in place of the one among `before` with its name and kind of key: it repeats no warning.
     pub(crate) fn continuing(self, before: &[Self]) -> Self {
-        let is_same =
-            |other: &&Self| other.name() == self.name() && other.extractor().kind() == self.extractor().kind();
+        let is_same = |other: &&Self| other.name() == self.name() && other.info().kind == self.info().kind;
         let warned = before.iter().find(is_same).map(|other| Arc::clone(&other.warned));
         Self { warned: warned.unwrap_or(self.warned), ..self }
     }
@@ -57,7 +44,7 @@ impl Policy {
             return;
         }
         let policy = self.name();
-        if self.extractor().is_proven() {
+        if self.info().unforgeable {
             tracing::warn!(
                 code = "TG001",
                 policy,
@@ -82,8 +69,8 @@ impl Policy {
     /// Warns if a request lacks the key as the server does not know the address of its peer.
     #[cold]
     pub(crate) fn warn_of_no_peer(&self, parts: &Parts) {
-        let key = self.extractor();
-        if key.needs().peer && peer(parts).is_none() && key.address(parts).is_none() && is_first(&self.warned.peer) {
+        let lacks_peer = self.info().needs_peer && peer(parts).is_none() && self.extractor().address(parts).is_none();
+        if lacks_peer && is_first(&self.warned.peer) {
             tracing::warn!(
                 code = "TG004",
                 policy = self.name(),
@@ -96,19 +83,16 @@ impl Policy {
         }
     }
 
-    /// Warns if a proxy names the client of a request and is counted in its place; `client` is the extractor of the
-    /// layer, for lists of addresses.
-    pub(crate) fn warn_of_proxy(&self, client: &dyn KeyExtractor, parts: &Parts) {
-        if self.warned.proxy.load(Relaxed) || !is_forwarded(parts) {
+    /// Warns if a proxy names the client of a request and is counted in its place, or compared with lists of addresses.
+    pub(crate) fn warn_of_proxy(&self, parts: &Parts) {
+        if self.warned.proxy.load(Relaxed) || !is_forwarded(&parts.headers) {
             return;
         }
-        let is_peer =
-            |address: Option<IpAddr>| address.is_some() && address == peer(parts).map(|peer| peer.to_canonical());
-        let by_key = self.extractor().needs().proxies && is_peer(self.extractor().address(parts));
         let lists = [&self.options.allow, &self.options.deny];
         let has_lists = lists.into_iter().flatten().any(|list| list.has_nets());
-        let by_lists = || has_lists && is_peer(self.client(client).address(parts));
-        if (by_key || by_lists()) && is_first(&self.warned.proxy) {
+        let client = if has_lists { self.address(parts) } else { self.extractor().address(parts) };
+        let is_peer = client.is_some() && client == peer(parts).map(|peer| peer.to_canonical());
+        if is_peer && is_first(&self.warned.proxy) {
             tracing::warn!(
                 code = "TG003",
                 policy = self.name(),
@@ -139,8 +123,8 @@ impl Policy {
         if is_unknown || others.any(|routes| is_route(parts, routes)) || !is_first(&self.warned.route) {
             return;
         }
-        match matched {
-            Some(matched) => tracing::warn!(
+        if let Some(matched) = matched {
+            tracing::warn!(
                 code = "TG002",
                 policy,
                 route,
@@ -148,20 +132,21 @@ impl Policy {
                 "this policy is for a route that does not match here: inside Router::nest a template has the prefix, and \
                  a path is not the template of a route with parameters, so give the one in \"matched\"; to limit this \
                  path alone, use when(...) instead"
-            ),
-            None => tracing::warn!(
+            );
+        } else {
+            tracing::warn!(
                 code = "TG002",
                 policy,
                 route,
                 "no route has matched where this layer is, so this policy never applies: add the layer with \
                  Router::layer, not around the whole router, and within a service that nest_service nests"
-            ),
+            );
         }
     }
 
     /// Warns if the first request has no route, where the key of the policy is by the route.
     pub(crate) fn warn_of_no_route(&self, parts: &Parts) {
-        if !self.warned.by_route || self.warned.had_route.load(Relaxed) {
+        if !self.info().needs_route || self.warned.had_route.load(Relaxed) {
             return;
         }
         if matched(parts).is_some() {
@@ -183,7 +168,7 @@ impl Policy {
 impl Policy {
     pub(crate) fn warn_of_no_peer(&self, _: &Parts) {}
 
-    pub(crate) fn warn_of_proxy(&self, _: &dyn KeyExtractor, _: &Parts) {}
+    pub(crate) fn warn_of_proxy(&self, _: &Parts) {}
 
     pub(crate) fn warn_of_other_route(&self, _: &[Self], _: &Parts) {}
 

@@ -30,7 +30,7 @@ pub(super) enum Scope {
 impl Scope {
     /// Returns whether a policy is shown.
     fn has(self, policy: &Policy) -> bool {
-        policy.is_shown() && (self == Scope::Shown || policy.is_proven())
+        policy.is_shown() && (self == Scope::Shown || policy.is_unforgeable())
     }
 }
 

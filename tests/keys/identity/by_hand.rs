@@ -79,6 +79,7 @@ fn the_key_of_a_value_is_that_of_a_request_with_it() {
         row(&key::peer_ip(), &[address], &from(address));
         row(&key::client_ip().v6_prefix(64), &[address], &from(address));
     }
+    row(&key::peer_ip(), &["2001:db8::/56"], &from("2001:db8::9"));
     row(&key::global(), &[""], &with("x-user", "ada"));
 }
 

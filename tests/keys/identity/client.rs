@@ -300,7 +300,7 @@ fn without_a_peer_there_is_no_client_and_all_share() {
     let parts = head(XFF, &[EVIL]);
     assert_eq!(nets().address(&parts), None);
     assert_eq!(text(&nets(), &parts), "missing");
-    assert_eq!(client_ip().missing_key(), MissingKey::Share);
+    assert_eq!(client_ip().info().missing_key, MissingKey::Share);
     let mut parts = parts;
     parts.extensions.insert(ConnectInfo("a text"));
     assert_eq!(nets().address(&parts), None);

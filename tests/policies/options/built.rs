@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{Method, StatusCode};
-use tollgate::key::{Extracted, KeyExtractor};
+use tollgate::key::{Extracted, KeyExtractor, KeyInfo};
 use tollgate::store::Answer;
 use tollgate::{
     AccessList, Ban, Count, Error, Limiter, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, Rule, TierLookup,
@@ -93,8 +93,8 @@ impl KeyExtractor for Strict {
         Answer::Ready(Extracted::Missing)
     }
 
-    fn missing_key(&self) -> MissingKey {
-        MissingKey::Deny
+    fn info(&self) -> KeyInfo {
+        KeyInfo::default().missing_key(MissingKey::Deny)
     }
 }
 

@@ -44,10 +44,11 @@ async fn account(of: Lookup) -> Result<Option<Key>, Infallible> {
 type Row = (&'static str, Box<dyn Fn() -> Policy>);
 
 /// Each way in which a policy may be by the client's address.
-fn keys() -> [Row; 7] {
+fn keys() -> [Row; 8] {
     [
         ("client_ip", Box::new(|| by(key::client_ip()))),
         ("shared", Box::new(|| by(Arc::new(key::client_ip()) as Arc<dyn KeyExtractor>))),
+        ("shared in two", Box::new(|| by((Arc::new(key::client_ip()) as Arc<dyn KeyExtractor>).and(key::method())))),
         ("first of two", Box::new(|| by(key::client_ip().and(key::method())))),
         ("inner of three", Box::new(|| by(key::method().and(key::path().and(key::client_ip()))))),
         ("looked up", Box::new(|| by(key::lookup(key::client_ip(), account)))),

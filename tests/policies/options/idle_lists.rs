@@ -1,10 +1,12 @@
 //! Lists that could never match anybody.
 
-use tollgate::key::{self, KeyExtractor};
+use http::request::Parts;
+use tollgate::key::{self, Extracted, KeyExtractor, KeyInfo};
+use tollgate::store::Answer;
 use tollgate::{AccessList, Key, MemoryStore, Policy, Quota, RateLimitLayer};
 use tracing::Level;
 
-use super::rig::{Rig, expect, from, get};
+use super::rig::{Rig, expect, from, get, with};
 use crate::support::log::Log;
 
 const ONE: Quota = Quota::per_hour(1);
@@ -93,7 +95,7 @@ fn a_value_that_some_request_may_have_is_fine() {
     fine(key::query("q"), value("a\n"));
     fine(key::path_param("id"), value("Zoë"));
     fine(key::from_fn(|_| Some("x")), value("anything"));
-    fine(|_: &http::request::Parts| "x", value("anything"));
+    fine(|_: &Parts| "x", value("anything"));
     fine(key::extension(|_: &u8| Key::new("user", "x")), value("anything"));
     fine(key::method().and(key::header("x-user")), value("friend"));
 }
@@ -109,6 +111,38 @@ fn a_kind_that_no_part_of_the_key_is_of_is_an_error() {
     fine(key::query("q"), of("query q"));
     fine(key::path_param("id"), of("path_param id"));
     fine(key::from_fn(|_| Some(Key::new("user", "ada"))), of("user"));
+}
+
+/// Keys of one kind, by values of three letters.
+struct Airport;
+
+impl KeyExtractor for Airport {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        let code = parts.headers.get("x-airport");
+        Answer::Ready(code.and_then(|code| self.key_of(code.as_bytes())).into())
+    }
+
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new("airport")
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        (value.len() == 3).then(|| Key::hashed("airport", value.to_ascii_uppercase()))
+    }
+}
+
+#[test]
+fn an_extractor_of_the_application_knows_its_values_by_the_key_that_it_makes_of_each() {
+    let of = |kind: &str, value: &str| AccessList::default().key_of(kind, value);
+    fine(Airport, value("FRA"));
+    fine(Airport, of("airport", "FRA"));
+    fine(key::method().and(Airport), of("airport", "FRA"));
+    idle(Airport, value("fra"));
+    idle(Airport, value("FRAN"));
+    idle(Airport, of("port", "FRA"));
+    let service = Rig::memory().service([policy(Airport).deny(value("FRA"))]);
+    expect(&service, with("x-airport", "fra"), 403);
+    expect(&service, with("x-airport", "MUC"), 200);
 }
 
 #[test]
