@@ -24,7 +24,9 @@ use super::warned::Warned;
 use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};
 use crate::metrics;
-use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store, StoreId};
+use crate::store::{
+    Ask, Capabilities, Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store, StoreId,
+};
 
 /// The rules in force, the store that decides by them, and what happens when it fails.
 #[derive(Clone)]
@@ -40,7 +42,7 @@ pub(crate) struct Limits {
     /// The store that the caller passed in.
     inner: SharedStore,
     /// The same store behind a circuit breaker, a budget and the rule for failures.
-    pub(crate) store: Arc<FailureStore<SharedStore>>,
+    pub(crate) store: Arc<FailureStore>,
     /// The pools of flows, whose units `store` has admitted.
     pub(super) pools: Arc<Pools>,
     /// What was warned of, also of limits that these replaced.
@@ -129,7 +131,7 @@ impl Limits {
 
     /// Returns the identity of the counters.
     pub(crate) fn store_id(&self) -> Option<StoreId> {
-        self.inner.id()
+        Capabilities::of(&*self.inner).id
     }
 
     /// Returns an error if two of these rules have one name, or the store cannot decide by all of them.
@@ -145,7 +147,7 @@ impl Limits {
             )));
         }
         let requirements: SmallVec<[Requirement<'_>; 4]> = rules.into_iter().map(Rule::requirement).collect();
-        self.inner.supports(&requirements)
+        self.inner.capabilities(&requirements).map(drop)
     }
 
     /// Returns an error if a rule can never admit a check at its cost.
@@ -164,7 +166,7 @@ impl Limits {
     pub(super) fn supports_refunds(&self, places: &[usize]) -> Result<(), Error> {
         let of = |place: &usize| Requirement { settles: Settles::ByOutcome, ..self.rules[*place].requirement() };
         let requirements: SmallVec<[Requirement<'_>; 4]> = places.iter().map(of).collect();
-        self.inner.supports(&requirements)
+        self.inner.capabilities(&requirements).map(drop)
     }
 
     /// Returns the deadline of a decision that begins now, its lookups included.
@@ -190,7 +192,7 @@ impl Limits {
         }
         self.resolve_pending(&mut plan, deadline).await?;
         let timer = self.observer.start();
-        let decided = self.store.decide(&plan.checks, deadline).wait().await;
+        let decided = self.store.decide(&plan.checks, Ask::default().deadline(deadline)).wait().await;
         Ok((plan, timer, decided))
     }
 

@@ -7,8 +7,8 @@
 use smallvec::SmallVec;
 
 use crate::core::observer::{DecisionObserver, Timer};
-use crate::core::{Decision, Error, Outcome};
-use crate::store::{Check, Deadline, Decided, FailureStore, Mode, Receipt, SharedStore, Store};
+use crate::core::{Decision, Error, Outcome, Source};
+use crate::store::{Ask, AskMode, Check, Deadline, Decided, FailureStore, Mode, Receipt, Store};
 
 /// The looks of one request.
 type Looks = SmallVec<[Check; 2]>;
@@ -17,7 +17,7 @@ type Looks = SmallVec<[Check; 2]>;
 ///
 /// Takes nothing, and calls the store at most once.
 pub(super) async fn refusal(
-    store: &FailureStore<SharedStore>,
+    store: &FailureStore,
     observer: &DecisionObserver,
     checks: &[Check],
     deadline: Deadline,
@@ -26,18 +26,14 @@ pub(super) async fn refusal(
         return None;
     }
     let timer = observer.start();
-    if let Some(refused) = store.recall(checks) {
-        return Some((timer, Ok(refused)));
-    }
-    let looks: Looks = checks.iter().map(look).collect();
-    let Decided { decision, receipt } = match store.decide(&looks, deadline).wait().await {
+    let (looks, ask): (Looks, _) = (checks.iter().map(look).collect(), Ask { deadline, mode: AskMode::Cached });
+    let Decided { decision, receipt } = match store.decide(&looks, ask).wait().await {
         Ok(looked) => looked,
         Err(error) => return Some((timer, Err(error))),
     };
     let nothing = Receipt::empty(receipt.store());
-    drop(store.settle(receipt, &[]));
-    let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| as_decided(check, look));
-    let decision = Decision::new(outcomes, decision.source());
+    let (source, looks) = (decision.source(), decision.outcomes());
+    let decision = Decision::new(checks.iter().zip(looks).map(|(check, look)| as_decided(check, look, source)), source);
     (!decision.is_allowed()).then(|| (timer, Ok(Decided::new(decision, nothing))))
 }
 
@@ -63,21 +59,21 @@ fn by_slots(check: &Check) -> bool {
     check.counter.quota.decides_by_floor(check.cost, check.floor)
 }
 
-/// Returns whether the check fits, by its look.
-fn fits(check: &Check, look: &Outcome) -> bool {
-    !look.is_banned() && (check.cost == 0 || look.remaining() > 0)
+/// Returns whether the check fits, by its look. Of a look beside a cached refusal nothing is known.
+fn fits(check: &Check, look: &Outcome, source: Source) -> bool {
+    check.cost == 0 || look.is_allowed() && (look.remaining() > 0 || source == Source::DenyCache)
 }
 
 /// Returns the outcome of a check in a refused request, from its look.
-fn as_decided(check: &Check, look: &Outcome) -> Outcome {
+fn as_decided(check: &Check, look: &Outcome, source: Source) -> Outcome {
     if look.is_banned() {
         return look.clone();
     }
     let (reset, minutes) = (look.reset_after(), look.window_minutes());
-    if !fits(check, look) {
+    if !fits(check, look, source) {
         // For a cost above 1 the look does not contain how many units are left.
         return Outcome::denied(check, 0, look.wait()).resets_after(reset).with_window_minutes(minutes);
     }
-    let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
+    let more = if by_slots(check) || source == Source::DenyCache { 0 } else { check.cost.saturating_sub(1) };
     Outcome::allowed(check, look.remaining().saturating_add(more)).resets_after(reset).with_window_minutes(minutes)
 }

@@ -498,9 +498,9 @@ fn errors_of_the_inner_service_pass_through_as_they_are() {
 }
 
 #[test]
-fn an_admitted_request_is_settled_once_whatever_becomes_of_it() {
+fn what_a_request_took_is_settled_once_whatever_becomes_of_it() {
     let store = recorded(true);
-    let layer = RateLimitLayer::new(store.clone(), Policy::new("all", MANY));
+    let layer = RateLimitLayer::new(store.clone(), Policy::new("all", MANY).metered());
     expect(&layer.layer(Hello::default()), request(), 200);
     assert_eq!(settled(&store), 1, "answered");
 
@@ -518,9 +518,16 @@ fn an_admitted_request_is_settled_once_whatever_becomes_of_it() {
 }
 
 #[test]
+fn a_request_that_keeps_what_it_took_has_nothing_to_settle() {
+    let store = recorded(true);
+    expect(&RateLimitLayer::new(store.clone(), Policy::new("all", MANY)).layer(Hello::default()), request(), 200);
+    assert_eq!((asked(&store).len(), settled(&store)), (1, 0));
+}
+
+#[test]
 fn a_refused_request_has_nothing_to_settle() {
     let store = recorded(false);
-    let layer = RateLimitLayer::new(store.clone(), Policy::new("all", MANY));
+    let layer = RateLimitLayer::new(store.clone(), Policy::new("all", MANY).metered());
     expect(&layer.layer(Hello::default()), request(), 429);
     assert_eq!((asked(&store).len(), settled(&store)), (1, 0));
 }

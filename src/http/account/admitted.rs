@@ -13,7 +13,7 @@ use super::judgement::{self, Judgement};
 use super::metered::ByteChecks;
 use crate::core::{Decision, PlainDecision};
 use crate::http::gate::Gate;
-use crate::store::{Decided, Store};
+use crate::store::Decided;
 
 /// A request that was admitted.
 pub(crate) enum Admitted {
@@ -35,8 +35,7 @@ impl Admitted {
         if !gate.settles_nothing || !decided.decision.delay().is_zero() {
             return Self::Open(Account::new(gate, policies, bytes, decided));
         }
-        let Decided { decision, receipt } = decided;
-        drop(gate.limits.store.settle(receipt, &[]));
+        let decision = decided.decision;
         if needs_account(&gate) {
             return Self::Open(Account::of_nothing(gate, Judgement::Made(decision)));
         }

@@ -11,7 +11,7 @@ use super::wanted::Wanted;
 use crate::core::{Decision, Error, Lines, Outcome};
 use crate::http::gate::Gate;
 use crate::http::policy::{Options, Policy};
-use crate::store::{Applied, Change, Receipt, Settles, Settling, Store};
+use crate::store::{Applied, Change, Receipt, Settles, Settling};
 
 /// How many checks of the handler are in the headers and settled with the response.
 const MOST_SHOWN: usize = 64;
@@ -49,10 +49,10 @@ pub(super) struct Sent {
 
 impl Debts {
     /// Creates the debts of a layer's decision; `policies` are the places of the policies in it.
-    pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: Receipt, policies: &[usize]) -> Self {
+    pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
         let mut debts = Self::default();
         let of = |check: usize| (Of::Layer(policies[check]), &gate.policies[policies[check]]);
-        debts.insert(gate, decision, receipt, of);
+        debts.insert(decision, receipt, of);
         debts
     }
 
@@ -60,7 +60,7 @@ impl Debts {
     ///
     /// After the end, or beyond [`MOST_SHOWN`] checks, only charges and refunds of the handler change it, and all
     /// checks of one counter become one debt, as a handle may be used for hours.
-    pub(super) fn add(&mut self, gate: &Gate, policy: &Policy, decision: &Decision, receipt: Receipt) {
+    pub(super) fn add(&mut self, policy: &Policy, decision: &Decision, receipt: &Receipt) {
         let is_late = self.is_ended || self.checked.len() >= MOST_SHOWN;
         let debt = self.each.iter_mut().find(|debt| match receipt.taken() {
             [only] if is_late => debt.is_to(receipt.store(), &only.counter),
@@ -71,7 +71,7 @@ impl Debts {
         } else if !is_late || policy.options().metered && self.checked.len() < MOST_KEPT {
             let place = self.checked.len();
             self.checked.push(Checked { policy: policy.clone(), decision: decision.clone() });
-            return self.insert(gate, decision, receipt, |_| (Of::Handler(place), policy));
+            self.insert(decision, receipt, |_| (Of::Handler(place), policy));
         } else if !self.is_ended {
             let policy = policy.name();
             MANY.log(policy, |more| {
@@ -83,17 +83,10 @@ impl Debts {
                 );
             });
         }
-        drop(gate.limits.store.settle(receipt, &[]));
     }
 
     /// Adds debts for what can change.
-    fn insert<'a>(
-        &mut self,
-        gate: &Gate,
-        decision: &Decision,
-        receipt: Receipt,
-        of: impl Fn(usize) -> (Of, &'a Policy),
-    ) {
+    fn insert<'a>(&mut self, decision: &Decision, receipt: &Receipt, of: impl Fn(usize) -> (Of, &'a Policy)) {
         for (check, (taken, outcome)) in receipt.taken().iter().zip(decision.outcomes()).enumerate() {
             let (of, policy) = of(check);
             // Slots are released as such.
@@ -108,7 +101,6 @@ impl Debts {
                 self.each.push(Debt::new(of, check, receipt.store(), taken));
             }
         }
-        drop(gate.limits.store.settle(receipt, &[]));
     }
 
     /// Changes the debts to metered policies.

@@ -167,7 +167,7 @@ impl Shared {
             decision = decision.hidden();
         }
         if decision.is_allowed() {
-            open.debts().add(&self.gate, policy, &decision, receipt);
+            open.debts().add(policy, &decision, &receipt);
         }
         decision
     }

@@ -33,7 +33,7 @@ use crate::http::key::Extracted;
 use crate::http::policy::Scope;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
-use crate::store::{Answer, Check, Deadline, Decided, Store};
+use crate::store::{Answer, Ask, Check, Decided, Store};
 
 /// The admitted request, or the reason for which it is not admitted.
 ///
@@ -96,7 +96,7 @@ impl Admission {
     /// Begins to decide by checks of the policies at these places.
     fn by(gate: &Arc<Gate>, policies: &[usize], checks: &[Check], parts: &Parts) -> Self {
         let timer = gate.limits.observer.start();
-        let decided = gate.limits.store.decide(checks, Deadline::none());
+        let decided = gate.limits.store.decide(checks, Ask::default());
         let bytes = ByteChecks::of(gate, policies, checks, gate.counts_bytes && has_body(&parts.headers));
         match decided {
             Answer::Ready(decided) => {

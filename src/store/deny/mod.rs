@@ -13,15 +13,12 @@
 //! | `cache` | [`DenyCache`], the store around a store, and its builder |
 //! | `refusals` | the steps above, and forgetting |
 //! | `snapshot` | what is noted of a request before the store decides |
-//! | `strikes` | strikes of checks with a ban that are refused from the cache |
 //! | `demand` | which refusals imply others, by algorithm |
 //! | `table`, `slots` | the cached refusals; when counters were changed |
 //! | `outcomes` | the outcomes of a request refused from memory |
 //!
 //! Invariants: nothing is ever admitted from memory; a refusal is served no later than the cap after the store was
 //! called, nor after the time at which the request may fit; and the number of refusals is bounded.
-//!
-//! A [`RedisStore`](crate::RedisStore) uses `Refusals` itself; all other stores use `DenyCache`.
 
 mod cache;
 mod demand;
@@ -29,11 +26,8 @@ mod outcomes;
 mod refusals;
 mod slots;
 mod snapshot;
-mod strikes;
 mod table;
 
 pub use cache::{DenyCache, DenyCacheBuilder};
 #[cfg(feature = "redis")]
 pub(crate) use refusals::Refusals;
-#[cfg(feature = "redis")]
-pub(crate) use snapshot::{CacheLookup, Snapshot};

@@ -230,12 +230,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "ends, units = max(ends, now + length), 0",
         "ends = max(ends, now + length)",
     ),
-    ("strikes are brought as if they were new", "min(start, max(0, now - min(age, within - 1)))", "min(start, now)"),
-    (
-        "strikes that are brought do not count",
-        "local growth, units = (terms - time) / SHARE, (brought - age) / SHARE",
-        "local growth, units = (terms - time) / SHARE, 1",
-    ),
+    ("a strike does not count", "min(start, now), strikes + 1", "min(start, now), strikes"),
     ("a ban believes a time far ahead", "if ends - length > now + most or start > now + within then", "if false then"),
     (
         "a ban that is shorter now stays as long",
