@@ -80,8 +80,5 @@ fn join(mut parts: SmallVec<[Settling; 1]>) -> Settling {
 pub(super) fn without_outcomes(settling: Settling) -> Settling {
     let strip =
         |applied: Vec<Applied>| applied.into_iter().map(|applied| Applied { outcome: None, ..applied }).collect();
-    match settling {
-        Answer::Ready(applied) => Answer::Ready(applied.map(strip)),
-        Answer::Pending(pending) => Answer::pending(async move { pending.await.map(strip) }),
-    }
+    settling.map(move |applied| applied.map(strip))
 }

@@ -94,7 +94,6 @@ pub const FAULTS: [&str; 49] = [
     "a ban that is lifted",
     "a longer ban",
     "a refusal from memory by a ban",
-    "strikes that a cache answered",
     "a report that came too late",
     "a request dropped by a ratio",
     "ratios that are not known any more",

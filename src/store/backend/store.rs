@@ -77,17 +77,6 @@ fn applied(done: Done) -> Applied {
     }
 }
 
-/// Makes an answer of another one.
-fn map<T: 'static>(
-    answer: Answer<Result<Done, Error>>,
-    of: impl FnOnce(Done) -> T + Send + 'static,
-) -> Answer<Result<T, Error>> {
-    match answer {
-        Answer::Ready(done) => Answer::Ready(done.map(of)),
-        Answer::Pending(done) => Answer::pending(async move { done.await.map(of) }),
-    }
-}
-
 impl<B: StateBackend> Store for BackendStore<B> {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() {
@@ -100,10 +89,11 @@ impl<B: StateBackend> Store for BackendStore<B> {
             ))));
         }
         let until = ask.deadline.instant().map_or(self.until(), |deadline| deadline.min(self.until()));
-        map(self.submit(Work::decide(checks), until), |done| match done {
+        let decided = |done| match done {
             Done::Decided(decided) => decided,
             Done::Applied(_) => unreachable!("a decision was wanted"),
-        })
+        };
+        self.submit(Work::decide(checks), until).map(move |done| done.map(decided))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -113,13 +103,13 @@ impl<B: StateBackend> Store for BackendStore<B> {
         let until = self.until();
         settle_each(&receipt, changes, |before, taken, change| {
             let work = Work::Adjust(Box::new((before.to_vec(), taken.clone(), change)));
-            map(self.submit(work, until), |done| vec![applied(done)])
+            self.submit(work, until).map(|done| done.map(|done| vec![applied(done)]))
         })
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         let work = Work::Adjust(Box::new((Vec::new(), of_any(counter), change)));
-        map(self.submit(work, self.until()), applied)
+        self.submit(work, self.until()).map(|done| done.map(applied))
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::refusals::Refusals;
-use super::snapshot::{CacheLookup, Snapshot};
+use super::snapshot::Snapshot;
 use crate::core::{Error, kept};
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::{
@@ -212,9 +212,10 @@ impl DenyCacheBuilder {
 
 impl<S: Store> Store for DenyCache<S> {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
-        match self.refusals.lookup(checks, ask.mode) {
-            CacheLookup::Refused(decided) => Answer::Ready(Ok(decided)),
-            CacheLookup::Miss(snapshot) => self.record(snapshot, checks, self.inner.decide(checks, ask)),
+        let snapshot = self.refusals.snapshot(checks);
+        match self.refusals.refusal(&snapshot, checks, ask.mode) {
+            Some(refused) => Answer::Ready(Ok(refused)),
+            None => self.record(snapshot, checks, self.inner.decide(checks, ask)),
         }
     }
 
@@ -243,13 +244,10 @@ impl<S: Store> Store for DenyCache<S> {
         // Before, as the change may arrive at any time from now on; and after, for calls made meanwhile. Dropping the
         // pending answer forgets the counter the second time, too.
         let forgetting = self.refusals.forgetting(counter);
-        match self.inner.adjust(counter, change) {
-            Answer::Ready(done) => Answer::Ready(done),
-            Answer::Pending(pending) => Answer::pending(async move {
-                let _forgetting = forgetting;
-                pending.await
-            }),
-        }
+        self.inner.adjust(counter, change).map(|done| {
+            drop(forgetting);
+            done
+        })
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {

@@ -3,8 +3,8 @@
 //! The checks of a request come in before the inner store is called. A refusal from memory goes out, or a
 //! `Snapshot` with which the inner store's decision is recorded afterwards:
 //!
-//! 1. `Refusals::lookup` notes the time and, for each check, how often its counter has been forgotten (its generation).
-//! 2. If there is a cached refusal of a check, the request is refused, with
+//! 1. `Refusals::snapshot` notes the time and, for each check, how often its counter has been forgotten (its generation).
+//! 2. If there is a cached refusal of a check (`Refusals::refusal`), the request is refused, with
 //!    [`Source::DenyCache`](crate::Source::DenyCache).
 //! 3. Otherwise the inner store decides, and `Refusals::record` caches a refusal if no counter was changed meanwhile.
 //!

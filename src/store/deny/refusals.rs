@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use super::demand::Demand;
 use super::outcomes::{denied, denied_plain};
 use super::slots::Slots;
-use super::snapshot::{CacheLookup, Mark, Marks, Snapshot, is_ban_cacheable, is_cacheable, repeats};
+use super::snapshot::{Mark, Marks, Snapshot, is_ban_cacheable, is_cacheable, repeats};
 use super::table::{Cached, CachedRefusals, Place};
 use crate::core::Quota;
 use crate::core::decision::{Decision, Outcome, Source};
@@ -85,28 +85,27 @@ impl Refusals {
         self.kept.len()
     }
 
-    /// Looks a request up, before the store is called: it is refused if a cached refusal applies to one of its checks.
-    pub(super) fn lookup(&self, checks: &[Check], mode: AskMode) -> CacheLookup {
+    /// Notes a request before the store is called.
+    pub(super) fn snapshot(&self, checks: &[Check]) -> Snapshot {
         if self.cap_us == 0 {
-            return CacheLookup::Miss(Snapshot::default());
+            return Snapshot::default();
         }
-        let snapshot = self.snapshot(checks);
-        let refused = match mode {
-            _ if !snapshot.is_simple || !self.slots.may_be_live(snapshot.sent) => None,
-            AskMode::Probe => None,
-            AskMode::Cached => self.refused(&of_one_unit(checks), &snapshot),
-            AskMode::Normal => self.refused(checks, &snapshot),
-        };
-        refused.map_or(CacheLookup::Miss(snapshot), CacheLookup::Refused)
-    }
-
-    fn snapshot(&self, checks: &[Check]) -> Snapshot {
         let marks: Marks = checks.iter().map(|check| self.mark(check)).collect();
         // Checks in shadow mode are decided each time, and two checks of one counter demand more than
         // each of them.
         let is_simple = checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks);
         let looks = checks.iter().all(|check| check.cost == 0 && !check.is_only_for_ban());
         Snapshot { sent: micros(self.clock.now()), marks, is_simple, looks }
+    }
+
+    /// Returns the refusal of a request, if a cached one applies to one of its checks.
+    pub(super) fn refusal(&self, snapshot: &Snapshot, checks: &[Check], mode: AskMode) -> Option<Decided> {
+        match mode {
+            _ if !snapshot.is_simple || !self.slots.may_be_live(snapshot.sent) => None,
+            AskMode::Probe => None,
+            AskMode::Cached => self.refused(&of_one_unit(checks), snapshot),
+            AskMode::Normal => self.refused(checks, snapshot),
+        }
     }
 
     /// Returns the refusal of a request with one check of which nothing is settled, if it is cached.
@@ -145,7 +144,7 @@ impl Refusals {
             None => Outcome::allowed(check, 0),
         });
         let decision = Decision::new(outcomes, Source::DenyCache);
-        Some(Decided::new(decision, Receipt::new(self.id, [])))
+        Some(Decided::new(decision, Receipt::empty(self.id)))
     }
 
     /// Records a decision: caches a refusal by the store itself, and not by another source, such as a fallback.

@@ -9,18 +9,7 @@
 
 use smallvec::SmallVec;
 
-use crate::store::{Check, Decided, Mode, Settles};
-
-/// The result of looking a request up in the cache.
-#[derive(Debug)]
-pub(crate) enum CacheLookup {
-    /// A cached refusal applies.
-    ///
-    /// The decision has an empty receipt: nothing was taken.
-    Refused(Decided),
-    /// None applies: the store decides, and its decision is [recorded](super::refusals::Refusals::record).
-    Miss(Snapshot),
-}
+use crate::store::{Check, Mode, Settles};
 
 /// The state of the cache before the store decided a request, with which its decision is recorded.
 #[derive(Debug, Default)]

@@ -76,10 +76,7 @@ pub(super) fn decide_there(shared: &Arc<SharedBalances>, checks: &[Check], ask: 
     let _ = shared.runtime();
     let (direct, has_debt) = Direct::start(shared, checks);
     if !has_debt {
-        return match shared.inner.decide(checks, ask) {
-            Answer::Ready(decided) => Answer::Ready(direct.finish(decided)),
-            Answer::Pending(pending) => Answer::pending(async move { direct.finish(pending.await) }),
-        };
+        return shared.inner.decide(checks, ask).map(|decided| direct.finish(decided));
     }
     let budget = shared.budget().map_or(Deadline::none(), Deadline::after);
     let deadline = ask.deadline.earlier(budget);

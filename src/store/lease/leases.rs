@@ -138,12 +138,8 @@ impl Leases {
             return self.inner.decide(checks, ask);
         }
         // What the inner store refuses may be admitted by units held here.
-        match self.inner.decide(checks, ask.mode(AskMode::Normal)) {
-            Answer::Ready(decided) => Answer::Ready(decided.map(|decided| with(&held, decided))),
-            Answer::Pending(pending) => {
-                Answer::pending(async move { pending.await.map(|decided| with(&held, decided)) })
-            }
-        }
+        let looked = self.inner.decide(checks, ask.mode(AskMode::Normal));
+        looked.map(move |decided| decided.map(|decided| with(&held, decided)))
     }
 
     /// Returns leases to the inner store, and counts what was returned and what was lost of them.

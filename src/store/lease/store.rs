@@ -215,18 +215,12 @@ impl Store for LeaseStore {
             return self.leases.inner.adjust(counter, change);
         }
         self.leases.forget(counter);
-        match self.leases.inner.adjust(counter, change) {
-            Answer::Ready(done) => Answer::Ready(done),
-            Answer::Pending(pending) => {
-                let (leases, counter) = (Arc::clone(&self.leases), counter.clone());
-                Answer::pending(async move {
-                    let done = pending.await;
-                    // What was leased before the reset came through.
-                    leases.forget(&counter);
-                    done
-                })
-            }
-        }
+        let (leases, of) = (Arc::clone(&self.leases), counter.clone());
+        self.leases.inner.adjust(counter, change).map(move |done| {
+            // What was leased before the reset came through.
+            leases.forget(&of);
+            done
+        })
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {

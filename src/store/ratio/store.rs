@@ -133,10 +133,8 @@ impl RatioStore {
     fn reset(&self, counter: &Counter) -> Answer<Result<Applied, Error>> {
         let hash = self.shared.hash(counter);
         let found = self.shared.parts.lock(hash).table.remove(hash, |entry| is_of(entry, counter)).is_some();
-        match self.shared.local.adjust(counter, Change::Reset) {
-            Answer::Ready(Ok(locally)) if found => Answer::Ready(Ok(Applied { units: 1, ..locally })),
-            locally => locally,
-        }
+        let locally = self.shared.local.adjust(counter, Change::Reset);
+        locally.map(move |applied| applied.map(|of| Applied { units: of.units.max(found.into()), ..of }))
     }
 
     /// Returns how many processes reported in the last tick; `None` if that is not known, as before the first totals and

@@ -269,7 +269,6 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ),
     ("what only looks is a strike", "  if not counts then\n    return false\n  end\n", ""),
     ("a look that tests is none", "  if tests then\n", "  if false then\n"),
-    ("strikes that a cache answered are lost", "local brought = rule.floor + (is_strike", "local brought = (is_strike"),
     ("a single check is not written", "call('SET', keys[1], state, 'PX', millis(expiry * tick))", ""),
 ];
 
