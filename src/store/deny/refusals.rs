@@ -21,7 +21,6 @@ use super::outcomes::{denied, denied_plain};
 use super::slots::Slots;
 use super::snapshot::{Mark, Marks, Snapshot, is_ban_cacheable, is_cacheable, repeats};
 use super::table::{Cached, CachedRefusals, Place};
-use crate::core::Quota;
 use crate::core::decision::{Decision, Outcome, Source};
 #[cfg(feature = "redis")]
 use crate::store::SystemClock;
@@ -100,11 +99,11 @@ impl Refusals {
 
     /// Returns the refusal of a request, if a cached one applies to one of its checks.
     pub(super) fn refusal(&self, snapshot: &Snapshot, checks: &[Check], mode: AskMode) -> Option<Decided> {
+        let may_serve = mode != AskMode::Probe && snapshot.is_simple && self.slots.may_be_live(snapshot.sent);
         match mode {
-            _ if !snapshot.is_simple || !self.slots.may_be_live(snapshot.sent) => None,
-            AskMode::Probe => None,
+            _ if !may_serve => None,
             AskMode::Cached => self.refused(&of_one_unit(checks), snapshot),
-            AskMode::Normal => self.refused(checks, snapshot),
+            _ => self.refused(checks, snapshot),
         }
     }
 
@@ -232,14 +231,11 @@ impl Refusals {
         Mark { base, generation: self.slots.generation(base) }
     }
 
-    /// Returns the hash of all that identifies a refusal: counter, quota, and kind of demand.
-    fn hash(&self, mark: &Mark, quota: &Quota, demand: Demand) -> u64 {
-        self.hasher.of_other((mark.base, quota, demand.kind))
-    }
-
-    /// Returns what identifies a refusal; the fingerprint is compared where hashes are equal.
+    /// Returns what identifies a refusal: counter, quota, and kind of demand. The fingerprint is compared where hashes
+    /// are equal.
     fn place(&self, mark: &Mark, check: &PlainCheck<'_>, demand: Demand) -> Place {
-        Place { hash: self.hash(mark, check.quota, demand), counter: self.fingerprints.of_check(check) }
+        let hash = self.hasher.of_other((mark.base, check.quota, demand.kind));
+        Place { hash, counter: self.fingerprints.of_check(check) }
     }
 
     /// Returns the hash of policy and key, which does not depend on the quota.
@@ -248,10 +244,10 @@ impl Refusals {
     }
 }
 
-/// Returns looks as checks of one unit, which they stand for.
+/// Returns looks as checks of the unit that they stand for.
 fn of_one_unit(looks: &[Check]) -> SmallVec<[Check; 2]> {
-    let of = |look: &Check| if look.is_only_for_ban() { look.clone() } else { look.clone().cost(1) };
-    looks.iter().map(of).collect()
+    let cost = |look: &Check| if look.is_only_for_ban() { 0 } else { look.cost.max(1) };
+    looks.iter().map(|look| look.clone().cost(cost(look))).collect()
 }
 
 /// Returns when the first of the windows of a calendar ends that checks count in, by this process's clock; the largest
