@@ -25,8 +25,8 @@ use tollgate::key::{self, Extracted, KeyExtractor};
 use tollgate::store::{Answer, Applied, Check, Counter, Decided, Receipt, Settlement, Taken};
 use tollgate::test_util::{FailingStore, Held, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{
-    Decision, Error, Handle, Headers, Key, Limiter, MemoryStore, MissingKey, OnFailure, Outcome, Policy, PolicyName,
-    Quota, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Rule, Source, StatusService, Store,
+    Count, Decision, Error, Handle, Headers, Key, Limiter, MemoryStore, MissingKey, OnFailure, Outcome, Policy,
+    PolicyName, Quota, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Rule, Source, StatusService, Store,
 };
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -498,23 +498,28 @@ fn errors_of_the_inner_service_pass_through_as_they_are() {
 }
 
 #[test]
-fn what_a_request_took_is_settled_once_whatever_becomes_of_it() {
-    let store = recorded(true);
-    let layer = RateLimitLayer::new(store.clone(), Policy::new("all", MANY).metered());
+fn what_is_given_back_is_settled_once_whatever_becomes_of_the_request() {
+    let of = |policy: fn(Policy) -> Policy| {
+        let store = recorded(true);
+        (RateLimitLayer::new(store.clone(), policy(Policy::new("all", MANY))), store)
+    };
+    let (layer, store) = of(|policy| policy.count(Count::failures()));
     expect(&layer.layer(Hello::default()), request(), 200);
     assert_eq!(settled(&store), 1, "answered");
 
+    let (layer, store) = of(|policy| policy.count(Count::successes()));
     let failing = service_fn(|_: Request<Text>| async { Err::<Response<Text>, _>(Broken(0)) });
     layer.layer(failing).oneshot(request()).now_or_never().unwrap().unwrap_err();
-    assert_eq!(settled(&store), 2, "failed");
+    assert_eq!(settled(&store), 1, "failed");
 
+    let (layer, store) = of(Policy::refund_dropped);
     let stuck = service_fn(|_: Request<Text>| std::future::pending::<Result<Response<Text>, Broken>>());
     assert!(layer.layer(stuck).oneshot(request()).now_or_never().is_none());
-    assert_eq!(settled(&store), 3, "dropped while the inner service worked");
+    assert_eq!(settled(&store), 1, "dropped while the inner service worked");
 
     let mut unpolled = layer.layer(Hello::default());
     drop(unpolled.call(request()));
-    assert_eq!(settled(&store), 4, "dropped before it was polled");
+    assert_eq!(settled(&store), 2, "dropped before it was polled");
 }
 
 #[test]

@@ -294,7 +294,7 @@ impl Outcome {
     /// Returns how many further requests like this one would be admitted right after it, at a cost of 1 each.
     ///
     /// Units of a reserve are left out where the request may not use them. In a cached refusal it is the number of the
-    /// refusal that was cached.
+    /// refusal that was cached, and 0 of policies that are not known to refuse.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
