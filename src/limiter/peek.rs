@@ -32,8 +32,12 @@ pub(super) async fn refusal(
         Err(error) => return Some((timer, Err(error))),
     };
     let nothing = Receipt::empty(receipt.store());
-    let (source, looks) = (decision.source(), decision.outcomes());
-    let decision = Decision::new(checks.iter().zip(looks).map(|(check, look)| as_decided(check, look, source)), source);
+    let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| match decision.source() {
+        // It is the outcome of the unit that the look stands for.
+        Source::DenyCache if check.cost > 0 => look.clone(),
+        _ => as_decided(check, look),
+    });
+    let decision = Decision::new(outcomes, decision.source());
     (!decision.is_allowed()).then(|| (timer, Ok(Decided::new(decision, nothing))))
 }
 
@@ -59,21 +63,21 @@ fn by_slots(check: &Check) -> bool {
     check.counter.quota.decides_by_floor(check.cost, check.floor)
 }
 
-/// Returns whether the check fits, by its look. Of a look beside a cached refusal nothing is known.
-fn fits(check: &Check, look: &Outcome, source: Source) -> bool {
-    check.cost == 0 || look.is_allowed() && (look.remaining() > 0 || source == Source::DenyCache)
+/// Returns whether the check fits, by its look.
+fn fits(check: &Check, look: &Outcome) -> bool {
+    !look.is_banned() && (check.cost == 0 || look.remaining() > 0)
 }
 
 /// Returns the outcome of a check in a refused request, from its look.
-fn as_decided(check: &Check, look: &Outcome, source: Source) -> Outcome {
+fn as_decided(check: &Check, look: &Outcome) -> Outcome {
     if look.is_banned() {
         return look.clone();
     }
     let (reset, minutes) = (look.reset_after(), look.window_minutes());
-    if !fits(check, look, source) {
+    if !fits(check, look) {
         // For a cost above 1 the look does not contain how many units are left.
         return Outcome::denied(check, 0, look.wait()).resets_after(reset).with_window_minutes(minutes);
     }
-    let more = if by_slots(check) || source == Source::DenyCache { 0 } else { check.cost.saturating_sub(1) };
+    let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
     Outcome::allowed(check, look.remaining().saturating_add(more)).resets_after(reset).with_window_minutes(minutes)
 }

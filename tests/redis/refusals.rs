@@ -178,7 +178,7 @@ async fn every_key_expires_whatever_was_done_to_it() {
         match rng.u32(..10) {
             0 => drop(redis.store.adjust(&counter(key, quota), change).wait().await.expect("the server answers")),
             1 => {
-                drop(redis.store.adjust(&counter(key, quota), Change::Reset).wait().await.expect("the server answers"))
+                drop(redis.store.adjust(&counter(key, quota), Change::Reset).wait().await.expect("the server answers"));
             }
             _ => {
                 let other = QUOTAS[rng.usize(..QUOTAS.len())];
