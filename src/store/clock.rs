@@ -20,7 +20,7 @@ use crate::core::Quota;
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use tollgate::store::{Check, Counter, Deadline};
+/// use tollgate::store::{Ask, Check, Counter};
 /// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
