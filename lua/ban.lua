@@ -7,8 +7,6 @@
 -- limit     the strikes that begin a ban, and in multiples of PART: 1 if refusals extend it, and more
 --           for a decision (bans.lua)
 -- cost      the first ban, and in multiples of SHARE its growth in thousandths
--- floor     the age of the first of the strikes that are brought along, and in multiples of SHARE how
---           many there are
 
 local BAN, BAN_SIZE, SHARE, PART = '>I7I7I7I7', 28, 2 ^ 35, 2 ^ 20
 
@@ -35,11 +33,11 @@ local function ban(value, now, within, _, most)
   return now >= ends, found
 end
 
--- Strikes; returns how many count, which is none if they extend a ban.
-local function ban_adjust(value, now, within, limit, most, _, terms, brought)
+-- Strikes once; returns how many count, which is none if the strike extends a ban.
+local function ban_adjust(value, now, within, limit, most, _, terms)
   local ends, length, start, strikes = read_ban(value, now, within, most)
-  local time, age, after = terms % SHARE, brought % SHARE, limit % PART
-  local growth, units = (terms - time) / SHARE, (brought - age) / SHARE
+  local time, after, units = terms % SHARE, limit % PART, 1
+  local growth = (terms - time) / SHARE
   if now < ends then
     if (limit - after) / PART % 2 == 0 then
       return 0
@@ -49,7 +47,7 @@ local function ban_adjust(value, now, within, limit, most, _, terms, brought)
     if strikes == 0 or now >= start + within then
       start, strikes = now, 0
     end
-    start, strikes = min(start, max(0, now - min(age, within - 1))), strikes + units
+    start, strikes = min(start, now), strikes + 1
     if strikes >= after then
       if length == 0 or now >= ends + most then
         length = time

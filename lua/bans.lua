@@ -71,10 +71,9 @@ local function ban_requests(all, first, most)
     if rule.decide ~= ban then
       break
     end
-    local brought = rule.floor + (is_strike(all, rule, key, first, before) and SHARE or 0)
-    if brought >= SHARE then
+    if is_strike(all, rule, key, first, before) then
       local _, state, expiry = ban_adjust(
-        values[key], rule.now, rule.window, rule.limit, rule.capacity, 0, rule.cost, brought)
+        values[key], rule.now, rule.window, rule.limit, rule.capacity, 0, rule.cost)
       if state then
         values[key], all.expiries[key] = state, expiry * rule.tick
       end

@@ -15,7 +15,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Empty;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollgate::store::{Answer, Check, Counter, Deadline};
+use tollgate::store::{Answer, Ask, Check, Counter};
 use tollgate::{Headers, Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, Store, key};
 use tower::{Layer, Service};
 
@@ -123,7 +123,7 @@ const MOST_KEPT: usize = 1_032;
 fn the_future_of_a_decision_in_redis_is_small_enough_for_the_cache_of_a_thread() {
     let store = RedisStore::connect_lazy("redis://127.0.0.1:1").expect("nothing is connected yet");
     let check = Check::new(Counter::new("api".try_into().expect("a valid name"), Key::new("user", "ada"), MANY), 1);
-    let Answer::Pending(decision) = store.decide(&[check], Deadline::none()) else { panic!("Redis was not called") };
+    let Answer::Pending(decision) = store.decide(&[check], Ask::default()) else { panic!("Redis was not called") };
     let size = size_of_val(&*decision);
     assert!(size <= MOST_KEPT, "{size} bytes");
 }

@@ -49,6 +49,7 @@ const WITHIN: [Order<'static>; 2] = [
             "settle",
             "tally",
             "apart",
+            "raw",
             "store",
             "builder",
             "plain",

@@ -8,7 +8,7 @@ mod time;
 
 use std::time::Duration;
 
-use tollgate::store::{Check, Deadline};
+use tollgate::store::{Ask, Check};
 use tollgate::{Quota, RedisStore, Store};
 
 use crate::effort::Effort;
@@ -48,7 +48,7 @@ fn quotas(limit: u64, window: Duration) -> Vec<(&'static str, Quota)> {
 }
 
 async fn decide(store: &RedisStore, check: Check, allowed: bool) {
-    let decided = store.decide(&[check], Deadline::none()).wait().await.expect("decided");
+    let decided = store.decide(&[check], Ask::default()).wait().await.expect("decided");
     assert_eq!(decided.decision.is_allowed(), allowed, "{:?}", decided.decision);
 }
 

@@ -56,6 +56,17 @@ impl<T> Answer<T> {
         matches!(self, Answer::Ready(_))
     }
 
+    /// Returns what a closure makes of the value, once it is ready.
+    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> Answer<U>
+    where
+        T: 'static,
+    {
+        match self {
+            Answer::Ready(value) => Answer::Ready(change(value)),
+            Answer::Pending(future) => Answer::pending(async move { change(future.await) }),
+        }
+    }
+
     /// Returns the value, after waiting for it if it is pending.
     pub async fn wait(self) -> T {
         match self {

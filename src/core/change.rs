@@ -1,10 +1,10 @@
-//! A change to units that were taken: a refund, a further charge, or a renewal.
+//! A change to units that were taken: a refund, a further charge, a renewal, or a reset.
 //!
 //! It stands apart from receipts, as algorithms apply changes and do not use receipts.
 
 use super::Ban;
 
-/// A correction of what was taken, in units; or a strike, or the end of a ban.
+/// A correction of what was taken, in units; a strike, or the end of a ban; or a reset of the counter.
 ///
 /// # Examples
 ///
@@ -45,4 +45,7 @@ pub enum Change {
     /// Lifts the ban of the key: its strikes, and the lengths of its last bans, are forgotten too. Units stay as they
     /// are.
     Lift,
+    /// Deletes the counter, so that its key starts anew; a ban stays. One that has nothing taken any more may still be
+    /// there. It is made by [`Store::adjust`](crate::Store::adjust); in a settlement it changes nothing.
+    Reset,
 }

@@ -3,8 +3,6 @@
 //! A layer or limiter makes the checks from policies, keys and costs; stores see nothing else of a request. A check
 //! names its [`Counter`] by value, so stores need no registry of policies, and a policy can be replaced at any time.
 
-use std::time::Duration;
-
 use smallvec::SmallVec;
 
 use super::{Ban, Key, PolicyName, Quota};
@@ -63,7 +61,7 @@ impl Counter {
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::{Answer, Check, Counter, Deadline};
+/// use tollgate::store::{Answer, Ask, Check, Counter};
 /// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
 ///
 /// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));
@@ -72,12 +70,10 @@ impl Counter {
 /// let check = Check::new(counter, 30).floor(50);
 ///
 /// let store = MemoryStore::new();
-/// let Answer::Ready(decided) = store.decide(&[check], Deadline::none()) else {
+/// let Answer::Ready(decided) = store.decide(&[check], Ask::default()) else {
 ///     unreachable!("a memory store decides at once");
 /// };
-/// let decided = decided?;
-/// assert!(decided.decision.is_allowed());
-/// drop(store.settle(decided.receipt, &[]));
+/// assert!(decided?.decision.is_allowed());
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -111,10 +107,6 @@ pub struct BanCheck {
     /// Whether a check that does not fit its quota is a strike. Otherwise the store only looks whether the key is
     /// banned.
     pub counts: bool,
-    /// Strikes of requests that a cache has refused since the last call; they count with this one.
-    pub carried: u32,
-    /// How long ago the first of these was, in whole milliseconds: less than the window of strikes.
-    pub age: Duration,
     /// Whether the check is a look that stands for one with a cost: it is a strike if one unit would not fit.
     pub(crate) tests: bool,
     /// Whether the policy does not apply to the request: it is refused if the key is banned, and hidden otherwise.
@@ -124,19 +116,13 @@ pub struct BanCheck {
 impl BanCheck {
     /// A ban whose strikes are the checks that do not fit.
     pub fn new(ban: Ban) -> Self {
-        Self { ban, counts: true, carried: 0, age: Duration::ZERO, tests: false, only: false }
+        Self { ban, counts: true, tests: false, only: false }
     }
 
     /// Sets whether a check that does not fit is a strike, by default true.
     #[must_use]
     pub fn counts(self, counts: bool) -> Self {
         Self { counts, ..self }
-    }
-
-    /// Sets the strikes that a cache has counted since the last call, by default 0, and how long ago the first was.
-    #[must_use]
-    pub fn carried(self, strikes: u32, age: Duration) -> Self {
-        Self { carried: strikes, age, ..self }
     }
 }
 
@@ -173,7 +159,7 @@ impl Check {
 
     /// Sets the ban of the key, by default none.
     ///
-    /// Only stores that [support](crate::Store::supports) bans decide such a check.
+    /// Only stores that [support](crate::Store::capabilities) bans decide such a check.
     pub fn ban(self, ban: BanCheck) -> Self {
         Self { ban: Some(Box::new(ban)), ..self }
     }

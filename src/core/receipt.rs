@@ -38,7 +38,7 @@ impl StoreId {
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::{Change, Check, Counter, Deadline, Settlement};
+/// use tollgate::store::{Ask, Change, Check, Counter, Settlement};
 /// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -47,7 +47,7 @@ impl StoreId {
 /// let counter = Counter::new(policy, key, Quota::fixed_window(100, std::time::Duration::from_secs(3_600)));
 ///
 /// let store = MemoryStore::new();
-/// let decided = store.decide(&[Check::new(counter, 10)], Deadline::none()).wait().await?;
+/// let decided = store.decide(&[Check::new(counter, 10)], Ask::default()).wait().await?;
 /// assert_eq!(decided.receipt.taken()[0].units, 10);
 ///
 /// // It was 3 units in the end.
@@ -59,7 +59,6 @@ impl StoreId {
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "settle the receipt, as its store may have something to end with it"]
 pub struct Receipt {
     store: StoreId,
     taken: SmallVec<[Taken; 1]>,
@@ -86,7 +85,7 @@ pub struct Receipt {
 /// # let _ = refuse(StoreId::new(), &[]);
 /// ```
 #[derive(Debug)]
-#[must_use = "a decision that is not read limits nothing, and its receipt is to be settled"]
+#[must_use = "a decision that is not read limits nothing"]
 #[non_exhaustive]
 pub struct Decided {
     /// The decision.

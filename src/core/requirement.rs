@@ -1,6 +1,6 @@
 //! The requirements of a policy on a store.
 //!
-//! Layers and limiters hand one [`Requirement`] for each policy to [`Store::supports`](crate::Store::supports) when the
+//! Layers and limiters hand one [`Requirement`] for each policy to [`Store::capabilities`](crate::Store::capabilities) when the
 //! policies are set, so that a store that does not support something returns an error then, and not while it serves
 //! requests.
 

@@ -12,7 +12,7 @@ use super::{Change, Outcome, Receipt, Taken};
 pub struct Applied {
     /// How many units were charged or refunded, rounded up: fewer than the change has where the store bounds a charge,
     /// or where units no longer count. Of a renewal, the slots that the store had not lost; of a strike 1 if it counted; of
-    /// the end of a ban 1 if the store had strikes or a ban of the key.
+    /// the end of a ban 1 if the store had strikes or a ban of the key; of a reset 1 if there was a counter.
     pub units: u64,
     /// The time at which the store's state accounts for the units that were charged or renewed, or for those that are
     /// left after a refund: the [stamp](Taken::stamp) to settle them with.
@@ -71,6 +71,11 @@ impl Settlement {
         taken.map(|(check, taken)| Self::new(check, Change::Refund(taken.units))).collect()
     }
 
+    /// Returns the result where there is nothing to do: the units keep their stamp.
+    pub(crate) fn nothing(&self, receipt: &Receipt) -> Applied {
+        Applied::new(0, receipt.taken().get(self.check).map_or(0, |taken| taken.stamp))
+    }
+
     /// Returns what the checks before this one took.
     pub(crate) fn before<'a>(&self, receipt: &'a Receipt) -> &'a [Taken] {
         receipt.taken().get(..self.check).unwrap_or_default()
@@ -102,7 +107,7 @@ impl Settlement {
     ) -> Vec<Applied> {
         let each = changes.iter().map(|settlement| match settlement.of(receipt) {
             Some((taken, change)) => make(settlement.before(receipt), taken, change),
-            None => Applied::new(0, receipt.taken().get(settlement.check).map_or(0, |taken| taken.stamp)),
+            None => settlement.nothing(receipt),
         });
         each.collect()
     }

@@ -49,7 +49,7 @@ impl Limiter {
     }
 
     /// Sets the timeout of one decision, lookups included; 0 becomes 1 ms. The default is the
-    /// [budget of the store](crate::Store::budget), or 100 ms if it has none.
+    /// [budget of the store](crate::store::Capabilities::budget), or 100 ms if it has none.
     ///
     /// The store keeps to its own budget if that is shorter: see
     /// [`RateLimitLayer::budget`](crate::RateLimitLayer::budget).

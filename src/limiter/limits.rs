@@ -23,7 +23,7 @@ use super::rule::Rule;
 use super::rule_keys::RuleKeys;
 use super::warned::Warned;
 use crate::core::{Error, Requirement};
-use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store};
+use crate::store::{Ask, Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store};
 use crate::telemetry::{Telemetry, Timer};
 
 /// The rules in force, the store that decides by them, and what happens when it fails.
@@ -40,7 +40,7 @@ pub(crate) struct Limits {
     /// The store that the caller passed in.
     inner: SharedStore,
     /// The same store behind a circuit breaker, a budget and the rule for failures.
-    pub(crate) store: Arc<FailureStore<SharedStore>>,
+    pub(crate) store: Arc<FailureStore>,
     /// The pools of flows, whose units `store` has admitted.
     pub(super) pools: Arc<Pools>,
     /// What was warned of, also of limits that these replaced.
@@ -145,7 +145,7 @@ impl Limits {
             )));
         }
         let requirements: SmallVec<[Requirement<'_>; 4]> = rules.into_iter().map(Rule::requirement).collect();
-        self.inner.supports(&requirements)
+        self.inner.capabilities(&requirements).map(drop)
     }
 
     /// Returns an error if a rule can never admit a check at its cost.
@@ -164,7 +164,7 @@ impl Limits {
     pub(super) fn supports_refunds(&self, places: &[usize]) -> Result<(), Error> {
         let of = |place: &usize| Requirement { settles: Settles::ByOutcome, ..self.rules[*place].requirement() };
         let requirements: SmallVec<[Requirement<'_>; 4]> = places.iter().map(of).collect();
-        self.inner.supports(&requirements)
+        self.inner.capabilities(&requirements).map(drop)
     }
 
     /// Returns the deadline of a decision that begins now, its lookups included.
@@ -190,7 +190,7 @@ impl Limits {
         }
         self.resolve_pending(&mut plan, deadline).await?;
         let timer = self.observer.start();
-        let decided = self.store.decide(&plan.checks, deadline).wait().await;
+        let decided = self.store.decide(&plan.checks, Ask::default().deadline(deadline)).wait().await;
         Ok((plan, timer, decided))
     }
 

@@ -54,13 +54,13 @@ pub(crate) use self::warned::is_first;
 use crate::core::error::built;
 use crate::core::{Decision, Error, Key, PolicyName};
 use crate::random;
-use crate::store::{Change, Deadline, Decided, FailureStore, SharedStore, SlotGuard, Store};
+use crate::store::{Ask, Change, Decided, FailureStore, SlotGuard, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
 pub(crate) const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
 /// The store that decides by limits, or stands in for the one that they were given.
-type DecidingStore = Arc<FailureStore<SharedStore>>;
+type DecidingStore = Arc<FailureStore>;
 
 /// Limits any key by rules, for work other than HTTP requests.
 ///
@@ -101,7 +101,7 @@ impl Limiter {
     /// # Panics
     ///
     /// If two rules have the same name, as they would share their counters, or one has a [cost](Rule::cost) above what its
-    /// quota ever holds. If the store does not [support](Store::supports) the rules; most stores support all.
+    /// quota ever holds. If the store does not [support](Store::capabilities) the rules; most stores support all.
     #[track_caller]
     pub fn new(store: impl Store, rules: impl IntoIterator<Item = Rule>) -> Self {
         built(Self::try_new(store, rules))
@@ -112,7 +112,7 @@ impl Limiter {
     /// # Errors
     ///
     /// If two rules have the same name, one has a [cost](Rule::cost) above what its quota ever holds, or the store does
-    /// not [support](Store::supports) them: the message has what to change.
+    /// not [support](Store::capabilities) them: the message has what to change.
     ///
     /// # Examples
     ///
@@ -281,16 +281,15 @@ impl Limiter {
         let now = self.in_force.now();
         let limits = now.limits();
         let (looks, deadline) = looks(limits, &self.places(limits, key)?, key).await;
-        let Decided { decision, receipt } = limits.store.decide(&looks, deadline).wait().await?;
-        drop(limits.store.settle(receipt, &[]));
-        Ok(decision)
+        let looked = limits.store.decide(&looks, Ask::default().deadline(deadline)).wait().await?;
+        Ok(looked.decision)
     }
 
     /// Resets the counters of a key, of every rule, as if it had taken nothing, and returns how many counters there were.
     /// A ban stays: see [`lift_ban`](Self::lift_ban).
     ///
     /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters as they
-    /// are. The timeout is the store's own [budget](Store::budget), if it has one.
+    /// are. The timeout is the store's own [budget](crate::store::Capabilities::budget), if it has one.
     ///
     /// The rules are reset one after the other. If they look tiers up, the counter that is reset is the one of the
     /// key's present tier.
@@ -308,7 +307,8 @@ impl Limiter {
         let limits = now.limits();
         let mut found = 0;
         for place in self.places(limits, key)? {
-            found += usize::from(limits.store.reset(&counter(limits, place, key).await?).wait().await?);
+            let counter = counter(limits, place, key).await?;
+            found += usize::from(limits.store.adjust(&counter, Change::Reset).wait().await?.units > 0);
         }
         Ok(found)
     }
@@ -372,7 +372,6 @@ impl Limiter {
     async fn decide_holding(&self, key: &Key, units: Option<u64>) -> Result<(Decision, SlotGuard), Error> {
         let (store, Decided { decision, receipt }) = self.decide_owing(key, units).await?;
         let slots = SlotGuard::new(store.hold(&receipt));
-        drop(store.settle(receipt, &[]));
         Ok((decision, slots))
     }
 
@@ -386,7 +385,7 @@ impl Limiter {
         let plan = plan_for(limits, &self.places(limits, key)?, key, units);
         let (timer, decided) = if plan.pending.is_empty() {
             let timer = limits.observer.start();
-            (timer, limits.store.decide(&plan.checks, Deadline::none()).wait().await)
+            (timer, limits.store.decide(&plan.checks, Ask::default()).wait().await)
         } else {
             let (_, timer, decided) =
                 limits.decide_after_lookups(plan).await.unwrap_or_else(|refused| match refused {});

@@ -6,8 +6,8 @@
 
 use smallvec::SmallVec;
 
-use crate::core::{Decision, Error, Outcome};
-use crate::store::{Check, Deadline, Decided, FailureStore, Mode, Receipt, SharedStore, Store};
+use crate::core::{Decision, Error, Outcome, Source};
+use crate::store::{Ask, AskMode, Check, Deadline, Decided, FailureStore, Mode, Receipt, Store};
 use crate::telemetry::{Telemetry, Timer};
 
 /// The looks of one request.
@@ -17,7 +17,7 @@ type Looks = SmallVec<[Check; 2]>;
 ///
 /// Takes nothing, and calls the store at most once.
 pub(super) async fn refusal(
-    store: &FailureStore<SharedStore>,
+    store: &FailureStore,
     observer: &Telemetry,
     checks: &[Check],
     deadline: Deadline,
@@ -26,17 +26,17 @@ pub(super) async fn refusal(
         return None;
     }
     let timer = observer.start();
-    if let Some(refused) = store.recall(checks) {
-        return Some((timer, Ok(refused)));
-    }
-    let looks: Looks = checks.iter().map(look).collect();
-    let Decided { decision, receipt } = match store.decide(&looks, deadline).wait().await {
+    let (looks, ask): (Looks, _) = (checks.iter().map(look).collect(), Ask { deadline, mode: AskMode::Cached });
+    let Decided { decision, receipt } = match store.decide(&looks, ask).wait().await {
         Ok(looked) => looked,
         Err(error) => return Some((timer, Err(error))),
     };
     let nothing = Receipt::empty(receipt.store());
-    drop(store.settle(receipt, &[]));
-    let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| as_decided(check, look));
+    let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| match decision.source() {
+        // It is the outcome of the unit that the look stands for.
+        Source::DenyCache if check.cost > 0 => look.clone(),
+        _ => as_decided(check, look),
+    });
     let decision = Decision::new(outcomes, decision.source());
     (!decision.is_allowed()).then(|| (timer, Ok(Decided::new(decision, nothing))))
 }

@@ -124,7 +124,7 @@ impl Rule {
     ///
     /// During a ban all checks of the key are refused, whatever they cost, and take nothing from any rule. Checks that
     /// [`Limiter::until_ready`](crate::Limiter::until_ready) repeats are refusals, too. Rules of one name share the
-    /// bans of a key, as they share its counters. Not all [stores](crate::Store::supports) have bans.
+    /// bans of a key, as they share its counters. Not all [stores](crate::Store::capabilities) have bans.
     ///
     /// # Examples
     ///

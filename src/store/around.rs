@@ -1,12 +1,15 @@
-//! What stores share that decide by themselves what an inner store covers: leases and hybrid
-//! stores.
+//! What stores share that decide by themselves what an inner store covers, leases and hybrid stores; and how receipts are
+//! settled part by part.
 //!
 //! Such a store has units that the inner one has charged already, or will be charged for. It
 //! decides plain requests by these numbers, and passes all others on. The functions here determine which
-//! requests are plain, what such a store requires of the inner one, and how its own receipts are
-//! settled part by part.
+//! requests are plain, and what such a store requires of the inner one.
 
-use super::{Answer, Applied, Change, Check, Receipt, Requirement, Settlement, Settles, Settling, Store, Taken};
+use smallvec::SmallVec;
+
+use super::{
+    Answer, Applied, Capabilities, Change, Check, Receipt, Requirement, Settlement, Settles, Settling, Store, Taken,
+};
 use crate::core::Error;
 
 /// Returns whether a request can be decided by numbers that this process has: each check takes
@@ -24,22 +27,20 @@ pub(super) fn is_plain(checks: &[Check]) -> bool {
     !checks.is_empty() && checks.iter().all(plain) && !checks.iter().enumerate().any(repeats)
 }
 
-/// Checks that the inner store supports the policies, and also refunds for each of them, as the
+/// Returns the capabilities of an inner store that can also refund units of each policy, as the
 /// store around it returns what it does not use.
 ///
 /// # Errors
 ///
-/// As [`Store::supports`].
-pub(super) fn supports_refunds(store: &dyn Store, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+/// As [`Store::capabilities`].
+pub(super) fn with_refunds(store: &dyn Store, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
     let refunding = requirements.iter().map(|one| Requirement { settles: Settles::ByOutcome, ..one.clone() });
-    store.supports(&refunding.collect::<Vec<_>>())
+    store.capabilities(&refunding.collect::<Vec<_>>())
 }
 
-/// Settles each part of what a store around a store decided by itself, and joins the results in the
-/// order of `changes`. `settle` receives the parts that earlier checks of the request took, the
-/// part, and the change. A change to a check that took nothing comes to 0 units.
-///
-/// The results have no outcomes, as this process does not see all that remains.
+/// Settles each part of what a store decided, and joins the results in the order of `changes`. `settle` receives the
+/// parts that earlier checks of the request took, the part, and the change. A change that there is nothing to do for
+/// comes to 0 units.
 pub(super) fn settle_each(
     receipt: &Receipt,
     changes: &[Settlement],
@@ -47,16 +48,18 @@ pub(super) fn settle_each(
 ) -> Settling {
     let each = changes.iter().map(|settlement| match settlement.of(receipt) {
         Some((taken, change)) => settle(settlement.before(receipt), taken, change),
-        None => Answer::Ready(Ok(vec![Applied::new(0, 0)])),
+        None => Answer::Ready(Ok(vec![settlement.nothing(receipt)])),
     });
-    without_outcomes(join(each.collect()))
+    join(each.collect())
 }
 
-/// Joins results in their order: ready if all are, and else one future that waits for one after the
-/// other. The first error is that of all.
-fn join(parts: Vec<Settling>) -> Settling {
-    let is_ready = parts.iter().all(|part| matches!(part, Answer::Ready(_)));
-    if !is_ready {
+/// Joins results in their order, in one future that waits for one after the other if not all are ready. The first error
+/// is that of all.
+fn join(mut parts: SmallVec<[Settling; 1]>) -> Settling {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    if parts.iter().any(|part| matches!(part, Answer::Pending(_))) {
         return Answer::pending(async move {
             let mut applied = Vec::with_capacity(parts.len());
             for part in parts {
@@ -65,12 +68,11 @@ fn join(parts: Vec<Settling>) -> Settling {
             Ok(applied)
         });
     }
-    let ready = parts.into_iter().map(|part| match part {
-        Answer::Ready(applied) => applied,
-        Answer::Pending(_) => unreachable!("all are ready"),
+    let ready = parts.into_iter().filter_map(|part| match part {
+        Answer::Ready(applied) => Some(applied),
+        Answer::Pending(_) => None,
     });
-    let applied = ready.collect::<Result<Vec<_>, _>>();
-    Answer::Ready(applied.map(|applied| applied.into_iter().flatten().collect()))
+    Answer::Ready(ready.collect::<Result<Vec<_>, _>>().map(|applied| applied.concat()))
 }
 
 /// Removes the outcomes of a settlement: what remains at the inner store is not all that remains,
@@ -78,8 +80,5 @@ fn join(parts: Vec<Settling>) -> Settling {
 pub(super) fn without_outcomes(settling: Settling) -> Settling {
     let strip =
         |applied: Vec<Applied>| applied.into_iter().map(|applied| Applied { outcome: None, ..applied }).collect();
-    match settling {
-        Answer::Ready(applied) => Answer::Ready(applied.map(strip)),
-        Answer::Pending(pending) => Answer::pending(async move { pending.await.map(strip) }),
-    }
+    settling.map(move |applied| applied.map(strip))
 }

@@ -96,20 +96,15 @@ impl Bans {
             let check = &checks[bar.check];
             let fits = if check.tests() { step(bar.check, None, 1).fits } else { steps[bar.check].fits };
             bar.strikes = check.strikes() && !fits;
-            let is_one = bar.strikes || check.strikes() && bar.barred;
-            let (carried, age) = check.ban.as_ref().map_or((0, Duration::ZERO), |ban| (ban.carried, ban.age));
-            let units = u64::from(carried) + u64::from(is_one);
-            if units == 0 {
-                continue;
-            }
-            let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-            if let Some(struck) = strike(bar.state.as_ref(), bar.now_us / 1_000, &bar.ban, units, age) {
+            if (bar.strikes || check.strikes() && bar.barred)
+                && let Some(struck) = strike(bar.state.as_ref(), bar.now_us / 1_000, &bar.ban)
+            {
                 self.struck(checks, place, &struck);
             }
         }
     }
 
-    /// Notes what strikes came to, for all bans that are the same one.
+    /// Notes what a strike came to, for all bans that are the same one.
     fn struck(&mut self, checks: &[Check], place: usize, struck: &Struck) {
         let counter = &checks[self.0[place].check].counter;
         for bar in self.0.iter_mut().filter(|bar| checks[bar.check].counter.shares_ban(counter)) {
@@ -126,14 +121,14 @@ impl Bans {
     /// Returns the outcome of the check at an index with what its ban adds to it.
     pub(super) fn note(&self, check: usize, outcome: Outcome, refused: bool) -> Outcome {
         let Some(bar) = self.0.iter().find(|bar| bar.check == check) else { return outcome };
-        let Banned { ends, strikes, .. } = look(bar.state.as_ref(), bar.now_us / 1_000, &bar.ban);
+        let ends = look(bar.state.as_ref(), bar.now_us / 1_000, &bar.ban).ends;
         let left_us = (ends * 1_000).saturating_sub(bar.now_us);
         let in_shadow = bar.mode == Mode::Shadow && (bar.barred || bar.strikes);
         let refused = refused || bar.tests && bar.strikes;
         if left_us > 0 && (refused && bar.mode == Mode::Enforce || in_shadow) {
             return outcome.banned(Duration::from_micros(left_us)).ban_began(bar.began);
         }
-        outcome.strikes_left(u64::from(bar.ban.after()).saturating_sub(strikes)).ban_began(bar.began)
+        outcome.with_ban().ban_began(bar.began)
     }
 
     /// Returns what is to be written: the place among the bans, the ban, its state, and for how many milliseconds that
@@ -144,8 +139,8 @@ impl Bans {
     }
 }
 
-/// Returns the result of strikes outside of any decision, of which `units` counted, by the state that they left. If the
-/// key is banned and they counted, the ban began with them, as none counts during a ban.
+/// Returns the result of a strike outside of any decision, by the state that it left; `units` is 1 if it counted. If the
+/// key is banned and it counted, the ban began with it, as none counts during a ban.
 pub(super) fn applied_strike(taken: &Taken, ban: &Ban, state: Option<&State>, units: u64, now_us: u64) -> Applied {
     let left_us = (look(state, now_us / 1_000, ban).ends * 1_000).saturating_sub(now_us);
     let applied = Applied::new(units, taken.stamp);

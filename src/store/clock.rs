@@ -20,7 +20,7 @@ use crate::core::Quota;
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use tollgate::store::{Check, Counter, Deadline};
+/// use tollgate::store::{Ask, Check, Counter};
 /// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -33,7 +33,7 @@ use crate::core::Quota;
 ///
 /// let (policy, key) = (PolicyName::try_from("api")?, Key::new("user", "ada"));
 /// let check = Check::new(Counter::new(policy, key, Quota::per_minute(1)), 1);
-/// let decide = || store.decide(std::slice::from_ref(&check), Deadline::none());
+/// let decide = || store.decide(std::slice::from_ref(&check), Ask::default());
 /// assert!(decide().wait().await?.decision.is_allowed());
 /// assert!(!decide().wait().await?.decision.is_allowed());
 ///

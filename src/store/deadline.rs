@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// By when a decision is needed: for a store that waits, the end of whatever is shorter than its
-/// [budget](super::Store::budget).
+/// [budget](super::Capabilities::budget).
 ///
 /// # Examples
 ///

@@ -19,9 +19,11 @@
 // circuit `breaker`.
 
 mod around;
+mod ask;
 mod backend;
 mod bans;
 pub(crate) mod breaker;
+mod capabilities;
 #[cfg(feature = "redis-cell")]
 mod cell;
 mod clock;
@@ -47,8 +49,10 @@ pub use crate::core::{
     Answer, Applied, BanCheck, Change, Check, Counter, Decided, Mode, Receipt, Requirement, Settlement, Settles,
     Settling, StoreId, Taken,
 };
+pub use ask::{Ask, AskMode};
 pub use backend::{BackendStore, BackendStoreBuilder, Committed, Loaded, StateBackend, StateId, StateTx, Write};
 pub use breaker::BreakerState;
+pub use capabilities::Capabilities;
 #[cfg(feature = "redis-cell")]
 pub use cell::{RedisCellStore, RedisCellStoreBuilder};
 pub use clock::{Clock, SystemClock};

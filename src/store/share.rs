@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::core::decision::{Decision, Source};
 use crate::core::{Error, Quota};
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Receipt, Settlement, Store, Taken,
+    Answer, Applied, Ask, Change, Check, Counter, Decided, MemoryStore, Receipt, Settlement, Store, Taken,
 };
 
 /// Decides by one instance's share of each quota. The decision has the configured quotas, and the
@@ -26,9 +26,7 @@ use crate::store::{
 /// Those of the memory store, for checks that it cannot decide.
 pub(in crate::store) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<Decided, Error> {
     let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances)).collect();
-    let Answer::Ready(decided) = local.decide(&shares, Deadline::none()) else {
-        unreachable!("memory decides at once")
-    };
+    let Answer::Ready(decided) = local.decide(&shares, Ask::default()) else { unreachable!("memory decides at once") };
     decided.map(|Decided { decision, receipt }| {
         let receipt = with_debts(local, checks, &shares, &decision, receipt);
         let decision = decision.with_quotas_of(checks, Source::Fallback);

@@ -1,14 +1,12 @@
 //! The trait that every store implements, and every store around a store.
 //!
 //! It is the seam between what is limited and where it is counted. Layers use nothing else of a
-//! store, so a store may be implemented outside of this crate; most methods have defaults that are
-//! right for a store that decides each request by itself.
+//! store, so a store may be implemented outside of this crate.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, StoreId,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
 };
 use crate::core::Error;
 
@@ -25,10 +23,8 @@ use crate::core::Error;
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use std::time::Duration;
 /// use tollgate::store::{
-///     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement,
-///     Settling, StoreId,
+///     Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
 /// };
 /// use tollgate::{Error, MemoryStore, Store};
 ///
@@ -38,13 +34,9 @@ use crate::core::Error;
 /// }
 ///
 /// impl<S: Store> Store for Counting<S> {
-///     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+///     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
 ///         self.decisions.fetch_add(1, Ordering::Relaxed);
-///         self.inner.decide(checks, deadline)
-///     }
-///
-///     fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-///         self.inner.probe(checks, deadline)
+///         self.inner.decide(checks, ask)
 ///     }
 ///
 ///     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -55,31 +47,15 @@ use crate::core::Error;
 ///         self.inner.adjust(counter, change)
 ///     }
 ///
-///     fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-///         self.inner.reset(counter)
-///     }
-///
-///     fn budget(&self) -> Option<Duration> {
-///         self.inner.budget()
-///     }
-///
-///     fn recall(&self, checks: &[Check]) -> Option<Decided> {
-///         self.inner.recall(checks)
-///     }
-///
-///     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-///         self.inner.supports(requirements)
-///     }
-///
-///     fn id(&self) -> Option<StoreId> {
-///         self.inner.id()
+///     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+///         self.inner.capabilities(requirements)
 ///     }
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Error> {
 /// let store = Counting { inner: MemoryStore::new(), decisions: AtomicU64::new(0) };
-/// let decided = store.decide(&[], Deadline::none()).wait().await?;
+/// let decided = store.decide(&[], Ask::default()).wait().await?;
 /// assert!(decided.decision.is_allowed());
 /// assert_eq!(store.decisions.load(Ordering::Relaxed), 1);
 /// # Ok(())
@@ -89,10 +65,10 @@ pub trait Store: Send + Sync + 'static {
     /// Decides all `checks` as one: every enforced check fits and all is taken, or nothing is.
     ///
     /// A decision whose source is [`Store`](crate::Source::Store) shows a layer that the store
-    /// works; any other source does not, so a store that can decide without its
-    /// server implements [`probe`](Self::probe) too.
+    /// works; any other source does not. So a store that can decide without its server passes an ask for a
+    /// [probe](super::AskMode::Probe) on to it.
     ///
-    /// A store with a [budget](Self::budget) returns by the end of it, or by the deadline if that
+    /// A store with a [budget](Capabilities::budget) returns by the end of it, or by the deadline if that
     /// is earlier: with an error if it cannot decide. A store without one may ignore the deadline.
     ///
     /// # Errors
@@ -112,23 +88,10 @@ pub trait Store: Send + Sync + 'static {
     /// the decision was allowed, its units stay taken: the store cannot tell a client that disconnected
     /// from one that was served. Layers and limiters do not drop it if it may take slots of a
     /// [concurrency](crate::Quota::concurrency), and release them.
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>>;
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>>;
 
-    /// Decides as [`decide`](Self::decide) does, but always by calling the server, even if this process could decide by
-    /// itself.
-    ///
-    /// After a failure, a layer uses the decision of a single request to find out whether the server is available
-    /// again. A decision from memory would not show that, and for a hot key there may be no other kind. So a wrapper
-    /// that decides by itself must pass a probe on to its inner store. The default calls `decide`.
-    ///
-    /// # Errors
-    ///
-    /// As [`decide`](Self::decide).
-    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.decide(checks, deadline)
-    }
-
-    /// Makes `changes` to what a decision took. Returns the result of each, in their order.
+    /// Makes `changes` to what a decision took, of which there is at least one. Returns the result of each, in their
+    /// order.
     ///
     /// Slots of a [concurrency](crate::Quota::concurrency) are released by [`Change::Refund`] and kept from
     /// expiring by [`Change::Renew`], in settlements with receipts of their own. Where a store makes no
@@ -140,7 +103,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// [`Change::Renew`](super::Change::Renew) comes again and again while a request holds slots of a
     /// [concurrency](crate::Quota::concurrency). A store that does not know it loses them after a life,
-    /// and [`supports`](Self::supports) should then refuse such quotas.
+    /// and should then [refuse](Self::capabilities) such quotas.
     ///
     /// # Errors
     ///
@@ -151,7 +114,8 @@ pub trait Store: Send + Sync + 'static {
     /// The changes are made whether or not the answer is waited for.
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling;
 
-    /// Changes a counter outside any decision: a refund by support staff, a charge found later.
+    /// Changes a counter outside any decision: a refund by support staff, a charge found later, a
+    /// [reset](Change::Reset).
     ///
     /// # Errors
     ///
@@ -159,77 +123,25 @@ pub trait Store: Send + Sync + 'static {
     /// been made.
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>>;
 
-    /// Deletes a counter, so that its key starts anew. Returns whether there was one.
+    /// Returns what the store can do, if it can do all that policies of one layer require, one requirement a policy.
     ///
-    /// One that has nothing taken any more may still be there.
-    ///
-    /// # Errors
-    ///
-    /// If the store could not do it, or did not reply in time, in which case the counter may have
-    /// been deleted.
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>>;
-
-    /// Returns the time within which every decision is made, if the store limits it by itself.
-    ///
-    /// Unless a layer is given a [budget](crate::RateLimitLayer::budget) of its own, it is this
-    /// one. If the layer's is shorter, each decision gets a [deadline](Self::decide), which a store
-    /// with a budget keeps as well. Without one, which is the default, the layer limits by a timer
-    /// of its own what has to be waited for.
-    fn budget(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Returns the refusal of `checks`, if it is cached in this process. Takes nothing.
-    ///
-    /// Layers call it before they look keys or quotas up for a request, and look at its checks
-    /// (with a cost of 0) if there is none. By default there is none. A store around a store that
-    /// decides all by the inner one returns the inner one's.
-    fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        let _ = checks;
-        None
-    }
-
-    /// Checks that the store can do all that policies of one layer require, one requirement a
-    /// policy.
-    ///
-    /// It is called when policies are given to a layer or limiter, and returns at once. By default
-    /// all is supported but [bans](super::Check::ban), as a store that does not know them would
-    /// ignore them. A store around a store calls the inner one.
+    /// It is called when policies are given to a layer or limiter, and returns at once; without requirements it always
+    /// succeeds. By default there is neither a budget nor an identity, and all is supported but
+    /// [bans](super::Check::ban), as a store that does not know them would ignore them. A store around a store calls the
+    /// inner one.
     ///
     /// # Errors
     ///
     /// If it cannot: the message names the policy, and what to change.
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        without_bans(requirements)
-    }
-
-    /// Returns the identity of the counters: stores with the same one count together. `None`, the default, where that
-    /// is not known. A store around a store calls the inner one.
-    fn id(&self) -> Option<StoreId> {
-        None
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        Capabilities::without_bans(requirements)
     }
 }
 
-/// Returns an error if policies and bans together are more than one decision may have: bans count like checks.
-pub(super) fn with_few_bans(requirements: &[Requirement<'_>], most: usize) -> Result<(), Error> {
-    let bans = requirements.iter().filter(|requirement| requirement.bans).count();
-    if bans == 0 || requirements.len() + bans <= most {
-        return Ok(());
-    }
-    let policies = requirements.len();
-    Err(Error::invalid(format!(
-        "{policies} policies, {bans} of them with a ban, are too many for one decision: give at most {most} together"
-    )))
-}
-
-/// Returns an error if a policy has a ban.
-pub(super) fn without_bans(requirements: &[Requirement<'_>]) -> Result<(), Error> {
-    match requirements.iter().find(|requirement| requirement.bans) {
-        Some(Requirement { policy, .. }) => Err(Error::invalid(format!(
-            "policy {:?} has a ban, which this store does not have: leave it out, or choose another store",
-            policy.as_str()
-        ))),
-        None => Ok(()),
+impl Capabilities {
+    /// Returns those of a store, whatever policies require.
+    pub(crate) fn of(store: &(impl Store + ?Sized)) -> Self {
+        store.capabilities(&[]).unwrap_or_default()
     }
 }
 
@@ -237,12 +149,8 @@ pub(super) fn without_bans(requirements: &[Requirement<'_>]) -> Result<(), Error
 macro_rules! by_pointer {
     ($($pointer:ident),+) => {$(
         impl<S: Store + ?Sized> Store for $pointer<S> {
-            fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-                (**self).decide(checks, deadline)
-            }
-
-            fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-                (**self).probe(checks, deadline)
+            fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+                (**self).decide(checks, ask)
             }
 
             fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -253,24 +161,8 @@ macro_rules! by_pointer {
                 (**self).adjust(counter, change)
             }
 
-            fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-                (**self).reset(counter)
-            }
-
-            fn budget(&self) -> Option<Duration> {
-                (**self).budget()
-            }
-
-            fn recall(&self, checks: &[Check]) -> Option<Decided> {
-                (**self).recall(checks)
-            }
-
-            fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-                (**self).supports(requirements)
-            }
-
-            fn id(&self) -> Option<StoreId> {
-                (**self).id()
+            fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+                (**self).capabilities(requirements)
             }
         }
     )+};

@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::core::Error;
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
-    StoreId,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement,
+    Settling, Store,
 };
 
-/// How long a settlement, a change or a reset hangs if the inner store has no budget.
+/// How long a settlement or a change hangs if the inner store has no budget.
 const DEFAULT_BUDGET: Duration = Duration::from_millis(100);
 
 /// A store around a store that a test makes unavailable, and available again. Clones share the inner store and its state.
@@ -98,8 +98,8 @@ impl<S: Store> FailingStore<S> {
 
     /// Lets all calls from now on hang.
     ///
-    /// If the inner store has a [budget](Store::budget), a decision fails with a timeout at its end, or at the deadline if
-    /// that is earlier. Otherwise it never ends, so a layer's own timer ends it. Settlements, changes and resets fail after
+    /// If the inner store has a [budget](crate::store::Capabilities::budget), a decision fails with a timeout at its end, or at the deadline if
+    /// that is earlier. Otherwise it never ends, so a layer's own timer ends it. Settlements and changes fail after
     /// that budget, or after 100 ms.
     pub fn hang(&self) {
         self.set(CallResult::Hangs);
@@ -109,7 +109,7 @@ impl<S: Store> FailingStore<S> {
     /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
     ///
     /// The inner store is called at once, so what it takes is taken even if nobody waits for the answer. If it has a
-    /// [budget](Store::budget), a decision fails with a timeout at its end, or at the deadline if that is earlier.
+    /// [budget](crate::store::Capabilities::budget), a decision fails with a timeout at its end, or at the deadline if that is earlier.
     ///
     /// # Examples
     ///
@@ -141,7 +141,7 @@ impl<S: Store> FailingStore<S> {
     /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
     ///
     /// The inner store is called at once. The answers are there when what this returns is released or dropped. It needs
-    /// no timers, unless the inner store has a [budget](Store::budget), which bounds its decisions. It is for tests of
+    /// no timers, unless the inner store has a [budget](crate::store::Capabilities::budget), which bounds its decisions. It is for tests of
     /// requests that are dropped while the store decides, or that overtake each other.
     ///
     /// # Examples
@@ -204,6 +204,10 @@ impl<S: Store> FailingStore<S> {
                 answer.wait().await
             }),
         }
+    }
+
+    fn budget(&self) -> Option<Duration> {
+        Capabilities::of(&*self.inner).budget
     }
 
     /// Returns when a decision has to be there, if the store is one that keeps deadlines.
@@ -270,12 +274,8 @@ fn ended<T: Send + 'static>(
 }
 
 impl<S: Store> Store for FailingStore<S> {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.call(self.ends_of_decision(deadline), |inner| inner.decide(checks, deadline))
-    }
-
-    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.call(self.ends_of_decision(deadline), |inner| inner.probe(checks, deadline))
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        self.call(self.ends_of_decision(ask.deadline), |inner| inner.decide(checks, ask))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -286,25 +286,8 @@ impl<S: Store> Store for FailingStore<S> {
         self.call(self.ends(), |inner| inner.adjust(counter, change))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        self.call(self.ends(), |inner| inner.reset(counter))
-    }
-
-    fn budget(&self) -> Option<Duration> {
-        self.inner.budget()
-    }
-
-    fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        let works = matches!(self.state().result, CallResult::Works);
-        if works { self.inner.recall(checks) } else { None }
-    }
-
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        self.inner.supports(requirements)
-    }
-
-    fn id(&self) -> Option<StoreId> {
-        self.inner.id()
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        self.inner.capabilities(requirements)
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::core::Error;
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
-    StoreId, Taken,
+    Answer, Applied, Ask, AskMode, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement,
+    Settling, Store, Taken,
 };
 
 /// A store around a store that records each call before it passes it on. Clones share the inner store and the records.
@@ -41,15 +40,12 @@ pub struct RecordingStore<S> {
 pub enum Recorded {
     /// [`Store::decide`], with the checks of one request.
     Decide(Vec<Check>),
-    /// [`Store::probe`], with the checks of one request: a layer calls it after a failure.
+    /// The same as a [probe](AskMode::Probe), which a layer makes after a failure.
     Probe(Vec<Check>),
-    /// [`Store::settle`], with what the receipt says was taken, and the changes to that; without changes it only ends the
-    /// decision.
+    /// [`Store::settle`], with what the receipt says was taken, and the changes to that.
     Settle(Vec<Taken>, Vec<Settlement>),
     /// [`Store::adjust`].
     Adjust(Counter, Change),
-    /// [`Store::reset`].
-    Reset(Counter),
 }
 
 impl<S: Store> RecordingStore<S> {
@@ -58,7 +54,7 @@ impl<S: Store> RecordingStore<S> {
         Self { inner: Arc::new(inner), recorded: Arc::default() }
     }
 
-    /// Returns the calls so far, in their order. Those for budgets, cached refusals and requirements are not recorded.
+    /// Returns the calls so far, in their order. Those of [`Store::capabilities`] are not recorded.
     #[must_use]
     pub fn recorded(&self) -> Vec<Recorded> {
         self.records().clone()
@@ -79,14 +75,10 @@ impl<S: Store> RecordingStore<S> {
 }
 
 impl<S: Store> Store for RecordingStore<S> {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.record(Recorded::Decide(checks.to_vec()));
-        self.inner.decide(checks, deadline)
-    }
-
-    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.record(Recorded::Probe(checks.to_vec()));
-        self.inner.probe(checks, deadline)
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        let record = if ask.mode == AskMode::Probe { Recorded::Probe } else { Recorded::Decide };
+        self.record(record(checks.to_vec()));
+        self.inner.decide(checks, ask)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -99,25 +91,8 @@ impl<S: Store> Store for RecordingStore<S> {
         self.inner.adjust(counter, change)
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        self.record(Recorded::Reset(counter.clone()));
-        self.inner.reset(counter)
-    }
-
-    fn budget(&self) -> Option<Duration> {
-        self.inner.budget()
-    }
-
-    fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        self.inner.recall(checks)
-    }
-
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        self.inner.supports(requirements)
-    }
-
-    fn id(&self) -> Option<StoreId> {
-        self.inner.id()
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        self.inner.capabilities(requirements)
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::core::{Decision, Error, Outcome, Source};
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Mode, Receipt, Settlement, Settling, Store, StoreId,
-    Taken,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Mode, Receipt, Requirement, Settlement,
+    Settling, Store, StoreId, Taken,
 };
 
 /// A store that decides each check by a closure, and keeps nothing: for tests of what follows a decision.
@@ -113,7 +113,7 @@ impl<F> Store for StoreFn<F>
 where
     F: Fn(&Check) -> bool + Send + Sync + 'static,
 {
-    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Ask) -> Answer<Result<Decided, Error>> {
         let outcomes: Vec<_> = checks.iter().map(|check| self.outcome(check)).collect();
         let taken = checks.iter().zip(&outcomes).map(|(check, outcome)| {
             let units = if outcome.is_allowed() { check.cost } else { 0 };
@@ -137,13 +137,8 @@ where
         Answer::Ready(Ok(applied(change)))
     }
 
-    /// There is no counter.
-    fn reset(&self, _: &Counter) -> Answer<Result<bool, Error>> {
-        Answer::Ready(Ok(false))
-    }
-
-    fn id(&self) -> Option<StoreId> {
-        Some(self.id)
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        Ok(Capabilities::without_bans(requirements)?.id(self.id))
     }
 }
 
@@ -151,7 +146,7 @@ where
 fn applied(change: Change) -> Applied {
     match change {
         Change::Refund(units) | Change::Charge(units) | Change::Renew(units) => Applied::new(units, 0),
-        Change::Strike(_) | Change::Lift => Applied::new(0, 0),
+        Change::Strike(_) | Change::Lift | Change::Reset => Applied::new(0, 0),
     }
 }
 

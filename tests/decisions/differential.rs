@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures::future::join_all;
-use tollgate::store::{BanCheck, Change, Check, Deadline, Decided, Mode, Receipt, Settlement};
+use tollgate::store::{Ask, BanCheck, Change, Check, Decided, Mode, Receipt, Settlement};
 use tollgate::{Algorithm, Ban, MemoryStore, Quota, RedisStore, Store};
 
 use crate::support::checks::{check, counter};
@@ -76,11 +76,10 @@ impl Pair {
 
     /// Asks both stores the same requests, those of distinct keys, at once.
     async fn decide(&self, requests: &[Vec<Check>]) -> Vec<[Decided; 2]> {
-        let answers =
-            join_all(requests.iter().map(|request| self.redis.decide(request, Deadline::none()).wait())).await;
+        let answers = join_all(requests.iter().map(|request| self.redis.decide(request, Ask::default()).wait())).await;
         let mut both = Vec::new();
         for (request, redis) in requests.iter().zip(answers) {
-            let memory = self.memory.decide(request, Deadline::none()).wait().await.expect("memory answers");
+            let memory = self.memory.decide(request, Ask::default()).wait().await.expect("memory answers");
             both.push([memory, redis.expect("the server answers")]);
         }
         both
@@ -96,7 +95,7 @@ impl Pair {
     /// Lets settlements be made: the store keeps the order of what it is asked.
     async fn let_settlements_go(&self) {
         let look = check("nobody", Quota::per_second(1), 0);
-        drop(self.redis.decide(&[look], Deadline::none()).wait().await.expect("the server answers"));
+        drop(self.redis.decide(&[look], Ask::default()).wait().await.expect("the server answers"));
     }
 
     async fn adjust(&self, key: &str, quota: Quota, change: Change) {
@@ -108,8 +107,8 @@ impl Pair {
 
     async fn reset(&self, key: &str, quota: Quota) {
         let counter = counter(key, quota);
-        self.memory.reset(&counter).wait().await.expect("memory answers");
-        self.redis.reset(&counter).wait().await.expect("the server answers");
+        self.memory.adjust(&counter, Change::Reset).wait().await.expect("memory answers");
+        self.redis.adjust(&counter, Change::Reset).wait().await.expect("the server answers");
     }
 
     fn count(&mut self, requests: &[Vec<Check>]) {
@@ -232,10 +231,9 @@ impl Lane {
         if one_in(rng, 3) { check.ban(self.ban_check(rng)) } else { check }
     }
 
-    /// The ban of the key; now and then with strikes of before, or without those of the check.
+    /// The ban of the key; now and then without strikes of the check.
     fn ban_check(&self, rng: &mut Rng) -> BanCheck {
-        let check = BanCheck::new(self.ban).counts(!one_in(rng, 8));
-        if one_in(rng, 10) { check.carried(rng.u32(1..4), Duration::from_secs(30 * rng.u64(..3))) } else { check }
+        BanCheck::new(self.ban).counts(!one_in(rng, 8))
     }
 
     /// Gives back of two requests as if they were parts of one.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Change, Deadline, Decided, Receipt, Settlement};
+use tollgate::store::{Ask, Change, Decided, Receipt, Settlement};
 use tollgate::{Algorithm, MemoryStore, Quota, RedisStore, Store};
 
 use crate::support::checks::{check, counter};
@@ -95,8 +95,8 @@ impl Pair {
         let cost = [0, 1, most, most + 1, most / 2, up_to(rng, most), up_to(rng, most), u64::MAX][rng.usize(..8)];
         let floor = [0, 0, 0, 1, up_to(rng, most)][rng.usize(..5)];
         let checks = [check("ada", self.quota, cost).floor(floor)];
-        let memory = self.memory.decide(&checks, Deadline::none()).wait().await.expect("memory is there");
-        let redis = self.redis.decide(&checks, Deadline::none()).wait().await.expect("the server is up");
+        let memory = self.memory.decide(&checks, Ask::default()).wait().await.expect("memory is there");
+        let redis = self.redis.decide(&checks, Ask::default()).wait().await.expect("the server is up");
         assert_eq!(memory.decision.outcomes(), redis.decision.outcomes(), "{told}: {cost} above {floor}");
         let stamps = |decided: &Decided| decided.receipt.taken().iter().map(|taken| taken.stamp).collect::<Vec<_>>();
         if memory.decision.is_allowed() && cost > 0 {

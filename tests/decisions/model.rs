@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Answer, Check, Deadline};
+use tollgate::store::{Answer, Ask, Check};
 use tollgate::{Algorithm, MemoryStore, Outcome, Quota, Store};
 
 use crate::support::checks::check;
@@ -180,7 +180,7 @@ impl Subject {
     fn ask(&self, now_us: u64, cost: u64) -> Outcome {
         self.clock.set(now_us);
         let checks: [Check; 1] = [check("ada", self.quota, cost)];
-        let Answer::Ready(decided) = self.store.decide(&checks, Deadline::none()) else {
+        let Answer::Ready(decided) = self.store.decide(&checks, Ask::default()) else {
             panic!("memory answers at once")
         };
         decided.expect("memory answers").decision.outcomes()[0].clone()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{Answer, Check, Deadline, Decided, Store};
+use tollgate::store::{Answer, Ask, Check, Decided, Store};
 use tollgate::{Error, RedisStore};
 
 use crate::support::doubles::passes_on;
@@ -48,10 +48,10 @@ impl Watched {
         kept.map(|kept| kept.into_iter().filter(|&(_, _, expires)| expires != GONE).collect())
     }
 
-    async fn look(self, checks: Vec<Check>, deadline: Deadline) -> Result<Decided, Error> {
+    async fn look(self, checks: Vec<Check>, ask: Ask) -> Result<Decided, Error> {
         let is_alone = self.in_flight.fetch_add(1, Ordering::SeqCst) == 0;
         let before = if is_alone { self.kept(FEW) } else { None };
-        let decided = self.store.decide(&checks, deadline).wait().await;
+        let decided = self.store.decide(&checks, ask).wait().await;
         if let (1, Some(before)) = (self.in_flight.fetch_sub(1, Ordering::SeqCst), before) {
             self.looked.fetch_add(1, Ordering::SeqCst);
             let takes = |decided: &Decided| decided.receipt.taken().iter().any(|taken| taken.units > 0);
@@ -87,13 +87,9 @@ fn assert_same(before: &[Kept], after: &[Kept], checks: &[Check]) {
 }
 
 impl Store for Watched {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        Answer::pending(self.clone().look(checks.to_vec(), deadline))
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        Answer::pending(self.clone().look(checks.to_vec(), ask))
     }
 
-    fn supports(&self, requirements: &[tollgate::store::Requirement<'_>]) -> Result<(), Error> {
-        self.store.supports(requirements)
-    }
-
-    passes_on!(store: settle, adjust, reset);
+    passes_on!(store: settle, adjust, capabilities);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 use tokio::time::{Instant, advance};
-use tollgate::store::{Answer, Check, Deadline, Decided};
+use tollgate::store::{Answer, Ask, Check, Decided};
 use tollgate::{BreakerState, Decision, Error, LeaseStore, MemoryStore, Quota, RateLimitLayer, Source, Store};
 
 use super::rig::{MANY, Mood, Moody, decided_by, layer, ms, per_user};
@@ -184,8 +184,8 @@ struct Remembering {
 }
 
 impl Store for Remembering {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        let Answer::Ready(Ok(Decided { decision, receipt, .. })) = self.memory.decide(checks, deadline) else {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        let Answer::Ready(Ok(Decided { decision, receipt, .. })) = self.memory.decide(checks, ask) else {
             panic!("memory decides")
         };
         let source = if self.remembers.load(Ordering::SeqCst) { Source::DenyCache } else { Source::Store };
@@ -193,7 +193,7 @@ impl Store for Remembering {
         Answer::Ready(Ok(Decided::new(decision, receipt)))
     }
 
-    passes_on!(memory: settle, adjust, reset);
+    passes_on!(memory: settle, adjust);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::request::Parts;
 use tokio::time::{sleep, timeout};
-use tollgate::store::{Check, Counter, Deadline};
+use tollgate::store::{Ask, Check, Counter, Deadline};
 use tollgate::{
     Count, DenyCache, HybridStore, Key, LeaseStore, Lookup, Policy, Quota, RateLimitLayer, RedisStore, Source, Store,
     key,
@@ -33,7 +33,7 @@ fn check(cost: u64) -> Check {
 
 /// Units left to the client.
 async fn left(store: &RedisStore) -> u64 {
-    let looked = store.decide(&[check(0)], Deadline::none()).wait().await.expect("Redis answers");
+    let looked = store.decide(&[check(0)], Ask::default()).wait().await.expect("Redis answers");
     looked.decision.outcomes()[0].remaining()
 }
 
@@ -128,10 +128,10 @@ async fn a_layer_in_a_hurry_neither_ends_the_connection_nor_fails_the_decisions_
     redis.pause();
     let patient = tokio::spawn({
         let store = store.clone();
-        async move { store.decide(&[check(0)], Deadline::none()).wait().await.map(drop) }
+        async move { store.decide(&[check(0)], Ask::default()).wait().await.map(drop) }
     });
     for _ in 0..3 {
-        let hasty = store.decide(&[check(0)], Deadline::after(ms(10))).wait().await;
+        let hasty = store.decide(&[check(0)], Ask::default().deadline(Deadline::after(ms(10)))).wait().await;
         assert!(hasty.expect_err("Redis is paused").is_timeout());
     }
     redis.resume();

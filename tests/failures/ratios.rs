@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::sleep;
-use tollgate::store::{Answer, Check, Counter, Deadline, MemoryTally, Report, Tally, Totals};
+use tollgate::store::{Answer, Ask, Check, Counter, MemoryTally, Report, Tally, Totals};
 use tollgate::test_util::ManualClock;
 use tollgate::{BreakerState, DenyCache, Error, Key, OnFailure, Policy, Quota, RateLimitLayer, RatioStore, Store, key};
 use tower::{Layer, ServiceExt, service_fn};
@@ -62,7 +62,7 @@ pub(crate) async fn load(store: &RatioStore, counters: &[Counter], each: u64, se
     let mut refused = 0;
     for _ in 0..seconds * 50 {
         for _ in 0..each / 50 {
-            let Answer::Ready(decided) = store.decide(&checks, Deadline::none()) else { panic!("a request waits") };
+            let Answer::Ready(decided) = store.decide(&checks, Ask::default()) else { panic!("a request waits") };
             refused += u64::from(!decided.expect("it decides").decision.is_allowed());
         }
         sleep(TICK / 50).await;
@@ -157,7 +157,7 @@ async fn what_a_ratio_or_a_share_refuses_is_cached_nowhere() {
         let mut refused = 0;
         for _ in 0..50 * 8 {
             for _ in 0..10 {
-                let Answer::Ready(decided) = cache.decide(&checks, Deadline::none()) else { panic!("a request waits") };
+                let Answer::Ready(decided) = cache.decide(&checks, Ask::default()) else { panic!("a request waits") };
                 refused += u64::from(!decided.expect("it decides").decision.is_allowed());
             }
             sleep(TICK / 50).await;

@@ -25,8 +25,8 @@ use tollgate::key::{self, Extracted, KeyExtractor, KeyInfo};
 use tollgate::store::{Answer, Applied, Check, Counter, Decided, Receipt, Settlement, Taken};
 use tollgate::test_util::{FailingStore, Held, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{
-    Decision, Error, Handle, Headers, Key, Limiter, MemoryStore, MissingKey, OnFailure, Outcome, Policy, PolicyName,
-    Quota, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Rule, Source, StatusService, Store,
+    Count, Decision, Error, Handle, Headers, Key, Limiter, MemoryStore, MissingKey, OnFailure, Outcome, Policy,
+    PolicyName, Quota, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Rule, Source, StatusService, Store,
 };
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -498,29 +498,41 @@ fn errors_of_the_inner_service_pass_through_as_they_are() {
 }
 
 #[test]
-fn an_admitted_request_is_settled_once_if_something_changes_and_else_never() {
-    let dropped = |policy: Policy| {
+fn what_is_given_back_is_settled_once_whatever_becomes_of_the_request() {
+    let of = |policy: fn(Policy) -> Policy| {
         let store = recorded(true);
-        let layer = RateLimitLayer::new(store.clone(), policy);
-        expect(&layer.layer(Hello::default()), request(), 200);
-        let failing = service_fn(|_: Request<Text>| async { Err::<Response<Text>, _>(Broken(0)) });
-        layer.layer(failing).oneshot(request()).now_or_never().unwrap().unwrap_err();
-        assert_eq!(settled(&store), 0, "answered, and failed");
-
-        let stuck = service_fn(|_: Request<Text>| std::future::pending::<Result<Response<Text>, Broken>>());
-        assert!(layer.layer(stuck).oneshot(request()).now_or_never().is_none());
-        let while_it_worked = settled(&store);
-        drop(layer.layer(Hello::default()).call(request()));
-        (while_it_worked, settled(&store))
+        (RateLimitLayer::new(store.clone(), policy(Policy::new("all", MANY))), store)
     };
-    assert_eq!(dropped(Policy::new("all", MANY)), (0, 0));
-    assert_eq!(dropped(Policy::new("all", MANY).refund_dropped()), (1, 2));
+    let (layer, store) = of(|policy| policy.count(Count::failures()));
+    expect(&layer.layer(Hello::default()), request(), 200);
+    assert_eq!(settled(&store), 1, "answered");
+
+    let (layer, store) = of(|policy| policy.count(Count::successes()));
+    let failing = service_fn(|_: Request<Text>| async { Err::<Response<Text>, _>(Broken(0)) });
+    layer.layer(failing).oneshot(request()).now_or_never().unwrap().unwrap_err();
+    assert_eq!(settled(&store), 1, "failed");
+
+    let (layer, store) = of(Policy::refund_dropped);
+    let stuck = service_fn(|_: Request<Text>| std::future::pending::<Result<Response<Text>, Broken>>());
+    assert!(layer.layer(stuck).oneshot(request()).now_or_never().is_none());
+    assert_eq!(settled(&store), 1, "dropped while the inner service worked");
+
+    let mut unpolled = layer.layer(Hello::default());
+    drop(unpolled.call(request()));
+    assert_eq!(settled(&store), 2, "dropped before it was polled");
+}
+
+#[test]
+fn a_request_that_keeps_what_it_took_has_nothing_to_settle() {
+    let store = recorded(true);
+    expect(&RateLimitLayer::new(store.clone(), Policy::new("all", MANY)).layer(Hello::default()), request(), 200);
+    assert_eq!((asked(&store).len(), settled(&store)), (1, 0));
 }
 
 #[test]
 fn a_refused_request_has_nothing_to_settle() {
     let store = recorded(false);
-    let layer = RateLimitLayer::new(store.clone(), Policy::new("all", MANY));
+    let layer = RateLimitLayer::new(store.clone(), Policy::new("all", MANY).metered());
     expect(&layer.layer(Hello::default()), request(), 429);
     assert_eq!((asked(&store).len(), settled(&store)), (1, 0));
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use tokio::runtime::Runtime;
-use tollgate::store::{Deadline, Receipt};
+use tollgate::store::{Ask, Receipt};
 use tollgate::{BreakerState, Key, OnFailure, Policy, RateLimitLayer, RedisStore, Store, key};
 use tracing::Level;
 
@@ -165,7 +165,7 @@ fn assert_given_back(after: fn(Runtime) -> Option<Runtime>) {
     assert_eq!(left(), AMPLE.capacity());
     redis.pause();
     let caller = current_thread();
-    let asked = caller.block_on(store.decide(&[check("late", 7)], Deadline::none()).wait());
+    let asked = caller.block_on(store.decide(&[check("late", 7)], Ask::default()).wait());
     asked.expect_err("Redis is paused");
     let _kept = after(caller);
     redis.resume();

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::store::{Deadline, Decided, Receipt};
+use tollgate::store::{Ask, Decided, Receipt};
 use tollgate::{Error, RedisStore, Store};
 
 use crate::others::Tally;
@@ -24,7 +24,7 @@ fn begin(runtime: &Runtime, store: &RedisStore, count: usize) -> Vec<Asked> {
     runtime.block_on(async {
         let mut all = Vec::new();
         for key in keys("moved", count) {
-            let mut asked: Asked = Box::pin(store.decide(&[check(&key, 1)], Deadline::none()).wait());
+            let mut asked: Asked = Box::pin(store.decide(&[check(&key, 1)], Ask::default()).wait());
             assert!(futures::poll!(&mut asked).is_pending(), "Redis is paused");
             all.push(asked);
         }
@@ -161,7 +161,7 @@ fn a_runtime_that_ends_under_load_stalls_no_other() {
                 for key in keys("ending", 64) {
                     let store = store.clone();
                     runtime
-                        .spawn(async move { store.decide(&[check(&key, 1)], Deadline::none()).wait().await.map(drop) });
+                        .spawn(async move { store.decide(&[check(&key, 1)], Ask::default()).wait().await.map(drop) });
                 }
                 thread::sleep(ms(fastrand::u64(..4)));
                 runtime.shutdown_background();

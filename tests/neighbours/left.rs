@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::sync::watch;
-use tollgate::store::Deadline;
+use tollgate::store::Ask;
 use tollgate::{RedisStore, Store};
 
 use crate::others::Tally;
@@ -20,7 +20,7 @@ const APART: Duration = ms(10);
 
 /// Polls a decision once, and keeps it until the end of something else.
 async fn leave(store: RedisStore, number: usize, tell: Sender<()>, mut end: watch::Receiver<bool>) {
-    let mut asked = pin!(store.decide(&[check(&format!("left-{number}"), 1)], Deadline::none()).wait());
+    let mut asked = pin!(store.decide(&[check(&format!("left-{number}"), 1)], Ask::default()).wait());
     let _ = futures::poll!(&mut asked);
     tell.send(()).expect("the test waits");
     end.wait_for(|end| *end).await.expect("the test ends it");
@@ -28,7 +28,7 @@ async fn leave(store: RedisStore, number: usize, tell: Sender<()>, mut end: watc
 
 /// Polls a decision once, and keeps its thread.
 async fn block(store: RedisStore, number: usize, tell: Sender<()>, all: Arc<Barrier>) {
-    let mut asked = pin!(store.decide(&[check(&format!("left-{number}"), 1)], Deadline::none()).wait());
+    let mut asked = pin!(store.decide(&[check(&format!("left-{number}"), 1)], Ask::default()).wait());
     let _ = futures::poll!(&mut asked);
     // Each is on a worker of its own.
     all.wait();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Change, Deadline, Settlement, Store};
+use tollgate::store::{Ask, Change, Settlement, Store};
 use tollgate::{Quota, RedisStore};
 
 use crate::others::{Tally, ask};
@@ -20,7 +20,7 @@ async fn take_turns(store: RedisStore, key: String) -> Tally {
     let mut tally = Tally::default();
     for turn in 0..TURNS {
         let start = Instant::now();
-        match store.decide(&[check(&key, ONE, 1)], Deadline::none()).wait().await {
+        match store.decide(&[check(&key, ONE, 1)], Ask::default()).wait().await {
             Ok(decided) if decided.decision.is_allowed() => {
                 drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(1))]));
                 tally.add((start.elapsed(), Ok(())));

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tollgate::store::Deadline;
+use tollgate::store::Ask;
 use tollgate::{RedisStore, Store};
 
 use crate::rig::{check, ms};
@@ -94,7 +94,7 @@ fn spawn_one(runtime: &Handle, store: &RedisStore, number: u32, answers: Sender<
 
 /// One decision over a key of its own, that must be made and made by Redis.
 pub(crate) async fn ask(store: &RedisStore, number: u32) -> Result<(), String> {
-    let decided = store.decide(&[check(&format!("other-{number}"), 1)], Deadline::none()).wait().await;
+    let decided = store.decide(&[check(&format!("other-{number}"), 1)], Ask::default()).wait().await;
     match decided {
         Ok(decided) if decided.decision.is_allowed() => Ok(()),
         Ok(_) => Err("denied".to_owned()),

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::task::unconstrained;
-use tollgate::store::Deadline;
+use tollgate::store::Ask;
 use tollgate::store::Decided;
 use tollgate::{Error, RedisStore, Store};
 
@@ -35,7 +35,7 @@ type Asked = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
 async fn flood(store: &RedisStore) -> (Vec<(Instant, Asked)>, usize) {
     let (mut waiting, mut refused) = (Vec::new(), 0);
     for number in 0..FLOOD {
-        let mut asked: Asked = Box::pin(store.decide(&[check(&format!("flood-{number}"), 1)], Deadline::none()).wait());
+        let mut asked: Asked = Box::pin(store.decide(&[check(&format!("flood-{number}"), 1)], Ask::default()).wait());
         let start = Instant::now();
         // A budget for each task's polls is not the point.
         let polled = unconstrained(poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx)))).await;
@@ -102,7 +102,7 @@ fn before_a_paused_redis_a_bounded_number_waits_and_two_calls_are_in_flight() {
     assert!(tally.longest() < BUDGET.max(flooding) + grace, "{tally}");
     assert_eq!(tally.asked(), count, "all are answered");
     let start = Instant::now();
-    while runtime.block_on(store.decide(&[check("after", 1)], Deadline::none()).wait()).is_err() {
+    while runtime.block_on(store.decide(&[check("after", 1)], Ask::default()).wait()).is_err() {
         assert!(start.elapsed() < ms(1_000), "Redis decides again");
     }
 }

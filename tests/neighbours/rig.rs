@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime, RuntimeFlavor};
 use tokio::sync::oneshot;
-use tollgate::store::{Change, Check, Deadline, Receipt, Settlement};
+use tollgate::store::{Ask, Change, Check, Receipt, Settlement};
 use tollgate::{Quota, RedisStore, Store};
 
 use crate::others::Tally;
@@ -115,7 +115,7 @@ pub(crate) async fn connect(url: &str) -> RedisStore {
 /// Units left to a key. A machine that stalls is no failure here.
 pub(crate) async fn left(store: &RedisStore, key: &str) -> u64 {
     for _ in 0..LOOKS {
-        if let Ok(looked) = store.decide(&[check(key, 0)], Deadline::none()).wait().await {
+        if let Ok(looked) = store.decide(&[check(key, 0)], Ask::default()).wait().await {
             return looked.decision.outcomes()[0].remaining();
         }
     }
@@ -124,7 +124,7 @@ pub(crate) async fn left(store: &RedisStore, key: &str) -> u64 {
 
 /// Takes units of a key; returns the receipt.
 pub(crate) async fn take(store: &RedisStore, key: &str, cost: u64) -> Receipt {
-    store.decide(&[check(key, cost)], Deadline::none()).wait().await.expect("Redis answers").receipt
+    store.decide(&[check(key, cost)], Ask::default()).wait().await.expect("Redis answers").receipt
 }
 
 /// Gives back all that was taken.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
-use tollgate::store::{Change, Deadline};
+use tollgate::store::{Ask, Change};
 use tollgate::{RedisStore, Store};
 
 use crate::others::{Tally, ask};
@@ -64,7 +64,7 @@ fn a_decision_that_goes_on_elsewhere_ends_in_time_though_nobody_drives_where_it_
     let rig = Rig::new();
     let (began, store) = (current_thread(), rig.store.clone());
     began.block_on(left(&store, "warm"));
-    let mut asked = Box::pin(async move { store.decide(&[check("user", 1)], Deadline::none()).wait().await });
+    let mut asked = Box::pin(async move { store.decide(&[check("user", 1)], Ask::default()).wait().await });
     began.block_on(poll_fn(|cx| {
         assert!(asked.as_mut().poll(cx).is_pending(), "it is not answered at once");
         Poll::Ready(())
@@ -118,7 +118,7 @@ async fn use_all(store: RedisStore, number: usize) {
     let counter = check(key, 0).counter;
     store.adjust(&counter, Change::Charge(7)).wait().await.expect("Redis answers");
     assert_eq!(left(&store, key).await, whole - 7);
-    store.reset(&counter).wait().await.expect("Redis answers");
+    store.adjust(&counter, Change::Reset).wait().await.expect("Redis answers");
     assert_eq!(left(&store, key).await, whole);
 }
 

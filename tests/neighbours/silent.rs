@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Credentials, Deadline};
+use tollgate::store::{Ask, Credentials};
 use tollgate::{Error, RedisStore, Store};
 
 use crate::others::{Tally, ask};
@@ -102,7 +102,7 @@ fn a_stray_redirection_from_one_server_ends_the_connection_as_no_call_after_it_h
             let mut looks = Vec::new();
             for key in [key, "untouched"] {
                 let store = store.clone();
-                looks.push(tokio::spawn(async move { store.decide(&[check(key, 0)], Deadline::none()).wait().await }));
+                looks.push(tokio::spawn(async move { store.decide(&[check(key, 0)], Ask::default()).wait().await }));
                 // Each leaves in a call of its own: the second one would get the reply to the first.
                 tokio::time::sleep(ms(50)).await;
             }
@@ -123,7 +123,7 @@ async fn look_at_its_own(store: RedisStore, number: u64) -> (u64, u64) {
     let _ = take(&store, &key, own).await;
     let (mut wrong, mut failed) = (0, 0);
     for _ in 0..LOOKS {
-        match store.decide(&[check(&key, 0)], Deadline::none()).wait().await {
+        match store.decide(&[check(&key, 0)], Ask::default()).wait().await {
             Ok(looked) => wrong += u64::from(looked.decision.outcomes()[0].remaining() != AMPLE.capacity() - own),
             Err(_) => failed += 1,
         }
@@ -182,7 +182,7 @@ fn an_answer_is_given_back_that_comes_long_after_a_newer_connection_answers() {
     workers().block_on(async {
         let (store, other) = (connect(&sieve.url()).await, connect(&redis.url()).await);
         sieve.hold();
-        let asked = store.decide(&[check("one", 7)], Deadline::none()).wait().await;
+        let asked = store.decide(&[check("one", 7)], Ask::default()).wait().await;
         asked.expect_err("the answer is held back");
         let start = Instant::now();
         while start.elapsed() < ms(700) {

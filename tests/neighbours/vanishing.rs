@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tokio::time::{sleep, timeout};
-use tollgate::store::Deadline;
+use tollgate::store::Ask;
 use tollgate::{Quota, RedisStore, Store};
 
 use crate::others::{Tally, ask};
@@ -38,7 +38,7 @@ async fn vanish(store: RedisStore, key: String, quota: Quota, counts: Arc<Counts
     let end = Instant::now() + SPAN;
     while Instant::now() < end {
         counts.asked.fetch_add(1, Ordering::Relaxed);
-        let asked = store.decide(&[check(&key, quota, 1)], Deadline::none()).wait();
+        let asked = store.decide(&[check(&key, quota, 1)], Ask::default()).wait();
         let answer = if fastrand::bool() {
             timeout(ms([0, 1, 2, 200][fastrand::usize(..4)]), asked).await.ok()
         } else {
@@ -98,7 +98,7 @@ fn ask_beside_vanishing(rig: &Rig, attempt: usize) -> Tally {
 /// Who was told so was admitted, nobody who did not ask, and no more than there was.
 fn assert_conserved(rig: &Rig, key: &str, quota: Quota, (admitted, asked): (u64, u64)) {
     // A machine that stalls is no failure here.
-    let look = || rig.runtime.block_on(rig.store.decide(&[check(key, quota, 0)], Deadline::none()).wait()).ok();
+    let look = || rig.runtime.block_on(rig.store.decide(&[check(key, quota, 0)], Ask::default()).wait()).ok();
     let looked = (0..50).find_map(|_| look()).expect("Redis answers");
     let used = quota.limit() - looked.decision.outcomes()[0].remaining();
     println!("{key}: {asked} asked, {admitted} were told that they are admitted, {used} are");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::FutureExt;
 use futures::future::{join, join_all};
-use tollgate::store::{BanCheck, Change, Check, Counter, Deadline, Store};
+use tollgate::store::{Ask, BanCheck, Change, Check, Counter, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{
     Ban, Decision, DenyCache, Error, Key, LeaseStore, MemoryStore, Outcome, PolicyName, Quota, RedisStore, Source,
@@ -136,7 +136,7 @@ impl History {
     async fn together(&mut self, server: Option<&RedisServer>) {
         let requests: Vec<_> = (0..self.rng.usize(1..5)).map(|_| (self.process(), self.request())).collect();
         let decide = async |(store, checks): &(Arc<dyn Store>, Vec<Check>)| {
-            store.decide(checks, Deadline::none()).wait().await.map(|decided| decided.decision)
+            store.decide(checks, Ask::default()).wait().await.map(|decided| decided.decision)
         };
         let all = join_all(requests.iter().map(decide));
         let kill = async {
@@ -225,7 +225,7 @@ impl History {
     /// A caller polls once and leaves.
     fn leave(&mut self) {
         let (store, checks) = (self.process(), self.request());
-        let polled = store.decide(&checks, Deadline::none()).wait().now_or_never();
+        let polled = store.decide(&checks, Ask::default()).wait().now_or_never();
         let decision = match polled {
             Some(decided) => decided.map(|decided| decided.decision),
             None => Err(Error::timeout("nobody waited")),
@@ -264,7 +264,7 @@ impl History {
         let check = self.banning(self.counter(0), 1);
         for _ in 0..2 {
             let checks = std::slice::from_ref(&check);
-            let decision = store.decide(checks, Deadline::none()).wait().await.map(|decided| decided.decision);
+            let decision = store.decide(checks, Ask::default()).wait().await.map(|decided| decided.decision);
             self.note_strikes(0, checks, &decision);
             let Ok(decision) = decision else { return };
             self.note_bans(0, &decision);
@@ -273,7 +273,7 @@ impl History {
             }
             let Some(wait) = decision.retry_after() else { return };
             self.clock.advance(wait);
-            let decision = store.decide(checks, Deadline::none()).wait().await.map(|decided| decided.decision);
+            let decision = store.decide(checks, Ask::default()).wait().await.map(|decided| decided.decision);
             self.note_strikes(0, checks, &decision);
             let Ok(decision) = decision else { return };
             assert!(decision.is_allowed(), "{}: {decision:?} after {wait:?}", self.key);

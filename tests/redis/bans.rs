@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use tollgate::store::{BanCheck, Change, Check, Deadline, Mode, Settlement, Store};
+use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Settlement, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Decision, Key, Limiter, Quota, RedisStore, Rule};
 
@@ -19,7 +19,7 @@ fn banning(key: &str, ban: Ban) -> Check {
 }
 
 async fn decide(store: &RedisStore, checks: &[Check]) -> Decision {
-    store.decide(checks, Deadline::none()).wait().await.expect("the server is there").decision
+    store.decide(checks, Ask::default()).wait().await.expect("the server is there").decision
 }
 
 /// How often a command was called.
@@ -100,7 +100,7 @@ async fn every_key_of_a_ban_expires_no_sooner_than_it_matters() {
         assert!(life() <= expected + Duration::from_millis(2) && life() + Duration::from_secs(60) > expected);
         server.assert_every_key_expires();
     }
-    let taken = store.decide(&[check("ada", QUOTA, 0)], Deadline::none()).wait().await.unwrap();
+    let taken = store.decide(&[check("ada", QUOTA, 0)], Ask::default()).wait().await.unwrap();
     store.settle(taken.receipt, &[Settlement::new(0, Change::Lift)]).wait().await.unwrap();
     assert_eq!(server.keys().len(), 1, "only the counter is left");
 }

@@ -4,7 +4,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::poll;
-use tollgate::store::{Answer, BanCheck, Change, Check, Deadline, Decided, Mode, Settlement};
+use tollgate::store::{Answer, Ask, BanCheck, Change, Check, Decided, Mode, Settlement};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Calendar, Error, Quota, RedisStore, Store};
 
@@ -43,7 +43,7 @@ impl Rig {
     /// Has a request decided at one time that was made at another: the clock is set between.
     async fn decide(&self, made: u64, decided: u64, checks: &[Check]) -> Result<Decided, Error> {
         self.clock.set(at(made));
-        let Answer::Pending(mut deciding) = self.store.decide(checks, Deadline::none()) else {
+        let Answer::Pending(mut deciding) = self.store.decide(checks, Ask::default()) else {
             panic!("Redis is waited for")
         };
         let polled = poll!(&mut deciding);
@@ -97,10 +97,10 @@ async fn requests_of_two_windows_share_a_call() {
     let request = |key| [check(key, daily(5), 1)];
     rig.clock.set(at(MIDNIGHT - 1));
     let (before, after) = (request("ada"), request("bob"));
-    let mut of_before = Box::pin(rig.store.decide(&before, Deadline::none()).wait());
+    let mut of_before = Box::pin(rig.store.decide(&before, Ask::default()).wait());
     assert!(poll!(&mut of_before).is_pending());
     rig.clock.set(at(MIDNIGHT));
-    let mut of_after = Box::pin(rig.store.decide(&after, Deadline::none()).wait());
+    let mut of_after = Box::pin(rig.store.decide(&after, Ask::default()).wait());
     assert!(poll!(&mut of_after).is_pending());
     for decided in [of_before.await, of_after.await] {
         let decision = decided.expect("the server is there").decision;
@@ -160,7 +160,7 @@ async fn a_store_on_the_server_s_time_counts_by_the_calendar() {
         Calendar::monthly("Pacific/Kiritimati").and_then(|month| month.anchor(31)).expect("there are time zones");
     let quota = Quota::calendar_window(5, month);
     for left in [3, 1] {
-        let decided = store.decide(&[check("ada", quota, 2)], Deadline::none()).wait().await.expect("decided");
+        let decided = store.decide(&[check("ada", quota, 2)], Ask::default()).wait().await.expect("decided");
         let outcome = &decided.decision.outcomes()[0];
         assert_eq!(outcome.remaining(), left);
         assert!((28 * DAY..=31 * DAY).contains(&outcome.window().as_secs()), "{outcome:?}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::poll;
 use tokio::time::timeout;
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Settlement};
+use tollgate::store::{Answer, Ask, Change, Check, Counter, Decided, Settlement};
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Error, Key, Quota, RedisStore, Store};
 
@@ -31,13 +31,13 @@ type Deciding = std::pin::Pin<Box<dyn Future<Output = Result<Decided, Error>> + 
 
 #[track_caller]
 fn pending(store: &RedisStore, check: Check) -> Deciding {
-    let Answer::Pending(deciding) = store.decide(&[check], Deadline::none()) else { panic!("Redis is waited for") };
+    let Answer::Pending(deciding) = store.decide(&[check], Ask::default()) else { panic!("Redis is waited for") };
     deciding
 }
 
 /// Takes a unit, and what then remains; `None` for a caller that went away at some await.
 async fn take_or_leave(store: &RedisStore, key: usize, limit: u64) -> Option<(bool, u64)> {
-    let deciding = store.decide(&[check(key, limit, 1)], Deadline::none()).wait();
+    let deciding = store.decide(&[check(key, limit, 1)], Ask::default()).wait();
     let decided = if fastrand::u8(..3) == 0 {
         timeout(Duration::from_micros(fastrand::u64(..400)), deciding).await.ok()?
     } else {
@@ -84,7 +84,7 @@ async fn callers_that_go_away_lose_delay_and_duplicate_no_other_s_decision() {
     assert!(left > 1_000, "only {left} callers went away");
     let mut used = 0;
     for key in 0..KEYS {
-        let look = store.decide(&[check(key, LIMIT, 0)], Deadline::none()).wait().await.expect("decided").decision;
+        let look = store.decide(&[check(key, LIMIT, 0)], Ask::default()).wait().await.expect("decided").decision;
         used += LIMIT - look.outcomes()[0].remaining();
     }
     assert!((made..=made + left).contains(&used), "{used} used: {made} made, {left} left");
@@ -112,7 +112,7 @@ async fn the_limit_holds_exactly_while_callers_go_away() {
     for task in join_all(tasks).await {
         task.expect("no decision is lost");
     }
-    let look = store.decide(&[check(0, LIMIT, 0)], Deadline::none()).wait().await.expect("decided").decision;
+    let look = store.decide(&[check(0, LIMIT, 0)], Ask::default()).wait().await.expect("decided").decision;
     assert_eq!(look.outcomes()[0].remaining(), 0);
     assert!(admitted.load(Ordering::Relaxed) <= LIMIT);
 }
@@ -137,14 +137,14 @@ async fn who_leads_a_call_without_room_for_its_own_request_waits_no_longer_than_
     let server = RedisServer::start();
     let store = RedisStore::builder().budget(BUDGET).batch_size(4).connect(&server.url()).await.unwrap();
     let checks: Vec<_> = (0..3).map(|key| check(key, 100, 1)).collect();
-    drop(store.decide(&checks, Deadline::none()).wait().await.unwrap());
+    drop(store.decide(&checks, Ask::default()).wait().await.unwrap());
     server.pause();
     let start = std::time::Instant::now();
     // Two are sent, the third waits, and with the fourth there are six checks, of which three are sent.
-    let mut first = join_all((0..4).map(|_| store.decide(&checks, Deadline::none()).wait()));
+    let mut first = join_all((0..4).map(|_| store.decide(&checks, Ask::default()).wait()));
     assert!(timeout(BUDGET * 3 / 4, &mut first).await.is_err(), "nobody answers");
     // It is the fourth's request that this one sends.
-    let fifth = tokio::spawn(store.decide(&checks, Deadline::none()).wait());
+    let fifth = tokio::spawn(store.decide(&checks, Ask::default()).wait());
     assert!(first.await.iter().all(Result::is_err));
     assert!(start.elapsed() < BUDGET * 3 / 2, "{:?}", start.elapsed());
     assert!(fifth.await.expect("it does not panic").is_err());
@@ -163,7 +163,7 @@ async fn a_caller_that_goes_away_before_its_call_takes_nothing() {
     for caller in callers {
         drop(caller.await.expect("decided"));
     }
-    let look = store.decide(&[check(0, 100, 0)], Deadline::none()).wait().await.expect("decided").decision;
+    let look = store.decide(&[check(0, 100, 0)], Ask::default()).wait().await.expect("decided").decision;
     assert_eq!(look.outcomes()[0].remaining(), 98, "two calls were sent at once, the others waited");
 }
 
@@ -183,7 +183,7 @@ fn a_runtime_that_ends_with_calls_in_flight_leaves_the_store_usable() {
     drop(first);
     let decided = runtime().block_on(async {
         for _ in 0..5 {
-            if let Ok(decided) = store.decide(&[check(0, 100, 1)], Deadline::none()).wait().await {
+            if let Ok(decided) = store.decide(&[check(0, 100, 1)], Ask::default()).wait().await {
                 return Some(decided);
             }
         }
@@ -211,7 +211,7 @@ async fn nothing_overtakes_a_settlement() {
         charge(ask(1).await, 9);
         assert_eq!(ask(0).await.decision.outcomes()[0].remaining(), 40, "{round}: a decision overtook the charge");
         charge(ask(1).await, 30);
-        store.reset(&check(round, 50, 1).counter).wait().await.expect("the server is up");
+        store.adjust(&check(round, 50, 1).counter, Change::Reset).wait().await.expect("the server is up");
         assert_eq!(ask(0).await.decision.outcomes()[0].remaining(), 50, "{round}: a reset overtook the charge");
     }
 }
@@ -232,7 +232,7 @@ fn any_check(keys: usize) -> Check {
 }
 
 async fn decisions(store: &impl Store, checks: &[Check]) -> Vec<Decision> {
-    let deciding = checks.iter().map(|check| store.decide(std::slice::from_ref(check), Deadline::none()).wait());
+    let deciding = checks.iter().map(|check| store.decide(std::slice::from_ref(check), Ask::default()).wait());
     join_all(deciding).await.into_iter().map(|decided| decided.expect("decided").decision).collect()
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{Change, Check, Counter, Deadline, Settlement, Store};
+use tollgate::store::{Ask, Change, Check, Counter, Settlement, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Quota, RedisStore};
 use tracing::Level;
@@ -31,13 +31,13 @@ async fn no_operation_leaves_a_key_that_never_expires() {
     for (round, quota) in (1..).zip(QUOTAS) {
         clock.set(at(round * 5_000_000));
         for change in [Change::Refund(1), Change::Charge(1), Change::Charge(1_000)] {
-            let decided = store.decide(&[check("a", quota, 2)], Deadline::none()).wait().await.unwrap();
+            let decided = store.decide(&[check("a", quota, 2)], Ask::default()).wait().await.unwrap();
             server.assert_every_key_expires();
             drop(store.settle(decided.receipt, &[Settlement::new(0, change)]));
             store.adjust(&counter("b", quota), change).wait().await.unwrap();
             server.assert_every_key_expires();
-            drop(store.decide(&[check("a", quota, 0)], Deadline::none()).wait().await.unwrap());
-            drop(store.decide(&[check("a", quota, 51)], Deadline::none()).wait().await.unwrap());
+            drop(store.decide(&[check("a", quota, 0)], Ask::default()).wait().await.unwrap());
+            drop(store.decide(&[check("a", quota, 51)], Ask::default()).wait().await.unwrap());
             server.assert_every_key_expires();
         }
     }
@@ -49,7 +49,7 @@ async fn a_key_is_gone_once_its_state_says_nothing() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let brief = Quota::token_bucket(1_000, Duration::from_millis(20));
-    drop(store.decide(&[check("brief", brief, 1_000)], Deadline::none()).wait().await.unwrap());
+    drop(store.decide(&[check("brief", brief, 1_000)], Ask::default()).wait().await.unwrap());
     for _ in 0..1_000 {
         if server.ask::<u64>(&["DBSIZE"]) == 0 {
             return;
@@ -96,7 +96,7 @@ async fn hostile_values_have_keys_of_their_own_that_are_bounded_and_have_one_pai
     for value in &values {
         for key in [Key::new("k{}", value), Key::hashed("h{}", value)] {
             let check = Check::new(Counter::new("policy".try_into().expect("a valid name"), key, FIFTY), 1);
-            let decision = store.decide(&[check], Deadline::none()).wait().await.unwrap().decision;
+            let decision = store.decide(&[check], Ask::default()).wait().await.unwrap().decision;
             let start = value.escape_ascii().take(40).map(char::from).collect::<String>();
             assert_eq!(first_remaining(&decision), 49, "{start}... shares its key with another value");
         }
@@ -116,7 +116,7 @@ async fn all_policies_over_one_key_share_a_slot_of_a_cluster() {
     let store = patient_store(&server).await;
     let mut checks = QUOTAS.map(|quota| check("ada", quota, 1));
     checks[0].counter.policy = "other".try_into().expect("a valid name");
-    drop(store.decide(&checks, Deadline::none()).wait().await.unwrap());
+    drop(store.decide(&checks, Ask::default()).wait().await.unwrap());
     let tag = |key: &String| key.split(['{', '}']).nth(1).map(str::to_owned);
     let tags: HashSet<_> = server.keys().iter().map(tag).collect();
     assert_eq!((server.keys().len(), tags), (5, HashSet::from([Some("key:ada".to_owned())])));
@@ -173,7 +173,7 @@ async fn a_foreign_value_is_reported_and_a_key_that_is_new_or_ours_is_not() {
             let counter = Counter::new("reported".try_into().expect("a valid name"), Key::new("key", "ada"), quota);
             Check::new(counter, 1)
         };
-        let decide = async || drop(store.decide(&[check()], Deadline::none()).wait().await.unwrap());
+        let decide = async || drop(store.decide(&[check()], Ask::default()).wait().await.unwrap());
         decide().await;
         decide().await;
         assert_eq!(log.count("code=\"state_foreign\""), before, "{quota}: {}", log.text());
@@ -190,15 +190,15 @@ async fn counts_whose_product_with_the_window_no_number_holds_are_decided_exactl
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let decades = Quota::sliding_window(50, Duration::from_secs(60 * 365 * 86_400));
-    drop(store.decide(&[check("ours", decades, 7)], Deadline::none()).wait().await.unwrap());
+    drop(store.decide(&[check("ours", decades, 7)], Ask::default()).wait().await.unwrap());
     let key = server.keys().remove(0);
     // A time in this window, and counts that another limit may have left.
     put(&server, &key, &["SET", "KEY", "\0\x01\x7f\x7f\x7f\x7f\x7fzzzzzzzzzzzz"]);
     let (count, large) = (0x7a7a_7a7a_7a7a, Quota::sliding_window((1 << 47) - 1, decades.window()));
-    let look = store.decide(&[check("ours", large, 0)], Deadline::none()).wait().await.unwrap();
+    let look = store.decide(&[check("ours", large, 0)], Ask::default()).wait().await.unwrap();
     let left = first_remaining(&look.decision);
     assert!(left < large.limit() - count, "the window before counts, too: {left}");
-    let refused = store.decide(&[check("ours", decades, 1)], Deadline::none()).wait().await.unwrap().decision;
+    let refused = store.decide(&[check("ours", decades, 1)], Ask::default()).wait().await.unwrap().decision;
     let wait = refused.retry_after().expect("a wait helps");
     assert!(!refused.is_allowed() && wait > decades.window() && wait < 2 * decades.window(), "{wait:?}");
 }
@@ -224,7 +224,7 @@ async fn a_foreign_value_under_our_key_can_be_charged_and_reset() {
         store.adjust(&ours, Change::Charge(5)).wait().await.unwrap();
         assert_eq!(remaining(&store, "ours").await, 45, "{foreign:?}");
         put(&server, &key, foreign);
-        store.reset(&ours).wait().await.unwrap();
+        store.adjust(&ours, Change::Reset).wait().await.unwrap();
         assert!(server.keys().is_empty(), "{foreign:?}");
     }
 }
@@ -234,7 +234,7 @@ async fn the_time_is_the_servers_unless_a_clock_is_given() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let daily = Quota::fixed_window(50, Duration::from_secs(86_400));
-    let decision = store.decide(&[check("day", daily, 1)], Deadline::none()).wait().await.unwrap().decision;
+    let decision = store.decide(&[check("day", daily, 1)], Ask::default()).wait().await.unwrap().decision;
     let (seconds, _): (u64, u64) = server.ask(&["TIME"]);
     let left = 86_400 - seconds % 86_400;
     let told = decision.outcomes()[0].reset_after().as_secs();

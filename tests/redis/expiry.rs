@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tollgate::store::{Change, Deadline, Decided, Receipt, Settlement, Store};
+use tollgate::store::{Ask, Change, Decided, Receipt, Settlement, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Outcome, Quota, RedisStore};
 
@@ -33,7 +33,7 @@ fn life(server: &RedisServer, since: Instant) -> Duration {
 }
 
 async fn decide(store: &RedisStore, quota: Quota, cost: u64) -> Decided {
-    store.decide(&[check("only", quota, cost)], Deadline::none()).wait().await.expect("the server is up")
+    store.decide(&[check("only", quota, cost)], Ask::default()).wait().await.expect("the server is up")
 }
 
 /// Takes, refunds and charges at random under changing limits; after each write the key lives long
@@ -169,7 +169,7 @@ async fn counters_of_the_shortest_windows_are_written_too() {
         for quota in algorithms.into_iter().map(|of| of(2, window)).chain([queue]) {
             assert!(decide(&store, quota, 1).await.decision.is_allowed(), "{quota} alone");
             let both = [check("one", quota, 1), check("other", quota, 1)];
-            let decided = store.decide(&both, Deadline::none()).wait().await.expect("the server is up");
+            let decided = store.decide(&both, Ask::default()).wait().await.expect("the server is up");
             assert!(decided.decision.is_allowed(), "{quota}");
         }
     }
@@ -192,6 +192,6 @@ async fn units_of_the_largest_limit_can_be_refunded_after_it_was_lowered_to_one(
         let refunded = store.adjust(&counter("only", one), Change::Refund(units)).wait().await;
         assert_eq!(refunded.expect("the server is up").units, units, "{large}: {charge:?}");
         assert!(expiry(&server) > 0, "{large}: the key expires");
-        store.reset(&counter("only", one)).wait().await.expect("the server is up");
+        store.adjust(&counter("only", one), Change::Reset).wait().await.expect("the server is up");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Deadline, RatioStore, Store};
+use tollgate::store::{Ask, RatioStore, Store};
 use tollgate::{Quota, RedisStore};
 
 use crate::support::checks::check;
@@ -35,7 +35,7 @@ async fn process(url: String, a_second: u64, start: Instant) -> (u64, Duration) 
         last = Instant::now();
         let due = u64::try_from(start.elapsed().as_micros()).expect("it is some seconds") * a_second / 1_000_000;
         for _ in offered..due {
-            let decided = store.decide(&[check("all", QUOTA, 1)], Deadline::none()).wait().await;
+            let decided = store.decide(&[check("all", QUOTA, 1)], Ask::default()).wait().await;
             let is_allowed = decided.expect("it always decides").decision.is_allowed();
             admitted += u64::from(is_allowed && start.elapsed() >= BEFORE);
         }

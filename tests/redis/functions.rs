@@ -32,7 +32,7 @@ async fn functions_decide_settle_and_reset_as_scripts_do_on_the_same_counters() 
     assert!(!take(&by_functions, "a", 45).await.unwrap().decision.is_allowed());
     by_functions.adjust(&counter("a", super::stores::FIFTY), Change::Charge(40)).wait().await.unwrap();
     assert_eq!(remaining(&by_scripts, "a").await, 4);
-    by_functions.reset(&counter("a", super::stores::FIFTY)).wait().await.unwrap();
+    by_functions.adjust(&counter("a", super::stores::FIFTY), Change::Reset).wait().await.unwrap();
     assert_eq!(remaining(&by_scripts, "a").await, 50);
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::store::{Check, Counter, Deadline};
+use tollgate::store::{Ask, Check, Counter};
 use tollgate::{Key, Quota, RatioStore, RedisStore, Store};
 
 use super::stores::PATIENCE;
@@ -16,7 +16,7 @@ fn until_known(runtime: &Runtime, store: &RatioStore, is_known: bool) -> bool {
     runtime.block_on(async {
         while store.live().is_some() != is_known && start.elapsed() < Duration::from_secs(30) {
             if is_known {
-                drop(store.decide(&checks, Deadline::none()));
+                drop(store.decide(&checks, Ask::default()));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

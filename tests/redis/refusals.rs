@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tollgate::store::{Change, Check, Deadline, Decided, Mode, Settlement};
+use tollgate::store::{Ask, Change, Check, Decided, Mode, Settlement};
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Outcome, Quota, RedisStore, Store};
 
@@ -43,12 +43,12 @@ impl Redis {
         Self { clock, store, server }
     }
 
-    async fn decide(&self, checks: &[Check], _: Deadline) -> Decision {
+    async fn decide(&self, checks: &[Check], _: Ask) -> Decision {
         self.decided(checks).await.decision
     }
 
     async fn decided(&self, checks: &[Check]) -> Decided {
-        self.store.decide(checks, Deadline::none()).wait().await.expect("the server answers")
+        self.store.decide(checks, Ask::default()).wait().await.expect("the server answers")
     }
 
     fn kept(&self) -> Vec<Kept> {
@@ -86,10 +86,7 @@ async fn a_refusal_changes_neither_a_value_nor_its_time_to_live() {
     let redis = Redis::start().await;
     for quota in QUOTAS {
         redis.clock.set(at(0));
-        assert!(
-            redis.decide(&[check("full", quota, quota.capacity())], Deadline::none()).await.is_allowed(),
-            "{quota}"
-        );
+        assert!(redis.decide(&[check("full", quota, quota.capacity())], Ask::default()).await.is_allowed(), "{quota}");
     }
     let (since, before) = (Instant::now(), redis.kept());
     assert_eq!(before.len(), 5, "both leaky buckets share a state");
@@ -99,10 +96,10 @@ async fn a_refusal_changes_neither_a_value_nor_its_time_to_live() {
             for (cost, floor) in
                 [(quota.capacity(), 0), (quota.capacity() + 1, 0), (u64::MAX, 0), (1, u64::MAX), (1, 6)]
             {
-                let refused = redis.decide(&[check("full", quota, cost).floor(floor)], Deadline::none()).await;
+                let refused = redis.decide(&[check("full", quota, cost).floor(floor)], Ask::default()).await;
                 assert!(!refused.is_allowed(), "{quota}: {cost} above {floor}");
             }
-            assert!(redis.decide(&[check("full", quota, 0)], Deadline::none()).await.is_allowed(), "{quota}: a look");
+            assert!(redis.decide(&[check("full", quota, 0)], Ask::default()).await.is_allowed(), "{quota}: a look");
         }
     }
     redis.assert_unchanged(&before, since);
@@ -113,12 +110,12 @@ async fn a_refusal_of_an_unknown_key_writes_nothing() {
     let redis = Redis::start().await;
     for quota in QUOTAS {
         assert!(
-            !redis.decide(&[check("new", quota, quota.capacity() + 1)], Deadline::none()).await.is_allowed(),
+            !redis.decide(&[check("new", quota, quota.capacity() + 1)], Ask::default()).await.is_allowed(),
             "{quota}"
         );
-        assert!(redis.decide(&[check("new", quota, 0)], Deadline::none()).await.is_allowed(), "{quota}");
+        assert!(redis.decide(&[check("new", quota, 0)], Ask::default()).await.is_allowed(), "{quota}");
         let shadow = check("new", quota, u64::MAX).mode(Mode::Shadow);
-        assert!(redis.decide(&[shadow], Deadline::none()).await.is_allowed(), "{quota}");
+        assert!(redis.decide(&[shadow], Ask::default()).await.is_allowed(), "{quota}");
     }
     assert_eq!(redis.kept(), []);
 }
@@ -127,7 +124,7 @@ async fn a_refusal_of_an_unknown_key_writes_nothing() {
 async fn all_algorithms_of_a_request_take_their_units_or_none_does() {
     let redis = Redis::start().await;
     let all = |cost: u64| -> Vec<Check> { QUOTAS[..5].iter().map(|&quota| check("all", quota, cost)).collect() };
-    assert!(redis.decide(&all(1), Deadline::none()).await.is_allowed());
+    assert!(redis.decide(&all(1), Ask::default()).await.is_allowed());
     let (since, before) = (Instant::now(), redis.kept());
     assert_eq!(before.len(), 5);
     for refusing in &QUOTAS[..5] {
@@ -137,13 +134,13 @@ async fn all_algorithms_of_a_request_take_their_units_or_none_does() {
             checks.retain(|check| check.counter.quota != *refusing);
             let refused = check("all", *refusing, 1).floor(u64::MAX);
             checks.insert(place.min(checks.len()), refused);
-            let decision = redis.decide(&checks, Deadline::none()).await;
+            let decision = redis.decide(&checks, Ask::default()).await;
             assert!(!decision.is_allowed(), "{checks:?}");
             assert_eq!(decision.violated().count(), 1, "{decision:?}");
         }
     }
     redis.assert_unchanged(&before, since);
-    let left = redis.decide(&all(0), Deadline::none()).await;
+    let left = redis.decide(&all(0), Ask::default()).await;
     let left: Vec<u64> = left.outcomes().iter().map(Outcome::remaining).collect();
     assert_eq!(left, [4, 4, 4, 6, 0]);
 }
@@ -153,11 +150,11 @@ async fn the_same_counter_twice_takes_both_or_none() {
     let redis = Redis::start().await;
     for quota in &QUOTAS[..4] {
         let pair = |first, second| [check("twice", *quota, first), check("twice", *quota, second)];
-        assert!(redis.decide(&pair(2, 1), Deadline::none()).await.is_allowed(), "{quota}");
+        assert!(redis.decide(&pair(2, 1), Ask::default()).await.is_allowed(), "{quota}");
         let (since, before) = (Instant::now(), redis.kept());
-        assert!(!redis.decide(&pair(2, quota.capacity() - 4), Deadline::none()).await.is_allowed(), "{quota}");
+        assert!(!redis.decide(&pair(2, quota.capacity() - 4), Ask::default()).await.is_allowed(), "{quota}");
         redis.assert_unchanged(&before, since);
-        assert!(redis.decide(&pair(1, quota.capacity() - 4), Deadline::none()).await.is_allowed(), "{quota}");
+        assert!(redis.decide(&pair(1, quota.capacity() - 4), Ask::default()).await.is_allowed(), "{quota}");
     }
 }
 
@@ -180,7 +177,9 @@ async fn every_key_expires_whatever_was_done_to_it() {
         let change = if rng.bool() { Change::Refund(units) } else { Change::Charge(units) };
         match rng.u32(..10) {
             0 => drop(redis.store.adjust(&counter(key, quota), change).wait().await.expect("the server answers")),
-            1 => drop(redis.store.reset(&counter(key, quota)).wait().await.expect("the server answers")),
+            1 => {
+                drop(redis.store.adjust(&counter(key, quota), Change::Reset).wait().await.expect("the server answers"));
+            }
             _ => {
                 let other = QUOTAS[rng.usize(..QUOTAS.len())];
                 let decided = redis.decided(&[check(key, quota, rng.u64(..4)), check(key, other, 1)]).await;
@@ -206,7 +205,7 @@ async fn a_key_lives_as_long_as_it_matters_and_at_most_a_window_longer() {
     let mut rng = Rng::with_seed(7);
     for quota in &QUOTAS[..5] {
         lives(&redis, *quota, &mut rng).await;
-        redis.store.reset(&counter("life", *quota)).wait().await.expect("the server answers");
+        redis.store.adjust(&counter("life", *quota), Change::Reset).wait().await.expect("the server answers");
     }
 }
 
@@ -217,7 +216,7 @@ async fn lives(redis: &Redis, quota: Quota, rng: &mut Rng) {
         now += rng.u64(..3) * 600 * S;
         now -= now % (600 * S);
         redis.clock.set(at(now));
-        let decision = redis.decide(&[check("life", quota, rng.u64(1..4))], Deadline::none()).await;
+        let decision = redis.decide(&[check("life", quota, rng.u64(1..4))], Ask::default()).await;
         if !decision.is_allowed() {
             continue;
         }

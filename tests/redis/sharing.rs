@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::{join_all, poll_immediate};
 use tollgate::RedisStore;
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{Answer, Change, Deadline, Settlement, Store};
+use tollgate::store::{Answer, Ask, Change, Settlement, Store};
 
 use super::stores::{FIFTY, patient_store, remaining, take};
 use crate::support::checks::check;
@@ -39,7 +39,7 @@ async fn requests_over_two_counters_under_concurrency_take_from_both_or_none() {
         let store = stores[task % 2].clone();
         let checks = [check("tight", FIFTY, 2), check("wide", FIFTY, 1)];
         tokio::spawn(async move {
-            store.decide(&checks, Deadline::none()).wait().await.map(|decided| decided.decision.is_allowed())
+            store.decide(&checks, Ask::default()).wait().await.map(|decided| decided.decision.is_allowed())
         })
     });
     let admitted = join_all(tasks).await.into_iter().filter(|task| *task.as_ref().unwrap().as_ref().unwrap()).count();
@@ -80,7 +80,7 @@ async fn a_caller_that_goes_away_does_not_break_the_others() {
     let store = patient_store(&server).await;
     for round in 0..50 {
         let key = format!("round {round}");
-        let asked = (0..8).map(|_| store.decide(&[check(&key, FIFTY, 1)], Deadline::none()));
+        let asked = (0..8).map(|_| store.decide(&[check(&key, FIFTY, 1)], Ask::default()));
         let mut asked: Vec<_> = asked.map(|answer| Box::pin(answer.wait())).collect();
         for answer in &mut asked {
             assert!(poll_immediate(answer).await.is_none(), "Redis is not that quick");
@@ -102,7 +102,7 @@ async fn a_caller_that_goes_away_while_connecting_leaves_the_connection_to_the_o
     let server = RedisServer::start();
     let pool = Config::from_url(server.url()).create_pool(Some(Runtime::Tokio1)).unwrap();
     let store = RedisStore::builder().budget(Duration::from_secs(10)).from_pool(pool).unwrap();
-    let gone = store.decide(&[check("gone", FIFTY, 1)], Deadline::none());
+    let gone = store.decide(&[check("gone", FIFTY, 1)], Ask::default());
     assert!(poll_immediate(Box::pin(gone.wait())).await.is_none(), "connecting takes a while");
     assert_eq!(remaining(&store, "here").await, 50);
 }
@@ -112,11 +112,9 @@ async fn too_many_checks_are_refused_at_once_with_what_is_allowed() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let checks: Vec<_> = (0..256).map(|number| check(&number.to_string(), FIFTY, 1)).collect();
-    let Answer::Ready(Err(error)) = store.decide(&checks, Deadline::none()) else {
-        panic!("it is known without asking")
-    };
+    let Answer::Ready(Err(error)) = store.decide(&checks, Ask::default()) else { panic!("it is known without asking") };
     assert!(error.is_invalid() && error.to_string().contains("255"), "{error}");
-    let decided = store.decide(&checks[..255], Deadline::none()).wait().await.unwrap();
+    let decided = store.decide(&checks[..255], Ask::default()).wait().await.unwrap();
     assert!(decided.decision.is_allowed());
     assert_eq!(server.keys().len(), 255);
 }

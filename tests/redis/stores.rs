@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Deadline, Decided, Store};
+use tollgate::store::{Ask, Decided, Store};
 use tollgate::{Decision, Error, Quota, RedisStore};
 
 use crate::support::checks::check;
@@ -23,7 +23,7 @@ pub(super) async fn store_with_budget(server: &RedisServer, budget: Duration) ->
 }
 
 pub(super) async fn take(store: &RedisStore, key: &str, cost: u64) -> Result<Decided, Error> {
-    store.decide(&[check(key, FIFTY, cost)], Deadline::none()).wait().await
+    store.decide(&[check(key, FIFTY, cost)], Ask::default()).wait().await
 }
 
 /// What remains of [`FIFTY`].

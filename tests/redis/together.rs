@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures::future::{FutureExt, join_all};
-use tollgate::store::{Change, Check, Deadline, Mode, Store};
+use tollgate::store::{Ask, Change, Check, Mode, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, MemoryStore, Quota, RedisStore};
 
@@ -40,11 +40,11 @@ async fn compare(redis: &RedisStore, memory: &MemoryStore, requests: &[Vec<Check
         let outcomes = decision.outcomes().iter();
         (decision.is_allowed(), outcomes.map(|outcome| (outcome.is_allowed(), outcome.remaining())).collect::<Vec<_>>())
     };
-    let answers = join_all(requests.iter().map(|checks| redis.decide(checks, Deadline::none()).wait())).await;
+    let answers = join_all(requests.iter().map(|checks| redis.decide(checks, Ask::default()).wait())).await;
     let mut admitted = Vec::new();
     for (checks, answer) in requests.iter().zip(answers) {
         let decided = answer.expect("the server is up");
-        let expected = memory.decide(checks, Deadline::none()).wait().await.expect("memory is always there");
+        let expected = memory.decide(checks, Ask::default()).wait().await.expect("memory is always there");
         assert_eq!(told(&decided.decision), told(&expected.decision), "{checks:?}");
         admitted.push(expected.decision.is_allowed());
     }
@@ -148,8 +148,7 @@ async fn levels_fall_by_the_servers_clock_to_the_tick() {
             let checks: Vec<_> = keys(place).map(|key| check(&key, quota, 1)).collect();
             // One check a request, or all in one.
             let requests: Vec<_> = if round % 2 == 0 { checks.chunks(1).collect() } else { vec![&checks[..]] };
-            for answer in
-                join_all(requests.into_iter().map(|checks| redis.decide(checks, Deadline::none()).wait())).await
+            for answer in join_all(requests.into_iter().map(|checks| redis.decide(checks, Ask::default()).wait())).await
             {
                 assert!(answer.expect("the server is up").decision.is_allowed());
             }
@@ -167,7 +166,7 @@ fn both_ways(keys: [&str; 4], quota: Quota, cost: u64) -> [Vec<Vec<Check>>; 2] {
 }
 
 async fn decide_all(redis: &RedisStore, requests: &[Vec<Check>]) {
-    for answer in join_all(requests.iter().map(|checks| redis.decide(checks, Deadline::none()).wait())).await {
+    for answer in join_all(requests.iter().map(|checks| redis.decide(checks, Ask::default()).wait())).await {
         assert!(answer.expect("the server is up").decision.is_allowed());
     }
 }
@@ -240,8 +239,8 @@ async fn compare_large(redis: &RedisStore, memory: &MemoryStore, rng: &mut Rng) 
             memory.adjust(&counter(&key, LARGE), change).wait().await.expect("memory is always there");
         }
         let checks = [check("all", LARGE, 1), check(&key, quota, cost)];
-        expected.push(memory.decide(&checks, Deadline::none()).wait().await.expect("memory is always there"));
-        let decided = redis.decide(&checks, Deadline::none()).wait();
+        expected.push(memory.decide(&checks, Ask::default()).wait().await.expect("memory is always there"));
+        let decided = redis.decide(&checks, Ask::default()).wait();
         found.push(async { decided.await.map(Some) }.boxed());
     }
     // In the order in which they are polled first.

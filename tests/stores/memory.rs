@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Store};
+use tollgate::store::{Answer, Ask, Change, Check, Counter, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Algorithm, Decision, Key, MemoryStore, Quota};
 
@@ -25,7 +25,7 @@ fn store(capacity: usize) -> (MemoryStore, ManualClock) {
 }
 
 fn decide(store: &MemoryStore, checks: &[Check]) -> Decision {
-    let Answer::Ready(decided) = store.decide(checks, Deadline::none()) else { panic!("memory answers at once") };
+    let Answer::Ready(decided) = store.decide(checks, Ask::default()) else { panic!("memory answers at once") };
     decided.expect("memory never fails").decision
 }
 
@@ -168,7 +168,7 @@ fn a_counter_of_another_limit_goes_on_from_its_state() {
     let (store, _) = store(100);
     for (_, algorithm) in Algorithm::ALL.iter().filter(|(name, _)| !matches!(*name, "gcra" | "leaky_bucket")) {
         let of = |limit| Quota::try_new(*algorithm, limit, Duration::from_secs(60)).expect("within the bounds");
-        drop(store.reset(&counter("key", of(1))));
+        drop(store.adjust(&counter("key", of(1)), Change::Reset));
         assert!(decide(&store, &[check("key", of(5), 2)]).is_allowed());
         let looked = decide(&store, &[check("key", of(7), 0)]);
         assert_eq!(looked.outcomes()[0].remaining(), 5, "{algorithm:?}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use tollgate::shed::{FleetShedLayer, Ramp, WorkerShedLayer};
-use tollgate::store::{BackendStore, Check, Deadline, MemoryTally};
+use tollgate::store::{Ask, BackendStore, Check, MemoryTally};
 use tollgate::{
     DenyCache, Error, Headers, HybridStore, Key, LeaseStore, Limiter, Lookup, MemoryStore, Policy, Quota,
     RateLimitLayer, RatioStore, Rule, Store, TierLookup, key,
@@ -43,7 +43,7 @@ fn decide(store: &impl Store) {
     let per_second = check("ada", Quota::per_second(100), 1);
     let refused = Check::new(check("bob", Quota::per_second(10), 1).counter, 11);
     for check in [per_second, refused] {
-        drop(run(store.decide(&[check], Deadline::none()).wait()));
+        drop(run(store.decide(&[check], Ask::default()).wait()));
     }
 }
 

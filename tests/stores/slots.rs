@@ -4,7 +4,7 @@ mod histories;
 
 use std::time::Duration;
 
-use tollgate::store::{Applied, Change, Deadline, Receipt, Settlement};
+use tollgate::store::{Applied, Ask, Change, Receipt, Settlement};
 use tollgate::{DenyCache, HybridStore, LeaseStore, MemoryStore, Quota, Source, Store};
 
 use crate::support::checks::{check, counter};
@@ -17,7 +17,7 @@ const SLOTS: Quota = Quota::concurrency(3).slot_life(Duration::from_secs(8));
 
 /// Takes slots that there are, or are not.
 async fn take(store: &dyn Store, cost: u64, is_allowed: bool) -> Receipt {
-    let decided = store.decide(&[check("ada", SLOTS, cost)], Deadline::none()).wait().await.expect("memory answers");
+    let decided = store.decide(&[check("ada", SLOTS, cost)], Ask::default()).wait().await.expect("memory answers");
     assert_eq!((decided.decision.is_allowed(), decided.decision.source()), (is_allowed, Source::Store));
     decided.receipt
 }
@@ -50,7 +50,7 @@ async fn follows_slots(store: &dyn Store, clock: &ManualClock) {
     assert_eq!(settle(store, same, Change::Refund(2)).await.units, 0, "they were renewed");
     assert_eq!(settle(store, kept, Change::Refund(2)).await.units, 2);
     let _ = take(store, 2, true).await;
-    store.reset(&counter("ada", SLOTS)).wait().await.expect("memory answers");
+    store.adjust(&counter("ada", SLOTS), Change::Reset).wait().await.expect("memory answers");
     let _ = take(store, 3, true).await;
 }
 

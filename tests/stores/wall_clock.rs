@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use tollgate::store::{Check, Counter, Deadline};
+use tollgate::store::{Ask, Check, Counter};
 use tollgate::test_util::ManualClock;
 use tollgate::{
     Calendar, Decision, HybridStore, Key, LeaseStore, Limiter, MemoryStore, PolicyName, Quota, Rule, Source, Store,
@@ -86,7 +86,7 @@ fn assert_stays_used_up(quota: Quota, end: Duration, capacity: usize) {
     let store = MemoryStore::builder().with_clock(clock.clone()).capacity(capacity).build();
     let decide = |key: &str, quota| {
         let counter = Counter::new(PolicyName::try_from("mail").expect("a name"), Key::new("user", key), quota);
-        let decided = store.decide(&[Check::new(counter, 1)], Deadline::none()).wait().now_or_never();
+        let decided = store.decide(&[Check::new(counter, 1)], Ask::default()).wait().now_or_never();
         decided.expect("at once").expect("it decides").decision
     };
     while decide("ada", quota).is_allowed() {}
@@ -180,7 +180,7 @@ fn busy(quota: Quota) -> Check {
 }
 
 async fn decide(store: &impl Store, check: &Check) -> Decision {
-    store.decide(std::slice::from_ref(check), Deadline::none()).wait().await.expect("it decides").decision
+    store.decide(std::slice::from_ref(check), Ask::default()).wait().await.expect("it decides").decision
 }
 
 #[tokio::test]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use tollgate::store::{Capabilities, Requirement};
 use tollgate::test_util::FailingStore;
 use tollgate::{Error, MemoryStore, Store};
 
-/// Methods of [`Store`](tollgate::Store) that are those of the store inside: `passes_on!(inner: settle, adjust, reset);`.
+/// Methods of [`Store`](tollgate::Store) that are those of the store inside: `passes_on!(inner: settle, adjust);`.
 #[allow(unused_macros, reason = "not every room has such stores")]
 macro_rules! passes_on {
     ($inner:tt: $($method:ident),+) => {
@@ -15,9 +16,9 @@ macro_rules! passes_on {
         fn decide(
             &self,
             checks: &[tollgate::store::Check],
-            deadline: tollgate::store::Deadline,
+            ask: tollgate::store::Ask,
         ) -> tollgate::store::Answer<Result<tollgate::store::Decided, tollgate::Error>> {
-            self.$inner.decide(checks, deadline)
+            self.$inner.decide(checks, ask)
         }
     };
     (@settle $inner:tt) => {
@@ -38,12 +39,12 @@ macro_rules! passes_on {
             self.$inner.adjust(counter, change)
         }
     };
-    (@reset $inner:tt) => {
-        fn reset(
+    (@capabilities $inner:tt) => {
+        fn capabilities(
             &self,
-            counter: &tollgate::store::Counter,
-        ) -> tollgate::store::Answer<Result<bool, tollgate::Error>> {
-            self.$inner.reset(counter)
+            requirements: &[tollgate::store::Requirement<'_>],
+        ) -> Result<tollgate::store::Capabilities, tollgate::Error> {
+            self.$inner.capabilities(requirements)
         }
     };
 }
@@ -67,9 +68,10 @@ pub(crate) fn away() -> Error {
 pub(crate) struct Bounded<S>(pub(crate) S, pub(crate) Option<Duration>);
 
 impl<S: Store> Store for Bounded<S> {
-    passes_on!(0: decide, settle, adjust, reset);
+    passes_on!(0: decide, settle, adjust);
 
-    fn budget(&self) -> Option<Duration> {
-        self.1
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        let capabilities = Capabilities::without_bans(requirements)?;
+        Ok(self.1.map_or(capabilities, |budget| capabilities.budget(budget)))
     }
 }

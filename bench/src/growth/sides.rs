@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
 use tollgate::deadpool_redis::redis::pipe;
-use tollgate::store::{Check, Counter, Deadline};
+use tollgate::store::{Ask, Check, Counter};
 use tollgate::{Key, PolicyName, RedisStore, Store};
 
 use super::QUOTA;
@@ -34,7 +34,7 @@ impl Side for Policies {
     async fn check(&self, [number, ..]: Keys) {
         let counter = |name: &PolicyName| Counter::new(name.clone(), self.keys[number].clone(), QUOTA);
         let checks: Vec<_> = self.names.iter().map(|name| Check::new(counter(name), 1)).collect();
-        let decided = self.store.decide(&checks, Deadline::none()).wait().await.expect("decided");
+        let decided = self.store.decide(&checks, Ask::default()).wait().await.expect("decided");
         assert!(decided.decision.is_allowed(), "{:?}", decided.decision);
     }
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
-use tollgate::store::{Check, Counter, Deadline};
+use tollgate::store::{Ask, Check, Counter};
 use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
 
 /// Units an hour: so few that a key that was used stays in use during a run.
@@ -122,7 +122,7 @@ impl Side for Tollgate {
 
 pub(crate) fn allows(store: &MemoryStore, check: &Check) -> bool {
     // Seen where it is, as it would be by who asked: a copy of all of it would be part of the time.
-    let answer = store.decide(std::slice::from_ref(check), Deadline::none());
+    let answer = store.decide(std::slice::from_ref(check), Ask::default());
     let tollgate::store::Answer::Ready(Ok(decided)) = black_box(&answer) else {
         unreachable!("memory answers at once")
     };

@@ -8,7 +8,7 @@ use futures::future::{join_all, maybe_done};
 use tokio::task::unconstrained;
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
 use tollgate::deadpool_redis::redis::cmd;
-use tollgate::store::{Check, Counter, Deadline};
+use tollgate::store::{Ask, Check, Counter};
 use tollgate::{Key, Quota, RedisStore, Store};
 
 use super::DAY;
@@ -139,6 +139,6 @@ async fn client(connection: &MultiplexedConnection, arguments: &[&str]) {
 }
 
 async fn decide(store: &RedisStore, checks: Vec<Check>, allowed: bool) {
-    let decided = store.decide(&checks, Deadline::none()).wait().await.expect("decided");
+    let decided = store.decide(&checks, Ask::default()).wait().await.expect("decided");
     assert_eq!(decided.decision.is_allowed(), allowed, "{:?}", decided.decision);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
 use tollgate::deadpool_redis::redis::cmd;
 use tollgate::deadpool_redis::{Connection, Pool};
-use tollgate::store::{Check, Counter, Deadline};
+use tollgate::store::{Ask, Check, Counter};
 use tollgate::{Key, PolicyName, Quota, RedisStore, Store};
 
 use crate::load::{Keys, Side};
@@ -82,7 +82,7 @@ impl Stored {
     pub(super) async fn exhaust(&self, cost: u64) {
         for number in 0..self.keys.len() {
             let decided =
-                self.store.decide(&[self.check_of(number, cost)], Deadline::none()).wait().await.expect("decided");
+                self.store.decide(&[self.check_of(number, cost)], Ask::default()).wait().await.expect("decided");
             assert!(decided.decision.is_allowed(), "{:?}", decided.decision);
         }
     }
@@ -90,7 +90,7 @@ impl Stored {
 
 impl Side for Stored {
     async fn check(&self, [number, ..]: Keys) {
-        let decided = self.store.decide(&[self.check_of(number, 1)], Deadline::none()).wait().await.expect("decided");
+        let decided = self.store.decide(&[self.check_of(number, 1)], Ask::default()).wait().await.expect("decided");
         assert_eq!(decided.decision.is_allowed(), self.allowed, "{:?}", decided.decision);
     }
 }
@@ -105,7 +105,7 @@ impl Side for StoredThrice {
     async fn check(&self, numbers: Keys) {
         let [ip, user, route] = &self.each;
         let checks = [ip.check_of(numbers[0], 1), user.check_of(numbers[1], 1), route.check_of(numbers[2], 1)];
-        let decided = ip.store.decide(&checks, Deadline::none()).wait().await.expect("decided");
+        let decided = ip.store.decide(&checks, Ask::default()).wait().await.expect("decided");
         assert!(decided.decision.is_allowed(), "{:?}", decided.decision);
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tollgate::store::{BackendStore, Check, Counter, Deadline};
+use tollgate::store::{Ask, BackendStore, Check, Counter};
 use tollgate::{Key, PolicyName, Quota, RedisStore, Store};
 use tollgate_postgres::Postgres;
 
@@ -109,7 +109,7 @@ async fn task(store: Arc<dyn Store>, prefix: String, keys: usize, end: Instant) 
         let key = Key::new("user", format!("{prefix}-{}", fastrand::usize(..keys)));
         let check = [Check::new(Counter::new(policy.clone(), key, QUOTA), 1)];
         let start = Instant::now();
-        let decided = store.decide(&check, Deadline::none()).wait().await?;
+        let decided = store.decide(&check, Ask::default()).wait().await?;
         micros.push(u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX));
         if !decided.decision.is_allowed() {
             return Err(tollgate::Error::invalid("a key of the benchmark is used up: give fewer seconds"));

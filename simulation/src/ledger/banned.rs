@@ -16,12 +16,12 @@ pub(super) struct Banned {
     strikes: Vec<(u64, u64)>,
 }
 
-/// What strikes come to.
+/// What a strike comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Struck {
-    /// How many count: none if they extend a ban.
+    /// How many count: none if it extends a ban.
     pub(super) strikes: u64,
-    /// Whether a ban begins with them.
+    /// Whether a ban begins with it.
     pub(super) began: bool,
 }
 
@@ -80,8 +80,8 @@ impl Banned {
         self.ban(rule).is_some_and(|(since, length)| now < since + length + rule.capacity)
     }
 
-    /// Notes strikes, the first of which was `age` ago; `None` if they change nothing.
-    pub(super) fn strike(&mut self, rule: &Rule, now: u64, strikes: u64, age: u64) -> Option<Struck> {
+    /// Notes a strike; `None` if it changes nothing.
+    pub(super) fn strike(&mut self, rule: &Rule, now: u64) -> Option<Struck> {
         if self.is_banned(rule, now) {
             if !rule.ban.extends {
                 return None;
@@ -92,7 +92,7 @@ impl Banned {
         if !self.has_window(rule, now) {
             self.strikes.clear();
         }
-        self.strikes.push((now.saturating_sub(age), strikes));
+        self.strikes.push((now, 1));
         let began = self.count() >= rule.limit;
         if began {
             self.last = Some((now, self.next_length(rule, now)));
@@ -100,7 +100,7 @@ impl Banned {
         } else {
             self.last = self.ban(rule);
         }
-        Some(Struck { strikes, began })
+        Some(Struck { strikes: 1, began })
     }
 
     /// How long a ban is that begins now.

@@ -88,8 +88,7 @@ impl Ledger {
             let fits = if bar.tests { self.would_fit(checks, check) } else { answer.fits };
             let is_decided = checks.answers.iter().all(|answer| answer.found != Found::Outside);
             let is_strike = is_decided && bar.counts && (!fits || banned.is_banned(&rule, now));
-            let strikes = if is_decided { bar.carried + u64::from(is_strike) } else { 0 };
-            let struck = if strikes > 0 { banned.strike(&rule, now, strikes, bar.age) } else { None };
+            let struck = if is_strike { banned.strike(&rule, now) } else { None };
             if struck.is_some() {
                 looks.iter_mut().filter(|other| other.place == place).for_each(|other| other.banned = banned.clone());
                 self.counters[place].write(Memory::Banned(banned), checks.moment);

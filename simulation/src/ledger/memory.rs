@@ -132,10 +132,10 @@ impl Memory {
         }
     }
 
-    /// Notes strikes; `None` if they change nothing.
-    pub(super) fn strike(&mut self, rule: &Rule, now: u64, strikes: u64, age: u64) -> Option<Struck> {
+    /// Notes a strike; `None` if it changes nothing.
+    pub(super) fn strike(&mut self, rule: &Rule, now: u64) -> Option<Struck> {
         match self {
-            Self::Banned(banned) => banned.strike(rule, now, strikes, age),
+            Self::Banned(banned) => banned.strike(rule, now),
             _ => None,
         }
     }

@@ -117,8 +117,8 @@ impl Counter {
             Stored::Nothing | Stored::Doubt => (Memory::new(&rule, now), Found::Fresh),
         };
         let (units, restored, is_changed) = match asked.kind {
-            Kind::Strike { age } => {
-                let struck = memory.strike(&rule, now, asked.units, age);
+            Kind::Strike => {
+                let struck = memory.strike(&rule, now);
                 (struck.map_or(0, |struck| struck.strikes), 0, struck.is_some())
             }
             Kind::Renew { stamp } => {

@@ -11,7 +11,7 @@ pub(super) const NUMBER: usize = 7;
 const NEVER: u64 = 1 << 52;
 /// In the limit of a ban's rule what is of the request stands in multiples of this.
 const PART: u64 = 1 << 20;
-/// In the last two numbers of a ban's rule there are a time and, in multiples of this, something else.
+/// In the cost of a ban's rule there are the first ban and, in multiples of this, its growth.
 const SHARE: u64 = 1 << 35;
 
 /// A check or a change.
@@ -45,10 +45,7 @@ pub(super) enum Kind {
     Reset,
     /// The ban of a check.
     Ban(Bar),
-    /// A strike, whose age this is in ms.
-    Strike {
-        age: u64,
-    },
+    Strike,
 }
 
 /// The ban of a check, which stands before it.
@@ -61,9 +58,6 @@ pub(super) struct Bar {
     pub(super) counts: bool,
     /// Whether it is one if a unit would not fit, as the check is a look.
     pub(super) tests: bool,
-    /// Strikes that are brought along, and the age of the first in ms.
-    pub(super) carried: u64,
-    pub(super) age: u64,
 }
 
 impl Asked {
@@ -261,26 +255,25 @@ fn named(rule: Rule) -> Result<Rule, String> {
 }
 
 /// Reads what the numbers of a ban's rule say: see `lua/ban.lua` and `lua/bans.lua`.
-fn ban_of(rule: Rule, flags: u8, terms: u64, brought: u64) -> Result<Asked, String> {
+fn ban_of(rule: Rule, flags: u8, terms: u64, last: u64) -> Result<Asked, String> {
     let (strikes, code) = (rule.limit % PART, rule.limit / PART);
     let ban = BanTerms { time: terms % SHARE, growth: terms / SHARE, extends: code & 1 == 1 };
-    let (carried, age) = (brought / SHARE, brought % SHARE);
     let rule = Rule { limit: strikes, ban, ..rule };
     if strikes == 0 || ban.time == 0 || ban.growth < 1_000 || rule.capacity < ban.time || rule.tick_us != 1_000 {
         return Err(format!("there is no such ban: {rule:?}"));
     }
-    if carried > strikes || age >= rule.window() || carried == 0 && age > 0 {
-        return Err(format!("{carried} strikes of {age} ms are brought to {rule:?}"));
+    if last != 0 {
+        return Err(format!("the last number of a ban is {last}: {rule:?}"));
     }
     let (tests, counts, place) = (code & 2 != 0, code & 4 != 0, code / 8);
     let kind = match flags {
         2 | 3 if place > 0 && (counts || !tests) => {
             let place = usize::try_from(place - 1).map_err(|error| error.to_string())?;
-            Kind::Ban(Bar { enforced: flags == 3, place, counts, tests, carried, age })
+            Kind::Ban(Bar { enforced: flags == 3, place, counts, tests })
         }
-        18 if code < 2 && carried > 0 => Kind::Strike { age },
+        18 if code < 2 => Kind::Strike,
         _ => return Err(format!("no ban has flags {flags} and {code}")),
     };
-    let units = if flags == 18 { carried } else { 0 };
+    let units = if flags == 18 { 1 } else { 0 };
     Ok(Asked { key: 0, rule, kind, units, is_whole: false, is_last: true })
 }

@@ -104,10 +104,7 @@ impl State {
 
     /// Notes what a server did with a ban.
     pub(super) fn notes_ban(&mut self, event: &Event) {
-        let What::Ban { cost, strikes, began, .. } = event.what else { return };
-        if strikes > 1 {
-            self.trace.meet("strikes that a cache answered");
-        }
+        let What::Ban { cost, began, .. } = event.what else { return };
         if !began {
             return;
         }

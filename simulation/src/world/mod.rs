@@ -48,7 +48,7 @@ impl World {
 }
 
 /// Faults that some thousands of seeds meet all of.
-pub const FAULTS: [&str; 49] = [
+pub const FAULTS: [&str; 48] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -94,7 +94,6 @@ pub const FAULTS: [&str; 49] = [
     "a ban that is lifted",
     "a longer ban",
     "a refusal from memory by a ban",
-    "strikes that a cache answered",
     "a report that came too late",
     "a request dropped by a ratio",
     "ratios that are not known any more",

@@ -5,9 +5,8 @@
 //!
 //! State: when the last ban ends, how long it is, when the window of strikes began, and how many there are in it.
 //!
-//! A key is banned while `now < ends`. A window begins with the first strike outside of one, or with the first of those
-//! that a process brings along, which is `age` before. The strike that completes the number begins a ban. Its length is
-//! kept until the growth no longer matters, which is `most` after its end.
+//! A key is banned while `now < ends`. A window begins with the first strike outside of one. The strike that completes
+//! the number begins a ban. Its length is kept until the growth no longer matters, which is `most` after its end.
 
 use super::{Found, State};
 use crate::core::Ban;
@@ -17,37 +16,34 @@ use crate::core::Ban;
 pub(crate) struct Banned {
     /// When the ban ends, in milliseconds; not after `now` if there is none.
     pub(crate) ends: u64,
-    /// How many strikes there are in the window.
-    pub(crate) strikes: u64,
     /// The kind of state that was found.
     pub(crate) found: Found,
 }
 
-/// What strikes come to.
+/// What a strike comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Struck {
     /// The state to keep.
     pub(crate) state: State,
     /// How long it matters from now on, in milliseconds: more than 0, and at most twice the longest ban.
     pub(crate) life: u64,
-    /// The strikes that counted; 0 if a ban that goes on was extended.
+    /// The strikes that counted: 1, or 0 if a ban that goes on was extended.
     pub(crate) units: u64,
-    /// The length in milliseconds of the ban that began with them.
+    /// The length in milliseconds of the ban that began with it.
     pub(crate) began: Option<u64>,
 }
 
 /// Looks at a ban, and changes nothing.
 pub(crate) fn look(state: Option<&State>, now: u64, ban: &Ban) -> Banned {
-    let (ends, _, start, strikes, found) = read(state, now, ban);
-    let strikes = if now >= start + ban.within { 0 } else { strikes };
-    Banned { ends, strikes, found }
+    let (ends, .., found) = read(state, now, ban);
+    Banned { ends, found }
 }
 
-/// Counts strikes, the first of which was `age` ago; `None` if they change nothing, as the key is banned.
-pub(crate) fn strike(state: Option<&State>, now: u64, ban: &Ban, mut units: u64, age: u64) -> Option<Struck> {
+/// Counts a strike; `None` if it changes nothing, as the key is banned.
+pub(crate) fn strike(state: Option<&State>, now: u64, ban: &Ban) -> Option<Struck> {
     let Ban { time, within, most, .. } = *ban;
     let (mut ends, mut length, mut start, mut strikes, _) = read(state, now, ban);
-    let mut began = None;
+    let (mut began, mut units) = (None, 1);
     if now < ends {
         if !ban.extends {
             return None;
@@ -57,8 +53,7 @@ pub(crate) fn strike(state: Option<&State>, now: u64, ban: &Ban, mut units: u64,
         if strikes == 0 || now >= start + within {
             (start, strikes) = (now, 0);
         }
-        // None of them is older than the window.
-        (start, strikes) = (start.min(now.saturating_sub(age.min(within - 1))), strikes + units);
+        (start, strikes) = (start.min(now), strikes + 1);
         if strikes >= u64::from(ban.after) {
             if length == 0 || now >= ends + most {
                 length = time;

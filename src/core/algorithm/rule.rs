@@ -86,7 +86,7 @@ impl Adjustment {
             Change::Charge(units) => (0, units.min(MOST_UNITS)),
             Change::Renew(units) => (units.min(MOST_UNITS), units.min(MOST_UNITS)),
             // They change no units.
-            Change::Strike(_) | Change::Lift => (0, 0),
+            Change::Strike(_) | Change::Lift | Change::Reset => (0, 0),
         };
         Self { refund, charge, stamp }
     }

@@ -13,9 +13,6 @@ const NO_WAIT: u64 = u64::MAX;
 /// The value of `wait_us` where it is not known when a slot is free: requests mostly end long before their slots do.
 const GUESS: u64 = 1_000_000;
 
-/// The number of strikes left of a key that is banned.
-const BANNED: u16 = u16::MAX;
-
 /// The outcome of one policy for one request.
 ///
 /// # Examples
@@ -54,13 +51,20 @@ pub struct Outcome {
     reset_us: u64,
     /// Microseconds that the admitted request waits for its turn; if the key is banned, until the ban ends.
     delay_us: u64,
-    /// Strikes until the key is banned, as many as fit; [`BANNED`] if it is, and 0 if there is no ban.
-    strikes_left: u16,
+    standing: Standing,
     mark: Mark,
     /// Whether headers and status documents leave it out.
     pub(super) hidden: bool,
     /// The length of the window that counts, if it is a calendar's; else 0.
     minutes: u16,
+}
+
+/// How the key stands with the ban of the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    NoBan,
+    Free,
+    Banned,
 }
 
 /// What only some outcomes have, and none has both of: one byte, as outcomes are in every decision.
@@ -95,7 +99,7 @@ impl Outcome {
             wait_us: 0,
             reset_us: 0,
             delay_us: 0,
-            strikes_left: 0,
+            standing: Standing::NoBan,
             mark: Mark::None,
             hidden: false,
             minutes: 0,
@@ -147,15 +151,13 @@ impl Outcome {
         let banned_us = micros(left).max(1);
         let wait_us = if self.allowed { banned_us } else { self.wait_us.max(banned_us) };
         let reset_us = self.reset_us.max(banned_us);
-        let (delay_us, strikes_left, hidden) = (banned_us, BANNED, false);
-        Self { allowed: false, remaining: 0, wait_us, reset_us, delay_us, strikes_left, hidden, ..self }
+        let (delay_us, standing, hidden) = (banned_us, Standing::Banned, false);
+        Self { allowed: false, remaining: 0, wait_us, reset_us, delay_us, standing, hidden, ..self }
     }
 
-    /// Returns the outcome with the number of strikes until the key is banned: at least one, also where a ban that was
-    /// changed since begins with fewer than were counted.
-    pub(crate) fn strikes_left(self, strikes: u64) -> Self {
-        // The largest number says that the key is banned.
-        Self { strikes_left: u16::try_from(strikes).map_or(BANNED - 1, |strikes| strikes.clamp(1, BANNED - 1)), ..self }
+    /// Returns the outcome of a policy with a ban, whose key is not banned.
+    pub(crate) fn with_ban(self) -> Self {
+        Self { standing: Standing::Free, ..self }
     }
 
     /// Returns the outcome of a request with which a ban may have begun.
@@ -285,7 +287,7 @@ impl Outcome {
     /// Returns how many further requests like this one would be admitted right after it, at a cost of 1 each.
     ///
     /// Units of a reserve are left out where the request may not use them. In a cached refusal it is the number of the
-    /// refusal that was cached.
+    /// refusal that was cached, and 0 of policies that are not known to refuse.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
@@ -305,7 +307,7 @@ impl Outcome {
 
     /// Returns whether the key is banned.
     pub fn is_banned(&self) -> bool {
-        self.strikes_left == BANNED
+        self.standing == Standing::Banned
     }
 
     /// Returns how long the key is still banned; `None` if it is not.
@@ -354,17 +356,12 @@ impl Outcome {
 
     /// Returns whether the policy has a ban, as far as the outcome shows it.
     pub(crate) fn has_ban(&self) -> bool {
-        self.strikes_left > 0 || self.has_begun_ban()
+        self.standing != Standing::NoBan || self.has_begun_ban()
     }
 
     /// Returns whether a ban of the key began with the request.
     pub(crate) fn has_begun_ban(&self) -> bool {
         self.mark == Mark::BanBegan
-    }
-
-    /// Returns how many more strikes ban the key; 0 if it is banned, or there is no ban.
-    pub(crate) fn left_to_strike(&self) -> u16 {
-        if self.is_banned() { 0 } else { self.strikes_left }
     }
 
     /// Returns how long it takes until a unit can be taken: zero if one remains, `None` if no wait can help.

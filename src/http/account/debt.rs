@@ -141,7 +141,7 @@ impl Debt {
                 return gate.limits.store.settle(receipt, &changes);
             }
             // Neither slots nor strikes have a debt.
-            Change::Renew(_) | Change::Strike(_) | Change::Lift => 0,
+            Change::Renew(_) | Change::Strike(_) | Change::Lift | Change::Reset => 0,
         };
         self.wanted.send();
         // If the store panics, it is unknown whether it charged them.

@@ -49,10 +49,10 @@ pub(super) struct Sent {
 
 impl Debts {
     /// Creates the debts of a layer's decision; `policies` are the places of the policies in it.
-    pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: Receipt, policies: &[usize]) -> Self {
+    pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
         let mut debts = Self::default();
         let of = |check: usize| (Of::Layer(policies[check]), &gate.policies[policies[check]]);
-        debts.insert(decision, &receipt, of);
+        debts.insert(decision, receipt, of);
         debts
     }
 
@@ -71,7 +71,7 @@ impl Debts {
         } else if !is_late || policy.options().metered && self.checked.len() < MOST_KEPT {
             let place = self.checked.len();
             self.checked.push(Checked { policy: policy.clone(), decision: decision.clone() });
-            return self.insert(decision, receipt, |_| (Of::Handler(place), policy));
+            self.insert(decision, receipt, |_| (Of::Handler(place), policy));
         } else if !self.is_ended {
             let policy = policy.name();
             MANY.log(policy, |more| {

@@ -24,7 +24,7 @@ use super::request_body::RequestBody;
 use crate::core::{Decision, Error, Key};
 use crate::http::gate::SharedGate;
 use crate::http::policy::{Policy, Refused};
-use crate::store::{Check, Counter, Deadline, SlotGuard, Store};
+use crate::store::{Ask, Check, Counter, SlotGuard, Store};
 
 /// The real cost of a request in units, for the extensions of its response.
 ///
@@ -223,7 +223,7 @@ impl Handle {
     /// # Errors
     ///
     /// If the policy has a [key](Policy::key) whose kind is another one. If no decision could be made, or the store does
-    /// not [support](Store::supports) the policy.
+    /// not [support](Store::capabilities) the policy.
     ///
     /// # Cancellation
     ///
@@ -250,7 +250,7 @@ impl Handle {
         let check = Check::new(counter, rule.units()).mode(rule.mode()).settles(rule.settles_by(rule.quota()));
         let check = Check { ban: rule.ban_check().map(Box::new), ..check };
         let timer = limits.observer.start();
-        let decided = limits.store.decide(&[check], Deadline::none()).wait().await;
+        let decided = limits.store.decide(&[check], Ask::default()).wait().await;
         limits.observer.decided(timer, decided.as_ref().map(|decided| &decided.decision));
         Ok(self.shared.add(policy, decided?))
     }

@@ -102,7 +102,7 @@ impl Account {
         let is_delayed = !decision.delay().is_zero();
         let slots = SlotGuard::new(gate.limits.store.hold(&receipt));
         let strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
-        let debts = Debts::of_layer(&gate, &decision, receipt, policies);
+        let debts = Debts::of_layer(&gate, &decision, &receipt, policies);
         let shared = Shared::with_open(gate, decision, Open::new(debts, bytes, slots));
         let mut account = Self::of(shared);
         account.strikes = strikes;

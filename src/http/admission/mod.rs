@@ -27,7 +27,7 @@ use crate::http::account::{Admitted, ByteChecks, Handle, has_body};
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
-use crate::store::{Answer, Check, Deadline, Decided, Store};
+use crate::store::{Answer, Ask, Check, Decided, Store};
 use crate::telemetry::Timer;
 
 /// The admitted request, or the reason for which it is not admitted.
@@ -80,7 +80,7 @@ impl Admission {
     fn by(gate: &Arc<Gate>, plan: &Plan<Waiting>, has_body: bool) -> Self {
         let Plan { rules: policies, checks, .. } = plan;
         let timer = gate.limits.observer.start();
-        let decided = gate.limits.store.decide(checks, Deadline::none());
+        let decided = gate.limits.store.decide(checks, Ask::default());
         let bytes = ByteChecks::of(gate, policies, checks, has_body);
         match decided {
             Answer::Ready(decided) => {

@@ -322,7 +322,7 @@ impl RateLimitLayer {
 
     /// Sets the budget of one decision: the longest it may take.
     ///
-    /// The default is the [store's own budget](Store::budget), 100 ms for a [`RedisStore`](crate::RedisStore), or 100
+    /// The default is the [store's own budget](crate::store::Capabilities::budget), 100 ms for a [`RedisStore`](crate::RedisStore), or 100
     /// ms for a store that has none. A longer one gives lookups more time, and the store none: for slow links set the
     /// budget of the store, as with [`RedisStoreBuilder::budget`](crate::store::RedisStoreBuilder::budget). Zero is
     /// taken as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime only the budget of the store applies; a

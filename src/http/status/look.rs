@@ -16,7 +16,7 @@ use crate::http::gate::Gate;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::limiter::Plan;
-use crate::store::{Deadline, Decided, Store};
+use crate::store::{Ask, Deadline, Store};
 
 /// Which policies are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,10 +56,9 @@ pub(super) async fn status(
     let limits = &gate.limits;
     let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
     limits.resolve_pending(&mut plan, deadline).await?;
-    let decided = limits.store.decide(&plan.checks, deadline).wait().await;
-    let Decided { decision, receipt } = decided.map_err(|error| Box::new(Refusal::Failed(error)))?;
-    drop(limits.store.settle(receipt, &[]));
-    Ok(Status::of(gate, &decision))
+    let decided = limits.store.decide(&plan.checks, Ask::default().deadline(deadline)).wait().await;
+    let decided = decided.map_err(|error| Box::new(Refusal::Failed(error)))?;
+    Ok(Status::of(gate, &decided.decision))
 }
 
 /// Resolves a policy as [`resolve`] does, and leaves it out if a closure panics: the application wrote it for other

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::line::Lot;
-use crate::store::{Change, FailureStore, Receipt, Settlement, SharedStore, Store};
+use crate::store::{Change, FailureStore, Receipt, Settlement, Store};
 use crate::telemetry::Telemetry;
 
 /// The store of a pool, behind the rule for failures.
-pub(in crate::limiter) type PoolStore = Arc<FailureStore<SharedStore>>;
+pub(in crate::limiter) type PoolStore = Arc<FailureStore>;
 
 /// Where portions come from and are refunded to; it does not hold the pool.
 #[derive(Clone)]

@@ -25,7 +25,7 @@ use super::line::{Known, Out, Refused, Step, Waits, Want};
 use super::registry::Registration;
 use crate::core::error::Kind;
 use crate::core::{Decision, Error, PolicyName};
-use crate::store::{Answer, Check, Deadline, Decided, Store};
+use crate::store::{Answer, Ask, Check, Decided, Store};
 use crate::telemetry::Telemetry;
 
 /// What a pool is for. Flows of one runtime share it if they take from the same counters: a runtime that stands still
@@ -270,7 +270,7 @@ impl Pool {
             let units = self.state().book.adapt(&checks, units);
             let checks: Each = checks.into_iter().map(|check| check.cost(units)).collect();
             let mut in_flight = InFlight { pool: Arc::downgrade(self), is_done: false };
-            match self.lessor.store.decide(&checks, Deadline::none()) {
+            match self.lessor.store.decide(&checks, Ask::default()) {
                 Answer::Ready(decided) => {
                     in_flight.is_done = true;
                     self.leased(&checks, units, decided);

@@ -1,4 +1,4 @@
-//! What is wanted of a round: a decision, a change, or a reset, and who waits for it.
+//! What is wanted of a round: a decision or a change, and who waits for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::id::StateId;
 use crate::core::error;
 use crate::core::{Error, Quota, kept};
-use crate::store::{Applied, Change, Check, Counter, Decided, Taken};
+use crate::store::{Applied, Change, Check, Decided, Taken};
 
 /// What a state is of.
 #[derive(Clone, Copy)]
@@ -26,8 +26,6 @@ pub(super) enum Work {
     Decide(SmallVec<[Check; 1]>),
     /// Change what was taken; the list is what the same request took before.
     Adjust(Box<(Vec<Taken>, Taken, Change)>),
-    /// Forget the counter.
-    Reset(Counter),
 }
 
 /// What was done.
@@ -35,8 +33,6 @@ pub(super) enum Work {
 pub(super) enum Done {
     Decided(Decided),
     Applied(Applied),
-    /// Whether there was a counter.
-    Reset(bool),
 }
 
 /// Work, and who waits for it.
@@ -67,8 +63,7 @@ impl Work {
     pub(super) fn forgets(&self) -> bool {
         match self {
             Self::Decide(_) => false,
-            Self::Adjust(change) => change.2 == Change::Lift,
-            Self::Reset(_) => true,
+            Self::Adjust(change) => matches!(change.2, Change::Lift | Change::Reset),
         }
     }
 
@@ -81,7 +76,6 @@ impl Work {
             }
             Self::Adjust(change) if is_of_ban(change.2) => SmallVec::from_iter([Kind::Ban]),
             Self::Adjust(change) => SmallVec::from_iter([Kind::Quota(&change.1.counter.quota)]),
-            Self::Reset(counter) => SmallVec::from_iter([Kind::Quota(&counter.quota)]),
         }
     }
 
@@ -93,7 +87,6 @@ impl Work {
             }
             Self::Adjust(change) if is_of_ban(change.2) => SmallVec::from_buf([StateId::of_ban(&change.1.counter)]),
             Self::Adjust(change) => SmallVec::from_buf([StateId::of(&change.1.counter)]),
-            Self::Reset(counter) => SmallVec::from_buf([StateId::of(counter)]),
         }
     }
 }
@@ -116,8 +109,7 @@ impl Job {
         (Self { work, ids, runtime: Runtime::try_current().ok(), is_late, reply: sender }, waiter)
     }
 
-    /// Returns whether there is nothing to do any more: nobody waits for the decision. Changes and resets are made whoever
-    /// waits.
+    /// Returns whether there is nothing to do any more: nobody waits for the decision. Changes are made whoever waits.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.work, Work::Decide(_)) && self.reply.is_closed()
     }

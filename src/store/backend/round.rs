@@ -87,12 +87,11 @@ impl<'a> Round<'a> {
         }
         Ok(match &job.work {
             Work::Decide(checks) => self.decide(checks, &places),
-            Work::Adjust(change) if change.2 == Change::Lift => {
+            Work::Adjust(change) if job.work.forgets() => {
                 let found = self.forget(places[0]) || was_unreadable;
                 Done::Applied(Applied::new(found.into(), change.1.stamp))
             }
             Work::Adjust(change) => self.adjust(change, places[0]),
-            Work::Reset(_) => Done::Reset(self.forget(places[0]) || was_unreadable),
         })
     }
 
@@ -149,7 +148,7 @@ impl<'a> Round<'a> {
     /// Counts a strike.
     fn strike(&mut self, taken: &Taken, ban: &Ban, place: usize) -> Applied {
         let before = self.states[place].0.clone();
-        let Some(struck) = ban::strike(before.as_ref(), self.now_us / 1_000, ban, 1, 0) else {
+        let Some(struck) = ban::strike(before.as_ref(), self.now_us / 1_000, ban) else {
             return applied_strike(taken, ban, before.as_ref(), 0, self.now_us);
         };
         let Struck { state, life, units, .. } = struck;

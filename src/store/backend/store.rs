@@ -12,12 +12,12 @@ use super::run::Shared;
 use super::traits::StateBackend;
 use crate::core::Error;
 use crate::core::error::Kind;
+use crate::store::around::settle_each;
 use crate::store::bans::Bans;
 use crate::store::evaluate::{decided, of_any};
-use crate::store::traits::with_few_bans;
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
-    StoreId, Taken,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
+    Store,
 };
 
 /// A store on a database that implements [`StateBackend`]: all algorithms, and one decision over several policies.
@@ -54,20 +54,6 @@ impl<B: StateBackend> BackendStore<B> {
         }
     }
 
-    /// Sends one change.
-    fn change(
-        &self,
-        before: Vec<Taken>,
-        taken: Taken,
-        change: Change,
-        until: Instant,
-    ) -> Answer<Result<Applied, Error>> {
-        map(self.submit(Work::Adjust(Box::new((before, taken, change))), until), |done| match done {
-            Done::Applied(applied) => applied,
-            Done::Decided(_) | Done::Reset(_) => unreachable!("a change was wanted"),
-        })
-    }
-
     /// Returns when the budget of what begins now is over.
     fn until(&self) -> Instant {
         Instant::now() + self.shared.budget
@@ -83,19 +69,16 @@ fn wait(mut waiter: Waiter, until: Instant, budget: Duration) -> Answer<Result<D
     }
 }
 
-/// Makes an answer of another one.
-fn map<T: 'static>(
-    answer: Answer<Result<Done, Error>>,
-    of: impl FnOnce(Done) -> T + Send + 'static,
-) -> Answer<Result<T, Error>> {
-    match answer {
-        Answer::Ready(done) => Answer::Ready(done.map(of)),
-        Answer::Pending(done) => Answer::pending(async move { done.await.map(of) }),
+/// Returns the result of a change.
+fn applied(done: Done) -> Applied {
+    match done {
+        Done::Applied(applied) => applied,
+        Done::Decided(_) => unreachable!("a change was wanted"),
     }
 }
 
 impl<B: StateBackend> Store for BackendStore<B> {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() {
             return Answer::Ready(Ok(decided(self.shared.id, &[], &Bans::none(), &[], false)));
         }
@@ -105,62 +88,33 @@ impl<B: StateBackend> Store for BackendStore<B> {
                 "{states} policies and bans at once are too many for a database: at most {MOST_STATES}"
             ))));
         }
-        let until = deadline.instant().map_or(self.until(), |deadline| deadline.min(self.until()));
-        map(self.submit(Work::decide(checks), until), |done| match done {
+        let until = ask.deadline.instant().map_or(self.until(), |deadline| deadline.min(self.until()));
+        let decided = |done| match done {
             Done::Decided(decided) => decided,
-            Done::Applied(_) | Done::Reset(_) => unreachable!("a decision was wanted"),
-        })
+            Done::Applied(_) => unreachable!("a decision was wanted"),
+        };
+        self.submit(Work::decide(checks), until).map(move |done| done.map(decided))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() != self.shared.id || changes.is_empty() {
+        if receipt.store() != self.shared.id {
             return Answer::Ready(Ok(Vec::new()));
         }
         let until = self.until();
-        let sent: Vec<Answer<Result<Applied, Error>>> = changes
-            .iter()
-            .map(|settlement| {
-                let Some((taken, change)) = settlement.of(&receipt) else {
-                    let stamp = receipt.taken().get(settlement.check).map_or(0, |taken| taken.stamp);
-                    return Answer::Ready(Ok(Applied::new(0, stamp)));
-                };
-                self.change(settlement.before(&receipt).to_vec(), taken.clone(), change, until)
-            })
-            .collect();
-        if sent.iter().all(|answer| matches!(answer, Answer::Ready(_))) {
-            let ready = sent.into_iter().filter_map(|answer| match answer {
-                Answer::Ready(applied) => Some(applied),
-                Answer::Pending(_) => None,
-            });
-            return Answer::Ready(ready.collect());
-        }
-        Answer::pending(async move {
-            let mut applied = Vec::with_capacity(sent.len());
-            for answer in sent {
-                applied.push(answer.wait().await?);
-            }
-            Ok(applied)
+        settle_each(&receipt, changes, |before, taken, change| {
+            let work = Work::Adjust(Box::new((before.to_vec(), taken.clone(), change)));
+            self.submit(work, until).map(|done| done.map(|done| vec![applied(done)]))
         })
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.change(Vec::new(), of_any(counter), change, self.until())
+        let work = Work::Adjust(Box::new((Vec::new(), of_any(counter), change)));
+        self.submit(work, self.until()).map(|done| done.map(applied))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        map(self.submit(Work::Reset(counter.clone()), self.until()), |done| matches!(done, Done::Reset(true)))
-    }
-
-    fn budget(&self) -> Option<Duration> {
-        Some(self.shared.budget)
-    }
-
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        with_few_bans(requirements, MOST_STATES)
-    }
-
-    fn id(&self) -> Option<StoreId> {
-        Some(self.shared.id)
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        let capabilities = Capabilities::with_few_bans(requirements, MOST_STATES)?;
+        Ok(capabilities.budget(self.shared.budget).id(self.shared.id))
     }
 }
 

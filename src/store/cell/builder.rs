@@ -30,7 +30,7 @@ use crate::store::{Check, Counter, Credentials, RedisStore, RedisStoreBuilder};
 ///     .connect_timeout(Duration::from_secs(1))
 ///     .connect("redis://127.0.0.1:6379")
 ///     .await?;
-/// assert_eq!(store.budget(), Some(Duration::from_millis(50)));
+/// assert_eq!(store.capabilities(&[])?.budget, Some(Duration::from_millis(50)));
 /// # Ok(())
 /// # }
 /// ```

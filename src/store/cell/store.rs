@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use deadpool_redis::redis::{RedisError, cmd};
 
@@ -16,7 +15,7 @@ use crate::core::{Error, Requirement};
 use crate::store::evaluate::decided_one;
 use crate::store::redis::plain::PlainServer;
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store, StoreId,
 };
 
 /// Token buckets (GCRA) that the Redis module
@@ -29,7 +28,7 @@ use crate::store::{
 ///
 /// # What it cannot do
 ///
-/// A layer with one of these is refused when it is built ([`Store::supports`]), with an error that says
+/// A layer with one of these is refused when it is built ([`Store::capabilities`]), with an error that says
 /// what to change:
 ///
 /// - another algorithm than the token bucket, or more than one policy in a layer;
@@ -87,7 +86,7 @@ impl RedisCellStore {
 }
 
 impl Store for RedisCellStore {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         let check = match checks {
             [check] => check.clone(),
             [] => {
@@ -104,7 +103,7 @@ impl Store for RedisCellStore {
                 let inner = Arc::clone(&self.inner);
                 Answer::pending(async move {
                     let deciding = Arc::clone(&inner).decide(check, throttle);
-                    inner.server.wait(deadline, deciding).await
+                    inner.server.wait(ask.deadline, deciding).await
                 })
             }
             Err(error) => Answer::Ready(Err(error)),
@@ -113,38 +112,30 @@ impl Store for RedisCellStore {
 
     /// Does nothing: no policy whose units come back is supported.
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() == self.inner.id && !changes.is_empty() {
+        if receipt.store() == self.inner.id {
             tracing::debug!(?changes, "redis-cell keeps what was taken as it is");
         }
         Answer::Ready(Ok(changes.iter().map(|_| Applied::new(0, 0)).collect()))
     }
 
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
-        let text = "redis-cell neither gives units back nor charges past the limit: reset the counter";
-        Answer::Ready(Err(Error::invalid(text.to_owned() + OR_SCRIPTS)))
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        if change != Change::Reset {
+            let text = "redis-cell neither gives units back nor charges past the limit: reset the counter";
+            return Answer::Ready(Err(Error::invalid(text.to_owned() + OR_SCRIPTS)));
+        }
         let (inner, key) = (Arc::clone(&self.inner), self.inner.server.key(counter));
         Answer::pending(async move {
             let deleted = inner.server.call(async |connection| {
                 let deleted: Result<u64, RedisError> = cmd("DEL").arg(&key).query_async(connection).await;
                 deleted
             });
-            deleted.await.map(|deleted| deleted > 0)
+            deleted.await.map(|deleted| Applied::new(deleted.min(1), 0))
         })
     }
 
-    fn budget(&self) -> Option<Duration> {
-        Some(self.inner.server.budget)
-    }
-
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        supports(requirements)
-    }
-
-    fn id(&self) -> Option<StoreId> {
-        Some(self.inner.id)
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        supports(requirements)?;
+        Ok(Capabilities::default().budget(self.inner.server.budget).id(self.inner.id))
     }
 }
 

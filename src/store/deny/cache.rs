@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::refusals::Refusals;
-use super::snapshot::{CacheLookup, Snapshot};
-use crate::core::{Error, Requirement};
+use super::snapshot::Snapshot;
+use crate::core::{Error, kept};
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
+    Store, StoreId,
 };
 
 /// How long a refusal is served at most, unless another [cap](DenyCacheBuilder::cap) is set.
@@ -31,24 +32,21 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// - [`Decision::source`](crate::Decision::source) is [`DenyCache`](crate::Source::DenyCache). `retry_after` counts
 ///   down to the time at which, according to the store, the request fits; with several policies it is the longest that
 ///   is cached. `remaining` is that of the cached refusal.
-/// - Policies without a cached refusal of the request have the outcome that they had when a request was last refused
-///   in this way (for the first five of them), otherwise a `remaining` of 0.
+/// - Policies without a cached refusal of the request have a `remaining` of 0.
 /// - A refund, charge or reset through this store takes effect at once. One that is settled in the background and takes
 ///   longer than 100 ms to arrive, one made elsewhere, or the loss of a counter by the store itself takes effect within
 ///   the cap.
 /// - A changed quota takes effect at once, as a refusal belongs to one quota.
-/// - Strikes of a [ban](crate::Ban) are counted here while a refusal is served, and sent with the next call for the
-///   same check. The strike that begins a ban is decided by the inner store. A ban never begins too early; it may begin
-///   late, as each process holds strikes back for up to the cap, and loses them if the call fails, if the counter is
-///   changed meanwhile, or if a counter with the same part of its hash is: there are 16,384 parts at most.
-/// - Refusals by a ban are no strikes here either. One that refusals extend is cached for half of what is left of it,
-///   so that requests which go on reach the inner store before it ends.
+/// - Refusals that are strikes of a [ban](crate::Ban) go to the inner store, until the key is banned. A ban that
+///   refusals extend is cached for half of what is left of it, so that requests which go on reach the inner store before
+///   it ends.
 ///
-/// Never refused from the cache are looks (cost 0), checks [settled by outcome](crate::store::Settles), and requests
-/// with a check in [shadow mode](crate::store::Mode) or with two checks of one counter.
+/// Never refused from the cache are looks (cost 0) unless the layer [asks](crate::store::AskMode::Cached) for it, checks
+/// [settled by outcome](crate::store::Settles), and requests with a check in [shadow mode](crate::store::Mode) or with
+/// two checks of one counter.
 ///
-/// Memory is bounded: by default 100,000 refusals are cached, in 15 MB for requests with one policy and 29 MB at most,
-/// however long the keys are and however many policies there are. While all of them are live, further refusals are not
+/// Memory is bounded: by default 100,000 refusals are cached, in 15 MB at most, however long the keys are and however
+/// many policies there are. While all of them are live, further refusals are not
 /// cached. A counter is identified by 84 bits of a hash that no client can predict, as in a
 /// [`MemoryStore`](crate::MemoryStore). Clones share the cache.
 ///
@@ -116,6 +114,11 @@ impl<S> DenyCache<S> {
         DenyCacheBuilder::new().build(inner).expect("the default settings are valid")
     }
 
+    /// Puts cached refusals around their store.
+    pub(crate) fn around(inner: S, refusals: Arc<Refusals>) -> Self {
+        Self { inner, refusals }
+    }
+
     /// Returns the store inside. Changes made through it directly take effect here within the cap.
     pub fn inner(&self) -> &S {
         &self.inner
@@ -163,7 +166,7 @@ impl DenyCacheBuilder {
 
     /// Sets how many refusals are kept at most, instead of 100,000; 0 is refused by [`build`](Self::build).
     ///
-    /// Each takes 600 bytes at most, where its table has just been doubled. While all are live, further refusals are
+    /// Each takes 250 bytes at most, where its table has just been doubled. While all are live, further refusals are
     /// not cached, and their requests reach the inner store.
     ///
     /// # Examples
@@ -190,11 +193,10 @@ impl DenyCacheBuilder {
     ///
     /// If the cap is less than 1 µs or the capacity is zero.
     pub fn build<S>(self, inner: S) -> Result<DenyCache<S>, Error> {
-        let refusals = Arc::new(self.refusals(StoreId::new())?);
-        Ok(DenyCache { inner, refusals })
+        Ok(DenyCache::around(inner, Arc::new(self.refusals(StoreId::new())?)))
     }
 
-    /// Builds the cached refusals of the store `id` alone, for a store that looks them up itself.
+    /// Builds the cached refusals of the store `id` alone.
     pub(crate) fn refusals(self, id: StoreId) -> Result<Refusals, Error> {
         if self.cap < Duration::from_micros(1) {
             return Err(Error::invalid(
@@ -209,25 +211,17 @@ impl DenyCacheBuilder {
 }
 
 impl<S: Store> Store for DenyCache<S> {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        match self.refusals.lookup(checks) {
-            CacheLookup::Refused(decided) => Answer::Ready(Ok(decided)),
-            CacheLookup::Miss(snapshot) => {
-                let decided = self.inner.decide(&snapshot.with_strikes(checks), deadline);
-                self.record(snapshot, checks, decided)
-            }
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        let snapshot = self.refusals.snapshot(checks);
+        match self.refusals.refusal(&snapshot, checks, ask.mode) {
+            Some(refused) => Answer::Ready(Ok(refused)),
+            None => self.record(snapshot, checks, self.inner.decide(checks, ask)),
         }
     }
 
-    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        let snapshot = self.refusals.miss(checks);
-        let decided = self.inner.probe(&snapshot.with_strikes(checks), deadline);
-        self.record(snapshot, checks, decided)
-    }
-
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() == self.refusals.id() {
-            // A cached refusal took nothing.
+        if receipt.taken().is_empty() {
+            // As that of a cached refusal.
             return Answer::Ready(Ok(changes.iter().map(|_| Applied::new(0, 0)).collect()));
         }
         // A strike frees no units.
@@ -239,31 +233,20 @@ impl<S: Store> Store for DenyCache<S> {
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        // A strike frees no units, and those that are counted here would be lost.
         if matches!(change, Change::Strike(_)) {
             return self.inner.adjust(counter, change);
         }
-        self.forget_while(counter, || self.inner.adjust(counter, change))
+        // Before, as the change may arrive at any time from now on; and after, for calls made meanwhile. Dropping the
+        // pending answer forgets the counter the second time, too.
+        let forgetting = self.refusals.forgetting(counter);
+        self.inner.adjust(counter, change).map(|done| {
+            drop(forgetting);
+            done
+        })
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        self.forget_while(counter, || self.inner.reset(counter))
-    }
-
-    fn budget(&self) -> Option<Duration> {
-        self.inner.budget()
-    }
-
-    fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        self.refusals.recall(checks).or_else(|| self.inner.recall(checks))
-    }
-
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        self.inner.supports(requirements)
-    }
-
-    fn id(&self) -> Option<StoreId> {
-        self.inner.id()
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        self.inner.capabilities(requirements)
     }
 }
 
@@ -285,32 +268,13 @@ impl<S> DenyCache<S> {
                 Answer::Ready(decided)
             }
             Answer::Pending(pending) => {
-                let (refusals, checks) = (Arc::clone(&self.refusals), checks.to_vec());
+                let (refusals, checks) = (Arc::clone(&self.refusals), kept(checks));
                 Answer::pending(async move {
                     let decided = pending.await?;
                     refusals.record(&snapshot, &checks, &decided.decision);
                     Ok(decided)
                 })
             }
-        }
-    }
-
-    /// Forgets a counter before and after a change to it.
-    ///
-    /// Before, as the change may arrive at any time from now on; and after, for calls made meanwhile.
-    /// Dropping the pending answer forgets the counter the second time, too.
-    fn forget_while<T: 'static>(
-        &self,
-        counter: &Counter,
-        change: impl FnOnce() -> Answer<Result<T, Error>>,
-    ) -> Answer<Result<T, Error>> {
-        let forgetting = self.refusals.forgetting(counter);
-        match change() {
-            Answer::Ready(done) => Answer::Ready(done),
-            Answer::Pending(pending) => Answer::pending(async move {
-                let _forgetting = forgetting;
-                pending.await
-            }),
         }
     }
 }

@@ -3,8 +3,8 @@
 //! The checks of a request come in before the inner store is called. A refusal from memory goes out, or a
 //! `Snapshot` with which the inner store's decision is recorded afterwards:
 //!
-//! 1. `Refusals::lookup` notes the time and, for each check, how often its counter has been forgotten (its generation).
-//! 2. If there is a cached refusal of a check, the request is refused, with
+//! 1. `Refusals::snapshot` notes the time and, for each check, how often its counter has been forgotten (its generation).
+//! 2. If there is a cached refusal of a check (`Refusals::refusal`), the request is refused, with
 //!    [`Source::DenyCache`](crate::Source::DenyCache).
 //! 3. Otherwise the inner store decides, and `Refusals::record` caches a refusal if no counter was changed meanwhile.
 //!
@@ -13,15 +13,12 @@
 //! | `cache` | [`DenyCache`], the store around a store, and its builder |
 //! | `refusals` | the steps above, and forgetting |
 //! | `snapshot` | what is noted of a request before the store decides |
-//! | `strikes` | strikes of checks with a ban that are refused from the cache |
 //! | `demand` | which refusals imply others, by algorithm |
 //! | `table`, `slots` | the cached refusals; when counters were changed |
 //! | `outcomes` | the outcomes of a request refused from memory |
 //!
 //! Invariants: nothing is ever admitted from memory; a refusal is served no later than the cap after the store was
 //! called, nor after the time at which the request may fit; and the number of refusals is bounded.
-//!
-//! A [`RedisStore`](crate::RedisStore) uses `Refusals` itself; all other stores use `DenyCache`.
 
 mod cache;
 mod demand;
@@ -29,11 +26,8 @@ mod outcomes;
 mod refusals;
 mod slots;
 mod snapshot;
-mod strikes;
 mod table;
 
 pub use cache::{DenyCache, DenyCacheBuilder};
 #[cfg(feature = "redis")]
 pub(crate) use refusals::Refusals;
-#[cfg(feature = "redis")]
-pub(crate) use snapshot::{CacheLookup, Snapshot};

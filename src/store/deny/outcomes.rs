@@ -18,10 +18,7 @@ pub(super) fn denied(check: &Check, demand: Demand, cached: &Cached, now: u64) -
     let remaining = cached.left.saturating_sub(check.floor);
     let wait = wait(&check.counter.quota, demand, cached, now);
     let denied = reset(Outcome::denied(check, remaining, wait), cached, now);
-    match cached.standing.ban_ends() {
-        Some(ends) => denied.banned(left(ends, now)),
-        None => denied,
-    }
+    if cached.is_ban() { denied.banned(left(cached.ban_ends, now)) } else { denied }
 }
 
 /// Returns how long a demand has to wait; `None` if no wait helps.
@@ -36,19 +33,6 @@ fn wait(quota: &Quota, demand: Demand, cached: &Cached, now: u64) -> Option<Dura
 /// Sets when the counter resets, and the length of the window that counts.
 fn reset(outcome: Outcome, cached: &Cached, now: u64) -> Outcome {
     outcome.resets_after(left(cached.reset_at, now)).with_window_minutes(cached.minutes)
-}
-
-/// Returns the outcome of a check without a cached refusal: as the refused request reported it, if that had the same
-/// check; otherwise that nothing remains.
-pub(super) fn last_reported(check: &Check, hash: u64, cached: &[Option<Cached>], now: u64) -> Outcome {
-    let others = cached.iter().flatten().filter_map(|cached| cached.others.as_deref()).flatten();
-    match others.into_iter().find(|other| other.is_of(hash)) {
-        Some(other) => {
-            let outcome = Outcome::allowed(check, other.remaining).resets_after(left(other.reset_at, now));
-            outcome.with_window_minutes(other.minutes())
-        }
-        None => Outcome::allowed(check, 0),
-    }
 }
 
 /// Returns the time from `now` until `time`, which is 0 once that is past.

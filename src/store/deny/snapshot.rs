@@ -7,61 +7,21 @@
 //!
 //! Only `refusals` reads its fields; stores keep a snapshot and pass it back.
 
-use std::borrow::Cow;
-use std::time::Duration;
-
 use smallvec::SmallVec;
 
-use crate::store::{Check, Decided, Mode, Settles};
-
-/// The result of looking a request up in the cache.
-#[derive(Debug)]
-pub(crate) enum CacheLookup {
-    /// A cached refusal applies.
-    ///
-    /// The decision has an empty receipt: nothing was taken.
-    Refused(Decided),
-    /// None applies: the store decides, and its decision is [recorded](super::refusals::Refusals::record).
-    Miss(Snapshot),
-}
+use crate::store::{Check, Mode, Settles};
 
 /// The state of the cache before the store decided a request, with which its decision is recorded.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     /// The time before the store was called, in microseconds of the cache's clock.
     pub(super) sent: u64,
     /// One for each check, in their order.
     pub(super) marks: Marks,
-    /// Whether a refusal may be cached: no check is in shadow mode and no two are of one counter, or all are looks, and
-    /// none of them has a ban.
-    pub(super) cacheable: bool,
+    /// Whether refusals of the checks are those of the request: none is in shadow mode, and no two are of one counter.
+    pub(super) is_simple: bool,
     /// Whether all of its checks only look (cost 0).
     pub(super) looks: bool,
-    /// The strikes of refusals from the cache since the last call, to be counted with this one.
-    pub(super) strikes: SmallVec<[CachedStrikes; 1]>,
-}
-
-/// Strikes against the key of one check.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CachedStrikes {
-    /// The place of the check in the request.
-    pub(super) check: usize,
-    pub(super) strikes: u32,
-    /// How long ago the first of them was, in whole milliseconds.
-    pub(super) age: Duration,
-}
-
-impl Snapshot {
-    /// Returns the checks with the strikes of refusals from the cache.
-    pub(crate) fn with_strikes<'a>(&self, checks: &'a [Check]) -> Cow<'a, [Check]> {
-        let mut checks = Cow::Borrowed(checks);
-        for CachedStrikes { check, strikes, age } in &self.strikes {
-            if let Some(ban) = checks.to_mut()[*check].ban.as_mut() {
-                (ban.carried, ban.age) = (ban.carried.saturating_add(*strikes), ban.age.max(*age));
-            }
-        }
-        checks
-    }
 }
 
 /// The marks of one request; two of them need no allocation.
@@ -76,12 +36,13 @@ pub(super) struct Mark {
     pub(super) generation: u32,
 }
 
-/// Returns whether a refusal of this check may be cached: it holds until its wait is over.
+/// Returns whether a refusal of this check may be cached: it holds until its wait is over, and only the store counts
+/// strikes.
 ///
 /// It does if it has a cost, is enforced, and settles as taken: units that are refunded by a request's outcome may be
 /// available at any moment, and so may slots.
 pub(super) fn is_cacheable(check: &Check) -> bool {
-    let is_plain = check.cost > 0 && check.mode == Mode::Enforce;
+    let is_plain = check.cost > 0 && check.mode == Mode::Enforce && !check.strikes();
     is_plain && check.settles == Settles::AsTaken && !check.counter.quota.facts().held
 }
 

@@ -1,19 +1,14 @@
 //! The cached refusals: a bounded number, in parts with a lock each.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::demand::Demand;
-use super::strikes::Standing;
-use crate::core::{Ban, Outcome};
+use crate::core::Outcome;
 use crate::store::Check;
 use crate::store::map::{Entry, Fingerprint, Shards, Table};
 
 /// The least refusals of a part: there are several parts only if each has room for so many.
 const REFUSALS_PER_PART: usize = 1_024;
-
-/// The most other checks of a refused request that are cached with it.
-pub(super) const MOST_OTHERS: usize = 5;
 
 /// Refusals by counter, quota and kind of demand. All take the same room: the text of a
 /// counter, which clients may choose and make long, is not kept.
@@ -26,7 +21,7 @@ pub(super) struct CachedRefusals {
 
 /// A cached refusal of a counter. Times are microseconds of this process's clock. It is kept small: its size, and that
 /// of its [`Place`], is what the memory of a flood of refusals consists of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Cached {
     /// The demand that was refused.
     pub(super) units: u64,
@@ -43,43 +38,8 @@ pub(super) struct Cached {
     pub(super) minutes: u16,
     /// How often the counter had been forgotten when the store was called.
     pub(super) generation: u32,
-    /// What the refused request reported of its other checks; the last of them fills up.
-    pub(super) others: Option<Arc<[Other; MOST_OTHERS]>>,
-    /// The standing of the key with its ban.
-    pub(super) standing: Standing,
-}
-
-/// What was last reported of a check that did not refuse.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Other {
-    /// Of counter, quota and kind of demand, as in [`Place`]; but in the low 16 bits, as there are many of them, the length
-    /// of the window that counted, as outcomes keep it.
-    hash_and_minutes: u64,
-    /// What was left of it then.
-    pub(super) remaining: u64,
-    /// When the counter resets, counted from the reply.
-    pub(super) reset_at: u64,
-}
-
-impl Other {
-    /// Where the length of a window is.
-    const MINUTES: u64 = 0xffff;
-
-    pub(super) fn new(hash: u64, outcome: &Outcome, reset_at: u64) -> Self {
-        let hash_and_minutes = hash & !Self::MINUTES | u64::from(outcome.window_minutes());
-        Self { hash_and_minutes, remaining: outcome.remaining(), reset_at }
-    }
-
-    /// Returns whether it is of the check with this hash.
-    pub(super) fn is_of(&self, hash: u64) -> bool {
-        (self.hash_and_minutes ^ hash) & !Self::MINUTES == 0
-    }
-
-    /// Returns the length of the window that counted, as outcomes keep it.
-    #[allow(clippy::cast_possible_truncation, reason = "only these bits are the length")]
-    pub(super) fn minutes(&self) -> u16 {
-        self.hash_and_minutes as u16
-    }
+    /// When the ban of the key ends, counted from the reply; 0 if it is not banned.
+    pub(super) ban_ends: u64,
 }
 
 /// The refusals of one part of the map.
@@ -128,14 +88,13 @@ impl Cached {
             reset_at: after(now, outcome.reset_after()),
             minutes: outcome.window_minutes(),
             generation,
-            others: None,
-            standing: Standing::of(outcome, now),
+            ban_ends: outcome.banned_for().map_or(0, |left| after(now, left)),
         }
     }
 
     /// Returns whether the key was banned: what demands another number of units may have to wait for longer.
     pub(super) fn is_ban(&self) -> bool {
-        self.standing.ban_ends().is_some()
+        self.ban_ends > 0
     }
 
     /// Returns whether the refusal may be served at `now`: it has not ended, and its counter is of the same generation.
@@ -165,22 +124,7 @@ impl CachedRefusals {
         let refusal = part.table.find(place.hash, |refusal| refusal.place == place)?;
         let cached = &refusal.cached;
         let serves = if cached.is_ban() { cached.units == demand.units } else { cached.units <= demand.units };
-        serves.then(|| cached.clone())
-    }
-
-    /// Counts a strike against the key of a cached refusal, if it is still there.
-    pub(super) fn strike(&self, place: Place, ban: &Ban, now: u64) {
-        let mut part = self.shards.lock(place.hash);
-        let Some(refusal) = part.table.find_mut(place.hash, |refusal| refusal.place == place) else { return };
-        refusal.cached.standing.strike(ban, now);
-    }
-
-    /// Takes the strikes out of a cached refusal, outlived or not, and returns how many there are and how long ago the
-    /// first was, in milliseconds rounded up; `None` if there are none, or the counter was forgotten since.
-    pub(super) fn take_strikes(&self, place: Place, generation: u32, now: u64) -> Option<(u32, Duration)> {
-        let mut part = self.shards.lock(place.hash);
-        let cached = &mut part.table.find_mut(place.hash, |refusal| refusal.place == place)?.cached;
-        cached.standing.take(now).filter(|_| cached.generation == generation)
+        serves.then_some(*cached)
     }
 
     /// Caches a refusal, if there is room, and if no live one at `now` refuses more for longer.
@@ -188,10 +132,9 @@ impl CachedRefusals {
         let mut part = self.shards.lock(place.hash);
         if let Some(refusal) = part.table.find_mut(place.hash, |refusal| refusal.place == place) {
             let old = &mut refusal.cached;
-            old.standing.lower(cached.standing);
             let is_stronger = (old.units, cached.until) < (cached.units, old.until);
             if cached.is_ban() || old.is_ban() || !(old.is_live(now, cached.generation) && is_stronger) {
-                *old = Cached { standing: old.standing.renewed(cached.standing), ..cached };
+                *old = cached;
             }
         } else if part.has_room(now, self.pause_us) {
             part.table.insert(Refusal { place, cached });
@@ -227,6 +170,6 @@ fn is_extended(check: &Check) -> bool {
 }
 
 /// A time so much later, in microseconds.
-pub(super) fn after(now: u64, wait: Duration) -> u64 {
+fn after(now: u64, wait: Duration) -> u64 {
     now.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
 }

@@ -8,13 +8,12 @@
 //! gets one if the layer's budget is shorter; for any other store a timer of tokio is put around
 //! its future. Probes run in a task of their own.
 //!
-//! A pending call reports its outcome even if it is dropped: `StoreCall` returns the permit in its
+//! A pending call reports its outcome even if it is dropped: `InFlight` returns the permit in its
 //! `Drop`. One that takes slots runs in a task, too: nobody else would release them if its caller left.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
@@ -29,8 +28,8 @@ use crate::core::{Checks, Error, Requirement, kept};
 use crate::store::breaker::{LONGEST_PROBE, Permit};
 use crate::store::slots::{Held, SlotKeeper, Unclaimed};
 use crate::store::{
-    Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-    StoreId,
+    Answer, Applied, Ask, AskMode, BreakerState, Capabilities, Change, Check, Counter, Deadline, Decided, Receipt,
+    Settlement, Settling, Store,
 };
 
 /// A store as layers and limiters keep it.
@@ -38,10 +37,9 @@ pub(crate) type SharedStore = Arc<dyn Store>;
 
 /// A store that calls an inner one, unless that failed too often a moment ago, and applies the
 /// rules to what the inner one does not decide within the budget.
-#[derive(Debug)]
-pub(crate) struct FailureStore<S> {
+pub(crate) struct FailureStore {
     /// The store that is called.
-    inner: Arc<S>,
+    inner: SharedStore,
     /// How long one decision may take.
     budget: Duration,
     /// The inner store's own budget. If there is one, it keeps deadlines.
@@ -52,12 +50,12 @@ pub(crate) struct FailureStore<S> {
     keeper: Arc<SlotKeeper>,
 }
 
-impl<S: Store> FailureStore<S> {
+impl FailureStore {
     /// A store around `inner`, with a breaker that is closed. The inner store's budget is read
     /// once, here.
-    pub(crate) fn new(inner: S, rules: FailureRules) -> Self {
-        let own = inner.budget();
-        let (inner, without) = (Arc::new(inner), Arc::new(Without::new(rules)));
+    pub(crate) fn new(inner: SharedStore, rules: FailureRules) -> Self {
+        let own = Capabilities::of(&*inner).budget;
+        let without = Arc::new(Without::new(rules));
         let keeper = {
             let (inner, without) = (Arc::clone(&inner), Arc::clone(&without));
             SlotKeeper::new(move |receipt, changes| settle(&*inner, &without, receipt, changes))
@@ -120,18 +118,22 @@ impl<S: Store> FailureStore<S> {
             None => pending,
         };
         let (without, checks) = (Arc::clone(&self.without), kept(checks));
-        let call = StoreCall { pending, without: Arc::clone(&without), permit: Some(permit) };
+        let call = InFlight { without: Arc::clone(&without), permit: Some(permit) }.outcome(pending);
         let takes_slots = |check: &Check| check.cost > 0 && check.counter.quota.facts().held;
         let goes_on = permit.is_probe() || checks.iter().any(takes_slots);
         match goes_on.then(Runtime::try_current) {
-            Some(Ok(runtime)) => Answer::pending(go_on(&runtime, call, without, Arc::clone(&self.keeper), checks)),
-            _ => Answer::pending(Waiting { call, checks }),
+            Some(Ok(runtime)) => go_on(&runtime, call, without, Arc::clone(&self.keeper), checks),
+            _ => Answer::pending(async move {
+                let mut decided = call.await;
+                without.stand_in(&checks, &mut decided);
+                decided
+            }),
         }
     }
 }
 
-impl<S: Store> Store for FailureStore<S> {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+impl Store for FailureStore {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() {
             // No policy applies, so it does not matter whether the store is available.
             let receipt = Receipt::new(self.without.local.id(), []);
@@ -140,14 +142,14 @@ impl<S: Store> Store for FailureStore<S> {
         let Some(permit) = self.without.acquire() else {
             return Answer::Ready(self.without.decide(checks, breaker_is_open()));
         };
-        let call = if permit.is_probe() { S::probe } else { S::decide };
-        let mut answer = call(&*self.inner, checks, self.deadline(permit, deadline));
+        let mode = if permit.is_probe() { AskMode::Probe } else { ask.mode };
+        let mut answer = self.inner.decide(checks, Ask { deadline: self.deadline(permit, ask.deadline), mode });
         if let Answer::Ready(decided) = &mut answer {
             self.without.report(permit, decided);
             self.without.stand_in(checks, decided);
         }
         match answer {
-            Answer::Pending(pending) => self.wait(pending, permit, checks, deadline),
+            Answer::Pending(pending) => self.wait(pending, permit, checks, ask.deadline),
             ready @ Answer::Ready(_) => ready,
         }
     }
@@ -160,49 +162,34 @@ impl<S: Store> Store for FailureStore<S> {
         self.inner.adjust(counter, change)
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        self.inner.reset(counter)
-    }
-
-    fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        self.inner.recall(checks)
-    }
-
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        self.inner.supports(requirements)
-    }
-
-    fn id(&self) -> Option<StoreId> {
-        self.inner.id()
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        self.inner.capabilities(requirements)
     }
 }
 
 /// A decision of the inner store that is waited for.
 type Pending = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
 
-/// A call of the inner store in flight, which reports its outcome. Dropped before that, it lets
-/// another request probe.
-struct StoreCall {
-    /// The decision of the inner store, perhaps with a timer around it.
-    pending: Pending,
+/// A call of the inner store in flight. Dropped before it has reported its outcome, it lets another request probe.
+struct InFlight {
     /// Where the outcome is reported.
     without: Arc<Without>,
     /// The permit; `None` once the outcome was reported.
     permit: Option<Permit>,
 }
 
-impl Future for StoreCall {
-    type Output = Result<Decided, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let decided = ready!(self.pending.as_mut().poll(cx));
-        let permit = self.permit.take().expect("an outcome is reported once");
-        self.without.report(permit, &decided);
-        Poll::Ready(decided)
+impl InFlight {
+    /// Waits for the outcome, and reports it.
+    async fn outcome(mut self, pending: Pending) -> Result<Decided, Error> {
+        let decided = pending.await;
+        if let Some(permit) = self.permit.take() {
+            self.without.report(permit, &decided);
+        }
+        decided
     }
 }
 
-impl Drop for StoreCall {
+impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some(permit) = self.permit {
             self.without.left(permit);
@@ -210,26 +197,8 @@ impl Drop for StoreCall {
     }
 }
 
-/// A caller that waits for its own call, and decides as the rules say if it fails.
-struct Waiting {
-    /// The call, which is dropped with its caller.
-    call: StoreCall,
-    /// The checks to decide if it fails.
-    checks: Checks,
-}
-
-impl Future for Waiting {
-    type Output = Result<Decided, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut decided = ready!(Pin::new(&mut self.call).poll(cx));
-        self.call.without.stand_in(&self.checks, &mut decided);
-        Poll::Ready(decided)
-    }
-}
-
 /// Settles a receipt by the store that made it.
-fn settle(inner: &impl Store, without: &Without, receipt: Receipt, changes: &[Settlement]) -> Settling {
+fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Settlement]) -> Settling {
     if receipt.store() == without.local.id() {
         without.local.settle(receipt, changes)
     } else {
@@ -241,22 +210,22 @@ fn settle(inner: &impl Store, without: &Without, receipt: Receipt, changes: &[Se
 /// a probe, and somebody has to release slots. Other units that were taken stay taken then.
 fn go_on(
     runtime: &Runtime,
-    call: StoreCall,
+    call: impl Future<Output = Result<Decided, Error>> + Send + 'static,
     without: Arc<Without>,
     keeper: Arc<SlotKeeper>,
     checks: Checks,
-) -> impl Future<Output = Result<Decided, Error>> + Send + use<> {
+) -> Answer<Result<Decided, Error>> {
     let (sender, receiver) = oneshot::channel();
     runtime.spawn(async move {
         let decided = call.await;
         // A caller that disconnected needs no result: its slots are released.
         let _ = sender.send(Unclaimed::new(keeper, decided));
     });
-    async move {
+    Answer::pending(async move {
         let mut decided = receiver.await.map_or_else(|_| Err(stopped()), Unclaimed::claim);
         without.stand_in(&checks, &mut decided);
         decided
-    }
+    })
 }
 
 /// Waits until a time; a decision that comes later is dropped, as its store keeps no deadline.

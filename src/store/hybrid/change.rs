@@ -40,7 +40,7 @@ pub(super) fn settle(shared: &Arc<SharedBalances>, before: &[Taken], taken: &Tak
         Change::Refund(units) => units,
         Change::Charge(units) => return charge_more(shared, &taken.counter, units),
         // Neither slots nor keys with a ban are ever admitted here.
-        Change::Renew(_) | Change::Strike(_) | Change::Lift => {
+        Change::Renew(_) | Change::Strike(_) | Change::Lift | Change::Reset => {
             return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)]));
         }
     };
@@ -100,9 +100,6 @@ fn charge_more(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> S
 ///
 /// Units that were taken before a reset of their key are not refunded.
 pub(super) fn settle_there(shared: &Arc<SharedBalances>, receipt: Receipt, changes: &[Settlement]) -> Settling {
-    if changes.is_empty() {
-        return shared.inner.settle(receipt, changes);
-    }
     let epochs: Vec<u64> = receipt.taken().iter().map(|taken| shared.epoch(&taken.counter)).collect();
     let mut epoch = epochs.iter();
     let receipt = receipt.each_taken(|taken| match unmarked(taken.stamp, *epoch.next().unwrap_or(&0)) {
@@ -131,6 +128,9 @@ pub(super) fn adjust(
     counter: &Counter,
     change: Change,
 ) -> Answer<Result<Applied, Error>> {
+    if change == Change::Reset {
+        return reset(shared, counter);
+    }
     let metered = if let Change::Charge(units) = change { Metered::begin(shared, counter, units) } else { None };
     let answer = shared.inner.adjust(counter, change);
     if metered.is_none() { answer } else { follow(shared, answer, metered, |applied| applied) }
@@ -138,10 +138,11 @@ pub(super) fn adjust(
 
 /// Resets a counter: from now on there is no debt for it, and nothing that was taken before is refunded. One that has
 /// nothing but a debt was there, too.
-pub(super) fn reset(shared: &Arc<SharedBalances>, counter: &Counter) -> Answer<Result<bool, Error>> {
+fn reset(shared: &Arc<SharedBalances>, counter: &Counter) -> Answer<Result<Applied, Error>> {
     let resetting = Resetting::begin(shared, counter);
-    let had_debt = resetting.had_debt;
-    follow(shared, shared.inner.reset(counter), resetting, move |found| Ok(found? || had_debt))
+    let had_debt = u64::from(resetting.had_debt);
+    let done = move |applied: Result<Applied, Error>| applied.map(|of| Applied { units: of.units.max(had_debt), ..of });
+    follow(shared, shared.inner.adjust(counter, Change::Reset), resetting, done)
 }
 
 /// Waits for an answer in a task, so that a change is made whether or not its caller waits, and drops its `guards`

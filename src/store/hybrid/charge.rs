@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use super::balance::{Balance, ChargeResult};
 use super::shared::SharedBalances;
 use crate::core::{Error, Lines};
-use crate::store::{Applied, Change, Check, Counter, Deadline, Store};
+use crate::store::{Applied, Ask, Change, Check, Counter, Store};
 
 /// A charge on its way. Dropped before it is known to have arrived, its units are a debt again, except
 /// those that were on their way for the second time.
@@ -111,7 +111,7 @@ impl Charge {
         let shared = Arc::clone(&self.shared);
         if self.again > 0 {
             let look = Check::new(self.counter.clone(), 0);
-            drop(shared.bounded(shared.inner.decide(&[look], Deadline::none())).await?);
+            drop(shared.bounded(shared.inner.decide(&[look], Ask::default())).await?);
         }
         self.sent = true;
         shared.bounded(shared.inner.adjust(&self.counter, Change::Charge(self.first + self.again))).await

@@ -28,7 +28,7 @@ use super::epoch::marked;
 use super::shared::SharedBalances;
 use crate::core::error::Kind;
 use crate::core::{Error, Outcome};
-use crate::store::{Answer, Check, Deadline, Decided, Store};
+use crate::store::{Answer, Ask, Check, Deadline, Decided, Store};
 
 /// A request on its way to the inner store. Its keys admit nothing here meanwhile; if it is dropped without
 /// a decision, balances are not updated.
@@ -65,31 +65,21 @@ enum Held {
     Entry(Counted),
 }
 
-/// How the inner store is called: `decide` or `probe`.
-pub(super) type Call = fn(&dyn Store, &[Check], Deadline) -> Answer<Result<Decided, Error>>;
-
 /// Has the inner store decide, after the debts of the request's keys have been charged.
 ///
 /// Looks pass through as they are. Charging has the earlier one of the deadline and the inner store's budget, and
 /// the inner store keeps the deadline by itself.
-pub(super) fn decide_there(
-    shared: &Arc<SharedBalances>,
-    call: Call,
-    checks: &[Check],
-    deadline: Deadline,
-) -> Answer<Result<Decided, Error>> {
+pub(super) fn decide_there(shared: &Arc<SharedBalances>, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
     if checks.iter().all(|check| check.cost == 0) {
-        return call(&*shared.inner, checks, deadline);
+        return shared.inner.decide(checks, ask);
     }
     let _ = shared.runtime();
     let (direct, has_debt) = Direct::start(shared, checks);
     if !has_debt {
-        return match call(&*shared.inner, checks, deadline) {
-            Answer::Ready(decided) => Answer::Ready(direct.finish(decided)),
-            Answer::Pending(pending) => Answer::pending(async move { direct.finish(pending.await) }),
-        };
+        return shared.inner.decide(checks, ask).map(|decided| direct.finish(decided));
     }
-    let deadline = shared.budget().map_or(deadline, |budget| deadline.earlier(Deadline::after(budget)));
+    let budget = shared.budget().map_or(Deadline::none(), Deadline::after);
+    let deadline = ask.deadline.earlier(budget);
     Answer::pending(async move {
         let charge_result = direct.charge_debts();
         match deadline.instant() {
@@ -97,7 +87,7 @@ pub(super) fn decide_there(
             None => charge_result.await?,
         }
         // It keeps the deadline by itself, so that a late decision is refunded.
-        let decided = call(&*direct.shared.inner, &direct.checks, deadline).wait().await;
+        let decided = direct.shared.inner.decide(&direct.checks, ask.deadline(deadline)).wait().await;
         direct.finish(decided)
     })
 }

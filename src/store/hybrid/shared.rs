@@ -16,7 +16,9 @@ use super::balances::Balances;
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::map::{CounterHasher, Locked, Shards};
-use crate::store::{Answer, Applied, Change, Check, Counter, Receipt, Settlement, Settling, Store, StoreId, Taken};
+use crate::store::{
+    Answer, Applied, Capabilities, Change, Check, Counter, Receipt, Settlement, Settling, Store, StoreId, Taken,
+};
 
 /// A look of this many ticks ago is stale.
 const FRESH_TICKS: u32 = 10;
@@ -76,7 +78,7 @@ impl SharedBalances {
     /// Returns the inner store's budget, which bounds all that one decision waits for: charging debts
     /// included.
     pub(super) fn budget(&self) -> Option<Duration> {
-        self.inner.budget()
+        Capabilities::of(&*self.inner).budget
     }
 
     /// Returns the runtime to charge in: the current one, else the first that a request came from; `None` before

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admit::admit;
-use super::change::{adjust, reset, settle, settle_there};
+use super::change::{adjust, settle, settle_there};
 use super::charge::close;
 use super::direct::decide_there;
 use super::shared::SharedBalances;
 use crate::core::{Error, Requirement};
-use crate::store::around::{settle_each, supports_refunds, without_outcomes};
+use crate::store::around::{settle_each, with_refunds, without_outcomes};
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+    Answer, Applied, Ask, AskMode, Capabilities, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store,
 };
 
 /// How often a key in use is charged and looked at, unless another tick is set.
@@ -44,7 +44,7 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// a round trip, as requests beyond it wait for the inner store.
 ///
 /// The inner store decides the first request of a key, requests that cost more than may be admitted, reserves, leaky
-/// buckets and looks, after the debts of their keys were charged; both within its [budget](Store::budget). If it
+/// buckets and looks, after the debts of their keys were charged; both within its [budget](crate::store::Capabilities::budget). If it
 /// is unavailable, its errors are returned once the allowance is used up. `remaining` is what the last look returned,
 /// less what was admitted here since.
 ///
@@ -184,42 +184,31 @@ impl HybridStoreBuilder {
 }
 
 impl Store for HybridStore {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        if ask.mode == AskMode::Probe {
+            return decide_there(&self.shared, checks, ask);
+        }
         match admit(&self.shared, checks) {
             Some(decided) => Answer::Ready(Ok(decided)),
-            None => decide_there(&self.shared, <dyn Store>::decide, checks, deadline),
+            // Units that the inner store refuses may be left here.
+            None => decide_there(&self.shared, checks, ask.mode(AskMode::Normal)),
         }
-    }
-
-    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        decide_there(&self.shared, <dyn Store>::probe, checks, deadline)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() != self.shared.id {
-            return without_outcomes(settle_there(&self.shared, receipt, changes));
-        }
-        settle_each(&receipt, changes, |before, taken, change| settle(&self.shared, before, taken, change))
+        without_outcomes(if receipt.store() == self.shared.id {
+            settle_each(&receipt, changes, |before, taken, change| settle(&self.shared, before, taken, change))
+        } else {
+            settle_there(&self.shared, receipt, changes)
+        })
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         adjust(&self.shared, counter, change)
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        reset(&self.shared, counter)
-    }
-
-    fn budget(&self) -> Option<Duration> {
-        self.shared.budget()
-    }
-
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        supports_refunds(&*self.shared.inner, requirements)
-    }
-
-    fn id(&self) -> Option<StoreId> {
-        self.shared.inner.id()
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        with_refunds(&*self.shared.inner, requirements)
     }
 }
 

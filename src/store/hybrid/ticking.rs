@@ -12,7 +12,7 @@ use super::balance::Balance;
 use super::balances::Balances;
 use super::charge::Charge;
 use super::shared::SharedBalances;
-use crate::store::{Check, Counter, Deadline, Store};
+use crate::store::{Ask, Check, Counter, Store};
 
 /// The task of one key, before and while it runs.
 pub(super) struct Ticking {
@@ -76,7 +76,7 @@ async fn look(shared: &SharedBalances, hash: u64, counter: &Counter) {
     // The key's own quota: it may have changed since its task began.
     let Some((turns, before, counter)) = before_call else { return };
     let (sent, look) = (Instant::now(), [Check::new(counter.clone(), 0)]);
-    let Ok(decided) = shared.bounded(shared.inner.decide(&look, Deadline::none())).await else { return };
+    let Ok(decided) = shared.bounded(shared.inner.decide(&look, Ask::default())).await else { return };
     let _ = shared.inner_id.set(decided.receipt.store());
     let mut balances = shared.shards.lock(hash);
     let balance = balances.find(hash, &counter).filter(|balance| balance.is_as_before(turns));

@@ -18,7 +18,7 @@ use super::leases::Leases;
 use super::lot::{Lot, lifetime};
 use super::sweeping::sweep_by_task;
 use crate::core::{Error, Outcome};
-use crate::store::{Answer, Check, Counter, Deadline, Decided, Store};
+use crate::store::{Answer, Ask, Check, Counter, Decided, Store};
 
 /// A lease to request.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl LeaseCall {
         let check = Check::new(want.counter.clone(), want.units);
         let (sent, wall) = (leases.now(), leases.wall(&want.counter.quota));
         let mut call = Self { leases: Arc::clone(leases), want: Some(want), sent, wall, again, _permit: permit };
-        match leases.inner.decide(&[check], Deadline::none()) {
+        match leases.inner.decide(&[check], Ask::default()) {
             Answer::Ready(result) => {
                 call.completed(result);
                 true
@@ -130,11 +130,7 @@ fn keep(leases: &Leases, want: &Want, decided: Decided, (sent, wall): (u64, Opti
     let (closed, quiet) = (leases.closed.load(Ordering::SeqCst), now + lifetime(&want.counter.quota));
     match hot_keys.find(want.hash, &want.counter).filter(|hot| hot.in_flight == Some(want.call)) {
         None if closed => backs.push((lot, want.counter.quota.limit())),
-        None => {
-            hot_keys.counts.lost += want.units;
-            drop(hot_keys);
-            return lot.forget(&*leases.inner);
-        }
+        None => hot_keys.counts.lost += want.units,
         Some(hot) => {
             hot.in_flight = None;
             if closed || !known || lot.is_over(now) {

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use super::counts::LeaseCounts;
 use super::hot_key::Back;
 use super::leases::{Leases, MOST_CALLS};
-use crate::store::{Check, Counter, Deadline, Store};
+use crate::store::{Ask, Check, Counter, Store};
 
 /// Leases handed over in one go when the store is closed: inner stores bound how many settlements are
 /// on their way to them.
@@ -73,7 +73,7 @@ pub(super) async fn close(leases: &Leases) -> LeaseCounts {
 async fn all_respond(leases: &Leases, counters: Vec<Counter>) -> bool {
     tokio::task::yield_now().await;
     for counter in counters {
-        if leases.inner.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await.is_err() {
+        if leases.inner.decide(&[Check::new(counter, 0)], Ask::default()).wait().await.is_err() {
             return false;
         }
     }

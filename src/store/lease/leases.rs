@@ -20,8 +20,8 @@ use super::lot::micros;
 use crate::core::{Decision, Error, Quota};
 use crate::store::map::{CounterHasher, Locked, Shards};
 use crate::store::{
-    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
-    Taken,
+    Answer, Applied, Ask, AskMode, Change, Check, Clock, Counter, Decided, Receipt, Settlement, Settling, Store,
+    StoreId, Taken,
 };
 
 /// Lease calls in flight at most; more are not made.
@@ -126,18 +126,14 @@ impl Leases {
     }
 
     /// Has the inner store look at checks that cost nothing; units held here are added to what it finds to remain.
-    pub(super) fn look(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    pub(super) fn look(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         let held: SmallVec<[u64; 4]> = checks.iter().map(|check| self.held(&check.counter)).collect();
-        let looked = self.inner.decide(checks, deadline);
         if held.iter().all(|units| *units == 0) {
-            return looked;
+            return self.inner.decide(checks, ask);
         }
-        match looked {
-            Answer::Ready(decided) => Answer::Ready(decided.map(|decided| with(&held, decided))),
-            Answer::Pending(pending) => {
-                Answer::pending(async move { pending.await.map(|decided| with(&held, decided)) })
-            }
-        }
+        // What the inner store refuses may be admitted by units held here.
+        let looked = self.inner.decide(checks, ask.mode(AskMode::Normal));
+        looked.map(move |decided| decided.map(|decided| with(&held, decided)))
     }
 
     /// Returns leases to the inner store, and counts what was returned and what was lost of them.
@@ -166,8 +162,6 @@ impl Leases {
         let mut hot_keys = self.shards.lock(hash);
         let Some(hot) = hot_keys.remove(hash, counter) else { return };
         hot_keys.counts.lost += hot.lots.iter().map(|lot| lot.left).sum::<u64>();
-        drop(hot_keys);
-        hot.lots.into_iter().for_each(|lot| lot.forget(&*self.inner));
     }
 
     /// Settles what was spent from a lease, by a request that took others `before`.

@@ -138,8 +138,9 @@ impl Lot {
             Refund::Counted | Refund::LastInLine if counts => self.left,
             Refund::Counted | Refund::LastInLine => 0,
         };
-        let change = Settlement::new(0, Change::Refund(units));
-        drop(inner.settle(self.receipt, if units > 0 { std::slice::from_ref(&change) } else { &[] }));
+        if units > 0 {
+            drop(inner.settle(self.receipt, &[Settlement::new(0, Change::Refund(units))]));
+        }
         units
     }
 
@@ -154,25 +155,20 @@ impl Lot {
         let refilled = (u128::from(limit.max(quota.limit())) * u128::from(age)).div_ceil(window);
         u64::try_from(refilled).unwrap_or(u64::MAX)
     }
-
-    /// Drops it with all that is left, as the inner store has forgotten it.
-    pub(super) fn forget(self, inner: &dyn Store) {
-        drop(inner.settle(self.receipt, &[]));
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::core::Key;
-    use crate::store::{Answer, Check, Deadline, MemoryStore};
+    use crate::store::{Answer, Ask, Check, MemoryStore};
 
     const QUOTA: Quota = Quota::token_bucket(600, Duration::from_secs(60));
 
     /// A lease of 50 units, requested at 1 s and granted at 1.4 s.
     fn lot(store: &MemoryStore, quota: Quota) -> Lot {
         let counter = Counter::new("p".try_into().expect("a valid name"), Key::new("k", "v"), quota);
-        let Answer::Ready(decided) = store.decide(&[Check::new(counter, 50)], Deadline::none()) else {
+        let Answer::Ready(decided) = store.decide(&[Check::new(counter, 50)], Ask::default()) else {
             panic!("memory decides at once")
         };
         Lot::new(decided.expect("memory decides"), 1_000_000, None, 1_400_000)

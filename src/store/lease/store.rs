@@ -5,17 +5,16 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::admit::admit;
 use super::close::close;
 use super::counts::LeaseCounts;
 use super::leases::Leases;
 use crate::core::{Error, Requirement};
-use crate::store::around::{settle_each, supports_refunds, without_outcomes};
+use crate::store::around::{settle_each, with_refunds, without_outcomes};
 use crate::store::{
-    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
-    SystemClock,
+    Answer, Applied, Ask, AskMode, Capabilities, Change, Check, Clock, Counter, Decided, Receipt, Settlement, Settling,
+    Store, SystemClock,
 };
 
 /// The share of a limit one process holds at most, unless another is set.
@@ -186,62 +185,41 @@ impl LeaseStoreBuilder {
 }
 
 impl Store for LeaseStore {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        if ask.mode == AskMode::Probe {
+            return self.leases.inner.decide(checks, ask);
+        }
         match admit(&self.leases, checks) {
             Some(decided) => Answer::Ready(Ok(decided)),
-            None if checks.iter().all(|check| check.cost == 0) => self.leases.look(checks, deadline),
-            None => self.leases.inner.decide(checks, deadline),
+            None if checks.iter().all(|check| check.cost == 0) => self.leases.look(checks, ask),
+            None => self.leases.inner.decide(checks, ask),
         }
-    }
-
-    /// No lease covers it, and it causes none.
-    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.leases.inner.probe(checks, deadline)
-    }
-
-    /// What the inner store refuses may be admitted by units held here.
-    fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        let held = checks.iter().any(|check| self.leases.held(&check.counter) > 0);
-        if held { None } else { self.leases.inner.recall(checks) }
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() != self.leases.id {
-            return without_outcomes(self.leases.inner.settle(receipt, changes));
-        }
-        settle_each(&receipt, changes, |before, taken, change| self.leases.settle(before, taken, change))
+        // What remains at the inner store is not all that remains.
+        without_outcomes(if receipt.store() == self.leases.id {
+            settle_each(&receipt, changes, |before, taken, change| self.leases.settle(before, taken, change))
+        } else {
+            self.leases.inner.settle(receipt, changes)
+        })
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.leases.inner.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        self.leases.forget(counter);
-        match self.leases.inner.reset(counter) {
-            Answer::Ready(done) => Answer::Ready(done),
-            Answer::Pending(pending) => {
-                let (leases, counter) = (Arc::clone(&self.leases), counter.clone());
-                Answer::pending(async move {
-                    let done = pending.await;
-                    // What was leased before the reset came through.
-                    leases.forget(&counter);
-                    done
-                })
-            }
+        if change != Change::Reset {
+            return self.leases.inner.adjust(counter, change);
         }
+        self.leases.forget(counter);
+        let (leases, of) = (Arc::clone(&self.leases), counter.clone());
+        self.leases.inner.adjust(counter, change).map(move |done| {
+            // What was leased before the reset came through.
+            leases.forget(&of);
+            done
+        })
     }
 
-    fn budget(&self) -> Option<Duration> {
-        self.leases.inner.budget()
-    }
-
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        supports_refunds(&*self.leases.inner, requirements)
-    }
-
-    fn id(&self) -> Option<StoreId> {
-        self.leases.inner.id()
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        with_refunds(&*self.leases.inner, requirements)
     }
 }
 

@@ -88,10 +88,8 @@ impl SharedCounters {
         let Taken { counter, floor, .. } = taken;
         match change {
             Change::Strike(ban) => return self.strike(taken, &ban),
-            Change::Lift => {
-                let found = self.remove(self.fingerprints.of_ban(counter));
-                return Applied::new(found.into(), taken.stamp);
-            }
+            Change::Lift => return self.forget(self.fingerprints.of_ban(counter), taken.stamp),
+            Change::Reset => return self.forget(self.fingerprints.of(counter), taken.stamp),
             _ => {}
         }
         let of = self.fingerprints.of(counter);
@@ -103,13 +101,10 @@ impl SharedCounters {
         applied(taken, change, units, &step)
     }
 
-    /// Forgets a counter; the next request to it finds an unused quota. Returns whether there was one.
-    pub(super) fn forget(&self, counter: &Counter) -> bool {
-        self.remove(self.fingerprints.of(counter))
-    }
-
-    fn remove(&self, of: Fingerprint) -> bool {
-        self.shards.lock(of.hash).remove(of)
+    /// Forgets a counter or a ban: the next request finds an unused one.
+    fn forget(&self, of: Fingerprint, stamp: u64) -> Applied {
+        let found = self.shards.lock(of.hash).remove(of);
+        Applied::new(found.into(), stamp)
     }
 
     /// Counts a strike against the key of a counter.
@@ -118,7 +113,7 @@ impl SharedCounters {
         let mut counters = self.shards.lock(of.hash);
         let now_us = micros(self.clock.now());
         let before = counters.state(of).map(Cow::into_owned);
-        let Some(struck) = ban::strike(before.as_ref(), now_us / 1_000, ban, 1, 0) else {
+        let Some(struck) = ban::strike(before.as_ref(), now_us / 1_000, ban) else {
             return applied_strike(taken, ban, before.as_ref(), 0, now_us);
         };
         let Struck { state, life, units, .. } = struck;

@@ -11,8 +11,8 @@ use crate::core::Error;
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::evaluate::of_any;
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
-    StoreId,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
+    Store, StoreId,
 };
 
 /// Keys of a store that no other capacity was set for: 32 MB of entries, in tables of about twice that.
@@ -185,7 +185,7 @@ impl fmt::Debug for MemoryStoreBuilder {
 }
 
 impl Store for MemoryStore {
-    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Ask) -> Answer<Result<Decided, Error>> {
         if let [check @ Check { ban: None, .. }] = checks {
             return Answer::Ready(Ok(self.shared.decide_one(check)));
         }
@@ -193,7 +193,7 @@ impl Store for MemoryStore {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() != self.shared.id || changes.is_empty() {
+        if receipt.store() != self.shared.id {
             return Answer::Ready(Ok(Vec::new()));
         }
         Answer::Ready(Ok(Settlement::each(changes, &receipt, |before, taken, change| {
@@ -205,15 +205,7 @@ impl Store for MemoryStore {
         Answer::Ready(Ok(self.shared.adjust(&[], &of_any(counter), change)))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        Answer::Ready(Ok(self.shared.forget(counter)))
-    }
-
-    fn supports(&self, _: &[Requirement<'_>]) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn id(&self) -> Option<StoreId> {
-        Some(self.shared.id)
+    fn capabilities(&self, _: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        Ok(Capabilities::default().id(self.shared.id))
     }
 }

@@ -16,7 +16,7 @@ use crate::core::{Error, PolicyName, Requirement};
 use crate::random;
 use crate::store::around::settle_each;
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store,
 };
 
 const DEFAULT_REPORT: usize = 256;
@@ -49,7 +49,7 @@ const DEFAULT_CAPACITY: usize = 10_000;
 ///
 /// Limits are rates: of token buckets, fixed and sliding windows of up to 60 s; a burst only bounds what one process
 /// admits before it knows a ratio. There are no refunds, no bans and no changes of counters, and a
-/// [reset](Store::reset) is one of this process. The time to retry is a [guess](crate::Outcome::retry_is_guess).
+/// [reset](Change::Reset) is one of this process. The time to retry is a [guess](crate::Outcome::retry_is_guess).
 ///
 /// All processes need the same ticks, shards and limits. Reports need a tokio runtime: until the store is used in one,
 /// each process admits its share.
@@ -127,6 +127,14 @@ impl RatioStore {
         let moment = self.shared.moment(Instant::now(), part.since);
         let entry = part.find(hash, counter).filter(|_| self.shared.is_known(moment.now));
         entry.and_then(|entry| entry.ratio(&moment))
+    }
+
+    /// Forgets the ratio and the share of a counter in this process.
+    fn reset(&self, counter: &Counter) -> Answer<Result<Applied, Error>> {
+        let hash = self.shared.hash(counter);
+        let found = self.shared.parts.lock(hash).table.remove(hash, |entry| is_of(entry, counter)).is_some();
+        let locally = self.shared.local.adjust(counter, Change::Reset);
+        locally.map(move |applied| applied.map(|of| Applied { units: of.units.max(found.into()), ..of }))
     }
 
     /// Returns how many processes reported in the last tick; `None` if that is not known, as before the first totals and
@@ -226,7 +234,7 @@ impl RatioStoreBuilder {
 }
 
 impl Store for RatioStore {
-    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Ask) -> Answer<Result<Decided, Error>> {
         Answer::Ready(decide(&self.shared, checks))
     }
 
@@ -237,26 +245,21 @@ impl Store for RatioStore {
         settle_each(&receipt, changes, |_, taken, _| Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])))
     }
 
-    fn adjust(&self, counter: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        if change == Change::Reset {
+            return self.reset(counter);
+        }
         Answer::Ready(Err(Error::invalid(format!(
             "policy {:?} is limited by a ratio, and has no counter to change: use another store for it",
             counter.policy.as_str()
         ))))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        let hash = self.shared.hash(counter);
-        let found = self.shared.parts.lock(hash).table.remove(hash, |entry| is_of(entry, counter)).is_some();
-        match self.shared.local.reset(counter) {
-            Answer::Ready(locally) => Answer::Ready(locally.map(|locally| locally || found)),
-            pending @ Answer::Pending(_) => pending,
-        }
-    }
-
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         let tick = self.shared.settings.tick;
         requirements.iter().try_for_each(|requirement| check_policy(requirement, Some(tick)))?;
-        let Some((policy, by)) = &self.shared.settings.fair else { return Ok(()) };
+        let capabilities = Capabilities::default().id(self.shared.id);
+        let Some((policy, by)) = &self.shared.settings.fair else { return Ok(capabilities) };
         let has = |name: &PolicyName| requirements.iter().any(|requirement| requirement.policy == name);
         match [policy, by].into_iter().find(|name| has(policy) && !has(name)) {
             Some(name) => Err(Error::invalid(format!(
@@ -264,12 +267,8 @@ impl Store for RatioStore {
                 policy.as_str(),
                 name.as_str()
             ))),
-            None => Ok(()),
+            None => Ok(capabilities),
         }
-    }
-
-    fn id(&self) -> Option<StoreId> {
-        Some(self.shared.id)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::store::deny::Refusals;
 use crate::store::evaluate::{decided, decided_one};
 use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId};
 
-/// What all clones of a store share: its servers, its settings and the deny cache.
+/// What all clones of a store share: its servers, its settings and the cached refusals.
 pub(super) struct Engine {
     /// Identifies the store in receipts: a receipt of another store changes nothing here.
     pub(super) id: StoreId,
@@ -39,8 +39,8 @@ pub(super) struct Engine {
     pub(super) budget: Duration,
     /// The time that decisions are made at.
     pub(super) time: ServerTime,
-    /// The deny cache, unless it is switched off.
-    pub(super) refusals: Option<Arc<Refusals>>,
+    /// The refusals that are cached around the store.
+    pub(super) refusals: Arc<Refusals>,
 }
 
 impl Engine {
@@ -57,8 +57,8 @@ impl Engine {
         deny_cache: Option<DenyCacheBuilder>,
     ) -> Result<Arc<Self>, Error> {
         let id = StoreId::new();
-        let refusals = deny_cache.map(|cache| cache.refusals(id)).transpose()?.map(Arc::new);
-        Ok(Arc::new(Self { id, servers, prefix, budget, time, refusals }))
+        let refusals = deny_cache.map_or_else(|| Ok(Refusals::off(id)), |cache| cache.refusals(id))?;
+        Ok(Arc::new(Self { id, servers, prefix, budget, time, refusals: Arc::new(refusals) }))
     }
 
     /// Has a request decided, in one call with others of the same moment, within the budget and by

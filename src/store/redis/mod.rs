@@ -21,7 +21,7 @@
 //! | `settle.rs` | changes to what was taken |
 //! | `tally.rs` | reports of what was offered |
 //! | `apart.rs` | decisions over several slots |
-//! | `store.rs` | the store itself |
+//! | `raw.rs`, `store.rs` | the store without a deny cache, and with it |
 //! | `builder/` | its settings, and connecting |
 //! | `plain.rs` | what the store on redis-cell shares with this one |
 
@@ -34,6 +34,7 @@ mod connections;
 mod engine;
 #[cfg(feature = "redis-cell")]
 pub(in crate::store) mod plain;
+mod raw;
 mod server_time;
 mod servers;
 mod settle;

@@ -9,35 +9,17 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
-use tokio::sync::oneshot::Receiver;
 
-use super::batch::{NoReply, Settled};
+use super::batch::NoReply;
 use super::engine::{Engine, settled};
 use super::wire::{Request, applied_change};
 use crate::core::{Error, kept};
-use crate::store::{Answer, Applied, Change, Check, Decided, Receipt, Settlement, Settling, Taken};
-
-/// A change that was sent, or none where the receipt shows that there is nothing to change.
-enum Sent {
-    /// What was changed and how, and where the result is received.
-    Change(Box<(Taken, Change)>, Receiver<Settled>),
-    /// Nothing was sent; the units keep this stamp.
-    Nothing { stamp: u64 },
-}
-
-impl Sent {
-    /// Waits for the result of the change.
-    async fn applied(self) -> Result<Applied, Error> {
-        match self {
-            Self::Change(made, receiver) => applied_change(&made.0, made.1, settled(receiver).await?),
-            Self::Nothing { stamp } => Ok(Applied::new(0, stamp)),
-        }
-    }
-}
+use crate::store::around::settle_each;
+use crate::store::{Answer, Change, Check, Decided, Receipt, Settlement, Settling};
 
 impl Engine {
     /// Sends changes in their order, and returns a future of all results. For a receipt of
-    /// another store, or without changes, it is ready and empty.
+    /// another store it is ready and empty.
     ///
     /// # Errors
     ///
@@ -48,36 +30,20 @@ impl Engine {
     ///
     /// Dropping the future cancels nothing.
     pub(super) fn settle(&self, receipt: &Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() != self.id || changes.is_empty() {
+        if receipt.store() != self.id {
             return Answer::Ready(Ok(Vec::new()));
         }
-        let sent: SmallVec<[Sent; 1]> = changes.iter().map(|settlement| self.send_one(settlement, receipt)).collect();
-        Answer::pending(async move {
-            let mut applied = Vec::with_capacity(sent.len());
-            for sent in sent {
-                applied.push(sent.applied().await?);
-            }
-            Ok(applied)
+        settle_each(receipt, changes, |before, taken, change| {
+            let request = Request::adjustment(&self.prefix, before, taken, change, || self.time.now_ms());
+            let (receiver, taken) = (self.send(request), taken.clone());
+            Answer::pending(async move { Ok(vec![applied_change(&taken, change, settled(receiver).await?)?]) })
         })
     }
 
-    /// Sends one change, after cached refusals of its counter are dropped: it may have units again.
-    fn send_one(&self, settlement: &Settlement, receipt: &Receipt) -> Sent {
-        let Some((taken, change)) = settlement.of(receipt) else {
-            return Sent::Nothing { stamp: receipt.taken().get(settlement.check).map_or(0, |taken| taken.stamp) };
-        };
-        if let Some(refusals) = &self.refusals
-            && !matches!(change, Change::Strike(_))
-        {
-            refusals.settled(&taken.counter);
-        }
-        let request =
-            Request::adjustment(&self.prefix, settlement.before(receipt), taken, change, || self.time.now_ms());
-        Sent::Change(Box::new((taken.clone(), change)), self.send(request))
-    }
-
-    /// Refunds in the background all that a receipt proves to be taken.
+    /// Refunds in the background all that a receipt proves to be taken. Cached refusals of its counters are dropped:
+    /// they may have units again.
     pub(super) fn refund_all(&self, receipt: &Receipt) {
+        receipt.taken().iter().for_each(|taken| self.refusals.settled(&taken.counter));
         let all = |check| Settlement::new(check, Change::Refund(u64::MAX));
         let changes: SmallVec<[Settlement; 4]> = (0..receipt.taken().len()).map(all).collect();
         drop(self.settle(receipt, &changes));

@@ -20,9 +20,6 @@ pub(super) const CASES: &[Case] = cases![
     a_banned_key_takes_nothing_from_other_policies,
     a_request_that_is_refused_twice_strikes_two_bans,
     in_shadow_mode_a_ban_refuses_nothing_and_takes_nothing,
-    strikes_that_are_carried_along_count,
-    strikes_that_are_carried_for_longer_than_a_window_count_for_a_moment,
-    carried_strikes_may_ban_with_an_admitted_request,
     a_ban_is_only_looked_at_where_checks_do_not_count,
     a_lifted_key_starts_anew,
     a_strike_after_the_fact_counts,
@@ -216,37 +213,6 @@ async fn in_shadow_mode_a_ban_refuses_nothing_and_takes_nothing(on: &Subject) ->
     Ok(())
 }
 
-async fn strikes_that_are_carried_along_count(on: &Subject) -> Checked {
-    let of = |carried, age| check("ada", QUOTA, 1).ban(BanCheck::new(ban()).carried(carried, age));
-    are_banned(on, &decide(on, 0, &[of(0, seconds(0))]).await?, &[false], "at first");
-    are_banned(on, &decide(on, 30 * S, &[of(1, seconds(20))]).await?, &[false], "after two strikes");
-    // The window began 20 s before.
-    are_banned(on, &decide(on, 70 * S, &[of(2, seconds(1))]).await?, &[false], "with two strikes in a new window");
-    let banned = decide(on, 71 * S, &[of(0, seconds(0))]).await?;
-    are_banned(on, &banned, &[true], "after the third strike");
-    on.equal(banned.retry_after(), Some(seconds(100)), || "the time to retry");
-    Ok(())
-}
-
-async fn strikes_that_are_carried_for_longer_than_a_window_count_for_a_moment(on: &Subject) -> Checked {
-    let of = |carried, age| check("ada", QUOTA, 1).ban(BanCheck::new(ban()).carried(carried, age));
-    are_banned(on, &decide(on, 0, &[of(2, seconds(60))]).await?, &[false], "with two strikes of a minute ago");
-    for now in [1, 2] {
-        are_banned(on, &decide(on, now * S, &[of(0, seconds(0))]).await?, &[false], "those two are over");
-    }
-    let banned = decide(on, 3 * S, &[of(1, seconds(7_200))]).await?;
-    are_banned(on, &banned, &[true], "with the third and fourth strike");
-    Ok(())
-}
-
-async fn carried_strikes_may_ban_with_an_admitted_request(on: &Subject) -> Checked {
-    let of = |carried| check("ada", QUOTA, 1).ban(BanCheck::new(ban()).carried(carried, seconds(1)));
-    let admitted = decide(on, 0, &[of(3)]).await?;
-    on.holds(admitted.is_allowed(), || format!("it was not banned before: {admitted:?}"));
-    are_banned(on, &decide(on, 60 * S, &[of(0)]).await?, &[true], "the next request");
-    Ok(())
-}
-
 async fn a_ban_is_only_looked_at_where_checks_do_not_count(on: &Subject) -> Checked {
     let of = |counts| check("ada", QUOTA, 1).ban(BanCheck::new(ban()).counts(counts));
     for now in 0..9 {
@@ -354,9 +320,6 @@ async fn a_ban_after_any_number_of_strikes_is_not_there_before(on: &Subject) -> 
         on.next_key();
         let rows = [admits(0, 1, 0, 60 * S), denies(S, 1, 0, 59 * S, 59 * S), admits(2 * S, 0, 0, 58 * S)];
         run(on, Ban::new(after, seconds(60), seconds(100)), &rows).await?;
-        let carried = BanCheck::new(Ban::new(after, seconds(60), seconds(100))).carried(after - 2, seconds(1));
-        let all = [on.check(QUOTA, 1).ban(carried)];
-        are_banned(on, &decide(on, 3 * S, &all).await?, &[true], &format!("after {after} strikes"));
     }
     Ok(())
 }

@@ -101,7 +101,7 @@ where
 /// server, give each a prefix or a database of its own. Its time is that of the clock, which stands still but where a
 /// case sets it; see [`own_clock`](Self::own_clock) for a store that cannot read another clock.
 ///
-/// What a store does not [support](Store::supports) is not compared: the report lists these cases. A store may forget
+/// What a store does not [support](Store::capabilities) is not compared: the report lists these cases. A store may forget
 /// states that have expired by real time, as Redis does; see [`expires_by_clock`](Self::expires_by_clock).
 ///
 /// Run it in a tokio runtime with several threads (`#[tokio::test(flavor = "multi_thread")]`) to compare requests on

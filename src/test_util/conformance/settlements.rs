@@ -5,7 +5,7 @@ use super::rows::{S, admits, denies, us};
 use super::subject::{Checked, Subject, check};
 use crate::core::{Outcome, Quota};
 use crate::store::Change::{Charge, Refund};
-use crate::store::{Answer, Deadline, MemoryStore, Mode, Settlement, Store};
+use crate::store::{Answer, Ask, MemoryStore, Mode, Settlement, Store};
 
 /// The cases of this file.
 pub(super) const CASES: &[Case] = cases![
@@ -116,7 +116,7 @@ async fn settling_without_changes_keeps_what_was_taken(on: &Subject) -> Checked 
 async fn a_receipt_of_another_store_is_ignored(on: &Subject) -> Checked {
     let other = MemoryStore::new();
     let _ = on.take(0, BUCKET, 3).await?;
-    if let Answer::Ready(Ok(foreign)) = other.decide(&[on.check(BUCKET, 1)], Deadline::none()) {
+    if let Answer::Ready(Ok(foreign)) = other.decide(&[on.check(BUCKET, 1)], Ask::default()) {
         on.settle(foreign, Refund(1)).await?;
     }
     on.remaining(0, BUCKET, 2).await

@@ -12,7 +12,7 @@ use tokio::task::JoinError;
 use super::super::ManualClock;
 use crate::core::decision::Source;
 use crate::core::{Error, Key, PolicyName, Quota, Requirement, Settles};
-use crate::store::{Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Settlement, Store};
+use crate::store::{Applied, Ask, Change, Check, Counter, Decided, MemoryStore, Settlement, Store};
 
 /// Whether a case ran to its end.
 pub(super) type Checked = Result<(), Stop>;
@@ -149,13 +149,13 @@ impl Subject {
             Requirement { reserves, bans, ..requirement }
         };
         let all: Vec<_> = checks.map(of).collect();
-        self.store.supports(&all).map_err(|error| Stop::Unsupported(error.to_string()))
+        self.store.capabilities(&all).map(drop).map_err(|error| Stop::Unsupported(error.to_string()))
     }
 
     pub(super) async fn decide(&self, checks: &[Check]) -> Result<Decided, Stop> {
         let each = checks.iter().map(|check| (&check.counter, check.floor > 0, check.ban.is_some()));
         self.supports(each, checks.first().map_or_else(Settles::default, |check| check.settles))?;
-        let decided = self.store.decide(checks, Deadline::none()).wait().await;
+        let decided = self.store.decide(checks, Ask::default()).wait().await;
         decided.map_err(|error| Stop::failed("a decision", &error))
     }
 
@@ -214,7 +214,8 @@ impl Subject {
     }
 
     pub(super) async fn reset_counter(&self, counter: &Counter) -> Result<bool, Stop> {
-        self.store.reset(counter).wait().await.map_err(|error| Stop::failed("a reset", &error))
+        let reset = self.store.adjust(counter, Change::Reset).wait().await;
+        reset.map(|applied| applied.units > 0).map_err(|error| Stop::failed("a reset", &error))
     }
 
     /// A caller that repeats a check in a task of its own.
@@ -257,7 +258,7 @@ impl Caller {
     pub(super) async fn take(self, times: u64) -> Result<Admitted, Error> {
         let mut admitted = Admitted::default();
         for _ in 0..times {
-            let decided = self.store.decide(std::slice::from_ref(&self.check), Deadline::none()).wait().await?;
+            let decided = self.store.decide(std::slice::from_ref(&self.check), Ask::default()).wait().await?;
             let one = u64::from(decided.decision.is_allowed());
             let leased = if decided.decision.source() == Source::Lease { one } else { 0 };
             admitted += Admitted { requests: one, leased };

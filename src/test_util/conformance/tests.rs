@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::core::{Decision, Error, Requirement};
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Mode, Receipt, Settlement, Settling,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, MemoryStore, Mode, Receipt, Settlement,
+    Settling,
 };
 
 /// What is wrong with a store.
@@ -81,9 +82,7 @@ impl Wrong {
     }
 
     fn all_at_once(&self, checks: &[Check]) -> Result<Decided, Error> {
-        let Answer::Ready(decided) = self.inner.decide(checks, Deadline::none()) else {
-            panic!("memory does not wait")
-        };
+        let Answer::Ready(decided) = self.inner.decide(checks, Ask::default()) else { panic!("memory does not wait") };
         decided
     }
 
@@ -98,7 +97,7 @@ impl Wrong {
 }
 
 impl Store for Wrong {
-    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Ask) -> Answer<Result<Decided, Error>> {
         if self.fault == Fails && !self.is_first.swap(false, Ordering::SeqCst) {
             return Answer::Ready(Err(Error::timeout("it is slow")));
         }
@@ -138,24 +137,15 @@ impl Store for Wrong {
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        if self.fault == AdjustsNothing {
-            return Answer::Ready(Ok(Applied::new(0, 0)));
-        }
-        self.inner.adjust(counter, self.change(change))
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        match self.fault {
-            ResetsNothing => Answer::Ready(Ok(true)),
-            FindsNone => {
-                drop(self.inner.reset(counter));
-                Answer::Ready(Ok(false))
+        let applied = |units| Answer::Ready(Ok(Applied::new(units, 0)));
+        match (self.fault, change) {
+            (ResetsNothing, Change::Reset) => applied(1),
+            (FindsNone | FindsSomeAlways, Change::Reset) => {
+                drop(self.inner.adjust(counter, change));
+                applied(u64::from(self.fault == FindsSomeAlways))
             }
-            FindsSomeAlways => {
-                drop(self.inner.reset(counter));
-                Answer::Ready(Ok(true))
-            }
-            _ => self.inner.reset(counter),
+            (AdjustsNothing, Change::Refund(_) | Change::Charge(_) | Change::Renew(_)) => applied(0),
+            _ => self.inner.adjust(counter, self.change(change)),
         }
     }
 }
@@ -164,21 +154,21 @@ impl Store for Wrong {
 struct Racy(Arc<MemoryStore>);
 
 impl Store for Racy {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         let (store, checks) = (Arc::clone(&self.0), checks.to_vec());
         Answer::pending(async move {
             let looks: Vec<Check> = checks.iter().map(|check| check.clone().cost(0)).collect();
-            let looked = store.decide(&looks, deadline).wait().await?;
+            let looked = store.decide(&looks, ask).wait().await?;
             let left = looked.decision.outcomes().iter().map(crate::core::Outcome::remaining);
             if left.zip(&checks).any(|(left, check)| left < check.cost && check.mode == Mode::Enforce) {
-                return store.decide(&checks, deadline).wait().await;
+                return store.decide(&checks, ask).wait().await;
             }
             // Long enough for another to look, also on a machine whose cores are taken.
             tokio::time::sleep(Duration::from_millis(1)).await;
             for check in &checks {
                 drop(store.adjust(&check.counter, Change::Charge(check.cost)).wait().await?);
             }
-            store.decide(&looks, deadline).wait().await
+            store.decide(&looks, ask).wait().await
         })
     }
 
@@ -188,10 +178,6 @@ impl Store for Racy {
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.0.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        self.0.reset(counter)
     }
 }
 
@@ -227,8 +213,8 @@ async fn a_report_of_differences_panics_with_each_of_them() {
 struct Picky(MemoryStore);
 
 impl Store for Picky {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.0.decide(checks, deadline)
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        self.0.decide(checks, ask)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -239,12 +225,8 @@ impl Store for Picky {
         self.0.adjust(counter, change)
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        self.0.reset(counter)
-    }
-
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        if requirements.is_empty() { Ok(()) } else { Err(Error::invalid("it supports nothing")) }
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        if requirements.is_empty() { self.0.capabilities(&[]) } else { Err(Error::invalid("it supports nothing")) }
     }
 }
 

@@ -12,7 +12,7 @@ use super::case::Case;
 use super::rows::{Answer, MS, S, are_alike, micros, us};
 use super::subject::{Checked, Stop, Subject};
 use crate::core::{Algorithm, Ban, Decision, Error, Outcome, Quota};
-use crate::store::{Applied, BanCheck, Change, Check, Deadline, Decided, MemoryStore, Mode, Settlement, Store};
+use crate::store::{Applied, Ask, BanCheck, Change, Check, Decided, MemoryStore, Mode, Settlement, Store};
 
 /// The cases of this file.
 pub(super) const CASES: &[Case] = cases![
@@ -172,7 +172,7 @@ impl Trace<'_> {
             let checks = self.request();
             let found = self.on.decide(&checks).await?;
             let expected =
-                self.model.decide(&checks, Deadline::none()).wait().await.map_err(|error| model_failed(&error))?;
+                self.model.decide(&checks, Ask::default()).wait().await.map_err(|error| model_failed(&error))?;
             if since.elapsed() > SHORTEST_LIFE {
                 return Ok(());
             }
@@ -225,9 +225,7 @@ impl Trace<'_> {
         if !course.bans || rng.u8(..4) == 0 {
             return check;
         }
-        let of = BanCheck::new(*ban).counts(rng.u8(..6) > 0);
-        // Younger than any window of strikes.
-        check.ban(if rng.u8(..6) == 0 { of.carried(rng.u32(1..4), us(CELL)) } else { of })
+        check.ban(BanCheck::new(*ban).counts(rng.u8(..6) > 0))
     }
 
     /// Returns when a request that is refused now is admitted, for some of those that a wait helps.
@@ -252,7 +250,7 @@ impl Trace<'_> {
             self.on.at(time)?;
             let found = self.on.decide(checks).await?;
             let expected =
-                self.model.decide(checks, Deadline::none()).wait().await.map_err(|error| model_failed(&error))?;
+                self.model.decide(checks, Ask::default()).wait().await.map_err(|error| model_failed(&error))?;
             let place = format!("told to wait until {then} us, at {time} us");
             let of_checks = || checks.iter().map(of_check).collect::<Vec<_>>().join(", ");
             self.on.equal(found.decision.is_allowed(), is_allowed, || format!("{place}: {}", of_checks()));
@@ -298,7 +296,7 @@ impl Trace<'_> {
         }
         if self.rng.u8(..60) == 0 {
             self.on.reset_counter(&counter).await?;
-            self.model.reset(&counter).wait().await.map_err(|error| model_failed(&error))?;
+            self.model.adjust(&counter, Change::Reset).wait().await.map_err(|error| model_failed(&error))?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{BanCheck, Deadline};
+use tollgate::store::{Ask, BanCheck};
 use tollgate::test_util::ManualClock;
 use tollgate::{Algorithm, Ban, Quota, RedisStore, Store};
 
@@ -43,7 +43,7 @@ async fn keys_and_states_in_redis_are_what_they_always_were() {
     for (quota, key, state) in kept() {
         for (now, cost) in [(70 * S + 7, 2), (80 * S + 7, 1)] {
             clock.set(START + us(now));
-            let decided = store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await;
+            let decided = store.decide(&[check("ada", quota, cost)], Ask::default()).wait().await;
             assert!(decided.expect("the server is there").decision.is_allowed(), "{quota}");
         }
         let [found] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
@@ -108,7 +108,7 @@ async fn large_levels_in_redis_are_units_and_parts() {
     for (quota, costs, key, state) in LARGE {
         for (now, cost) in [70 * S + 7, 80 * S + 7].into_iter().zip(costs) {
             clock.set(START + us(now));
-            let decided = store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await;
+            let decided = store.decide(&[check("ada", quota, cost)], Ask::default()).wait().await;
             assert!(decided.expect("the server is there").decision.is_allowed(), "{quota}");
         }
         let [found] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
@@ -123,7 +123,7 @@ async fn small_levels_are_the_same_bytes_under_large_quotas() {
     let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     let take = async |quota, cost| {
-        let decided = store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await;
+        let decided = store.decide(&[check("ada", quota, cost)], Ask::default()).wait().await;
         decided.expect("the server is there").decision.outcomes()[0].remaining()
     };
     for (small, _, state) in KEPT.into_iter().filter(|(_, key, _)| key.starts_with("1t") || key.starts_with("1q")) {
@@ -168,7 +168,7 @@ async fn bans_in_redis_are_what_they_always_were() {
     for (times, now, state) in [(2, 70, BANS[0]), (1, 80, BANS[1])] {
         clock.set(START + us(now * S));
         for _ in 0..times {
-            let decided = store.decide(std::slice::from_ref(&check), Deadline::none()).wait().await;
+            let decided = store.decide(std::slice::from_ref(&check), Ask::default()).wait().await;
             assert!(!decided.expect("the server is there").decision.is_allowed());
         }
         let [found] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
@@ -180,7 +180,7 @@ async fn bans_in_redis_are_what_they_always_were() {
         let command: Vec<&str> =
             foreign.iter().map(|word| if *word == "KEY" { "tollgate:{key:ada}:policy:1b" } else { *word }).collect();
         let _: Value = server.ask(&command);
-        let decided = store.decide(std::slice::from_ref(&check), Deadline::none()).wait().await;
+        let decided = store.decide(std::slice::from_ref(&check), Ask::default()).wait().await;
         let decision = decided.expect("the server is there").decision;
         assert!(!decision.is_allowed() && !decision.is_banned(), "{foreign:?} is a new state");
     }
@@ -214,7 +214,7 @@ async fn a_foreign_value_is_a_new_state() {
     let quotas = kept().into_iter().map(|kept| kept.0).chain(LARGE.iter().map(|large| large.0));
     for quota in quotas {
         let take = async |cost| {
-            let decided = store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await;
+            let decided = store.decide(&[check("ada", quota, cost)], Ask::default()).wait().await;
             decided.expect("the server is there").decision
         };
         let new = take(2).await;

@@ -11,7 +11,7 @@ use futures::future::join_all;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::{Barrier, Semaphore};
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Receipt, Settlement, Settling};
+use tollgate::store::{Answer, Ask, Change, Check, Counter, Receipt, Settlement, Settling};
 use tollgate::{
     Count, Decision, Error, Handle, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RealCost,
     RedisStore, Source, Store, key,
@@ -46,7 +46,7 @@ impl Rig {
     async fn left(&self, quota: Quota) -> u64 {
         // What was sent before is done before.
         tokio::task::yield_now().await;
-        let looked = self.store.decide(&[Check::new(counter(quota), 0)], Deadline::none()).wait().await;
+        let looked = self.store.decide(&[Check::new(counter(quota), 0)], Ask::default()).wait().await;
         looked.expect("the store answers").decision.outcomes()[0].remaining()
     }
 }
@@ -109,7 +109,7 @@ async fn requests_at_once_give_nothing_back_that_was_not_charged() {
             for _ in 0..20 {
                 assert_eq!(rig.left(quota).await, 0, "{}: {quota}", rig.name);
             }
-            rig.store.reset(&counter(quota)).wait().await.expect("the store answers");
+            rig.store.adjust(&counter(quota), Change::Reset).wait().await.expect("the store answers");
         }
     })
     .await;
@@ -131,7 +131,7 @@ async fn what_was_charged_later_can_be_given_back() {
             }));
             let response = service.oneshot(Request::new(Text::default())).await.unwrap();
             assert_eq!((shown(&response), rig.left(quota).await), (95, 95), "{}: {quota}", rig.name);
-            rig.store.reset(&counter(quota)).wait().await.expect("the store answers");
+            rig.store.adjust(&counter(quota), Change::Reset).wait().await.expect("the store answers");
         }
     })
     .await;
@@ -179,7 +179,7 @@ async fn a_bucket_gives_nothing_back_that_it_has_refilled() {
         rig.clock.set(rig.clock.now() + 300 * S);
         let mut admitted = 0;
         let ask = async || {
-            let asked = rig.store.decide(&[Check::new(counter(quota), 1)], Deadline::none()).wait().await;
+            let asked = rig.store.decide(&[Check::new(counter(quota), 1)], Ask::default()).wait().await;
             u64::from(asked.expect("the store answers").decision.is_allowed())
         };
         for request in long {
@@ -258,7 +258,7 @@ async fn many_small_charges_of_a_bucket_give_back_as_much_as_a_large_one() {
             serve(rig, quota, handler).await;
             // What it owes was refilled meanwhile.
             assert_eq!(rig.left(quota).await, 100, "{}: {charges} charges", rig.name);
-            rig.store.reset(&counter(quota)).wait().await.expect("the store answers");
+            rig.store.adjust(&counter(quota), Change::Reset).wait().await.expect("the store answers");
         }
     })
     .await;
@@ -278,7 +278,7 @@ async fn what_was_charged_outside_of_a_runtime_can_be_given_back() {
             // Its answer may come after the response.
             assert!([95, rig.left(quota).await].contains(&shown(&response)), "{}: {quota}", rig.name);
             assert_eq!(rig.left(quota).await, 95, "{}: {quota}", rig.name);
-            rig.store.reset(&counter(quota)).wait().await.expect("the store answers");
+            rig.store.adjust(&counter(quota), Change::Reset).wait().await.expect("the store answers");
         }
     })
     .await;
@@ -303,7 +303,7 @@ async fn a_runtime_that_ends_with_a_charge_on_its_way_holds_no_refund_up() {
             // Memory has said at once what it took; else only what the decision took is known.
             let left = if rig.name == "memory" { 100 } else { 50 };
             assert_eq!(rig.left(quota).await, left, "{}: {quota}", rig.name);
-            rig.store.reset(&counter(quota)).wait().await.expect("the store answers");
+            rig.store.adjust(&counter(quota), Change::Reset).wait().await.expect("the store answers");
         }
     })
     .await;
@@ -365,7 +365,7 @@ async fn what_a_handle_asks_for_after_the_response_is_given_back_by_it_alone() {
         handle.refund(4);
         answered().await;
         let user = counter_of(Key::new("user", "ada"), later);
-        let looked = rig.store.decide(&[Check::new(user, 0)], Deadline::none()).wait().await;
+        let looked = rig.store.decide(&[Check::new(user, 0)], Ask::default()).wait().await;
         assert_eq!(looked.expect("the store answers").decision.outcomes()[0].remaining(), 44, "{}", rig.name);
         assert_eq!(rig.left(quota).await, 100, "{}: the request itself owes nothing more", rig.name);
     })
@@ -420,7 +420,7 @@ impl Store for Slow {
         })
     }
 
-    passes_on!(0: decide, adjust, reset);
+    passes_on!(0: decide, adjust);
 }
 
 #[tokio::test(start_paused = true)]
@@ -446,7 +446,7 @@ impl Store for Deaf {
         Answer::pending(async { Err(Error::store("nobody answers", std::io::Error::other("gone"))) })
     }
 
-    passes_on!(0: decide, adjust, reset);
+    passes_on!(0: decide, adjust);
 }
 
 #[tokio::test]
@@ -503,7 +503,7 @@ impl Store for Shaky {
         settling
     }
 
-    passes_on!(0: decide, adjust, reset);
+    passes_on!(0: decide, adjust);
 }
 
 #[tokio::test]
@@ -608,7 +608,7 @@ async fn a_handler_that_asks_one_counter_for_ever_is_shown_the_first_checks_and_
         assert!(length < 8_000, "{}: {length} bytes of headers", rig.name);
         answered().await;
         let user = counter_of(Key::new("user", "ada"), asked);
-        let looked = rig.store.decide(&[Check::new(user, 0)], Deadline::none()).wait().await;
+        let looked = rig.store.decide(&[Check::new(user, 0)], Ask::default()).wait().await;
         let left = looked.expect("the store answers").decision.outcomes()[0].remaining();
         assert_eq!(left, 5_000, "{}: nothing counts", rig.name);
     })

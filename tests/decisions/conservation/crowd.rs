@@ -10,7 +10,7 @@ use fastrand::Rng;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::oneshot;
-use tollgate::store::{Check, Counter, Deadline};
+use tollgate::store::{Ask, Check, Counter};
 use tollgate::{
     Count, Handle, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore,
     Store,
@@ -154,7 +154,7 @@ async fn left(store: &dyn Store, quota: Quota) -> u64 {
     // Changes that follow answers are on their way for a moment.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let counter = Counter::new("policy".try_into().expect("a valid name"), Key::new("global", ""), quota);
-    let looked = store.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await;
+    let looked = store.decide(&[Check::new(counter, 0)], Ask::default()).wait().await;
     looked.expect("the store answers").decision.outcomes()[0].remaining()
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, StoreId, Taken,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
+    StoreId, Taken,
 };
 use tollgate::{Error, HybridStore, Key, MemoryStore, Quota, Source, Store};
 
@@ -94,9 +95,9 @@ impl Rough {
 }
 
 impl Store for Rough {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         let checks = checks.to_vec();
-        self.ask(self.fate(), move |inner| inner.decide(&checks, deadline))
+        self.ask(self.fate(), move |inner| inner.decide(&checks, ask))
     }
 
     /// Refunds arrive in order, before what comes later; charges may be lost.
@@ -110,6 +111,9 @@ impl Store for Rough {
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        if change == Change::Reset {
+            return self.reset(counter.clone());
+        }
         let (Change::Charge(units), mut fate) = (change, self.fate()) else { panic!("only charges") };
         let (charges, counter) = (Arc::clone(&self.charges), counter.clone());
         let meters = self.meters.load(Ordering::SeqCst);
@@ -133,15 +137,16 @@ impl Store for Rough {
         })
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        let counter = counter.clone();
-        // One that is lost says nothing of what is left.
-        let fate = Fate { arrives: true, is_answered: true, ..self.fate() };
-        self.ask(fate, move |inner| inner.reset(&counter))
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        Ok(Capabilities::without_bans(requirements)?.budget(BUDGET))
     }
+}
 
-    fn budget(&self) -> Option<Duration> {
-        Some(BUDGET)
+impl Rough {
+    /// One that is lost says nothing of what is left.
+    fn reset(&self, counter: Counter) -> Answer<Result<Applied, Error>> {
+        let fate = Fate { arrives: true, is_answered: true, ..self.fate() };
+        self.ask(fate, move |inner| inner.adjust(&counter, Change::Reset))
     }
 }
 
@@ -237,7 +242,7 @@ impl History {
             let owed = lock(&owed);
             (owed.resets, owed.is_resetting)
         };
-        match self.hybrid.decide(&[Check::new(self.counter(key), cost)], Deadline::none()) {
+        match self.hybrid.decide(&[Check::new(self.counter(key), cost)], Ask::default()) {
             Answer::Ready(decided) => {
                 let decided = decided.expect("it was admitted here");
                 assert_eq!(decided.decision.source(), Source::Lease);
@@ -333,7 +338,7 @@ impl History {
     fn take_elsewhere(&mut self, key: usize) {
         let mut owed = lock(&self.keys[key]);
         let check = Check::new(self.counter(key), 3);
-        let Answer::Ready(Ok(decided)) = self.rough.inner.decide(&[check], Deadline::none()) else {
+        let Answer::Ready(Ok(decided)) = self.rough.inner.decide(&[check], Ask::default()) else {
             panic!("memory answers")
         };
         if decided.decision.is_allowed() && !owed.is_resetting {
@@ -352,7 +357,7 @@ impl History {
         let void = std::mem::take(&mut locked.open);
         locked.void.extend(void);
         drop(locked);
-        let resetting = self.hybrid.reset(&self.counter(key));
+        let resetting = self.hybrid.adjust(&self.counter(key), Change::Reset);
         tokio::spawn(async move {
             resetting.wait().await.expect("it is answered");
             let mut owed = lock(&owed);
@@ -376,7 +381,7 @@ impl History {
                 _ => Quota::fixed_window(AMPLE, MONTH),
             };
             let look = Check::new(Counter::new(counter.policy.clone(), counter.key.clone(), ample), 0);
-            let Answer::Ready(Ok(looked)) = self.rough.inner.decide(&[look], Deadline::none()) else {
+            let Answer::Ready(Ok(looked)) = self.rough.inner.decide(&[look], Ask::default()) else {
                 panic!("memory answers")
             };
             let taken = AMPLE - looked.decision.outcomes()[0].remaining();

@@ -10,7 +10,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
-use tollgate::store::{Check, Deadline};
+use tollgate::store::{Ask, Check};
 use tollgate::{
     Algorithm, Count, Handle, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store, key,
 };
@@ -203,7 +203,7 @@ impl<S: Store> History<S> {
         let now = self.clock.now();
         for book in self.recorder.take_books() {
             let look = [Check::new(book.counter.clone(), 0)];
-            let looked = self.recorder.inner.decide(&look, Deadline::none()).wait().await.expect("the store answers");
+            let looked = self.recorder.inner.decide(&look, Ask::default()).wait().await.expect("the store answers");
             let (left, alone) = (Left::of(&looked), replay(&book, now));
             let falls = matches!(book.counter.quota.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
             let slack = if falls { self.slack } else { Duration::ZERO };

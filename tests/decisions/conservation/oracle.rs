@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::MemoryStore;
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Store};
+use tollgate::store::{Answer, Ask, Change, Check, Counter, Decided, Store};
 
 use super::recorder::Book;
 use crate::support::clock::ManualClock;
@@ -43,7 +43,7 @@ pub(crate) fn replay(book: &Book, now: u64) -> Left {
 }
 
 fn decide(store: &MemoryStore, counter: &Counter, cost: u64) -> Decided {
-    let Answer::Ready(Ok(decided)) = store.decide(&[Check::new(counter.clone(), cost)], Deadline::none()) else {
+    let Answer::Ready(Ok(decided)) = store.decide(&[Check::new(counter.clone(), cost)], Ask::default()) else {
         panic!("memory answers")
     };
     decided

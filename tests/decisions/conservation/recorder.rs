@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, Taken,
+    Answer, Applied, Ask, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store, Taken,
 };
 use tollgate::{Algorithm, Error};
 
@@ -167,10 +167,10 @@ fn lost() -> Error {
 }
 
 impl<S: Store> Store for Recorder<S> {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         let ([check], notes) = (checks, self.notes()) else { panic!("one policy each") };
         let check = check.clone();
-        match self.inner.decide(checks, deadline) {
+        match self.inner.decide(checks, ask) {
             Answer::Ready(decided) => {
                 notes.decided(&check, notes.begin(&check.counter, false), &decided);
                 Answer::Ready(decided)
@@ -217,5 +217,5 @@ impl<S: Store> Store for Recorder<S> {
         }
     }
 
-    passes_on!(inner: adjust, reset);
+    passes_on!(inner: adjust);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Change, Deadline, Settlement, Store};
+use tollgate::store::{Ask, Change, Settlement, Store};
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{HybridStore, MemoryStore, Quota, RateLimitLayer, RedisStore};
 
@@ -58,8 +58,7 @@ async fn charges(fail: impl FnOnce(&FailingStore<MemoryStore>)) {
     let store = HybridStore::builder(inner.clone()).build().expect("the defaults are valid");
     let mut receipts = Vec::new();
     for _ in 0..CHARGES {
-        let decided =
-            store.decide(&[check("hot", AMPLE, 1)], Deadline::none()).wait().await.expect("memory never fails");
+        let decided = store.decide(&[check("hot", AMPLE, 1)], Ask::default()).wait().await.expect("memory never fails");
         receipts.push(decided.receipt);
     }
     fail(&inner);

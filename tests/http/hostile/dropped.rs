@@ -11,7 +11,7 @@ use futures::future::poll_immediate;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::runtime::Handle;
-use tollgate::store::{Check, Counter, Deadline, Store};
+use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, key};
 use tower::{Layer, Service, service_fn};
 
@@ -83,7 +83,7 @@ async fn send_and_drop(layer: &RateLimitLayer, inner: &Inner) -> Ends {
 
 async fn taken(store: &impl Store, policy: &str, quota: Quota) -> u64 {
     let counter = Counter::new(policy.try_into().expect("a valid name"), Key::new("global", ""), quota);
-    let decided = store.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await.expect("the store is there");
+    let decided = store.decide(&[Check::new(counter, 0)], Ask::default()).wait().await.expect("the store is there");
     LIMIT - decided.decision.outcomes()[0].remaining()
 }
 

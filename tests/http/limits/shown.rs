@@ -346,11 +346,10 @@ fn telling_takes_no_unit_makes_no_key_and_prolongs_none() {
     }
     assert!(memory.is_empty());
     let calls = store.take();
-    assert_eq!(calls.len(), 200, "each is a look, and its end");
-    for look in calls.chunks(2) {
-        let [Recorded::Decide(checks), Recorded::Settle(taken, changes)] = look else { panic!("{look:?}") };
-        assert_eq!((checks.len(), checks[0].cost, changes.len()), (1, 0, 0));
-        assert!(taken.iter().all(|taken| taken.units == 0), "{taken:?}");
+    assert_eq!(calls.len(), 100, "each is a look");
+    for look in calls {
+        let Recorded::Decide(checks) = look else { panic!("{look:?}") };
+        assert_eq!((checks.len(), checks[0].cost), (1, 0));
     }
 
     served(&layer, request(&[("x-user", "ada")]));

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 #[cfg(feature = "redis")]
 use tollgate::RedisStore;
 use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
-use tollgate::store::{Check, Counter, Deadline};
+use tollgate::store::{Ask, Check, Counter};
 use tollgate::test_util::ManualClock;
 use tollgate::{Handle, Key, MemoryStore, Quota, Store};
 use tower::{Service as _, ServiceExt};
@@ -43,7 +43,7 @@ impl Shared {
         for (place, policy) in [name.to_owned(), format!("{name}.others")].into_iter().enumerate() {
             let policy = policy.as_str().try_into().expect("a name");
             let counter = Counter::new(policy, Key::new("global", ""), Quota::concurrency(1_000));
-            let look = self.store.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await;
+            let look = self.store.decide(&[Check::new(counter, 0)], Ask::default()).wait().await;
             taken[place] = 1_000 - look.expect("the store is there").decision.outcomes()[0].remaining();
         }
         taken

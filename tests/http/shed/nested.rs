@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use http::Response;
 use tollgate::shed::{Class, FleetShedLayer, Shed, WorkerShedLayer};
-use tollgate::store::{Check, Counter, Deadline};
+use tollgate::store::{Ask, Check, Counter};
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, Store, key};
 use tower::{Service as _, ServiceExt};
 
@@ -56,7 +56,7 @@ fn taken(store: &MemoryStore, name: &str) -> Taken {
     let of = |policy: String| {
         let policy = policy.as_str().try_into().expect("a name");
         let counter = Counter::new(policy, Key::new("global", ""), Quota::concurrency(1_000));
-        let look = futures::executor::block_on(store.decide(&[Check::new(counter, 0)], Deadline::none()).wait());
+        let look = futures::executor::block_on(store.decide(&[Check::new(counter, 0)], Ask::default()).wait());
         1_000 - look.expect("memory decides").decision.outcomes()[0].remaining()
     };
     Taken { all: of(name.to_owned()), others: of(format!("{name}.others")) }

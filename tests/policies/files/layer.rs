@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::any;
 use tollgate::config::Config;
-use tollgate::store::{Requirement, Store};
+use tollgate::store::{Capabilities, Requirement, Store};
 use tollgate::{AccessList, Error, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tracing::Level;
 
@@ -51,11 +51,15 @@ async fn statuses<const N: usize>(app: &Router, requests: [&str; N]) -> [u16; N]
 struct Unhearing(MemoryStore);
 
 impl Store for Unhearing {
-    passes_on!(0: decide, settle, adjust, reset);
+    passes_on!(0: decide, settle, adjust);
 
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         let unheard = requirements.iter().any(|one| one.policy == "unheard");
-        if unheard { Err(Error::store("policy \"unheard\" is not supported", "never")) } else { Ok(()) }
+        if unheard {
+            Err(Error::store("policy \"unheard\" is not supported", "never"))
+        } else {
+            self.0.capabilities(&[])
+        }
     }
 }
 

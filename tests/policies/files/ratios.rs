@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::config::Config;
-use tollgate::store::{Answer, Check, Counter, Deadline, MemoryTally, Store};
+use tollgate::store::{Answer, Ask, Check, Counter, MemoryTally, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, MemoryStore, Quota, RatioStore, Source};
 
@@ -49,7 +49,7 @@ async fn instances_are_those_of_the_server() {
     let check = [Check::new(counter, 1)];
     let mut admitted = 0;
     for _ in 0..1_000 {
-        let Answer::Ready(decided) = store.decide(&check, Deadline::none()) else { panic!("a request waits") };
+        let Answer::Ready(decided) = store.decide(&check, Ask::default()) else { panic!("a request waits") };
         let decision = decided.expect("it decides").decision;
         assert_eq!(decision.source(), Source::Fallback);
         admitted += u32::from(decision.is_allowed());
@@ -63,7 +63,7 @@ async fn with_keys_set_further_ones_have_the_share_of_the_process() {
     let of = |key: &str| Counter::new("all".try_into().unwrap(), Key::new("k", key), Quota::per_second(400));
     for _ in 0..4 {
         for key in ["a"; 300].into_iter().chain(["b", "c"]) {
-            drop(store.decide(&[Check::new(of(key), 1)], Deadline::none()));
+            drop(store.decide(&[Check::new(of(key), 1)], Ask::default()));
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

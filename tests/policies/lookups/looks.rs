@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::key;
-use tollgate::store::{Check, Counter, Deadline, Store};
+use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Decision, DenyCache, Key, LeaseStore, Policy, Quota, RateLimitLayer};
 
@@ -42,7 +42,7 @@ async fn a_refusal_before_a_lookup_is_told_as_any_other() {
                 let counter =
                     Counter::new(name.as_str().try_into().expect("a valid name"), Key::new("global", ""), quota);
                 for _ in 0..taken {
-                    let decided = rig.store.decide(&[Check::new(counter.clone(), 1)], Deadline::none()).wait().await;
+                    let decided = rig.store.decide(&[Check::new(counter.clone(), 1)], Ask::default()).wait().await;
                     assert!(decided.expect("the store decides").decision.is_allowed());
                 }
                 let expected = send(&without, with_token("ada")).await;
@@ -176,7 +176,7 @@ async fn units_that_are_leased_here_are_not_missed_by_a_look() {
     // All that the inner store has left is taken by others.
     let counter = Counter::new("all".try_into().expect("a valid name"), Key::new("global", ""), quota);
     let others_take = |check: Check| async {
-        store.decide(&[check], Deadline::none()).wait().await.expect("memory decides").decision.is_allowed()
+        store.decide(&[check], Ask::default()).wait().await.expect("memory decides").decision.is_allowed()
     };
     let rest = 100 - sent - held;
     assert!(rest == 0 || others_take(Check::new(counter, rest).floor(0)).await);

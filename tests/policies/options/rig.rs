@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use tollgate::store::{Check, Counter, Deadline, Store};
+use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody};
 use tower::util::BoxCloneService;
@@ -66,7 +66,7 @@ impl Rig {
     pub(crate) async fn left(&self, policy: &str, key: &Key, quota: Quota) -> u64 {
         let counter = Counter::new(policy.try_into().expect("a valid name"), key.clone(), quota);
         let decided =
-            self.store.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await.expect("the store is there");
+            self.store.decide(&[Check::new(counter, 0)], Ask::default()).wait().await.expect("the store is there");
         decided.decision.outcomes()[0].remaining()
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::poll;
-use tollgate::store::{Change, Check, Counter, Deadline, Receipt, Settlement, Settles, Store, Taken};
+use tollgate::store::{Ask, Change, Check, Counter, Receipt, Settlement, Settles, Store, Taken};
 use tollgate::{Key, Quota, RedisStore};
 
 use super::rig::{HOUR, THREE, assert_empty, decide, server, store};
@@ -120,13 +120,13 @@ async fn what_it_cannot_do_is_an_error_also_where_no_layer_asked_before() {
         vec![check("ada", Quota::sliding_log(3, HOUR), 1)],
         vec![check("ada", Quota::gcra(3, Duration::from_millis(1_001)), 1)],
     ] {
-        let error = store.decide(&checks, Deadline::none()).wait().await.expect_err("it cannot be done");
+        let error = store.decide(&checks, Ask::default()).wait().await.expect_err("it cannot be done");
         assert!(error.is_invalid(), "{error:#}");
     }
     for change in [Change::Refund(1), Change::Charge(1)] {
         assert!(store.adjust(&counter("ada", THREE), change).wait().await.is_err_and(|error| error.is_invalid()));
     }
-    assert!(store.decide(&[], Deadline::none()).wait().await.unwrap().decision.is_allowed());
+    assert!(store.decide(&[], Ask::default()).wait().await.unwrap().decision.is_allowed());
     assert_empty(&server).await;
 }
 
@@ -150,8 +150,8 @@ async fn a_reset_starts_a_key_anew_and_no_other() {
     for user in ["ada", "bob"] {
         drop(decide(&store, check(user, THREE, 3)).await.unwrap());
     }
-    store.reset(&counter("ada", THREE)).wait().await.unwrap();
-    store.reset(&counter("nobody", THREE)).wait().await.unwrap();
+    store.adjust(&counter("ada", THREE), Change::Reset).wait().await.unwrap();
+    store.adjust(&counter("nobody", THREE), Change::Reset).wait().await.unwrap();
     assert!(decide(&store, check("ada", THREE, 3)).await.unwrap().decision.is_allowed());
     assert!(!decide(&store, check("bob", THREE, 1)).await.unwrap().decision.is_allowed());
 }

@@ -41,7 +41,10 @@ async fn a_user_needs_no_more_than_is_documented_and_without_it_is_told_so() {
     let store = RedisCellStore::connect(&url("limiter")).await.unwrap();
     let decided = decide(&store, check("ada", THREE, 1)).await.unwrap();
     assert_eq!(decided.decision.outcomes()[0].remaining(), 2);
-    tollgate::Store::reset(&store, &check("ada", THREE, 1).counter).wait().await.unwrap();
+    tollgate::Store::adjust(&store, &check("ada", THREE, 1).counter, tollgate::store::Change::Reset)
+        .wait()
+        .await
+        .unwrap();
 
     define("reader", &["~*", "+@read"]);
     let error = refusal(RedisCellStore::builder(), &url("reader")).await;

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response};
-use tollgate::store::{Check, Deadline, Decided, Store};
+use tollgate::store::{Ask, Check, Decided, Store};
 use tollgate::{Error, Policy, Quota, RateLimitLayer, RedisCellStore, key};
 use tower::ServiceExt;
 
@@ -30,7 +30,7 @@ pub(crate) async fn store(server: &RedisServer) -> RedisCellStore {
 }
 
 pub(crate) async fn decide(store: &impl Store, check: Check) -> Result<Decided, Error> {
-    store.decide(&[check], Deadline::none()).wait().await
+    store.decide(&[check], Ask::default()).wait().await
 }
 
 /// Checks that nothing is kept: what a look writes ends within the same millisecond.

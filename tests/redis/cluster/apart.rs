@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{BanCheck, Change, Check, Deadline, Decided, Mode, Settlement, Store};
+use tollgate::store::{Ask, BanCheck, Change, Check, Decided, Mode, Settlement, Store};
 use tollgate::{Ban, Outcome, RedisStore};
 
 use super::rig::{Cluster, PATIENCE, check_of, quota, wait_for};
@@ -13,7 +13,7 @@ fn checks(cluster: &Cluster, limits: [u64; 3]) -> [Check; 3] {
 }
 
 async fn decide(store: &RedisStore, checks: &[Check]) -> Decided {
-    store.decide(checks, Deadline::none()).wait().await.expect("the Cluster is whole")
+    store.decide(checks, Ask::default()).wait().await.expect("the Cluster is whole")
 }
 
 fn remaining(decided: &Decided) -> Vec<u64> {
@@ -86,7 +86,7 @@ async fn a_shadow_in_another_slot_refuses_nothing_and_is_given_back_with_the_res
     assert!(decided.decision.is_allowed() && !decided.decision.outcomes()[1].is_allowed());
     assert_eq!(left(&store, &checks).await, [7, 0, 1]);
     drop(decide(&store, &checks).await);
-    store.reset(&checks[1].counter).wait().await.unwrap();
+    store.adjust(&checks[1].counter, Change::Reset).wait().await.unwrap();
     assert!(!decide(&store, &checks).await.decision.is_allowed());
     assert_eq!(left(&store, &checks).await, [6, 1, 0]);
 }
@@ -122,8 +122,7 @@ async fn what_a_caller_who_went_away_took_in_vain_is_given_back() {
     let checks = checks(&cluster, [9, 1, 9]);
     drop(decide(&store, &checks).await);
     for _ in 0..10 {
-        let asked =
-            tokio::time::timeout(Duration::from_micros(50), store.decide(&checks, Deadline::none()).wait()).await;
+        let asked = tokio::time::timeout(Duration::from_micros(50), store.decide(&checks, Ask::default()).wait()).await;
         drop(asked);
     }
     let settled = || tokio::task::block_in_place(|| futures::executor::block_on(left(&store, &checks)) == [8, 0, 8]);
@@ -137,7 +136,7 @@ async fn a_part_that_fails_fails_the_decision_and_the_others_give_back() {
     let checks = checks(&cluster, [9, 9, 9]);
     drop(decide(&store, &checks).await);
     cluster.nodes[1].kill();
-    let error = store.decide(&checks, Deadline::none()).wait().await.expect_err("a primary is away");
+    let error = store.decide(&checks, Ask::default()).wait().await.expect_err("a primary is away");
     assert!(error.is_connection() || error.is_timeout(), "{error:#}");
     for place in [0, 2] {
         assert_eq!(left(&store, &checks[place..=place]).await, [8]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tollgate::store::Deadline;
+use tollgate::store::Ask;
 use tollgate::store::Store;
 use tollgate::{BreakerState, Decision, Key, Limiter, OnFailure, Policy, RateLimitLayer, RedisStore, Source};
 use tracing::Level;
@@ -243,7 +243,7 @@ async fn a_decision_over_several_slots_takes_nothing_elsewhere_while_one_primary
     let checks = [check_of("a", &other, quota(50)), check_of("b", &own, quota(50))];
     let (before, start, mut asked) = (calls(&cluster.nodes[2]), Instant::now(), 0);
     while app.state(&cluster, 1) == BreakerState::Open && start.elapsed() < BUDGET && asked < 10 {
-        let error = app.store.decide(&checks, Deadline::none()).wait().await.expect_err("its primary is away");
+        let error = app.store.decide(&checks, Ask::default()).wait().await.expect_err("its primary is away");
         let was_probe = error.is_timeout() && start.elapsed() >= BUDGET;
         assert!(error.is_connection() || was_probe, "{error:#}");
         asked += 1;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{BanCheck, Change, Check, Counter, Deadline, Settlement, Store};
+use tollgate::store::{Ask, BanCheck, Change, Check, Counter, Settlement, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Calendar, Key, Quota, RedisStore};
 
@@ -29,7 +29,7 @@ fn checks(key: &str) -> [Check; 3] {
 
 async fn remaining(store: &RedisStore, key: &str) -> [u64; 3] {
     let looks = checks(key).map(|check| check.cost(0));
-    let decided = store.decide(&looks, Deadline::none()).wait().await.expect("the Cluster is whole");
+    let decided = store.decide(&looks, Ask::default()).wait().await.expect("the Cluster is whole");
     [0, 1, 2].map(|check| decided.decision.outcomes()[check].remaining())
 }
 
@@ -44,15 +44,14 @@ async fn windows_of_calendars_and_large_buckets_are_one_step_on_every_primary() 
         let mut receipts = Vec::new();
         for left in (0..5).rev() {
             let before = calls(primary);
-            let decided = store.decide(&checks(&key), Deadline::none()).wait().await.expect("the Cluster is whole");
+            let decided = store.decide(&checks(&key), Ask::default()).wait().await.expect("the Cluster is whole");
             assert_eq!(calls(primary) - before, 1, "one script call");
             let outcome = &decided.decision.outcomes()[0];
             assert_eq!((outcome.is_allowed(), outcome.remaining()), (true, left));
             assert!(outcome.reset_after() <= outcome.window(), "{outcome:?}");
             receipts.push(decided.receipt);
         }
-        let refused =
-            store.decide(&checks(&key), Deadline::none()).wait().await.expect("the Cluster is whole").decision;
+        let refused = store.decide(&checks(&key), Ask::default()).wait().await.expect("the Cluster is whole").decision;
         assert!(!refused.is_allowed() && refused.retry_after() > Some(Duration::ZERO), "{refused:?}");
         assert_eq!(primary.keys().len(), 3, "{:?}", primary.keys());
         primary.assert_every_key_expires();
@@ -64,7 +63,7 @@ async fn windows_of_calendars_and_large_buckets_are_one_step_on_every_primary() 
         assert_eq!((billing, local), (1, 1));
         assert!(large < LARGE / 5, "a little was refilled: {large}");
         for check in checks(&key) {
-            store.reset(&check.counter).wait().await.expect("the Cluster is whole");
+            store.adjust(&check.counter, Change::Reset).wait().await.expect("the Cluster is whole");
         }
         assert_eq!(remaining(&store, &key).await, [5, LARGE, 5]);
     }
@@ -84,7 +83,7 @@ async fn a_window_of_a_calendar_ends_on_every_primary_and_keys_are_banned_beside
         let ask = async |ban: Option<&BanCheck>| {
             let check = Check::new(counter.clone(), 1);
             let check = ban.map_or(check.clone(), |ban| check.ban(ban.clone()));
-            let decided = store.decide(&[check], Deadline::none()).wait().await.expect("the Cluster is whole");
+            let decided = store.decide(&[check], Ask::default()).wait().await.expect("the Cluster is whole");
             let outcome = decided.decision.outcomes()[0].clone();
             (outcome.is_allowed(), outcome.is_banned(), outcome.retry_after())
         };

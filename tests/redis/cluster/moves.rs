@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tollgate::store::Deadline;
 use tollgate::store::Store;
+use tollgate::store::{Ask, Change};
 use tollgate::{Outcome, RedisStore};
 
 use super::rig::{Cluster, PATIENCE, check_of, id, quota, remaining, take};
@@ -43,7 +43,7 @@ async fn a_slot_that_moves_in_the_middle_of_a_load_counts_on_exactly() {
     let key = cluster.key_on(0);
     let slot = cluster.slot_of(&key);
     for (from, to) in [(0, 1), (1, new)] {
-        store.reset(&check(&key, quota(500), 1).counter).wait().await.unwrap();
+        store.adjust(&check(&key, quota(500), 1).counter, Change::Reset).wait().await.unwrap();
         drop(take(&store, &key, 1).await.unwrap());
         let done = Arc::new(AtomicBool::new(false));
         let asked: Vec<_> =
@@ -68,7 +68,7 @@ async fn count(store: RedisStore, key: String, done: Arc<AtomicBool>) -> (u64, u
     let (mut allowed, mut all) = (0, 0);
     while all < 100 || (all < 50_000 && !done.load(Ordering::Relaxed)) {
         let decided =
-            store.decide(&[check(&key, quota(500), 1)], Deadline::none()).wait().await.expect("moving is no failure");
+            store.decide(&[check(&key, quota(500), 1)], Ask::default()).wait().await.expect("moving is no failure");
         allowed += u64::from(decided.decision.is_allowed());
         all += 1;
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -100,7 +100,7 @@ async fn keys_of_one_request_that_are_on_two_nodes_are_waited_for_and_nothing_is
     let (store, patient) = (cluster.store(Duration::from_millis(200)).await, cluster.store(PATIENCE).await);
     let key = cluster.key_on(0);
     let checks = [check_of("a", &key, quota(9)), check_of("b", &key, quota(9))];
-    drop(store.decide(&checks, Deadline::none()).wait().await.unwrap());
+    drop(store.decide(&checks, Ask::default()).wait().await.unwrap());
     let (from, to, slot) = (&cluster.nodes[0], &cluster.nodes[1], &cluster.slot_of(&key).to_string());
     set_slot(to, slot, &["IMPORTING", &id(from)]);
     set_slot(from, slot, &["MIGRATING", &id(to)]);
@@ -110,10 +110,10 @@ async fn keys_of_one_request_that_are_on_two_nodes_are_waited_for_and_nothing_is
     };
     migrate(&keys[0]);
     let start = std::time::Instant::now();
-    let error = store.decide(&checks, Deadline::none()).wait().await.expect_err("no node has both");
+    let error = store.decide(&checks, Ask::default()).wait().await.expect_err("no node has both");
     assert!(error.is_store() || error.is_timeout(), "{error:#}");
     assert!(start.elapsed() < Duration::from_millis(700), "{:?}", start.elapsed());
-    let waiting = tokio::spawn(patient.decide(&checks, Deadline::none()).wait());
+    let waiting = tokio::spawn(patient.decide(&checks, Ask::default()).wait());
     tokio::time::sleep(PAUSE).await;
     migrate(&keys[1]);
     let decided = waiting.await.unwrap().expect("one node has both");

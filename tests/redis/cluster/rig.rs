@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use std::{iter, thread};
 
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{Check, Counter, Deadline, Decided, Store};
+use tollgate::store::{Ask, Check, Counter, Decided, Store};
 use tollgate::{Error, Key, Quota, RedisStore};
 
 use crate::support::checks::check;
@@ -171,7 +171,7 @@ pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 pub(crate) async fn take(store: &RedisStore, key: &str, cost: u64) -> Result<Decided, Error> {
-    store.decide(&[check(key, FIFTY, cost)], Deadline::none()).wait().await
+    store.decide(&[check(key, FIFTY, cost)], Ask::default()).wait().await
 }
 
 /// What remains of [`FIFTY`].

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tollgate::store::{Change, Deadline, Receipt, Settlement, Store};
+use tollgate::store::{Ask, Change, Receipt, Settlement, Store};
 use tollgate::{Quota, RedisStore};
 use tracing::Level;
 
@@ -16,7 +16,7 @@ const SETTLEMENTS: usize = 4_200;
 const SOON: Duration = Duration::from_secs(3);
 
 async fn take_ample(store: &RedisStore, key: &str) -> Receipt {
-    store.decide(&[check_of("many", key, AMPLE)], Deadline::none()).wait().await.expect("the Cluster is whole").receipt
+    store.decide(&[check_of("many", key, AMPLE)], Ask::default()).wait().await.expect("the Cluster is whole").receipt
 }
 
 fn give_back(store: &RedisStore, receipt: Receipt) {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Check, Deadline, Store};
+use tollgate::store::{Ask, Check, Store};
 use tollgate::{BreakerState, Quota, RedisStore};
 
 use super::moves::set_slot;
@@ -149,7 +149,7 @@ async fn wrong_counters(cluster: &Cluster, counts: &Counts, keys: Keys<'_>) -> V
     }
     for (policy, (check, admitted)) in admitted {
         let look = check.cost(0);
-        let looked = store.decide(&[look], Deadline::none()).wait().await.expect("the Cluster is whole");
+        let looked = store.decide(&[look], Ask::default()).wait().await.expect("the Cluster is whole");
         let outcome = &looked.decision.outcomes()[0];
         let used = outcome.limit() - outcome.remaining();
         println!("counter {policy}: {used} used, {admitted} admitted");
@@ -190,7 +190,7 @@ async fn ask(store: RedisStore, checks: Vec<Check>) -> [(&'static str, u64); 3] 
     let end = Instant::now() + SPAN;
     while Instant::now() < end {
         asked += 1;
-        match store.decide(&checks, Deadline::none()).wait().await {
+        match store.decide(&checks, Ask::default()).wait().await {
             Ok(decided) => admitted += u64::from(decided.decision.is_allowed()),
             Err(_) => failed += 1,
         }

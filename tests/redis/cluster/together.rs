@@ -2,7 +2,7 @@
 
 use tollgate::RedisStore;
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{Change, Deadline, Settlement, Store};
+use tollgate::store::{Ask, Change, Settlement, Store};
 
 use super::rig::{Cluster, FIFTY, PATIENCE, check_of, quota, remaining, take};
 use crate::support::checks::{check, counter};
@@ -16,7 +16,7 @@ async fn many_keys_are_counted_on_all_primaries_and_each_exactly() {
         tokio::spawn(async move {
             let mut allowed = 0;
             for _ in 0..160 {
-                let decided = store.decide(&[check("hot", quota(500), 1)], Deadline::none()).wait().await.unwrap();
+                let decided = store.decide(&[check("hot", quota(500), 1)], Ask::default()).wait().await.unwrap();
                 allowed += u32::from(decided.decision.is_allowed());
             }
             allowed
@@ -48,11 +48,11 @@ async fn policies_over_one_key_are_one_step_whatever_the_slot() {
         let primary = &cluster.primaries()[place];
         for allowed in [true, true, false, false] {
             let before = calls(primary);
-            assert_eq!(store.decide(&checks, Deadline::none()).wait().await.unwrap().decision.is_allowed(), allowed);
+            assert_eq!(store.decide(&checks, Ask::default()).wait().await.unwrap().decision.is_allowed(), allowed);
             assert_eq!(calls(primary) - before, 1, "one script call");
         }
         assert_eq!(primary.keys().len(), 2);
-        let left = store.decide(&[check_of("wide", &key, quota(9))], Deadline::none()).wait().await.unwrap();
+        let left = store.decide(&[check_of("wide", &key, quota(9))], Ask::default()).wait().await.unwrap();
         assert_eq!(left.decision.outcomes()[0].remaining(), 6, "two and this one");
     }
 }
@@ -75,7 +75,7 @@ async fn settlements_adjustments_and_resets_find_their_node() {
         assert_eq!(remaining(&store, &key).await, 44);
         store.adjust(&counter(&key, FIFTY), Change::Charge(40)).wait().await.unwrap();
         assert_eq!(remaining(&store, &key).await, 4);
-        store.reset(&counter(&key, FIFTY)).wait().await.unwrap();
+        store.adjust(&counter(&key, FIFTY), Change::Reset).wait().await.unwrap();
         assert_eq!(remaining(&store, &key).await, 50);
     }
 }

@@ -113,7 +113,7 @@ async fn for_what_waits_to_be_settled_the_closure_is_called_again_after_a_pause(
     });
     let store = settings.connect_lazy(URL).expect("the URL is one");
     let taken = Taken::new(counter("ada", Quota::per_hour(10)), 1, 0);
-    let receipt = Receipt::new(store.id().expect("it has counters of its own"), [taken]);
+    let receipt = Receipt::new(store.capabilities(&[]).unwrap().id.expect("it has counters of its own"), [taken]);
     let settling = tokio::spawn(store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]).wait());
     for (wait, dialed) in [(0, 1), (200, 1), (100, 2), (200, 2), (100, 3)] {
         tokio::time::advance(Duration::from_millis(wait)).await;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tollgate::store::{Deadline, Decided, Store};
+use tollgate::store::{Ask, Decided, Store};
 use tollgate::{Error, Quota, RedisStore};
 
 use crate::support::checks::check;
@@ -21,7 +21,7 @@ pub(crate) async fn connect(url: &str) -> RedisStore {
 }
 
 pub(crate) async fn take(store: &RedisStore) -> Result<Decided, Error> {
-    store.decide(&[check("ada", FIFTY, 1)], Deadline::none()).wait().await
+    store.decide(&[check("ada", FIFTY, 1)], Ask::default()).wait().await
 }
 
 /// Checks that a decision fails in time; returns how, with all causes.

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::{Client, cmd};
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{
-    Change, CounterId, Deadline, Decided, Offered, RedisStoreBuilder, Report, Settlement, Store, Tally,
-};
+use tollgate::store::{Ask, Change, CounterId, Decided, Offered, RedisStoreBuilder, Report, Settlement, Store, Tally};
 use tollgate::{Error, Quota, RedisStore};
 
 use crate::support::checks::{check, counter};
@@ -42,7 +40,7 @@ fn settings() -> RedisStoreBuilder {
 }
 
 async fn take(store: &RedisStore, quota: Quota, cost: u64) -> Result<Decided, Error> {
-    store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await
+    store.decide(&[check("ada", quota, cost)], Ask::default()).wait().await
 }
 
 async fn left(store: &RedisStore, quota: Quota) -> Result<u64, Error> {
@@ -67,7 +65,7 @@ async fn use_all(server: &RedisServer, store: &RedisStore, quota: Quota) -> Resu
     let (): () = server.ask(&["SCRIPT", "FLUSH"]);
     let (): () = server.ask(&["FUNCTION", "FLUSH"]);
     expect(take(store, quota, 1).await?.decision.is_allowed(), "a take after a flush")?;
-    store.reset(&counter("ada", quota)).wait().await?;
+    store.adjust(&counter("ada", quota), Change::Reset).wait().await?;
     expect(left(store, quota).await? == 50, "a reset")
 }
 
@@ -78,10 +76,10 @@ async fn all_operations(server: &RedisServer, settings: RedisStoreBuilder, url: 
         use_all(server, &store, quota).await?;
     }
     let checks = QUOTAS.map(|quota| check("bob", quota, 1));
-    drop(store.decide(&checks, Deadline::none()).wait().await?);
+    drop(store.decide(&checks, Ask::default()).wait().await?);
     let _: i64 = server.ask(&["CLIENT", "KILL", "USER", "limiter"]);
     for _ in 0..100 {
-        if store.decide(&checks, Deadline::none()).wait().await.is_ok() {
+        if store.decide(&checks, Ask::default()).wait().await.is_ok() {
             return Ok(());
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::Deadline;
+use tollgate::store::Ask;
 use tollgate::store::Store;
 use tollgate::{Quota, RedisStore};
 
@@ -20,7 +20,7 @@ fn server() -> (RedisServer, String) {
 
 async fn remaining(store: &RedisStore, cost: u64) -> Result<u64, tollgate::Error> {
     store
-        .decide(&[check("ada", FIFTY, cost)], Deadline::none())
+        .decide(&[check("ada", FIFTY, cost)], Ask::default())
         .wait()
         .await
         .map(|decided| decided.decision.outcomes()[0].remaining())

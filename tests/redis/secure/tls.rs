@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use tollgate::deadpool_redis::redis::{Client, Value, cmd};
-use tollgate::store::{Check, Counter, Credentials, Deadline, RedisStoreBuilder, Store};
+use tollgate::store::{Ask, Check, Counter, Credentials, RedisStoreBuilder, Store};
 use tollgate::{Error, Key, Quota, RedisStore};
 
 use crate::support::server::RedisServer;
@@ -93,7 +93,7 @@ async fn remaining(store: &RedisStore, cost: u64) -> Result<u64, Error> {
 
 pub(crate) async fn remaining_of(store: &RedisStore, key: Key, cost: u64) -> Result<u64, Error> {
     let check = Check::new(Counter::new("policy".try_into().expect("a valid name"), key, FIFTY), cost);
-    store.decide(&[check], Deadline::none()).wait().await.map(|decided| decided.decision.outcomes()[0].remaining())
+    store.decide(&[check], Ask::default()).wait().await.map(|decided| decided.decision.outcomes()[0].remaining())
 }
 
 /// The error of a connection that is refused, in time, and with a cause that says why.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{Credentials, Deadline, Store};
+use tollgate::store::{Ask, Credentials, Store};
 use tollgate::{Quota, RedisStore};
 
 use super::rig::{NAME, Watched};
@@ -34,7 +34,7 @@ async fn the_primary_is_logged_in_to_with_the_password_of_the_time_and_the_senti
     for round in 0..3 {
         rotate(&format!("password-{round}"));
         let start = Instant::now();
-        while let Err(error) = store.decide(&[check("key", FIFTY, 1)], Deadline::none()).wait().await {
+        while let Err(error) = store.decide(&[check("key", FIFTY, 1)], Ask::default()).wait().await {
             assert!(start.elapsed() < RETURN, "{error:#}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

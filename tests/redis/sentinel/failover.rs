@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Deadline, Decided, Store};
+use tollgate::store::{Ask, Decided, Store};
 use tollgate::{Error, Quota, RedisStore};
 
 use super::rig::{NAME, Watched, wait_for};
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const RETURN: Duration = Duration::from_secs(1);
 
 async fn take(store: &RedisStore, cost: u64) -> Result<Decided, Error> {
-    store.decide(&[check("key", FIFTY, cost)], Deadline::none()).wait().await
+    store.decide(&[check("key", FIFTY, cost)], Ask::default()).wait().await
 }
 
 /// Asks until a decision is made; returns how long after a sentinel named the replica that was.

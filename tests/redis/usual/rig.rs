@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::{Client, Connection, cmd};
-use tollgate::store::{Check, Deadline, Store};
+use tollgate::store::{Ask, Check, Store};
 use tollgate::{Quota, RedisStore};
 
 use super::call::Call;
@@ -44,7 +44,7 @@ impl Rig {
         let store = settings.connect(&server.url()).await.expect("the server was started");
         let quotas = [Quota::token_bucket, Quota::leaky_bucket, Quota::fixed_window];
         let checks: Vec<Check> = quotas.map(|quota| check("a", quota(9, Duration::from_secs(60)), 1)).into();
-        drop(store.decide(&checks, Deadline::none()).wait().await.expect("the server is up"));
+        drop(store.decide(&checks, Ask::default()).wait().await.expect("the server is up"));
         let _: String = server.ask(&["ECHO", "the end"]);
         let source = loaded(monitor, part, &format!("return {entry}(KEYS, ARGV)\n"));
         assert_eq!(source.matches(text).count(), 1, "{source}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Answer, Change, Check, Deadline, Mode, Settlement};
+use tollgate::store::{Answer, Ask, Change, Check, Mode, Settlement};
 use tollgate::{Quota, Store};
 
 use super::Rig;
@@ -52,15 +52,15 @@ fn a_b_tree_decides_like_the_store_in_memory_without_a_runtime() {
         let quotas: Vec<Quota> = (0..6).map(|_| quota(&mut rng)).collect();
         for quota in &quotas {
             for key in ["ada", "bob", "eve"] {
-                ready(rig.store.reset(&counter(key, *quota))).expect("it is there");
-                ready(memory.reset(&counter(key, *quota))).expect("it is there");
+                ready(rig.store.adjust(&counter(key, *quota), Change::Reset)).expect("it is there");
+                ready(memory.adjust(&counter(key, *quota), Change::Reset)).expect("it is there");
             }
         }
         for _ in 0..200 {
             rig.clock.advance(Duration::from_micros(rng.u64(..3 * S)));
             let checks = checks(&mut rng, &quotas);
-            let one = ready(rig.store.decide(&checks, Deadline::none())).expect("a decision");
-            let other = ready(memory.decide(&checks, Deadline::none())).expect("a decision");
+            let one = ready(rig.store.decide(&checks, Ask::default())).expect("a decision");
+            let other = ready(memory.decide(&checks, Ask::default())).expect("a decision");
             assert_eq!(
                 format!("{:?}", one.decision),
                 format!("{:?}", other.decision),

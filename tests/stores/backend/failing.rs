@@ -64,7 +64,11 @@ async fn a_state_that_cannot_be_read_fails_its_own_requests_until_it_is_reset() 
     assert!(error.is_store(), "{error}");
     let (one, other) = tokio::join!(rig.decide(slice::from_ref(&eve)), rig.decide(slice::from_ref(&ada)));
     assert!(one.is_err() && other.is_ok());
-    rig.store.reset(&eve.counter).wait().await.expect("it is forgotten, whatever it was");
+    rig.store
+        .adjust(&eve.counter, tollgate::store::Change::Reset)
+        .wait()
+        .await
+        .expect("it is forgotten, whatever it was");
     assert!(rig.is_allowed(&eve).await);
 }
 

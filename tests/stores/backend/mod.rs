@@ -9,7 +9,7 @@ mod together;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::store::{BackendStore, Check, Deadline, Decided};
+use tollgate::store::{Ask, BackendStore, Check, Decided};
 use tollgate::test_util::ManualClock;
 use tollgate::{Error, Store};
 
@@ -34,7 +34,7 @@ impl Rig {
     }
 
     async fn decide(&self, checks: &[Check]) -> Result<Decided, Error> {
-        self.store.decide(checks, Deadline::none()).wait().await
+        self.store.decide(checks, Ask::default()).wait().await
     }
 
     async fn is_allowed(&self, check: &Check) -> bool {

@@ -5,9 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{
-    Answer, BackendStore, Change, Committed, Deadline, Loaded, StateBackend, StateId, StateTx, Write,
-};
+use tollgate::store::{Answer, Ask, BackendStore, Change, Committed, Loaded, StateBackend, StateId, StateTx, Write};
 use tollgate::{Error, Quota, Store};
 
 use crate::support::checks::check;
@@ -78,7 +76,7 @@ fn states_of_any_numbers_are_decided_on_or_are_errors_of_the_store() {
         let one = check("ada", quota(&mut rng), rng.u64(..6)).floor(rng.u64(..3));
         let change = if rng.bool() { Change::Refund(rng.u64(..9)) } else { Change::Charge(rng.u64(..9)) };
         drop(store.adjust(&one.counter, change));
-        match store.decide(slice::from_ref(&one), Deadline::none()) {
+        match store.decide(slice::from_ref(&one), Ask::default()) {
             Answer::Ready(Ok(_)) => decided += 1,
             Answer::Ready(Err(error)) => {
                 assert!(error.is_store(), "{error}");

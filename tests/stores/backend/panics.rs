@@ -5,7 +5,7 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{BackendStore, Committed, Deadline, Loaded, StateBackend, StateId, StateTx, Write};
+use tollgate::store::{Ask, BackendStore, Committed, Loaded, StateBackend, StateId, StateTx, Write};
 use tollgate::{Error, Quota, Store};
 
 use crate::support::checks::check;
@@ -50,7 +50,7 @@ fn a_load_that_panics_when_it_is_dropped_stops_no_later_request() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let store = BackendStore::new(PanicsWhenDropped::default());
     let one = check("ada", Quota::per_hour(100), 1);
-    let decide = || store.decide(slice::from_ref(&one), Deadline::none());
+    let decide = || store.decide(slice::from_ref(&one), Ask::default());
     let begin = || {
         let _entered = runtime.enter();
         decide()

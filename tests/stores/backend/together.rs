@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use tollgate::store::{BackendStore, Change, Deadline, Settlement};
+use tollgate::store::{Ask, BackendStore, Change, Settlement};
 use tollgate::{Quota, Store};
 
 use super::Rig;
@@ -20,7 +20,7 @@ async fn requests_over_one_key_share_transactions_and_admit_the_limit() {
     let patient = patient.build().expect("valid settings");
     let calls = (0..1_500).map(|_| {
         let (store, one) = (patient.clone(), one.clone());
-        tokio::spawn(async move { store.decide(&[one], Deadline::none()).wait().await })
+        tokio::spawn(async move { store.decide(&[one], Ask::default()).wait().await })
     });
     let decided = join_all(calls).await;
     let allowed = decided.into_iter().map(|one| one.expect("no panic").expect("a decision"));
@@ -37,7 +37,7 @@ async fn two_stores_on_one_table_admit_the_limit_together() {
         .collect();
     let calls = (0..400).map(|place| {
         let (store, one) = (stores[place % stores.len()].clone(), check("ada", Quota::per_hour(100), 1));
-        tokio::spawn(async move { store.decide(&[one], Deadline::none()).wait().await })
+        tokio::spawn(async move { store.decide(&[one], Ask::default()).wait().await })
     });
     let decided = join_all(calls).await;
     let allowed = decided.into_iter().filter_map(|one| one.expect("no panic").ok());
@@ -89,9 +89,9 @@ fn a_runtime_that_stops_stops_no_other() {
     for round in 0..20 {
         let stopped = build();
         let (store, check) = (patient.clone(), one.clone());
-        drop(stopped.spawn(async move { store.decide(&[check], Deadline::none()).wait().await }));
+        drop(stopped.spawn(async move { store.decide(&[check], Ask::default()).wait().await }));
         let (store, check) = (patient.clone(), one.clone());
-        let waits = first.spawn(async move { store.decide(&[check], Deadline::none()).wait().await });
+        let waits = first.spawn(async move { store.decide(&[check], Ask::default()).wait().await });
         std::thread::sleep(Duration::from_millis(1));
         stopped.shutdown_background();
         let decided = second.block_on(waits).expect("no panic");
@@ -111,7 +111,7 @@ fn a_runtime_that_stops_fails_no_request_of_another_that_shares_its_round() {
     let (patient, one, many) = (patient(&rig), check("ada", HOURLY, 1), 40);
     let begin = |runtime: &tokio::runtime::Runtime| {
         let _entered = runtime.enter();
-        patient.decide(std::slice::from_ref(&one), Deadline::none())
+        patient.decide(std::slice::from_ref(&one), Ask::default())
     };
     for round in 0..20 {
         let stopping = build();
@@ -137,7 +137,7 @@ fn a_runtime_that_nothing_drives_keeps_no_key_for_longer_than_the_budget() {
     let (left, other) = (build(), build());
     let one = check("ada", Quota::per_hour(3), 1);
     let entered = left.enter();
-    let mut polled = Box::pin(rig.store.decide(std::slice::from_ref(&one), Deadline::none()).wait());
+    let mut polled = Box::pin(rig.store.decide(std::slice::from_ref(&one), Ask::default()).wait());
     drop(entered);
     left.block_on(async { assert!(futures::poll!(&mut polled).is_pending()) });
     let decide = || other.block_on(rig.decide(std::slice::from_ref(&one)));
@@ -165,7 +165,7 @@ async fn what_is_settled_is_there_for_the_next_request() {
     assert!(rig.is_allowed(&two).await);
     assert!(!rig.is_allowed(&two).await);
     let counter = two.counter.clone();
-    rig.store.reset(&counter).wait().await.expect("it is there");
+    rig.store.adjust(&counter, Change::Reset).wait().await.expect("it is there");
     assert_eq!(rig.table.len(), 0, "a reset leaves no state");
     assert!(rig.is_allowed(&two).await);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Answer, Change, Deadline, Mode, Settlement};
+use tollgate::store::{Answer, Ask, Change, Mode, Settlement};
 use tollgate::test_util::{ManualClock, StoreFn};
 use tollgate::{DenyCache, MemoryStore, Quota, Source, Store};
 
@@ -76,7 +76,7 @@ fn settings_that_remember_nothing_are_refused() {
 fn a_smaller_cost_is_asked_of_the_store_and_replaces_what_was_known() {
     for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::Algorithm::LeakyBucket) {
         let rig = Rig::new();
-        assert!(rig.decide(&[check("ada", quota, 3)], Deadline::none()).is_allowed());
+        assert!(rig.decide(&[check("ada", quota, 3)], Ask::default()).is_allowed());
         let _ = rig.asks(&[check("ada", quota, 3)]);
         let _ = rig.asks(&[check("ada", quota, 2)]);
         let _ = rig.remembers(&[check("ada", quota, 2)]);
@@ -116,7 +116,7 @@ fn a_much_larger_cost_is_not_refused_for_too_short() {
     let (trillion, year) = (1_000_000_000_000, Duration::from_secs(366 * 86_400));
     for quota in [Quota::token_bucket(trillion, year), Quota::token_bucket(trillion, Duration::from_secs(60))] {
         let rig = Rig::new();
-        assert!(rig.decide(&[check("ada", quota, trillion)], Deadline::none()).is_allowed());
+        assert!(rig.decide(&[check("ada", quota, trillion)], Ask::default()).is_allowed());
         let _ = rig.asks(&[check("ada", quota, 1)]);
         for cost in [2, 1_000, trillion / 3, trillion - 1, trillion] {
             let request = [check("ada", quota, cost)];
@@ -148,7 +148,7 @@ fn a_larger_cost_of_a_sliding_algorithm_is_asked_once_as_its_wait_is_not_known()
 fn a_smaller_cost_that_is_admitted_has_the_larger_one_asked_about_as_it_waits_longer_now() {
     for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::Algorithm::LeakyBucket) {
         let rig = Rig::new();
-        assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
+        assert!(rig.decide(&[check("ada", quota, 2)], Ask::default()).is_allowed());
         let _ = rig.asks(&[check("ada", quota, 3)]);
         rig.clock.set(at(10 * MS));
         let _ = rig.remembers(&[check("ada", quota, 3)]);
@@ -176,10 +176,10 @@ fn a_reserve_is_refused_and_those_who_may_use_it_are_not() {
     for quota in EACH {
         let rig = Rig::new();
         let with_floor = |floor| [check("ada", quota, 1).floor(floor)];
-        assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
+        assert!(rig.decide(&[check("ada", quota, 2)], Ask::default()).is_allowed());
         if quota.algorithm() == tollgate::Algorithm::LeakyBucket {
             assert!(
-                rig.decide(&with_floor(1), Deadline::none()).is_allowed(),
+                rig.decide(&with_floor(1), Ask::default()).is_allowed(),
                 "what is in the queue counts, not what is asked"
             );
         }
@@ -193,7 +193,7 @@ fn a_reserve_is_refused_and_those_who_may_use_it_are_not() {
 fn the_floor_of_a_leaky_bucket_is_not_made_up_for_by_a_cost() {
     let rig = Rig::new();
     let quota = EACH[4];
-    assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
+    assert!(rig.decide(&[check("ada", quota, 2)], Ask::default()).is_allowed());
     let _ = rig.asks(&[check("ada", quota, 1).floor(2)]);
     assert!(rig.asks(&[check("ada", quota, 3)]).is_allowed(), "as much in sum, but it may queue for longer");
 }
@@ -265,7 +265,7 @@ fn only_what_the_store_itself_refused_is_remembered() {
     for (source, calls) in [(Source::Store, 1), (Source::Fallback, 3), (Source::Lease, 3), (Source::DenyCache, 3)] {
         let rig = Rig::around(ManualClock::new(), StoreFn::new(|_| false).source(source), |settings| settings);
         for _ in 0..3 {
-            let _ = rig.decide(&[check("ada", HOURLY, 1)], Deadline::none());
+            let _ = rig.decide(&[check("ada", HOURLY, 1)], Ask::default());
         }
         assert_eq!(rig.calls(), calls, "{source:?}");
     }
@@ -275,7 +275,7 @@ fn only_what_the_store_itself_refused_is_remembered() {
 fn an_error_is_not_remembered() {
     let rig = Rig::around(ManualClock::new(), unavailable(), |settings| settings);
     for calls in 1..4 {
-        let Answer::Ready(failed) = rig.store.decide(&[check("ada", HOURLY, 2)], Deadline::none()) else {
+        let Answer::Ready(failed) = rig.store.decide(&[check("ada", HOURLY, 2)], Ask::default()) else {
             panic!("it answers at once")
         };
         assert!(failed.is_err());

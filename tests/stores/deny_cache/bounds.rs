@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::Deadline;
+use tollgate::store::Ask;
 use tollgate::test_util::{ManualClock, StoreFn};
 use tollgate::{Quota, Store};
 
@@ -26,7 +26,7 @@ fn keys_take_no_more_room_than_there_is_however_many_come() {
         for number in 0..most / if capacity == 10_000 { 1 } else { 100 } {
             // All of them are live at first, then they outlive each other.
             rig.clock.set(at(number.saturating_sub(most / 2) * 10_000_000 / most));
-            let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
+            let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Ask::default());
         }
         let kept = rig.store.len();
         assert!(kept <= capacity && kept >= capacity / 2, "{kept} of {capacity}");
@@ -38,7 +38,7 @@ fn costs_made_up_for_one_key_take_no_more_room_than_there_is() {
     let rig = full(100);
     let sliding = Quota::sliding_window(1_000_000, Duration::from_secs(60));
     for cost in 1..10_000 {
-        let _ = rig.decide(&[check("ada", sliding, cost)], Deadline::none());
+        let _ = rig.decide(&[check("ada", sliding, cost)], Ask::default());
     }
     assert!(rig.store.len() <= 100);
 }
@@ -48,7 +48,7 @@ fn made_up_keys_push_out_nobody_else_s_refusal() {
     let rig = full(100);
     let _ = rig.asks(&[check("ada", QUOTA, 1)]);
     for number in 0..10_000 {
-        let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
+        let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Ask::default());
     }
     rig.clock.set(at(S - 1));
     let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
@@ -58,7 +58,7 @@ fn made_up_keys_push_out_nobody_else_s_refusal() {
 fn refusals_that_are_over_make_room() {
     let rig = full(100);
     for number in 0..10_000 {
-        let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
+        let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Ask::default());
     }
     rig.clock.set(at(S + 130 * MS));
     let _ = rig.asks(&[check("ada", QUOTA, 1)]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::Deadline;
+use tollgate::store::Ask;
 use tollgate::{Calendar, Quota, Source};
 
 use super::rig::{MS, Rig, S};
@@ -42,7 +42,7 @@ fn a_refusal_by_another_policy_tells_of_the_window_it_is_in() {
     assert_eq!(rig.asks(&request).outcomes()[1].window(), Duration::from_secs(31 * DAY));
     assert_eq!(rig.remembers(&request).outcomes()[1].window(), Duration::from_secs(31 * DAY));
     rig.clock.set(at(END));
-    let decision = rig.decide(&request, Deadline::none());
+    let decision = rig.decide(&request, Ask::default());
     assert_eq!(decision.outcomes()[1].window(), Duration::from_secs(29 * DAY));
     assert_eq!((decision.source(), decision.outcomes()[1].remaining()), (Source::Store, 5));
 }

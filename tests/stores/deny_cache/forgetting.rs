@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use tollgate::store::{Answer, Change, Check, Deadline, Receipt, Settlement};
+use tollgate::store::{Answer, Ask, Change, Check, Receipt, Settlement};
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Error, MemoryStore, Quota, Store};
 
@@ -49,8 +49,8 @@ fn a_reset_forgets_the_refusals_of_every_cost_and_quota() {
         let fewer = Quota::try_new(quota.algorithm(), 2, quota.window()).unwrap();
         rig.refuse("ada", quota);
         let _ = rig.asks(&[check("ada", fewer, 2)]);
-        let _ = rig.decide(&[check("ada", quota, 4)], Deadline::none());
-        done(rig.store.reset(&counter("ada", quota)));
+        let _ = rig.decide(&[check("ada", quota, 4)], Ask::default());
+        done(rig.store.adjust(&counter("ada", quota), Change::Reset));
         assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
         let _ = rig.asks(&[check("ada", fewer, 2)]);
         let _ = rig.asks(&[check("ada", quota, 4)]);
@@ -64,7 +64,7 @@ fn a_charge_forgets_the_wait_it_made_longer_and_other_keys_stay() {
     rig.refuse("bob", QUOTA);
     done(rig.store.adjust(&counter("ada", QUOTA), Change::Charge(1)));
     assert_eq!(rig.asks(&[check("ada", QUOTA, 1)]).retry_after(), Some(Duration::from_secs(3_600)));
-    done(rig.store.reset(&counter("ada", QUOTA)));
+    done(rig.store.adjust(&counter("ada", QUOTA), Change::Reset));
     let _ = rig.remembers(&[check("bob", QUOTA, 1)]);
 }
 
@@ -91,7 +91,7 @@ fn slow() -> SlowRig {
 /// Asks, has it answered, and says whether it was allowed.
 fn decided(rig: &SlowRig, check: Check) -> (bool, Option<Receipt>) {
     let held = rig.inner.hold();
-    let deciding = rig.store.decide(&[check], Deadline::none());
+    let deciding = rig.store.decide(&[check], Ask::default());
     held.release();
     let decided = deciding.wait().now_or_never().expect("it is released").expect("memory does not fail");
     (decided.decision.is_allowed(), Some(decided.receipt))
@@ -119,7 +119,7 @@ fn a_refusal_in_flight_during_a_refund_is_not_remembered() {
     };
     let reset: Refund = |rig, _| {
         let held = rig.inner.hold();
-        let resetting = rig.store.reset(&counter("ada", QUOTA));
+        let resetting = rig.store.adjust(&counter("ada", QUOTA), Change::Reset);
         held.release();
         done(resetting);
     };
@@ -128,7 +128,7 @@ fn a_refusal_in_flight_during_a_refund_is_not_remembered() {
         decided(&rig, check("ada", QUOTA, 1));
         let (_, receipt) = decided(&rig, check("ada", QUOTA, 1));
         let held = rig.inner.hold();
-        let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)], Deadline::none());
+        let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)], Ask::default());
         rig.inner.work();
         refund(&rig, receipt);
         held.release();
@@ -145,7 +145,7 @@ fn a_refusal_asked_for_while_a_change_is_under_way_is_not_remembered() {
         decided(&rig, check("ada", QUOTA, 1));
     }
     let held = rig.inner.hold();
-    let resetting = rig.store.reset(&counter("other", QUOTA));
+    let resetting = rig.store.adjust(&counter("other", QUOTA), Change::Reset);
     let adjusting = rig.store.adjust(&counter("ada", QUOTA), Change::Refund(0));
     asks(&rig, false);
     held.release();
@@ -193,12 +193,12 @@ fn a_refusal_counts_from_when_the_store_was_asked_and_its_wait_from_the_answer()
         decided(&rig, check("ada", QUOTA, 1));
     }
     let held = rig.inner.hold();
-    let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)], Deadline::none());
+    let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)], Ask::default());
     rig.clock.set(at(400 * MS));
     held.release();
     drop(in_flight.wait().now_or_never().expect("it is released").unwrap());
     rig.clock.set(at(1_000 * MS - 1));
-    let Answer::Ready(Ok(told)) = rig.store.decide(&[check("ada", QUOTA, 1)], Deadline::none()) else {
+    let Answer::Ready(Ok(told)) = rig.store.decide(&[check("ada", QUOTA, 1)], Ask::default()) else {
         panic!("it is remembered")
     };
     let left = (1_800_000 + 400) * MS - (1_000 * MS - 1);
@@ -215,13 +215,13 @@ fn a_refusal_that_took_long_is_over_when_its_wait_is_counted_from_the_question()
         decided(&rig, check("ada", SHORT, 1));
     }
     let held = rig.inner.hold();
-    let in_flight = rig.store.decide(&[check("ada", SHORT, 1)], Deadline::none());
+    let in_flight = rig.store.decide(&[check("ada", SHORT, 1)], Ask::default());
     rig.clock.set(at(400 * MS));
     held.release();
     drop(in_flight.wait().now_or_never().expect("it is released").unwrap());
     rig.clock.set(at(500 * MS - 1));
     assert!(
-        matches!(rig.store.decide(&[check("ada", SHORT, 1)], Deadline::none()), Answer::Ready(_)),
+        matches!(rig.store.decide(&[check("ada", SHORT, 1)], Ask::default()), Answer::Ready(_)),
         "it is remembered"
     );
     rig.clock.set(at(500 * MS));

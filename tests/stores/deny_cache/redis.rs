@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use tollgate::store::{Change, Check, Deadline, RedisStoreBuilder, Settlement};
+use tollgate::store::{Ask, AskMode, Change, Check, RedisStoreBuilder, Settlement};
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Quota, RedisStore, Source, Store};
 
@@ -31,7 +31,7 @@ async fn connect(server: &RedisServer, settings: RedisStoreBuilder) -> RedisStor
 }
 
 async fn decide(store: &RedisStore, checks: &[Check]) -> Decision {
-    store.decide(checks, Deadline::none()).wait().await.expect("the server answers").decision
+    store.decide(checks, Ask::default()).wait().await.expect("the server answers").decision
 }
 
 /// Takes all there is, and has the next request refused.
@@ -53,8 +53,12 @@ async fn a_probe_asks_the_server_whatever_is_remembered_and_is_learnt_from() {
     clock.set(at(900 * MS));
     assert_eq!(source(&store, "a").await, (Source::DenyCache, false));
     let before = calls(&server);
-    let probe =
-        store.probe(&[check("a", QUOTA, 1)], Deadline::none()).wait().await.expect("the server answers").decision;
+    let probe = store
+        .decide(&[check("a", QUOTA, 1)], Ask::default().mode(AskMode::Probe))
+        .wait()
+        .await
+        .expect("the server answers")
+        .decision;
     assert_eq!((probe.source(), probe.is_allowed(), calls(&server)), (Source::Store, false, before + 1));
     clock.set(at(1_800 * MS));
     assert_eq!(source(&store, "a").await, (Source::DenyCache, false), "it was refused 900 ms ago");
@@ -110,7 +114,7 @@ async fn what_is_given_back_through_this_store_is_seen_at_once() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
     let store = store(&server, &clock).await;
     refuse(&store, "reset").await;
-    store.reset(&counter("reset", QUOTA)).wait().await.unwrap();
+    store.adjust(&counter("reset", QUOTA), Change::Reset).wait().await.unwrap();
     assert_eq!(source(&store, "reset").await, (Source::Store, true));
 
     refuse(&store, "refund").await;
@@ -119,7 +123,7 @@ async fn what_is_given_back_through_this_store_is_seen_at_once() {
     assert_eq!(source(&store, "refund").await, (Source::Store, false));
     assert_eq!(source(&store, "refund").await, (Source::DenyCache, false));
 
-    let taken = store.decide(&[check("settle", QUOTA, 2)], Deadline::none()).wait().await.unwrap();
+    let taken = store.decide(&[check("settle", QUOTA, 2)], Ask::default()).wait().await.unwrap();
     assert_eq!(source(&store, "settle").await, (Source::Store, false));
     assert_eq!(source(&store, "settle").await, (Source::DenyCache, false));
     drop(store.settle(taken.receipt, &[Settlement::new(0, Change::Refund(2))]));
@@ -136,7 +140,7 @@ async fn what_is_given_back_elsewhere_is_seen_at_the_cap() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
     let (here, elsewhere) = (store(&server, &clock).await, store(&server, &clock).await);
     refuse(&here, "ada").await;
-    elsewhere.reset(&counter("ada", QUOTA)).wait().await.unwrap();
+    elsewhere.adjust(&counter("ada", QUOTA), Change::Reset).wait().await.unwrap();
     clock.set(at(S - 1));
     assert_eq!(source(&here, "ada").await, (Source::DenyCache, false));
     assert_eq!(source(&elsewhere, "ada").await, (Source::Store, true));

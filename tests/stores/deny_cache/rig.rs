@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{Answer, Check, Deadline, Decided, DenyCacheBuilder};
+use tollgate::store::{Answer, Ask, Check, Decided, DenyCacheBuilder};
 use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
 use tollgate::{Decision, DenyCache, MemoryStore, Quota, Source, Store};
 
@@ -62,7 +62,7 @@ impl<S: Store> Rig<S> {
 
     #[track_caller]
     pub(super) fn decided(&self, checks: &[Check]) -> Decided {
-        let Answer::Ready(decided) = self.store.decide(checks, Deadline::none()) else {
+        let Answer::Ready(decided) = self.store.decide(checks, Ask::default()) else {
             panic!("memory answers at once")
         };
         // Records do not pile up, however many requests there are.
@@ -71,14 +71,14 @@ impl<S: Store> Rig<S> {
     }
 
     #[track_caller]
-    pub(super) fn decide(&self, checks: &[Check], _: Deadline) -> Decision {
+    pub(super) fn decide(&self, checks: &[Check], _: Ask) -> Decision {
         self.decided(checks).decision
     }
 
     /// What the inner store says, past the cache.
     #[track_caller]
     pub(super) fn plain(&self, checks: &[Check]) -> Decision {
-        let Answer::Ready(decided) = self.inner.decide(checks, Deadline::none()) else {
+        let Answer::Ready(decided) = self.inner.decide(checks, Ask::default()) else {
             panic!("memory answers at once")
         };
         decided.expect("memory does not fail").decision
@@ -88,7 +88,7 @@ impl<S: Store> Rig<S> {
     #[track_caller]
     pub(super) fn exhaust(&self, key: &str, quota: Quota) {
         for _ in 0..quota.capacity() {
-            assert!(self.decide(&[check(key, quota, 1)], Deadline::none()).is_allowed());
+            assert!(self.decide(&[check(key, quota, 1)], Ask::default()).is_allowed());
         }
     }
 
@@ -103,7 +103,7 @@ impl<S: Store> Rig<S> {
     #[track_caller]
     pub(super) fn asks(&self, checks: &[Check]) -> Decision {
         let before = self.calls();
-        let decision = self.decide(checks, Deadline::none());
+        let decision = self.decide(checks, Ask::default());
         assert_eq!((self.calls() - before, decision.source()), (1, Source::Store), "{decision:?}");
         decision
     }
@@ -112,7 +112,7 @@ impl<S: Store> Rig<S> {
     #[track_caller]
     pub(super) fn remembers(&self, checks: &[Check]) -> Decision {
         let before = self.calls();
-        let decision = self.decide(checks, Deadline::none());
+        let decision = self.decide(checks, Ask::default());
         assert_eq!((self.calls() - before, decision.source()), (0, Source::DenyCache), "{decision:?}");
         assert!(!decision.is_allowed() && decision.retry_after() != Some(Duration::ZERO), "{decision:?}");
         decision

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Answer, Change, Check, Deadline, Decided, Receipt, Settlement, Settles, Store};
+use tollgate::store::{Answer, Ask, Change, Check, Decided, Receipt, Settlement, Settles, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Algorithm, DenyCache, MemoryStore, Quota, Source};
 
@@ -65,7 +65,7 @@ impl Pair {
     /// Decides on both; returns whether the cache answered.
     fn decide(&mut self, checks: &[Check]) -> bool {
         let (plain, cached): (Decided, Decided) =
-            (ready(self.plain.decide(checks, Deadline::none())), ready(self.cached.decide(checks, Deadline::none())));
+            (ready(self.plain.decide(checks, Ask::default())), ready(self.cached.decide(checks, Ask::default())));
         let (real, told) = (&plain.decision, &cached.decision);
         assert_eq!(told.is_allowed(), real.is_allowed(), "{checks:?}: {told:?} instead of {real:?}");
         let answered = told.source() == Source::DenyCache;
@@ -102,8 +102,8 @@ impl Pair {
             ready(self.plain.adjust(&counter("a", quota), change));
             ready(self.cached.adjust(&counter("a", quota), change));
         } else {
-            ready(self.plain.reset(&counter("b", quota)));
-            ready(self.cached.reset(&counter("b", quota)));
+            ready(self.plain.adjust(&counter("b", quota), Change::Reset));
+            ready(self.cached.adjust(&counter("b", quota), Change::Reset));
         }
     }
 }

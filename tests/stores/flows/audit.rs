@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::store::{Answer, Change, Check, Deadline, Decided, Receipt, Requirement, Settlement, Settling};
+use tollgate::store::{Answer, Ask, Change, Check, Decided, Receipt, Settlement, Settling};
 use tollgate::{Error, Key, Limiter, Quota, Rule, Store};
 
 use crate::support::doubles::passes_on;
@@ -47,15 +47,11 @@ pub(super) struct Audit<S> {
 }
 
 impl<S: Store> Store for Audit<S> {
-    passes_on!(inner: adjust, reset);
+    passes_on!(inner: adjust, capabilities);
 
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        self.inner.supports(requirements)
-    }
-
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         let counts = Arc::clone(&self.counts);
-        match self.inner.decide(checks, deadline) {
+        match self.inner.decide(checks, ask) {
             Answer::Ready(decided) => {
                 counts.decided(&decided);
                 Answer::Ready(decided)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::time::timeout;
-use tollgate::store::{Answer, Deadline, Store};
+use tollgate::store::{Answer, Ask, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{LeaseStore, MemoryStore, Quota, RedisStore, Source};
 
@@ -30,7 +30,7 @@ struct Seen {
 
 impl Seen {
     async fn ask(&self, store: &LeaseStore, key: &str, patience: Option<Duration>) {
-        let pending = match store.decide(&[check(key, DAY, 1)], Deadline::none()) {
+        let pending = match store.decide(&[check(key, DAY, 1)], Ask::default()) {
             Answer::Ready(decided) => {
                 let source = decided.expect("decided").decision.source();
                 let counter = if source == Source::Lease { &self.locally } else { &self.told };
@@ -113,7 +113,7 @@ fn a_runtime_that_ends_with_lease_calls_in_flight_leaves_the_store_usable() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime().block_on(async {
         for _ in 0..20 {
-            drop(store.decide(&[check("hot", DAY, 1)], Deadline::none()));
+            drop(store.decide(&[check("hot", DAY, 1)], Ask::default()));
         }
         tokio::time::sleep(ms(10)).await;
     });

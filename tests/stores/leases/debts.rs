@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Mode, Settlement, Store};
+use tollgate::store::{
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Deadline, Decided, Mode, Requirement, Settlement, Store,
+};
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Error, HybridStore, MemoryStore, Quota, Source};
 
@@ -100,7 +102,7 @@ async fn a_store_that_is_dropped_pays_too_and_callers_that_go_away_take_no_debt_
     take(&store, "hot", DAY, 1).await;
     let mut admitted = 1;
     for _ in 0..3_000 {
-        match store.decide(&[check("hot", DAY, 1)], Deadline::none()) {
+        match store.decide(&[check("hot", DAY, 1)], Ask::default()) {
             Answer::Ready(decided) => admitted += u64::from(decided.unwrap().decision.is_allowed()),
             // A caller that goes away before its question has left takes nothing.
             Answer::Pending(pending) => drop(tokio::time::timeout(ms(fastrand::u64(..15)), pending).await),
@@ -123,7 +125,7 @@ async fn while_the_inner_store_is_away_the_allowance_is_admitted_and_then_its_er
     inner.delay(ms(1));
     let (mut admitted, mut errors) = (0, 0);
     for _ in 0..500 {
-        match store.decide(&[check("hot", DAY, 1)], Deadline::none()).wait().await {
+        match store.decide(&[check("hot", DAY, 1)], Ask::default()).wait().await {
             Ok(decided) => admitted += u64::from(decided.decision.is_allowed()),
             Err(error) => errors += u64::from(error.is_store()),
         }
@@ -208,23 +210,26 @@ impl Flaky {
 }
 
 impl Store for Flaky {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         let (look, checks) = (checks.iter().all(|check| check.cost == 0), checks.to_vec());
         let fate = if look && self.looks { Fate::Answered } else { self.fate() };
-        self.answer(fate, deadline, move |inner| inner.decide(&checks, deadline))
+        self.answer(fate, ask.deadline, move |inner| inner.decide(&checks, ask))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        if change == Change::Reset {
+            return self.inner.adjust(counter, change);
+        }
         self.charges.fetch_add(u64::from(matches!(change, Change::Charge(_))), Ordering::Relaxed);
         let counter = counter.clone();
         self.answer(self.fate(), Deadline::none(), move |inner| inner.adjust(&counter, change))
     }
 
-    fn budget(&self) -> Option<Duration> {
-        Some(BUDGET)
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        Ok(Capabilities::without_bans(requirements)?.budget(BUDGET))
     }
 
-    passes_on!(inner: settle, reset);
+    passes_on!(inner: settle);
 }
 
 /// A hybrid store that owes 3 units; one more was decided by the inner store.
@@ -272,7 +277,7 @@ async fn requests_send_no_more_charges_than_the_ticks() {
     let store = owing(&inner).await;
     inner.becomes(Fate::Late);
     for _ in 0..50 {
-        store.decide(&[check("hot", DAY, 60)], Deadline::none()).wait().await.expect_err("there is no answer");
+        store.decide(&[check("hot", DAY, 60)], Ask::default()).wait().await.expect_err("there is no answer");
     }
     assert_eq!(inner.charges(), 2);
 }
@@ -284,7 +289,7 @@ async fn paying_and_deciding_take_one_budget() {
         let store = owing(&inner).await;
         inner.becomes(Fate::Slow(each));
         let start = tokio::time::Instant::now();
-        let decided = store.decide(&[check("hot", DAY, 60)], Deadline::none()).wait().await;
+        let decided = store.decide(&[check("hot", DAY, 60)], Ask::default()).wait().await;
         assert_eq!(decided.is_ok(), decides, "{each:?} for each of two answers");
         assert!(start.elapsed() <= BUDGET + ms(1), "{:?}", start.elapsed());
     }
@@ -295,7 +300,7 @@ async fn units_given_back_while_nobody_knows_whether_they_were_charged_are_not_c
     let inner = Flaky::new(false);
     let store = store(inner.clone());
     take(&store, "hot", DAY, 1).await;
-    let decided = store.decide(&[check("hot", DAY, 10)], Deadline::none()).wait().await.unwrap();
+    let decided = store.decide(&[check("hot", DAY, 10)], Ask::default()).wait().await.unwrap();
     inner.becomes(Fate::Lost);
     tokio::time::sleep(ms(250)).await;
     drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(4))]));
@@ -310,7 +315,7 @@ async fn refunds_lower_the_debt_and_what_was_paid_already_goes_back() {
         let inner = MemoryStore::new();
         let store = store(inner.clone());
         take(&store, "hot", DAY, 1).await;
-        let decided = store.decide(&[check("hot", DAY, 10)], Deadline::none()).wait().await.unwrap();
+        let decided = store.decide(&[check("hot", DAY, 10)], Ask::default()).wait().await.unwrap();
         assert_eq!(decided.decision.source(), Source::Lease);
         tokio::time::sleep(ms(pause)).await;
         drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(4))]));
@@ -328,7 +333,7 @@ async fn several_checks_are_owed_together_or_not_at_all() {
     for turn in 0..300 {
         let mode = if turn % 2 == 0 { Mode::Enforce } else { Mode::default() };
         let checks = [check("wide", DAY, 1), check("few", few, 1).mode(mode)];
-        admitted += u64::from(store.decide(&checks, Deadline::none()).wait().await.unwrap().decision.is_allowed());
+        admitted += u64::from(store.decide(&checks, Ask::default()).wait().await.unwrap().decision.is_allowed());
     }
     assert_eq!(admitted, 30);
     store.close().await.unwrap();
@@ -343,7 +348,7 @@ async fn a_reset_forgets_the_debt() {
     for _ in 0..20 {
         take(&store, "hot", DAY, 1).await;
     }
-    store.reset(&counter("hot", DAY)).wait().await.unwrap();
+    store.adjust(&counter("hot", DAY), Change::Reset).wait().await.unwrap();
     store.close().await.unwrap();
     assert_eq!(remaining(&inner, "hot", DAY).await, 10_000);
 }

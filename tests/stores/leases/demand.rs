@@ -1,6 +1,6 @@
 //! Who gets a lease, how large, and what that saves.
 
-use tollgate::store::{Answer, Check, Deadline, Store};
+use tollgate::store::{Answer, Ask, Check, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, LeaseStore, MemoryStore, Quota, Source};
 
@@ -43,7 +43,7 @@ async fn a_hundred_hot_keys_cost_less_than_one_call_in_a_hundred_requests() {
         }
         for _ in 0..60 {
             asked += 1;
-            if let Answer::Pending(pending) = store.decide(&[keys[random.usize(..100)].clone()], Deadline::none()) {
+            if let Answer::Pending(pending) = store.decide(&[keys[random.usize(..100)].clone()], Ask::default()) {
                 tokio::spawn(pending);
             }
         }
@@ -94,7 +94,7 @@ async fn reserves_queues_slots_and_looks_are_never_leased() {
     let look = check("look", MANY, 0);
     for check in [reserve, queue, slots, look] {
         for _ in 0..100 {
-            let decided = store.decide(std::slice::from_ref(&check), Deadline::none()).wait().await.unwrap();
+            let decided = store.decide(std::slice::from_ref(&check), Ask::default()).wait().await.unwrap();
             assert_eq!(decided.decision.source(), Source::Store, "{check:?}");
         }
     }
@@ -141,7 +141,7 @@ async fn keys_that_clients_make_up_neither_take_memory_nor_the_lease_of_a_hot_on
         let made_up = Key::new("key", step.to_string());
         let counter = tollgate::store::Counter::new("policy".try_into().expect("a valid name"), made_up, MANY);
         let check = Check::new(counter, 1);
-        drop(store.decide(&[check], Deadline::none()).wait().await.unwrap());
+        drop(store.decide(&[check], Ask::default()).wait().await.unwrap());
         if step % 10 == 0 {
             by_lease += u32::from(take(&store, "hot", MANY, 1).await.1 == Source::Lease);
             tokio::time::sleep(ms(2)).await;
@@ -156,7 +156,7 @@ async fn remaining_and_reset_of_a_local_decision_are_as_of_the_lease_and_never_a
     let (store, _) = leasing(0.1);
     let mut local = 0;
     for taken in 1..=500_u64 {
-        let decided = store.decide(&[check("hot", QUOTA, 1)], Deadline::none()).wait().await.unwrap();
+        let decided = store.decide(&[check("hot", QUOTA, 1)], Ask::default()).wait().await.unwrap();
         let outcome = &decided.decision.outcomes()[0];
         assert!((900 - taken..=1_000 - taken).contains(&outcome.remaining()), "{} of {taken}", outcome.remaining());
         let reset = outcome.reset_after();

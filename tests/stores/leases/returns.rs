@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use tokio::sync::Semaphore;
-use tollgate::store::{Answer, Change, Check, Deadline, Decided, Receipt, Settlement, Settling, Store};
+use tollgate::store::{Answer, Ask, Change, Check, Decided, Receipt, Settlement, Settling, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
 
@@ -29,9 +29,9 @@ struct Busy {
 }
 
 impl Store for Busy {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         self.settling.add_permits(2_000 - self.settling.available_permits());
-        self.inner.decide(checks, deadline)
+        self.inner.decide(checks, ask)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -42,7 +42,7 @@ impl Store for Busy {
         Answer::Ready(Ok(Vec::new()))
     }
 
-    passes_on!(inner: adjust, reset);
+    passes_on!(inner: adjust);
 }
 
 async fn heat(store: &LeaseStore, quota: Quota, requests: u64) {
@@ -257,7 +257,7 @@ async fn a_refund_of_a_local_decision_goes_into_its_lease_while_that_lives_and_e
     for (pause, quota) in [(0, WINDOW), (2_000, WINDOW), (2_000, Quota::token_bucket(10_000, secs(1_000_000)))] {
         let (store, inner, quota) = leasing(quota);
         heat(&store, quota, 99).await;
-        let decided = store.decide(&[check("hot", quota, 3)], Deadline::none()).wait().await.unwrap();
+        let decided = store.decide(&[check("hot", quota, 3)], Ask::default()).wait().await.unwrap();
         assert_eq!(decided.decision.source(), Source::Lease);
         tokio::time::sleep(ms(pause)).await;
         drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(2))]));
@@ -271,7 +271,7 @@ async fn a_refund_of_a_local_decision_goes_into_its_lease_while_that_lives_and_e
 async fn a_charge_on_a_local_decision_and_adjustments_reach_the_inner_store() {
     let (store, inner, quota) = leasing(WINDOW);
     heat(&store, quota, 99).await;
-    let decided = store.decide(&[check("hot", quota, 1)], Deadline::none()).wait().await.unwrap();
+    let decided = store.decide(&[check("hot", quota, 1)], Ask::default()).wait().await.unwrap();
     assert_eq!(decided.decision.source(), Source::Lease);
     drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Charge(50))]));
     store.adjust(&counter("hot", quota), Change::Charge(7)).wait().await.unwrap();
@@ -282,7 +282,7 @@ async fn a_charge_on_a_local_decision_and_adjustments_reach_the_inner_store() {
 #[tokio::test(start_paused = true)]
 async fn receipts_of_the_inner_store_are_settled_there() {
     let (store, inner, quota) = leasing(WINDOW);
-    let decided = store.decide(&[check("hot", quota, 10)], Deadline::none()).wait().await.unwrap();
+    let decided = store.decide(&[check("hot", quota, 10)], Ask::default()).wait().await.unwrap();
     drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(4))]));
     assert_eq!(remaining(&inner, "hot", quota).await, 9_994);
 }
@@ -291,7 +291,7 @@ async fn receipts_of_the_inner_store_are_settled_there() {
 async fn a_reset_forgets_the_lease_too() {
     let (store, inner, quota) = leasing(WINDOW);
     heat(&store, quota, 100).await;
-    store.reset(&counter("hot", quota)).wait().await.unwrap();
+    store.adjust(&counter("hot", quota), Change::Reset).wait().await.unwrap();
     assert_eq!(store.counts().held(), 0);
     take(&store, "hot", quota, 1).await;
     let counts = store.close().await;
@@ -307,8 +307,8 @@ struct Held {
 }
 
 impl Store for Held {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        let (decided, gate) = (self.inner.decide(checks, deadline), Arc::clone(&self.gate));
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        let (decided, gate) = (self.inner.decide(checks, ask), Arc::clone(&self.gate));
         if checks[0].cost == 1 {
             return decided;
         }
@@ -318,7 +318,7 @@ impl Store for Held {
         })
     }
 
-    passes_on!(inner: settle, adjust, reset);
+    passes_on!(inner: settle, adjust);
 }
 
 /// What the inner store has left where a key was reset while a lease of it was asked for, and requests and others
@@ -330,7 +330,7 @@ async fn left_after_a_reset(requests: u64, others: u64) -> u64 {
     let store = LeaseStore::builder(held).with_clock(clock.clone()).build().expect("the share is one");
     heat(&store, WINDOW, 100).await;
     assert!(remaining(&inner, "hot", WINDOW).await < 9_900, "a lease was asked for");
-    store.reset(&counter("hot", WINDOW)).wait().await.expect("a store answers");
+    store.adjust(&counter("hot", WINDOW), Change::Reset).wait().await.expect("a store answers");
     heat(&store, WINDOW, requests).await;
     for _ in 0..others {
         assert!(take(&inner, "hot", WINDOW, 1).await.0);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tollgate::store::{
-    Answer, Applied, Change, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId, Taken,
+    Answer, Applied, Ask, Change, Counter, Decided, Receipt, Settlement, Settling, Store, StoreId, Taken,
 };
 use tollgate::{Error, HybridStore, MemoryStore, Quota, Source};
 
@@ -27,7 +27,7 @@ async fn counted(inner: &MemoryStore) -> u64 {
 }
 
 async fn decided(store: &impl Store, quota: Quota, cost: u64) -> Decided {
-    let decided = store.decide(&[check("hot", quota, cost)], Deadline::none()).wait().await.expect("a store answers");
+    let decided = store.decide(&[check("hot", quota, cost)], Ask::default()).wait().await.expect("a store answers");
     assert!(decided.decision.is_allowed());
     decided
 }
@@ -47,7 +47,7 @@ async fn applied(settling: Settling) -> Applied {
 
 /// Admits what it can here and now; returns the units.
 fn admit_all(store: &impl Store, quota: Quota) -> u64 {
-    let here = |_: &u64| matches!(store.decide(&[check("hot", quota, 1)], Deadline::none()), Answer::Ready(_));
+    let here = |_: &u64| matches!(store.decide(&[check("hot", quota, 1)], Ask::default()), Answer::Ready(_));
     (0..1_000).take_while(here).count() as u64
 }
 
@@ -107,7 +107,7 @@ async fn nothing_taken_before_a_reset_is_given_back_after_it() {
         let metered_there = applied(settle(&store, &there, Change::Charge(4))).await;
         let metered_there = (there.0, there.1.clone().units(4).stamp(metered_there.stamp));
         tokio::time::sleep(ms(pause)).await;
-        store.reset(&counter("hot", HUNDRED)).wait().await.expect("a store answers");
+        store.adjust(&counter("hot", HUNDRED), Change::Reset).wait().await.expect("a store answers");
         let late = counted(&inner).await;
         let _others = decided(&store, HUNDRED, 30).await;
         for part in [&there, &here, &metered, &metered_there] {
@@ -124,7 +124,7 @@ async fn what_is_taken_after_a_reset_can_be_given_back() {
     let inner = MemoryStore::new();
     let store = store(Far::new(inner.clone(), ms(0), ms(50)));
     let _before = decided(&store, HUNDRED, 5).await;
-    store.reset(&counter("hot", HUNDRED)).wait().await.expect("a store answers");
+    store.adjust(&counter("hot", HUNDRED), Change::Reset).wait().await.expect("a store answers");
     let there = parts(&decided(&store, HUNDRED, 5).await);
     let here = parts(&decided(&store, HUNDRED, 7).await);
     let metered = applied(settle(&store, &here, Change::Charge(6))).await;
@@ -237,6 +237,9 @@ impl Losing {
 
 impl Store for Losing {
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        if change == Change::Reset {
+            return self.inner.adjust(counter, change);
+        }
         self.charges.fetch_add(1, Ordering::SeqCst);
         if self.fate.load(Ordering::SeqCst) == ANSWERED {
             return self.inner.adjust(counter, change);
@@ -247,7 +250,7 @@ impl Store for Losing {
         })
     }
 
-    passes_on!(inner: decide, settle, reset);
+    passes_on!(inner: decide, settle);
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,7 +288,7 @@ async fn a_charge_lost_before_a_reset_is_not_sent_again_after_it() {
     inner.fate.store(LOST, Ordering::SeqCst);
     tokio::time::sleep(ms(110)).await;
     assert_eq!(inner.charges.load(Ordering::SeqCst), 1, "it is on its way");
-    store.reset(&counter("hot", AMPLE)).wait().await.expect("a store answers");
+    store.adjust(&counter("hot", AMPLE), Change::Reset).wait().await.expect("a store answers");
     inner.fate.store(ANSWERED, Ordering::SeqCst);
     tokio::time::sleep(secs(1)).await;
     assert_eq!(counted(&inner.inner).await, 0);

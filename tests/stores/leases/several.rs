@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::store::{Answer, Check, Deadline, Mode, Store};
+use tollgate::store::{Answer, Ask, Check, Mode, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{LeaseStore, MemoryStore, Quota, Source};
 
@@ -20,7 +20,7 @@ fn threads_that_ask_in_any_order_take_from_both_keys_or_from_none() {
     let store = LeaseStore::builder(inner.clone()).with_clock(clock.clone()).build().unwrap();
     let (admitted, by_lease) = (AtomicU64::new(0), AtomicU64::new(0));
     let ready = |checks: &[Check]| {
-        let Answer::Ready(decided) = store.decide(checks, Deadline::none()) else { panic!("memory answers at once") };
+        let Answer::Ready(decided) = store.decide(checks, Ask::default()) else { panic!("memory answers at once") };
         decided.unwrap().decision
     };
     std::thread::scope(|scope| {
@@ -56,7 +56,7 @@ async fn a_request_that_one_lease_cannot_pay_takes_nothing_from_the_others() {
     let mut admitted = 0;
     for _ in 0..1_000 {
         let decided =
-            store.decide(&[check("wide", WIDE, 1), check("few", few, 1)], Deadline::none()).wait().await.unwrap();
+            store.decide(&[check("wide", WIDE, 1), check("few", few, 1)], Ask::default()).wait().await.unwrap();
         admitted += u64::from(decided.decision.is_allowed());
     }
     assert_eq!(admitted, 40);
@@ -72,7 +72,7 @@ async fn a_check_in_shadow_that_leases_cannot_pay_is_decided_truly_and_refuses_n
     let shadow = check("few", Quota::fixed_window(100, secs(86_400)), 1).mode(Mode::Shadow);
     let (mut fitted, mut by_lease) = (0, 0);
     for _ in 0..1_000 {
-        let decided = store.decide(&[check("wide", WIDE, 1), shadow.clone()], Deadline::none()).wait().await.unwrap();
+        let decided = store.decide(&[check("wide", WIDE, 1), shadow.clone()], Ask::default()).wait().await.unwrap();
         assert!(decided.decision.is_allowed());
         fitted += u64::from(decided.decision.outcomes()[1].is_allowed());
         by_lease += u64::from(decided.decision.source() == Source::Lease);
@@ -88,7 +88,7 @@ async fn a_hot_key_beside_cold_ones_is_not_leased_for_nothing() {
     let store = LeaseStore::builder(far.clone()).with_clock(clock.clone()).build().unwrap();
     for client in 0..2_000 {
         let checks = [check("route", WIDE, 1), check(&client.to_string(), WIDE, 1)];
-        drop(store.decide(&checks, Deadline::none()).wait().await.unwrap());
+        drop(store.decide(&checks, Ask::default()).wait().await.unwrap());
     }
     assert_eq!(far.calls(), 2_000);
 }
@@ -99,6 +99,6 @@ async fn a_counter_asked_twice_in_a_request_is_summed_by_the_inner_store() {
     for _ in 0..50 {
         take(&*store, "hot", WIDE, 1).await;
     }
-    let decided = store.decide(&[check("hot", WIDE, 1), check("hot", WIDE, 1)], Deadline::none()).wait().await.unwrap();
+    let decided = store.decide(&[check("hot", WIDE, 1), check("hot", WIDE, 1)], Ask::default()).wait().await.unwrap();
     assert_eq!(decided.decision.source(), Source::Store);
 }

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-};
+use tollgate::store::{Answer, Applied, Ask, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Error, MemoryStore, Quota, Source};
 
@@ -67,15 +65,12 @@ impl Far {
 }
 
 impl Store for Far {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         let checks = checks.to_vec();
-        self.asked(move |inner| inner.decide(&checks, deadline))
+        self.asked(move |inner| inner.decide(&checks, ask))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if changes.is_empty() {
-            return Answer::Ready(Ok(Vec::new()));
-        }
         let changes = changes.to_vec();
         let settled = self.asked(move |inner| inner.settle(receipt, &changes));
         match settled {
@@ -91,23 +86,18 @@ impl Store for Far {
         let counter = counter.clone();
         self.asked(move |inner| inner.adjust(&counter, change))
     }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<bool, Error>> {
-        let counter = counter.clone();
-        self.asked(move |inner| inner.reset(&counter))
-    }
 }
 
 /// Units left for a key of a store.
 pub(crate) async fn remaining(store: &impl Store, key: &str, quota: Quota) -> u64 {
-    let look = store.decide(&[check(key, quota, 0)], Deadline::none()).wait().await.expect("a store answers");
+    let look = store.decide(&[check(key, quota, 0)], Ask::default()).wait().await.expect("a store answers");
     look.decision.outcomes()[0].remaining()
 }
 
 /// Takes units; whether it was admitted, and by whom.
 pub(crate) async fn take(store: &impl Store, key: &str, quota: Quota, cost: u64) -> (bool, Source) {
     let decision =
-        store.decide(&[check(key, quota, cost)], Deadline::none()).wait().await.expect("a store answers").decision;
+        store.decide(&[check(key, quota, cost)], Ask::default()).wait().await.expect("a store answers").decision;
     (decision.is_allowed(), decision.source())
 }
 

@@ -85,7 +85,7 @@ async fn counters_cannot_be_changed_and_a_reset_is_one_of_this_process() {
     load(&stores, &Check::new(all(), 1), 1_000, 5).await;
     let error = stores[0].adjust(&all(), Change::Charge(1)).wait().await.expect_err("there is no counter");
     assert!(error.is_invalid() && error.to_string().contains("\"all\""), "{error}");
-    stores[0].reset(&all()).wait().await.expect("it is forgotten");
+    stores[0].adjust(&all(), Change::Reset).wait().await.expect("it is forgotten");
     assert_eq!(stores[0].ratio(&all()), None);
     assert!(stores[1].ratio(&all()).is_some());
 }
@@ -95,12 +95,12 @@ fn a_policy_that_has_no_ratio_is_refused_when_the_layer_is_built() {
     let (store, second) = (RatioStore::new(MemoryTally::new()), Duration::from_secs(1));
     let name = PolicyName::try_from("mail").expect("a valid name");
     let refused = |requirement: Requirement<'_>, reason: &str| {
-        let error = store.supports(&[requirement]).expect_err(reason).to_string();
+        let error = store.capabilities(&[requirement]).expect_err(reason).to_string();
         assert!(error.contains("\"mail\"") && error.contains(reason), "{error}");
     };
     let window = Quota::per_second(10);
     for quota in [window, Quota::fixed_window(10, second), Quota::sliding_window(600, 60 * second)] {
-        assert!(store.supports(&[Requirement::new(&name, &quota).reserves()]).is_ok(), "{quota}");
+        assert!(store.capabilities(&[Requirement::new(&name, &quota).reserves()]).is_ok(), "{quota}");
     }
     for quota in [Quota::sliding_log(10, second), Quota::leaky_bucket(10, second), Quota::concurrency(10)] {
         refused(Requirement::new(&name, &quota), "has no ratio");
@@ -119,11 +119,11 @@ fn a_policy_that_has_no_ratio_is_refused_when_the_layer_is_built() {
     refused(Requirement::new(&name, &window).settles(Settles::ByOutcome), "settles units by the outcome");
     refused(Requirement::new(&name, &window).bans(), "has a ban");
     let fair = RatioStore::builder(MemoryTally::new()).fair("mail", "user").build().expect("valid settings");
-    let error = fair.supports(&[Requirement::new(&name, &window)]).expect_err("there is no such policy");
+    let error = fair.capabilities(&[Requirement::new(&name, &window)]).expect_err("there is no such policy");
     assert!(error.to_string().contains("\"user\""), "{error}");
     let user = PolicyName::try_from("user").expect("a valid name");
-    assert!(fair.supports(&[Requirement::new(&name, &window), Requirement::new(&user, &window)]).is_ok());
-    assert!(fair.supports(&[Requirement::new(&user, &window)]).is_ok(), "another layer, without the policy");
+    assert!(fair.capabilities(&[Requirement::new(&name, &window), Requirement::new(&user, &window)]).is_ok());
+    assert!(fair.capabilities(&[Requirement::new(&user, &window)]).is_ok(), "another layer, without the policy");
 }
 
 #[test]
@@ -178,7 +178,7 @@ async fn a_tier_that_has_no_ratio_is_an_error() {
         [Quota::concurrency(5), Quota::fixed_window(10, Duration::from_secs(3_600)), Quota::leaky_bucket(5, TICK)]
     {
         let check = Check::new(counter("all", "tier", quota), 1);
-        let tollgate::store::Answer::Ready(decided) = stores[0].decide(&[check], tollgate::store::Deadline::none())
+        let tollgate::store::Answer::Ready(decided) = stores[0].decide(&[check], tollgate::store::Ask::default())
         else {
             panic!("a request waits")
         };

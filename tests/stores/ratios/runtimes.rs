@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::store::{Check, Deadline, MemoryTally, Report, Tally, Totals};
+use tollgate::store::{Ask, Change, Check, MemoryTally, Report, Tally, Totals};
 use tollgate::{Error, Quota, RatioStore, Store};
 
 use super::{all, counter, decide};
@@ -142,9 +142,9 @@ fn a_thousand_tasks_with_several_policies_in_any_order_never_wait_for_each_other
                     };
                     let mut checks = [of("a", task + round), of("b", task * round), of("a", task + round), of("c", 7)];
                     checks.rotate_left(round % 4);
-                    drop(store.decide(&checks, Deadline::none()));
+                    drop(store.decide(&checks, Ask::default()));
                     if round % 10 == 9 {
-                        drop(store.reset(&checks[0].counter));
+                        drop(store.adjust(&checks[0].counter, Change::Reset));
                         let ratio = store.ratio(&checks[1].counter);
                         assert!(ratio.is_none_or(|ratio| (0.0..=1.0).contains(&ratio)));
                         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use tokio::time::sleep;
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Settlement, Store};
+use tollgate::store::{Answer, Ask, Change, Check, Counter, Settlement, Store};
 use tollgate::{DenyCache, HybridStore, Key, LeaseStore, Limiter, MemoryStore, OnFailure, Quota, Rule};
 
 use crate::support::slow::many;
@@ -115,7 +115,7 @@ fn no_cost_floor_or_change_is_too_large() {
             Counter::new("s".try_into().expect("a valid name"), Key::new("user", "ada"), Quota::concurrency(limit));
         for round in 0..5_000 {
             let checks: Vec<_> = (0..=round % 3).map(|_| Check::new(counter.clone(), size()).floor(size())).collect();
-            let Answer::Ready(Ok(decided)) = store.decide(&checks, Deadline::none()) else { panic!("memory decides") };
+            let Answer::Ready(Ok(decided)) = store.decide(&checks, Ask::default()) else { panic!("memory decides") };
             let taken: u64 = decided.receipt.taken().iter().map(|taken| taken.units).sum();
             assert!(taken <= limit);
             let change = if round % 2 == 0 { Change::Renew(size()) } else { Change::Refund(size()) };

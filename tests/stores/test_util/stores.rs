@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::Instant;
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Mode, Settlement};
+use tollgate::store::{Answer, Ask, AskMode, Change, Check, Counter, Deadline, Decided, Mode, Settlement};
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, PolicyName, Quota, Rule, Source, Store};
 
@@ -22,7 +22,7 @@ fn check(cost: u64) -> Check {
 #[tokio::test]
 async fn a_closure_decides_each_check_and_refuses_all_of_a_request() -> Result<(), Error> {
     let store = StoreFn::new(|check| check.cost < 5);
-    let decide = |checks: &[Check]| store.decide(checks, Deadline::none()).wait();
+    let decide = |checks: &[Check]| store.decide(checks, Ask::default()).wait();
 
     let decided = decide(&[check(4), check(3)]).await?;
     assert!(decided.decision.is_allowed());
@@ -44,7 +44,7 @@ async fn a_closure_decides_each_check_and_refuses_all_of_a_request() -> Result<(
 #[tokio::test]
 async fn a_closure_ignores_receipts_of_other_stores() -> Result<(), Error> {
     let (store, other) = (StoreFn::new(|_| true), StoreFn::new(|_| true));
-    let decided = other.decide(&[check(3)], Deadline::none()).wait().await?;
+    let decided = other.decide(&[check(3)], Ask::default()).wait().await?;
     assert!(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(3))]).wait().await?.is_empty());
     Ok(())
 }
@@ -52,9 +52,9 @@ async fn a_closure_ignores_receipts_of_other_stores() -> Result<(), Error> {
 #[tokio::test]
 async fn a_closures_decisions_have_the_source_and_the_wait_that_a_test_sets() -> Result<(), Error> {
     let store = StoreFn::new(|check| check.cost < 5).source(Source::Lease).retry_after(Duration::from_secs(3));
-    let fits = store.decide(&[check(4)], Deadline::none()).wait().await?.decision;
+    let fits = store.decide(&[check(4)], Ask::default()).wait().await?.decision;
     assert_eq!((fits.is_allowed(), fits.source()), (true, Source::Lease));
-    let refused = store.decide(&[check(5)], Deadline::none()).wait().await?.decision;
+    let refused = store.decide(&[check(5)], Ask::default()).wait().await?.decision;
     assert_eq!((refused.source(), refused.retry_after()), (Source::Lease, Some(Duration::from_secs(3))));
     Ok(())
 }
@@ -62,7 +62,7 @@ async fn a_closures_decisions_have_the_source_and_the_wait_that_a_test_sets() ->
 #[tokio::test]
 async fn a_look_fits_whatever_the_closure_returns() -> Result<(), Error> {
     let store = StoreFn::new(|_| false);
-    let looked = store.decide(&[check(0)], Deadline::none()).wait().await?;
+    let looked = store.decide(&[check(0)], Ask::default()).wait().await?;
     assert!(looked.decision.is_allowed());
     assert_eq!(looked.decision.outcomes()[0].remaining(), 0);
     Ok(())
@@ -72,12 +72,12 @@ async fn a_look_fits_whatever_the_closure_returns() -> Result<(), Error> {
 async fn a_failing_store_fails_in_each_kind_and_works_again() -> Result<(), Error> {
     let store = FailingStore::new(MemoryStore::new());
     let twin = store.clone();
-    let decide = || twin.decide(&[check(1)], Deadline::none()).wait();
+    let decide = || twin.decide(&[check(1)], Ask::default()).wait();
     assert!(decide().await.is_ok());
     store.fail();
     assert!(decide().await.is_err_and(|error| error.is_connection()));
     assert!(twin.adjust(&counter(), Change::Charge(1)).wait().await.is_err());
-    assert!(twin.reset(&counter()).wait().await.is_err());
+    assert!(twin.adjust(&counter(), Change::Reset).wait().await.is_err());
     store.fail_with(|| Error::timeout("slow"));
     assert!(decide().await.is_err_and(|error| error.is_timeout()));
     store.fail_with(|| Error::store("full", std::io::Error::other("no memory")));
@@ -127,12 +127,12 @@ async fn a_layer_ends_what_hangs_and_decides_by_its_fallback() -> Result<(), Err
 async fn settlements_and_changes_that_hang_end_in_bounded_time() -> Result<(), Error> {
     let (_clock, start) = (ManualClock::paused(), Instant::now());
     let store = FailingStore::new(MemoryStore::new());
-    let decided = store.decide(&[check(1)], Deadline::none()).wait().await?;
+    let decided = store.decide(&[check(1)], Ask::default()).wait().await?;
     store.hang();
     let refund = Settlement::new(0, Change::Refund(1));
     assert!(store.settle(decided.receipt, &[refund]).wait().await.is_err_and(|error| error.is_timeout()));
     assert!(start.elapsed() < Duration::from_millis(110));
-    assert!(store.reset(&counter()).wait().await.is_err_and(|error| error.is_timeout()));
+    assert!(store.adjust(&counter(), Change::Reset).wait().await.is_err_and(|error| error.is_timeout()));
     Ok(())
 }
 
@@ -142,9 +142,9 @@ async fn a_store_that_keeps_deadlines_keeps_them_while_it_hangs() {
     let store = FailingStore::new(Bounded(MemoryStore::new(), Some(Duration::from_millis(50))));
     store.hang();
     let checks = [check(1)];
-    assert!(store.decide(&checks, Deadline::none()).wait().await.is_err_and(|error| error.is_timeout()));
+    assert!(store.decide(&checks, Ask::default()).wait().await.is_err_and(|error| error.is_timeout()));
     assert!((50..55).contains(&start.elapsed().as_millis()));
-    let sooner = Deadline::after(Duration::from_millis(20));
+    let sooner = Ask::default().deadline(Deadline::after(Duration::from_millis(20)));
     assert!(store.decide(&checks, sooner).wait().await.is_err_and(|error| error.is_timeout()));
     assert!((70..80).contains(&start.elapsed().as_millis()));
 }
@@ -153,12 +153,12 @@ async fn a_store_that_keeps_deadlines_keeps_them_while_it_hangs() {
 async fn a_slow_store_decides_at_once_and_answers_after_its_delay() -> Result<(), Error> {
     let (_clock, start) = (ManualClock::paused(), Instant::now());
     let store = FailingStore::new(MemoryStore::new());
-    let decide = || store.decide(&[check(1)], Deadline::none());
+    let decide = || store.decide(&[check(1)], Ask::default());
     store.delay(Duration::from_millis(30));
     drop(decide());
     assert_eq!(decide().wait().await?.decision.outcomes()[0].remaining(), 8, "what was dropped was taken");
     assert!((30..35).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
-    store.reset(&counter()).wait().await?;
+    store.adjust(&counter(), Change::Reset).wait().await?;
     assert!((60..70).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
 
     store.fail();
@@ -174,21 +174,21 @@ async fn a_slow_store_decides_at_once_and_answers_after_its_delay() -> Result<()
 async fn a_slow_store_keeps_its_budget_and_deadlines() {
     let (_clock, start) = (ManualClock::paused(), Instant::now());
     let store = FailingStore::new(Bounded(MemoryStore::new(), Some(Duration::from_millis(50))));
-    let decide = |deadline| store.decide(&[check(1)], deadline).wait();
+    let decide = |ask| store.decide(&[check(1)], ask).wait();
     store.delay(Duration::from_millis(80));
-    assert!(decide(Deadline::none()).await.is_err_and(|error| error.is_timeout()));
+    assert!(decide(Ask::default()).await.is_err_and(|error| error.is_timeout()));
     assert!((50..55).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
-    let sooner = Deadline::after(Duration::from_millis(20));
+    let sooner = Ask::default().deadline(Deadline::after(Duration::from_millis(20)));
     assert!(decide(sooner).await.is_err_and(|error| error.is_timeout()));
     assert!((70..80).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
     store.delay(Duration::from_millis(40));
-    assert!(decide(Deadline::none()).await.is_ok());
+    assert!(decide(Ask::default()).await.is_ok());
 }
 
 #[test]
 fn answers_are_held_until_they_are_released_in_any_order() {
     let store = FailingStore::new(MemoryStore::new());
-    let decide = || store.decide(&[check(1)], Deadline::none()).wait();
+    let decide = || store.decide(&[check(1)], Ask::default()).wait();
     let left = |decided: Result<Decided, Error>| decided.map(|decided| decided.decision.outcomes()[0].remaining());
     let first = store.hold();
     let mut held_first = Box::pin(decide());
@@ -207,7 +207,7 @@ fn answers_are_held_until_they_are_released_in_any_order() {
 #[test]
 fn a_failure_is_held_too_and_what_comes_after_it_is_not() {
     let store = FailingStore::new(MemoryStore::new());
-    let decide = || store.decide(&[check(1)], Deadline::none()).wait();
+    let decide = || store.decide(&[check(1)], Ask::default()).wait();
     store.fail();
     let held = store.hold();
     let mut failing = Box::pin(decide());
@@ -221,12 +221,12 @@ fn a_failure_is_held_too_and_what_comes_after_it_is_not() {
 #[tokio::test]
 async fn calls_are_recorded_in_their_order_and_passed_on() -> Result<(), Error> {
     let store = RecordingStore::new(MemoryStore::new());
-    let decided = store.decide(&[check(3)], Deadline::none()).wait().await?;
+    let decided = store.decide(&[check(3)], Ask::default()).wait().await?;
     store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(2))]).wait().await?;
     store.adjust(&counter(), Change::Charge(4)).wait().await?;
-    let looked = store.probe(&[check(0)], Deadline::none()).wait().await?;
+    let looked = store.decide(&[check(0)], Ask::default().mode(AskMode::Probe)).wait().await?;
     assert_eq!(looked.decision.outcomes()[0].remaining(), 5);
-    store.reset(&counter()).wait().await?;
+    store.adjust(&counter(), Change::Reset).wait().await?;
 
     let calls = store.clone().take();
     let [
@@ -234,7 +234,7 @@ async fn calls_are_recorded_in_their_order_and_passed_on() -> Result<(), Error> 
         Recorded::Settle(taken, changes),
         Recorded::Adjust(adjusted, Change::Charge(4)),
         Recorded::Probe(probed),
-        Recorded::Reset(reset),
+        Recorded::Adjust(reset, Change::Reset),
     ] = &calls[..]
     else {
         panic!("{calls:?}")

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
-use tollgate::store::{Check, Counter, Deadline};
+use tollgate::store::{Ask, Check, Counter};
 use tollgate::{Key, Quota, RedisStore, Store};
 
 use super::{LIMITS, QUOTAS, sides};
@@ -65,7 +65,7 @@ impl Checks<'_> {
     async fn each(&self, cost: u64, allowed: bool) {
         for key in self.keys {
             let check = Check::new(Counter::new(name("bench"), key.clone(), self.quota), cost);
-            let decided = self.store.decide(&[check], Deadline::none()).wait().await.expect("decided");
+            let decided = self.store.decide(&[check], Ask::default()).wait().await.expect("decided");
             assert_eq!(decided.decision.is_allowed(), allowed, "{:?}", decided.decision);
         }
     }

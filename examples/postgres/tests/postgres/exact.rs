@@ -43,8 +43,8 @@ async fn random_requests_are_decided_as_in_memory() {
         let counter = &checks[0].counter;
         match fastrand::u8(..20) {
             0 => {
-                memory.reset(counter).wait().await.expect("it is there");
-                postgres.reset(counter).wait().await.expect("it is there");
+                memory.adjust(counter, Change::Reset).wait().await.expect("it is there");
+                postgres.adjust(counter, Change::Reset).wait().await.expect("it is there");
             }
             1 | 2 => {
                 let change = [Change::Refund(2), Change::Charge(1)][fastrand::usize(..2)];
@@ -178,6 +178,6 @@ async fn a_state_is_shared_by_policies_of_other_processes_at_once() {
     let one = [check("api", "ada", Quota::fixed_window(1, HOUR))];
     assert!(is_allowed(decide(&first, &one).await));
     assert!(!is_allowed(decide(&second, &one).await));
-    first.reset(&one[0].counter).wait().await.expect("it is there");
+    first.adjust(&one[0].counter, Change::Reset).wait().await.expect("it is there");
     assert!(is_allowed(decide(&second, &one).await));
 }

@@ -31,23 +31,21 @@ impl BanShape {
     }
 
     /// The bytes of its rule, of which `part` is of the request.
-    fn rule(self, flags: u8, part: u64, carried: u64, age: u64) -> Vec<u8> {
+    fn rule(self, flags: u8, part: u64) -> Vec<u8> {
         let (share, code) = (1 << 35, part + u64::from(self.extends));
         let limit = code * (1 << 20) + self.after;
-        let numbers = [self.within, limit, self.most, self.growth * share + self.time, carried * share + age];
+        let numbers = [self.within, limit, self.most, self.growth * share + self.time, 0];
         [64, 2 | flags].into_iter().chain(numbers.into_iter().flat_map(|n| number(7, n))).collect()
     }
 
     /// That of a check with this place in its request, from 1.
     pub(super) fn of_check(self, rng: &mut Rng, place: u64, enforced: bool, is_look: bool) -> Vec<u8> {
-        let carried = if rng.u8(..4) == 0 { rng.u64(1..=self.after) } else { 0 };
-        let age = if carried > 0 { rng.u64(..self.within) } else { 0 };
         let counts = match (rng.u8(..8), is_look) {
             (0, _) => 0,
             (1..4, true) => 6,
             _ => 4,
         };
-        self.rule(u8::from(enforced), 8 * place + counts, carried, age)
+        self.rule(u8::from(enforced), 8 * place + counts)
     }
 
     /// A strike, or that all is forgotten.
@@ -55,6 +53,6 @@ impl BanShape {
         if rng.u8(..4) == 0 {
             return [64, 32].into_iter().chain([1; 5].into_iter().flat_map(|n| number(7, n))).collect();
         }
-        self.rule(16, 0, 1, 0)
+        self.rule(16, 0)
     }
 }

@@ -230,12 +230,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "ends, units = max(ends, now + length), 0",
         "ends = max(ends, now + length)",
     ),
-    ("strikes are brought as if they were new", "min(start, max(0, now - min(age, within - 1)))", "min(start, now)"),
-    (
-        "strikes that are brought do not count",
-        "local growth, units = (terms - time) / SHARE, (brought - age) / SHARE",
-        "local growth, units = (terms - time) / SHARE, 1",
-    ),
+    ("a strike counts twice", "min(start, now), strikes + 1", "min(start, now), strikes + 2"),
     ("a ban believes a time far ahead", "if ends - length > now + most or start > now + within then", "if false then"),
     (
         "a ban that is shorter now stays as long",
@@ -274,7 +269,6 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ),
     ("what only looks is a strike", "  if not counts then\n    return false\n  end\n", ""),
     ("a look that tests is none", "  if tests then\n", "  if false then\n"),
-    ("strikes that a cache answered are lost", "local brought = rule.floor + (is_strike", "local brought = (is_strike"),
     ("a single check is not written", "call('SET', keys[1], state, 'PX', millis(expiry * tick))", ""),
 ];
 

@@ -20,11 +20,7 @@ struct Counter {
 impl Counter {
     /// Strikes once; returns the length of the ban that begins.
     fn strike(&mut self, now: u64, ban: &Ban) -> Option<u64> {
-        self.strikes(now, ban, 1, 0)
-    }
-
-    fn strikes(&mut self, now: u64, ban: &Ban, units: u64, age: u64) -> Option<u64> {
-        let struck = strike(self.state.as_ref(), now, ban, units, age)?;
+        let struck = strike(self.state.as_ref(), now, ban)?;
         assert!(struck.life > 0 && struck.life <= 2 * ban.most.max(ban.within), "{struck:?}");
         self.state = Some(struck.state);
         struck.began
@@ -46,20 +42,9 @@ fn bans_grow_to_the_longest_and_start_anew_after_that_time_without_one() {
         now += length;
     }
     now += 299;
-    assert_eq!(counter.strikes(now, &ban, 2, 0), Some(300));
+    assert_eq!((counter.strike(now, &ban), counter.strike(now, &ban)), (None, Some(300)));
     now += 300 + 300;
-    assert_eq!(counter.strikes(now, &ban, 2, 0), Some(100));
-}
-
-#[test]
-fn strikes_that_are_brought_along_too_late_count_as_the_oldest_ones() {
-    let ban = Ban::new(3, ms(1_000), ms(100));
-    for age in [999, 1_000, 1_001, NOW + 1] {
-        let mut counter = Counter::default();
-        assert_eq!(counter.strikes(NOW, &ban, 2, age), None);
-        assert_eq!(look(counter.state.as_ref(), NOW, &ban).strikes, 2, "{age}");
-        assert_eq!(look(counter.state.as_ref(), NOW + 1, &ban).strikes, 0, "{age}");
-    }
+    assert_eq!((counter.strike(now, &ban), counter.strike(now, &ban)), (None, Some(100)));
 }
 
 #[test]
@@ -69,17 +54,6 @@ fn strikes_of_two_windows_do_not_ban() {
     for (now, began) in [(0, None), (999, None), (1_000, None), (1_001, None), (1_002, Some(100))] {
         assert_eq!(counter.strike(NOW + now, &ban), began, "{now}");
     }
-}
-
-#[test]
-fn strikes_that_are_brought_along_count_from_the_first_of_them() {
-    let ban = Ban::new(3, ms(1_000), ms(100));
-    let mut counter = Counter::default();
-    assert_eq!(counter.strikes(NOW, &ban, 2, 900), None);
-    assert_eq!(look(counter.state.as_ref(), NOW + 99, &ban).strikes, 2);
-    assert_eq!(look(counter.state.as_ref(), NOW + 100, &ban).strikes, 0);
-    assert_eq!(counter.strike(NOW + 100, &ban), None, "the window is over");
-    assert_eq!(counter.strikes(NOW + 200, &ban, 2, 50), Some(100));
 }
 
 #[test]
@@ -113,7 +87,6 @@ fn a_clock_that_steps_back_never_bans_for_longer_than_twice_the_longest() {
     assert!(!counter.is_banned(NOW - 301, &ban));
 }
 
-/// Draws bans and times, with strikes that processes keep for a while, as deny caches do.
 #[test]
 fn there_is_no_ban_without_that_many_strikes_within_one_window() {
     let mut rng = Rng::with_seed(7);
@@ -128,25 +101,15 @@ fn there_is_no_ban_without_that_many_strikes_within_one_window() {
 
 /// Returns how many bans began over some requests.
 fn bans_of(rng: &mut Rng, ban: &Ban) -> usize {
-    let (mut counter, mut now, mut bans) = (Counter::default(), NOW, 0);
-    let (mut struck, mut kept) = (Vec::new(), [Vec::new(), Vec::new()]);
+    let (mut counter, mut now, mut bans, mut struck) = (Counter::default(), NOW, 0, Vec::new());
     for _ in 0..100 {
         now += [0, 1, 50, 300, 700, 1_000, 1_500, 9_000][rng.usize(..8)];
         if counter.is_banned(now, ban) {
-            (struck, kept) = (Vec::new(), [Vec::new(), Vec::new()]);
+            struck.clear();
             continue;
         }
-        let process = &mut kept[rng.usize(..2)];
-        if process.first().is_some_and(|first| now >= first + ban.within) {
-            process.clear();
-        }
-        process.push(now);
-        if rng.bool() {
-            continue;
-        }
-        let (units, age) = (process.len() as u64, now - process[0]);
-        struck.append(process);
-        if counter.strikes(now, ban, units, age).is_some() {
+        struck.push(now);
+        if counter.strike(now, ban).is_some() {
             let recent = struck.iter().filter(|time| **time + ban.within > now).count();
             assert!(recent >= ban.after as usize, "{ban:?} at {now} after {struck:?}");
             struck.clear();

@@ -52,7 +52,7 @@ const LARGEST_BATCH: usize = 128;
 ///     .prefix("api")
 ///     .budget(Duration::from_millis(50))
 ///     .connect_lazy("redis://127.0.0.1:6379")?;
-/// assert_eq!(store.budget(), Some(Duration::from_millis(50)));
+/// assert_eq!(store.capabilities(&[])?.budget, Some(Duration::from_millis(50)));
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[must_use]
@@ -192,7 +192,7 @@ impl RedisStoreBuilder {
     ///
     /// let settings = RedisStore::builder().budget(Duration::from_millis(20));
     /// let store = settings.connect_lazy("redis://127.0.0.1:6379")?;
-    /// assert_eq!(store.budget(), Some(Duration::from_millis(20)));
+    /// assert_eq!(store.capabilities(&[])?.budget, Some(Duration::from_millis(20)));
     /// # Ok::<(), tollgate::Error>(())
     /// ```
     pub fn budget(self, budget: Duration) -> Self {

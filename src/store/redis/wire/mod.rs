@@ -35,4 +35,4 @@ pub(super) use ratio::{ShardReport, ShardTotals};
 pub(super) use reply::{Reply, ReplyPart, no_decision};
 pub(super) use request::{MOST_CHECKS, Request};
 pub(super) use script::{CHECK, Calls, Program, Way};
-pub(super) use verdict::{Verdict, applied_change, step_of_one, was_there};
+pub(super) use verdict::{Verdict, applied_change, step_of_one};

@@ -66,7 +66,7 @@ const REPEATS: u8 = 64;
 const BAN: u8 = 64;
 /// In the limit of a ban's rule stands behind this what is of the request.
 const PART: u64 = 1 << 20;
-/// In the last two numbers of a ban's rule stand times below this, and behind it what they are of.
+/// In the cost of a ban's rule stands the first ban below this, and behind it its growth.
 const SHARE: u64 = 1 << 35;
 
 /// A rule as it is sent: algorithm, flags, and five numbers.
@@ -144,8 +144,9 @@ impl Request {
     ) -> Self {
         let mut request = Self::default();
         match change {
-            Change::Strike(ban) => return Self::of_ban(prefix, &taken.counter, rule_of_ban(&ban, CHARGES, 0, SHARE)),
+            Change::Strike(ban) => return Self::of_ban(prefix, &taken.counter, rule_of_ban(&ban, CHARGES, 0)),
             Change::Lift => return Self::of_ban(prefix, &taken.counter, rule_of([BAN, RESETS], [1; 5])),
+            Change::Reset => return Self::reset(prefix, &taken.counter),
             _ => {}
         }
         let Adjustment { refund, charge, stamp } = adjustment(before, taken, change);
@@ -158,7 +159,7 @@ impl Request {
     }
 
     /// Returns the request that deletes the state of a counter.
-    pub(in crate::store::redis) fn reset(prefix: &str, counter: &Counter) -> Self {
+    fn reset(prefix: &str, counter: &Counter) -> Self {
         let mut request = Self::default();
         let windows = [counter.quota.window_ticks(), counter.quota.capacity()];
         request.add(prefix, counter, RESETS, windows, [0, 0]);
@@ -182,10 +183,7 @@ impl Request {
     fn add_ban(&mut self, prefix: &str, check: &Check, ban: &BanCheck, place: u64) {
         let enforced = if check.mode == Mode::Enforce { ENFORCED } else { 0 };
         let counts = if check.strikes() { 4 } else { 0 } + if check.tests() { 2 } else { 0 };
-        let age = u64::try_from(ban.age.as_millis()).unwrap_or(u64::MAX).min(SHARE - 1);
-        let carried = ban.carried.min(ban.ban.after());
-        let rule = rule_of_ban(&ban.ban, enforced, 8 * place + counts, u64::from(carried) * SHARE + age);
-        self.add_rule(ban_key(prefix, &check.counter), rule);
+        self.add_rule(ban_key(prefix, &check.counter), rule_of_ban(&ban.ban, enforced, 8 * place + counts));
         self.needs = self.needs.bans();
     }
 
@@ -309,12 +307,12 @@ fn rule(quota: &Quota, flags: u8, windows: [u64; 2], numbers: [u64; 2]) -> Rule 
     rule_of([quota.facts().number + variant, flags], numbers)
 }
 
-/// Writes the rule of a ban: `part` is what its limit has of the request, `brought` its last number.
-fn rule_of_ban(ban: &Ban, flags: u8, part: u64, brought: u64) -> Rule {
+/// Writes the rule of a ban: `part` is what its limit has of the request.
+fn rule_of_ban(ban: &Ban, flags: u8, part: u64) -> Rule {
     let [within, time, most] = ban.millis();
     let limit = (part + u64::from(ban.extends())) * PART + u64::from(ban.after());
     let terms = u64::from(ban.growth()) * SHARE + time;
-    rule_of([BAN, flags | MILLIS], [within, limit, most, terms, brought])
+    rule_of([BAN, flags | MILLIS], [within, limit, most, terms, 0])
 }
 
 fn rule_of([number, flags]: [u8; 2], numbers: [u64; 5]) -> Rule {

@@ -105,7 +105,10 @@ pub(in crate::store::redis) fn applied_change(
     mut part: ReplyPart,
 ) -> Result<Applied, Error> {
     match change {
-        Change::Lift => return Ok(Applied::new(was_there(part)?.into(), taken.stamp)),
+        Change::Lift | Change::Reset => {
+            let was_there = part.next_ban().ok_or_else(no_decision)?.fits;
+            return Ok(Applied::new(was_there.into(), taken.stamp));
+        }
         Change::Strike(ban) => {
             let (units, seen) = part.strike().ok_or_else(no_decision)?;
             return Ok(applied_strike(taken, &ban, seen.state.as_ref(), units, part.now_us));
@@ -117,11 +120,6 @@ pub(in crate::store::redis) fn applied_change(
     let seen = seen.decided()?;
     let step = quota.decide(seen.state.as_ref(), quota.tick().of(part.now_us), 0, taken.floor);
     Ok(applied(taken, change, units, &step))
-}
-
-/// Returns whether there was what a request deleted: a counter, or a ban.
-pub(in crate::store::redis) fn was_there(mut part: ReplyPart) -> Result<bool, Error> {
-    Ok(part.next_ban().ok_or_else(no_decision)?.fits)
 }
 
 /// Decides one check on a state, as the algorithm's twin in Lua did at the same time.

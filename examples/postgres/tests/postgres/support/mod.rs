@@ -5,7 +5,7 @@ pub(crate) mod server;
 
 use std::time::Duration;
 
-use tollgate::store::{Check, Counter, Deadline, Decided};
+use tollgate::store::{Ask, Check, Counter, Decided};
 use tollgate::{Error, Key, Quota, Store};
 use tollgate_postgres::Postgres;
 
@@ -38,7 +38,7 @@ pub(crate) fn on(url: &str, budget: Duration, connections: usize) -> Postgres {
 }
 
 pub(crate) async fn decide(store: &impl Store, checks: &[Check]) -> Result<Decided, Error> {
-    store.decide(checks, Deadline::none()).wait().await
+    store.decide(checks, Ask::default()).wait().await
 }
 
 #[track_caller]

@@ -1,0 +1,73 @@
+//! The trait [`Store`] on top of the engine, without a cache.
+//!
+//! Checks come in; a decision goes out, from one script call, or, on a Cluster, from one call for each slot
+//! (`apart.rs`).
+
+use std::sync::Arc;
+
+use super::engine::Engine;
+use super::wire::{MOST_CHECKS, Request, applied_change};
+use crate::core::decision::{Decision, Source};
+use crate::core::{Error, kept};
+use crate::store::evaluate::of_any;
+use crate::store::{
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
+    Store,
+};
+
+/// A store that calls Redis for each decision.
+#[derive(Clone)]
+pub(super) struct RawRedisStore {
+    /// What all clones share.
+    engine: Arc<Engine>,
+}
+
+impl RawRedisStore {
+    pub(super) fn new(engine: Arc<Engine>) -> Self {
+        Self { engine }
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+}
+
+impl Store for RawRedisStore {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        if checks.is_empty() {
+            let decision = Decision::new([], Source::Store);
+            return Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(self.engine.id, []) }));
+        }
+        let size = Request::size_of(checks);
+        if size > MOST_CHECKS {
+            let text = format!("{size} checks and bans in one decision are too many: give at most {MOST_CHECKS}");
+            return Answer::Ready(Err(Error::invalid(text)));
+        }
+        let (engine, checks, deadline) = (Arc::clone(&self.engine), kept(checks), ask.deadline);
+        Answer::pending(async move {
+            if !engine.servers.keep_together(&checks) && engine.is_apart(&checks) {
+                return engine.decide_apart(checks, deadline).await;
+            }
+            match engine.call(Request::new(&engine.prefix, &checks, || engine.time.now_ms()), deadline).await {
+                Ok(part) => engine.decided(&checks, part),
+                Err(no_reply) => Err(engine.refund_late(&checks, no_reply)),
+            }
+        })
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.engine.settle(&receipt, changes)
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        let taken = of_any(counter);
+        let request = Request::adjustment(&self.engine.prefix, &[], &taken, change, || self.engine.time.now_ms());
+        let engine = Arc::clone(&self.engine);
+        Answer::pending(async move { applied_change(&taken, change, engine.change(request).await?) })
+    }
+
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        let capabilities = Capabilities::with_few_bans(requirements, MOST_CHECKS)?;
+        Ok(capabilities.budget(self.engine.budget).id(self.engine.id))
+    }
+}
