@@ -105,11 +105,12 @@ impl FailureStore {
     /// deadlines; a probe, and a decision that takes slots, continues in a task if there is a runtime.
     fn wait(
         &self,
-        pending: Pending,
+        answer: Answer<Result<Decided, Error>>,
         permit: Permit,
         checks: &[Check],
         deadline: Deadline,
     ) -> Answer<Result<Decided, Error>> {
+        let Answer::Pending(pending) = answer else { return answer };
         let budget = self.budget_of(permit);
         let timer = if self.own.is_none() { deadline.earlier(Deadline::after(budget)) } else { Deadline::none() };
         let pending = match timer.instant() {
@@ -147,11 +148,10 @@ impl Store for FailureStore {
         if let Answer::Ready(decided) = &mut answer {
             self.without.report(permit, decided);
             self.without.stand_in(checks, decided);
+        } else {
+            answer = self.wait(answer, permit, checks, ask.deadline);
         }
-        match answer {
-            Answer::Pending(pending) => self.wait(pending, permit, checks, ask.deadline),
-            ready @ Answer::Ready(_) => ready,
-        }
+        answer
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {

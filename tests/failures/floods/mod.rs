@@ -6,7 +6,6 @@ mod setup;
 mod stores;
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::fs;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -16,9 +15,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
-use http::{Request, Response};
+use http::Request;
 use tollgate::RateLimitLayer;
-use tower::{Layer, ServiceExt, service_fn};
+use tower::ServiceExt;
 use tracing::Level;
 
 use crate::support::log::Log;

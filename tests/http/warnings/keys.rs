@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::Router;
 use tollgate::config::Config;
 use tollgate::{AccessList, Ban, Key, Lookup, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
