@@ -120,23 +120,28 @@ type Waiting<A> = (InTime, Box<(A, Account)>);
 
 /// Settles a request: breaks with its response, or continues with one that has to wait for the store.
 #[inline]
-fn finish<R, E>(returned: Returned<R, E>, admitted: Admitted) -> ControlFlow<Passed<R, E>, Waiting<Returned<R, E>>>
+fn finish<R, E>(
+    returned: Returned<R, E>,
+    admitted: &mut Option<Admitted>,
+) -> ControlFlow<Passed<R, E>, Waiting<Returned<R, E>>>
 where
     R: Body,
 {
-    let mut account = match admitted {
-        Admitted::Open(account) => account,
-        Admitted::Settled(settled) => {
+    match admitted {
+        Some(Admitted::Open(account)) => {
+            if !account.gate().is_metered && returned.as_ref().is_ok_and(body::has_real_cost) {
+                account.warn_of_real_cost();
+            }
+            if account.ends_as_decided() {
+                return Break(body::pass_as_decided(returned, account.gate(), account.decision()));
+            }
+        }
+        Some(Admitted::Settled(settled)) => {
             return Break(body::pass_as_decided(returned, &settled.gate, &settled.decision));
         }
-        Admitted::Outside => return Break(returned.map(|response| response.map(ResponseBody::unlimited))),
-    };
-    if !account.gate().is_metered && returned.as_ref().is_ok_and(body::has_real_cost) {
-        account.warn_of_real_cost();
+        Some(Admitted::Outside) | None => return Break(returned.map(|response| response.map(ResponseBody::unlimited))),
     }
-    if account.ends_as_decided() {
-        return Break(body::pass_as_decided(returned, account.gate(), account.decision()));
-    }
+    let Some(Admitted::Open(mut account)) = admitted.take() else { unreachable!("all others have ended") };
     let (returned, settled) = body::settle(returned, &mut account);
     let Some(settled) = settled else { return Break(body::pass(returned, account)) };
     let settled = account.in_time(settled);
@@ -186,14 +191,13 @@ where
                         this.state.set(State::calling(&mut inner, request, Admitted::Open(account)));
                         continue;
                     };
-                    match finish(Err(error), Admitted::Open(account)) {
+                    match finish(Err(error), &mut Some(Admitted::Open(account))) {
                         Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
                         Break(passed) => return Poll::Ready(passed),
                     }
                 }
                 StateProjection::Calling { future, admitted } => {
                     let returned = ready!(future.poll(cx));
-                    let admitted = admitted.take().expect("a response comes once");
                     match finish(returned, admitted) {
                         Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
                         Break(passed) => return Poll::Ready(passed),
