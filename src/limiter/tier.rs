@@ -124,10 +124,7 @@ impl TierLookup {
     ///
     /// `raw_values` is called only for a lookup.
     pub(crate) fn find(&self, key: &Key, raw_values: impl FnOnce() -> RawValues) -> Answer<Option<Quota>> {
-        match self.try_find(key, raw_values) {
-            Answer::Ready(tier) => Answer::Ready(tier.unwrap_or(None)),
-            Answer::Pending(tier) => Answer::pending(async move { tier.await.unwrap_or(None) }),
-        }
+        self.try_find(key, raw_values).map(|tier| tier.unwrap_or(None))
     }
 
     /// As [`find`](Self::find), but a lookup that failed is an error.

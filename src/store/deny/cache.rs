@@ -267,6 +267,8 @@ impl<S> DenyCache<S> {
                 }
                 Answer::Ready(decided)
             }
+            // Nothing was noted, as the cache is off.
+            Answer::Pending(pending) if snapshot.marks.is_empty() => Answer::Pending(pending),
             Answer::Pending(pending) => {
                 let (refusals, checks) = (Arc::clone(&self.refusals), kept(checks));
                 Answer::pending(async move {
