@@ -1,12 +1,18 @@
 //! A store around a store that caches its refusals.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+
+use pin_project_lite::pin_project;
 
 use super::refusals::Refusals;
 use super::snapshot::Snapshot;
-use crate::core::{Error, kept};
+use crate::core::{Checks, Error, kept};
+#[cfg(feature = "redis")]
+use crate::store::AskMode;
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::{
     Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
@@ -213,9 +219,18 @@ impl DenyCacheBuilder {
 impl<S: Store> Store for DenyCache<S> {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         let snapshot = self.refusals.snapshot(checks);
-        match self.refusals.refusal(&snapshot, checks, ask.mode) {
-            Some(refused) => Answer::Ready(Ok(refused)),
-            None => self.record(snapshot, checks, self.inner.decide(checks, ask)),
+        if let Some(refused) = self.refusals.refusal(&snapshot, checks, ask.mode) {
+            return Answer::Ready(Ok(refused));
+        }
+        match self.inner.decide(checks, ask) {
+            Answer::Ready(decided) => {
+                self.refusals.record_result(&snapshot, checks, &decided);
+                Answer::Ready(decided)
+            }
+            Answer::Pending(pending) => {
+                let checks = kept(checks);
+                self.recorded(snapshot, async move { (checks, pending.await) })
+            }
         }
     }
 
@@ -251,33 +266,52 @@ impl<S: Store> Store for DenyCache<S> {
 }
 
 impl<S> DenyCache<S> {
-    /// Records a decision of the inner store, and returns it unchanged.
-    ///
-    /// A pending one is recorded once it is ready; if it is dropped before that, nothing is recorded.
-    fn record(
+    /// Decides as the cache does, by a call of the inner store that returns the checks with the decision: one future for
+    /// the call and for what is recorded of it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn decide_by<F>(
         &self,
-        snapshot: Snapshot,
         checks: &[Check],
-        answer: Answer<Result<Decided, Error>>,
-    ) -> Answer<Result<Decided, Error>> {
-        match answer {
-            Answer::Ready(decided) => {
-                if let Ok(decided) = &decided {
-                    self.refusals.record(&snapshot, checks, &decided.decision);
-                }
-                Answer::Ready(decided)
-            }
-            // Nothing was noted, as the cache is off.
-            Answer::Pending(pending) if snapshot.marks.is_empty() => Answer::Pending(pending),
-            Answer::Pending(pending) => {
-                let (refusals, checks) = (Arc::clone(&self.refusals), kept(checks));
-                Answer::pending(async move {
-                    let decided = pending.await?;
-                    refusals.record(&snapshot, &checks, &decided.decision);
-                    Ok(decided)
-                })
-            }
+        mode: AskMode,
+        call: impl FnOnce(Checks) -> F,
+    ) -> Answer<Result<Decided, Error>>
+    where
+        F: Future<Output = (Checks, Result<Decided, Error>)> + Send + 'static,
+    {
+        let snapshot = self.refusals.snapshot(checks);
+        match self.refusals.refusal(&snapshot, checks, mode) {
+            Some(refused) => Answer::Ready(Ok(refused)),
+            None => self.recorded(snapshot, call(kept(checks))),
         }
+    }
+
+    /// Returns the decision of a call once it is recorded. If that is dropped before, nothing is recorded.
+    fn recorded<F>(&self, snapshot: Snapshot, call: F) -> Answer<Result<Decided, Error>>
+    where
+        F: Future<Output = (Checks, Result<Decided, Error>)> + Send + 'static,
+    {
+        Answer::pending(Recorded { call, snapshot, refusals: Arc::clone(&self.refusals) })
+    }
+}
+
+pin_project! {
+    /// A call of the inner store, whose decision is recorded.
+    struct Recorded<F> {
+        #[pin]
+        call: F,
+        snapshot: Snapshot,
+        refusals: Arc<Refusals>,
+    }
+}
+
+impl<F: Future<Output = (Checks, Result<Decided, Error>)>> Future for Recorded<F> {
+    type Output = Result<Decided, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let (checks, decided) = ready!(this.call.poll(cx));
+        this.refusals.record_result(this.snapshot, &checks, &decided);
+        Poll::Ready(decided)
     }
 }
 

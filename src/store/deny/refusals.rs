@@ -21,6 +21,7 @@ use super::outcomes::denied;
 use super::slots::Slots;
 use super::snapshot::{Mark, Marks, Snapshot, is_ban_cacheable, is_cacheable, repeats};
 use super::table::{Cached, CachedRefusals, Place};
+use crate::core::Error;
 use crate::core::decision::{Decision, Outcome, Source};
 #[cfg(feature = "redis")]
 use crate::store::SystemClock;
@@ -127,10 +128,19 @@ impl Refusals {
         Some(Decided::new(decision, Receipt::empty(self.id)))
     }
 
+    /// Records a decision, if there is one; nothing if the cache is off.
+    pub(super) fn record_result(&self, snapshot: &Snapshot, checks: &[Check], decided: &Result<Decided, Error>) {
+        if let Ok(decided) = decided
+            && !snapshot.marks.is_empty()
+        {
+            self.record(snapshot, checks, &decided.decision);
+        }
+    }
+
     /// Records a decision: caches a refusal by the store itself, and not by another source, such as a fallback.
     ///
     /// [`record_looks`](Self::record_looks) describes what is cached of looks.
-    pub(super) fn record(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
+    fn record(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
         if snapshot.looks {
             self.record_looks(snapshot, checks, decision);
         } else if decision.is_allowed() {

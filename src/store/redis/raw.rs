@@ -8,11 +8,11 @@ use std::sync::Arc;
 use super::engine::Engine;
 use super::wire::{MOST_CHECKS, Request, applied_change};
 use crate::core::decision::{Decision, Source};
-use crate::core::{Error, kept};
+use crate::core::{Checks, Error, kept};
 use crate::store::evaluate::of_any;
 use crate::store::{
-    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
-    Store,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement,
+    Settling, Store,
 };
 
 /// A store that calls Redis for each decision.
@@ -30,29 +30,51 @@ impl RawRedisStore {
     pub(super) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
+
+    /// Decides without checks, and refuses to decide too many.
+    pub(super) fn decided_without_a_call(&self, checks: &[Check]) -> Option<Result<Decided, Error>> {
+        if checks.is_empty() {
+            let decision = Decision::new([], Source::Store);
+            return Some(Ok(Decided { decision, receipt: Receipt::new(self.engine.id, []) }));
+        }
+        let size = Request::size_of(checks);
+        (size > MOST_CHECKS).then(|| {
+            let text = format!("{size} checks and bans in one decision are too many: give at most {MOST_CHECKS}");
+            Err(Error::invalid(text))
+        })
+    }
+
+    /// Decides by a call, and returns the checks with the decision.
+    pub(super) fn call(
+        &self,
+        checks: Checks,
+        deadline: Deadline,
+    ) -> impl Future<Output = (Checks, Result<Decided, Error>)> + Send + use<> {
+        let engine = Arc::clone(&self.engine);
+        async move {
+            if !engine.servers.keep_together(&checks) && engine.is_apart(&checks) {
+                let decided = engine.decide_apart(checks.clone(), deadline).await;
+                return (checks, decided);
+            }
+            let request = Request::new(&engine.prefix, &checks, || engine.time.now_ms());
+            let decided = match engine.call(request, deadline).await {
+                Ok(part) => engine.decided(&checks, part),
+                Err(no_reply) => Err(engine.refund_late(&checks, no_reply)),
+            };
+            (checks, decided)
+        }
+    }
 }
 
 impl Store for RawRedisStore {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
-        if checks.is_empty() {
-            let decision = Decision::new([], Source::Store);
-            return Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(self.engine.id, []) }));
-        }
-        let size = Request::size_of(checks);
-        if size > MOST_CHECKS {
-            let text = format!("{size} checks and bans in one decision are too many: give at most {MOST_CHECKS}");
-            return Answer::Ready(Err(Error::invalid(text)));
-        }
-        let (engine, checks, deadline) = (Arc::clone(&self.engine), kept(checks), ask.deadline);
-        Answer::pending(async move {
-            if !engine.servers.keep_together(&checks) && engine.is_apart(&checks) {
-                return engine.decide_apart(checks, deadline).await;
+        match self.decided_without_a_call(checks) {
+            Some(decided) => Answer::Ready(decided),
+            None => {
+                let call = self.call(kept(checks), ask.deadline);
+                Answer::pending(async move { call.await.1 })
             }
-            match engine.call(Request::new(&engine.prefix, &checks, || engine.time.now_ms()), deadline).await {
-                Ok(part) => engine.decided(&checks, part),
-                Err(no_reply) => Err(engine.refund_late(&checks, no_reply)),
-            }
-        })
+        }
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
