@@ -71,7 +71,7 @@ fn answer(asked: &Asked, flags: u8, now_us: u64, bytes: &mut Bytes<'_>) -> Resul
     };
     let mut answer = Answer { fits: flags & 1 == 1, found, units: 0, state: None };
     if found == Found::Kept {
-        if matches!(asked.kind, Kind::Refund { .. } | Kind::Charge | Kind::Renew { .. } | Kind::Strike { .. }) {
+        if matches!(asked.kind, Kind::Refund { .. } | Kind::Charge | Kind::Renew { .. } | Kind::Strike) {
             answer.units = bytes.number(NUMBER)?;
         }
         answer.state = Some(state(asked, now_us / asked.rule.tick_us, bytes)?);

@@ -33,7 +33,7 @@ impl Counter {
                 let restored = self.totals.restored - restored;
                 What::Renew { asked: asked_units, units, restored, stamp }
             }
-            Kind::Strike { .. } => {
+            Kind::Strike => {
                 let is_banned = self.left(moment.at_us) == Some(0);
                 What::Strike { strikes: units, began: is_banned && !was_banned }
             }
@@ -57,7 +57,7 @@ impl Counter {
             return if is_so { Ok(()) } else { Err(format!("it is in no window: {answer:?}")) };
         }
         // A renewal is one even if all is there, and a strike may extend a ban.
-        let is_own = matches!(asked.kind, Kind::Renew { .. } | Kind::Strike { .. });
+        let is_own = matches!(asked.kind, Kind::Renew { .. } | Kind::Strike);
         if !is_own && answer.fits != (answer.units > 0) || answer.units > asked.units {
             return Err(format!("a change of {} is answered {answer:?}", asked.units));
         }

@@ -121,7 +121,7 @@ pub fn wishes<'a>(keys: &'a [impl AsRef<[u8]>], packed: &[u8]) -> Vec<(&'a [u8],
         Kind::Charge => Wish::Charge(asked.units),
         Kind::Renew { .. } => Wish::Renew(asked.units),
         Kind::Reset => Wish::Reset,
-        Kind::Ban(_) | Kind::Strike { .. } => Wish::Ban,
+        Kind::Ban(_) | Kind::Strike => Wish::Ban,
     };
     read.unwrap_or_default().iter().map(|asked| (keys[asked.key].as_ref(), wish(asked))).collect()
 }
@@ -274,6 +274,6 @@ fn ban_of(rule: Rule, flags: u8, terms: u64, last: u64) -> Result<Asked, String>
         18 if code < 2 => Kind::Strike,
         _ => return Err(format!("no ban has flags {flags} and {code}")),
     };
-    let units = if flags == 18 { 1 } else { 0 };
+    let units = u64::from(flags == 18);
     Ok(Asked { key: 0, rule, kind, units, is_whole: false, is_last: true })
 }

@@ -68,13 +68,11 @@ impl RawRedisStore {
 
 impl Store for RawRedisStore {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
-        match self.decided_without_a_call(checks) {
-            Some(decided) => Answer::Ready(decided),
-            None => {
-                let call = self.call(kept(checks), ask.deadline);
-                Answer::pending(async move { call.await.1 })
-            }
+        if let Some(decided) = self.decided_without_a_call(checks) {
+            return Answer::Ready(decided);
         }
+        let call = self.call(kept(checks), ask.deadline);
+        Answer::pending(async move { call.await.1 })
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {

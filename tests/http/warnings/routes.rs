@@ -45,7 +45,7 @@ fn routes_that_match_warn_of_nothing() {
     let logged = Logged::start();
     let inner = Router::new().route("/login", get(|| async {}));
     let app = pages().nest("/api", inner).layer(on(["/login", "/users/{id}", "/api/login"]));
-    for path in ["/login", "/users/7", "/api/login", "/nothing"].iter() {
+    for path in ["/login", "/users/7", "/api/login", "/nothing"] {
         visit(&app, path);
     }
     logged.none();
