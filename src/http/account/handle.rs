@@ -99,9 +99,11 @@ impl Handle {
         self.shared.decision().outcomes().iter().any(|outcome| !outcome.is_hidden())
     }
 
-    /// Returns whether the request was admitted by this very layer, or a clone of it.
-    pub(crate) fn is_of(&self, layer: &SharedGate) -> bool {
-        self.layers().any(|admitted| admitted.gate.limits.are_of(layer))
+    /// Returns the decision on the request by this very layer, or a clone of it, outside: once, and until the response.
+    /// What a handler makes of one request counts as often as it comes.
+    pub(crate) fn let_in(&self, layer: &SharedGate) -> Option<&Decision> {
+        let outside = self.layers().find(|admitted| admitted.gate.limits.are_of(layer))?;
+        outside.lets_in().then(|| outside.decision())
     }
 
     /// Notes that another layer inside admitted the request, too.

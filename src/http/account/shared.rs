@@ -35,14 +35,16 @@ pub(crate) struct Shared {
     is_ended: Mutex<bool>,
     /// Whether a layer inside admitted the request, too.
     is_around: AtomicBool,
+    /// Whether a clone of the layer inside did not count what this one had counted.
+    has_let_in: AtomicBool,
 }
 
 impl Shared {
     /// Creates the account of a request with nothing to settle, so far.
     #[inline]
     pub(super) fn new(gate: Arc<Gate>, decision: Decision) -> Self {
-        let (is_ended, is_around) = Default::default();
-        Self { gate, decision, open: OnceLock::new(), is_ended, is_around }
+        let (is_ended, is_around, has_let_in) = Default::default();
+        Self { gate, decision, open: OnceLock::new(), is_ended, is_around, has_let_in }
     }
 
     /// Creates the account of a request with something that may change.
@@ -53,6 +55,11 @@ impl Shared {
     /// Returns the layer's decision, as it was made.
     pub(super) fn decision(&self) -> &Decision {
         &self.decision
+    }
+
+    /// Returns whether a clone of the layer inside is not to count the request again: the first, before the response.
+    pub(super) fn lets_in(&self) -> bool {
+        !*self.is_ended() && !self.has_let_in.swap(true, Ordering::Relaxed)
     }
 
     /// Notes that a layer inside admitted the request, too.

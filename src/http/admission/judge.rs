@@ -31,17 +31,24 @@ pub(crate) struct Judge<'a> {
     place: usize,
     /// The head of the request; `None` after a lookup.
     pub(super) parts: Option<&'a Parts>,
+    /// Whether it warns of what the request shows of the set-up.
+    warns: bool,
 }
 
 impl<'a> Judge<'a> {
     /// Creates the judge of the policy at a place of the gate.
     pub(crate) fn new(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts) -> Self {
-        Self { gate, policy: &gate.policies[place], place, parts: Some(parts) }
+        Self { gate, policy: &gate.policies[place], place, parts: Some(parts), warns: false }
+    }
+
+    /// Warns of what the request shows of the set-up.
+    pub(super) fn warning(self) -> Self {
+        Self { warns: true, ..self }
     }
 
     /// Creates the judge that continues after a lookup, without the head of the request.
     pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize) -> Self {
-        Self { gate, policy: &gate.policies[place], place, parts: None }
+        Self { gate, policy: &gate.policies[place], place, parts: None, warns: false }
     }
 
     /// Resolves the policy. In shadow mode it never refuses.
@@ -49,7 +56,9 @@ impl<'a> Judge<'a> {
         let options = self.policy.options();
         let Some(parts) = self.parts else { return Resolved::Skip(Skip::Scope) };
         let Some(terms) = options.scope.terms(parts) else {
-            self.policy.warn_of_other_route(&self.gate.policies, parts);
+            if self.warns {
+                self.policy.warn_of_other_route(&self.gate.policies, parts);
+            }
             return self.resolve_ban(parts);
         };
         let resolved = self.judge(parts, terms, |policy| policy.cost_of(parts));
@@ -159,7 +168,7 @@ impl<'a> Judge<'a> {
     #[inline]
     pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
-        if let Some(parts) = self.parts {
+        if let Some(parts) = self.parts.filter(|_| self.warns) {
             self.warn(parts, &extracted);
         }
         let mut offered = RawValues::default();

@@ -25,6 +25,7 @@ pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Admitted, ByteChecks, Handle, has_body};
 use crate::http::gate::Gate;
+use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Answer, Ask, Check, Decided, Store};
@@ -62,12 +63,22 @@ pub(crate) enum Admission {
 
 impl Admission {
     /// Begins to decide on a request. A store that decides at once makes the verdict known here.
-    pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts) -> Self {
+    ///
+    /// What `outside` decided, which is a clone of the layer, is not decided again.
+    pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts, outside: Option<&Decision>) -> Self {
         let mut plan = Plan::default();
-        let lacking = match resolve(gate, parts, &mut plan) {
+        let is_counted = |place: &usize| outside.is_some_and(|outside| counts(outside, &gate.policies[*place]));
+        let is_twice = outside.is_some() && (0..gate.policies.len()).any(|place| is_counted(&place));
+        let lacking = match resolve(gate, parts, is_counted, &mut plan) {
             Ok(lacking) => lacking,
             Err(refusal) => return Admission::Known(Some(Err(counted(gate, refusal)))),
         };
+        if is_twice {
+            gate.limits.warned.twice();
+            if plan.checks.is_empty() && plan.pending.is_empty() {
+                return Admission::Known(Some(Ok(Admitted::Outside)));
+            }
+        }
         let has_body = gate.counts_bytes && has_body(&parts.headers);
         if plan.pending.is_empty() {
             lacking.warn_unless_limited(gate, &plan.checks);
@@ -128,14 +139,25 @@ impl Admission {
     }
 }
 
-/// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.
-fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<Lacking, Refusal> {
+/// Returns whether a policy counted the request in a decision.
+fn counts(decision: &Decision, policy: &Policy) -> bool {
+    decision.outcomes().iter().any(|outcome| !outcome.is_hidden() && outcome.policy() == policy.name())
+}
+
+/// Resolves all policies by the head of a request, into the plan, but those at places that have counted it; returns the
+/// refusal of the first that refuses.
+fn resolve(
+    gate: &Arc<Gate>,
+    parts: &Parts,
+    is_counted: impl Fn(&usize) -> bool,
+    plan: &mut Plan<Waiting>,
+) -> Result<Lacking, Refusal> {
     if gate.policies.is_empty() {
         gate.limits.warned.no_rules();
     }
     let mut lacking = Lacking::default();
-    for place in 0..gate.policies.len() {
-        match Judge::new(gate, place, parts).resolve() {
+    for place in (0..gate.policies.len()).filter(|place| !is_counted(place)) {
+        match Judge::new(gate, place, parts).warning().resolve() {
             Resolved::Check(check) => {
                 if check.is_only_for_ban() {
                     Skip::Scope.observe(gate, place);

@@ -14,7 +14,7 @@ use tower::Service;
 
 use super::body::ResponseBody;
 use super::future::ResponseFuture;
-use crate::http::account::{Admitted, Handle};
+use crate::http::account::Handle;
 use crate::http::admission::Admission;
 use crate::http::gate::SharedGate;
 
@@ -94,13 +94,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let gate = self.gate.load();
-        let is_inside = || parts.extensions.get::<Handle>().is_some_and(|outer| outer.is_of(&self.gate));
-        let admission = if gate.has_handles && is_inside() {
-            gate.limits.warned.twice();
-            Admission::Known(Some(Ok(Admitted::Outside)))
-        } else {
-            Admission::of(&gate, &parts)
-        };
+        let outer = if gate.has_handles { parts.extensions.get::<Handle>() } else { None };
+        let admission = Admission::of(&gate, &parts, outer.and_then(|outer| outer.let_in(&self.gate)));
         let request = Request::from_parts(parts, body);
         match admission {
             // Most decisions are ready and most requests have no delay: they skip all states before the call.

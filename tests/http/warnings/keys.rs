@@ -3,9 +3,10 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tollgate::config::Config;
 use tollgate::{AccessList, Ban, Key, Lookup, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, key};
-use tower::ServiceExt;
+use tower::{Layer, ServiceExt};
 
 use super::{Logged, MANY, app, layer, pages, request, send, visit};
 
@@ -161,4 +162,20 @@ async fn keys_whose_lookups_time_out_are_not_missing() {
         assert_eq!(app.clone().oneshot(with_key).await.expect("a response").status(), 200);
     }
     assert!(logged.warnings().iter().all(|line| !line.contains("TG0")), "{:#?}", logged.warnings());
+}
+
+#[test]
+fn what_is_explained_or_shown_is_no_warning_and_leaves_it_to_a_request() {
+    let by_route = Policy::new("route", MANY).key(key::route());
+    let layer = layer([by_header("x-apikey"), by_route.clone(), Policy::new("login", MANY).routes(["/login"])]);
+    let (logged, parts) = (Logged::start(), request("/login", &[]).into_parts().0);
+    drop(layer.explain(&parts));
+    let status = layer.clone().status_service_for(|_| true);
+    let shown = status.oneshot(request("/login", &[])).now_or_never().expect("at once").expect("a response");
+    assert_eq!(shown.status(), 200);
+    logged.none();
+    // Around the router, where no route has matched.
+    let around = layer.layer(pages());
+    assert!(around.oneshot(request("/login", &[])).now_or_never().expect("at once").is_ok());
+    assert_eq!(logged.log.count("TG002"), 2, "{:#?}", logged.warnings());
 }

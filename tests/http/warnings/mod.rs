@@ -6,6 +6,7 @@ mod keys;
 mod neighbours;
 mod refusals;
 mod routes;
+mod twice;
 mod unused;
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What is given and limits nothing: TG007, a real cost; TG008, slots of a check; TG010, the same layer once more.
+//! What is given and limits nothing: TG007, a real cost; TG008, slots of a check.
 
 use axum::Router;
 use axum::body::Body;
@@ -6,9 +6,8 @@ use axum::response::Response;
 use axum::routing::get;
 use futures::FutureExt;
 use tollgate::{Handle, Key, Limiter, MemoryStore, Policy, Quota, RealCost, Rule};
-use tower::ServiceExt;
 
-use super::{Logged, MANY, app, layer, pages, request, visit, visit_often};
+use super::{Logged, MANY, app, layer, pages, visit, visit_often};
 
 fn by_global(name: &str) -> Policy {
     Policy::new(name, MANY)
@@ -90,34 +89,5 @@ fn a_layer_holds_slots_and_its_limiter_may_check_other_quotas() {
     visit_often(&app, "/", 10);
     let rates = Limiter::new(MemoryStore::new(), [Rule::new("mail", MANY)]);
     assert!(rates.check(&Key::new("user", "ada")).now_or_never().expect("at once").is_ok());
-    logged.none();
-}
-
-#[test]
-fn a_layer_that_is_twice_around_a_request_counts_it_once_and_is_one_warning() {
-    let limits = layer([Policy::new("api", Quota::per_hour(10))]);
-    let inner = Router::new().route("/", get(|| async {})).layer(limits.clone());
-    // Another layer in between, and other settings of the same one.
-    let between = layer([by_global("between")]).without_handle();
-    let app = inner.clone().layer(between).layer(limits.clone());
-    let logged = Logged::start();
-    for left in (0..10).rev() {
-        let response = app.clone().oneshot(request("/", &[])).now_or_never().expect("at once").expect("a response");
-        assert_eq!(response.status(), 200);
-        let remaining: Vec<_> = response.headers().get_all("x-ratelimit-remaining").iter().collect();
-        assert_eq!(remaining, [&left.to_string()], "one layer writes its headers");
-    }
-    assert_eq!(visit(&app, "/"), 429);
-    logged.one("TG010", &["twice around a request", "a layer of its own"]);
-    assert_eq!(visit(&inner, "/"), 429, "where it is alone, it limits");
-}
-
-#[test]
-fn layers_of_other_policies_around_each_other_count_a_request_each() {
-    let (outer, inner) =
-        (layer([Policy::new("outer", Quota::per_hour(10))]), layer([Policy::new("inner", Quota::per_hour(3))]));
-    let app = pages().layer(inner).layer(outer);
-    let logged = Logged::start();
-    assert_eq!([(); 4].map(|()| visit(&app, "/")), [200, 200, 200, 429]);
     logged.none();
 }
