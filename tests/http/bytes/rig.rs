@@ -2,17 +2,21 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use futures::stream;
+use futures::{FutureExt, stream};
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, StreamBody};
-use tollgate::store::Change;
-use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
-use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Rule};
+use tollgate::store::{
+    self, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
+};
+use tollgate::test_util::{ManualClock, RecordingStore};
+use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Rule, Store};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::time::memory;
@@ -23,13 +27,16 @@ pub(super) type Answer = Response<ResponseBody<Inner>>;
 /// The store of a layer, by tokio's paused time; what is left of a policy's counter is asked by its name.
 pub(super) struct Rig {
     pub(super) layer: RateLimitLayer,
-    pub(super) store: RecordingStore<MemoryStore>,
+    pub(super) store: RecordingStore<Counting>,
+    taken: Arc<AtomicU64>,
 }
 
 impl Rig {
     pub(super) fn new(policies: impl IntoIterator<Item = Policy>) -> Self {
-        let store = RecordingStore::new(memory(&ManualClock::paused()));
-        Self { layer: RateLimitLayer::composite(store.clone()).policies(policies), store }
+        let taken = Arc::new(AtomicU64::new(0));
+        let counting = Counting { inner: memory(&ManualClock::paused()), taken: Arc::clone(&taken) };
+        let store = RecordingStore::new(counting);
+        Self { layer: RateLimitLayer::composite(store.clone()).policies(policies), store, taken }
     }
 
     /// Sends a request whose response has this body.
@@ -44,16 +51,39 @@ impl Rig {
 
     /// What stays taken of the first policy: what was admitted less what was refunded.
     pub(super) fn taken(&self) -> u64 {
-        self.store.recorded().iter().fold(0, |taken, call| match call {
-            Recorded::Settle(of, changes) => {
-                let back = changes.iter().filter(|change| change.check == 0).map(|change| match change.change {
-                    Change::Refund(units) => units.min(of[0].units),
-                    other => panic!("{other:?}"),
-                });
-                taken + of.first().map_or(0, |taken| taken.units) - back.sum::<u64>()
-            }
-            _ => taken,
-        })
+        self.taken.load(Relaxed)
+    }
+}
+
+/// A store in memory that counts what stays taken by first checks.
+pub(super) struct Counting {
+    inner: MemoryStore,
+    taken: Arc<AtomicU64>,
+}
+
+impl Store for Counting {
+    fn decide(&self, checks: &[Check], ask: Ask) -> store::Answer<Result<Decided, Error>> {
+        let decided = self.inner.decide(checks, ask).wait().now_or_never().expect("memory decides");
+        let Ok(decided) = decided else { return store::Answer::Ready(decided) };
+        self.taken.fetch_add(decided.receipt.taken().first().map_or(0, |taken| taken.units), Relaxed);
+        store::Answer::Ready(Ok(decided))
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        assert!(!changes.is_empty(), "what stays taken is not settled");
+        for change in changes.iter().filter(|change| change.check == 0) {
+            let Change::Refund(units) = change.change else { panic!("{change:?}") };
+            self.taken.fetch_sub(units.min(receipt.taken()[0].units), Relaxed);
+        }
+        self.inner.settle(receipt, changes)
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> store::Answer<Result<Applied, Error>> {
+        self.inner.adjust(counter, change)
+    }
+
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        self.inner.capabilities(requirements)
     }
 }
 
