@@ -176,10 +176,11 @@ impl fmt::Debug for Join {
     }
 }
 
-/// Returns an extractor that can be cloned: itself if it is shared, so that its own type is found in it.
+/// Returns an extractor that can be cloned: itself if it is shared, however often, so that its own type is found in it.
 pub(crate) fn shared(key: impl KeyExtractor) -> Arc<dyn KeyExtractor> {
-    match (&key as &dyn Any).downcast_ref::<Arc<dyn KeyExtractor>>() {
-        Some(shared) => Arc::clone(shared),
-        None => Arc::new(key),
+    let mut shared: Arc<dyn KeyExtractor> = Arc::new(key);
+    while let Some(inner) = (&*shared as &dyn Any).downcast_ref::<Arc<dyn KeyExtractor>>() {
+        shared = Arc::clone(inner);
     }
+    shared
 }

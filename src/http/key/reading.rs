@@ -95,8 +95,8 @@ impl Reading {
     /// Returns the key of a value, if requests can have it: `read` returns what an extractor reads of it there.
     pub(super) fn key_of(&self, value: &[u8], read: impl FnOnce(&[u8]) -> Option<&[u8]>) -> Option<Key> {
         // A closure may return what no request can carry.
-        let is_result = self.normalize.is_some() && *self.form(Cow::Borrowed(value)) == *value;
-        let value = if is_result { value } else { read(value)? };
+        let is_result = || self.normalize.is_some() && *self.form(Cow::Borrowed(value)) == *value;
+        let value = read(value).or_else(|| is_result().then_some(value))?;
         Some(self.key(&self.form(Cow::Borrowed(value))))
     }
 }

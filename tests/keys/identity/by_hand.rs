@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -54,6 +55,11 @@ fn the_key_of_a_value_is_that_of_a_request_with_it() {
     for value in ["ada", "", " a|b ", "{a}%", "Ada#1", &long] {
         row(&key::header("x-user"), &[value], &with("x-user", value));
         row(&key::header("x-user").plain().ignore_case(), &[value], &with("x-user", value));
+        row(
+            &key::header("x-user").normalize(|user| user.to_ascii_lowercase().into()),
+            &[value],
+            &with("x-user", value),
+        );
         row(&key::header("x-user").normalize(|_| "one".as_bytes().into()), &[value], &with("x-user", value));
         let encoded: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
         row(&key::query("user"), &[value], &request("GET", &format!("/?user={encoded}"), &[]));
@@ -153,4 +159,12 @@ fn a_closure_s_key_is_an_error_that_says_to_make_it_as_the_closure_does() {
             assert!(error.is_invalid() && error.to_string().contains("Key::new"), "{error}");
         }
     }
+}
+
+#[test]
+fn a_key_that_is_shared_twice_is_what_it_is() {
+    let twice = |key: Arc<dyn KeyExtractor>| -> Arc<dyn KeyExtractor> { Arc::new(key) };
+    let joined = || -> Arc<dyn KeyExtractor> { Arc::new(key::header("x-user").and(key::method())) };
+    let made = |key| policy(key).key_of_parts(["ada", "GET"]).expect("it has two parts");
+    assert_eq!(made(twice(joined())), made(joined()));
 }
