@@ -45,7 +45,7 @@ impl Limiter {
         for (place, rule, ban) in self.banning(limits, key)? {
             let applied = limits.store.adjust(&counter(limits, place, key).await?, Change::Strike(ban)).wait().await?;
             if applied.began {
-                limits.observer.banned(rule.name(), rule.mode());
+                limits.telemetry.banned(rule.name(), rule.mode());
             }
         }
         Ok(())

@@ -36,7 +36,7 @@ pub(crate) struct Limits {
     /// The settings for failures; `store` was built with them.
     pub(crate) failure: FailureRules,
     /// What decisions are reported to.
-    pub(crate) observer: Arc<Telemetry>,
+    pub(crate) telemetry: Arc<Telemetry>,
     /// The store that the caller passed in.
     inner: SharedStore,
     /// The same store behind a circuit breaker, a budget and the rule for failures.
@@ -86,7 +86,7 @@ impl Limits {
             rules: Vec::new(),
             keys: Vec::new(),
             failure,
-            observer: Arc::default(),
+            telemetry: Arc::default(),
             inner,
             store,
             pools: Arc::default(),
@@ -185,11 +185,11 @@ impl Limits {
         mut plan: Plan<F>,
     ) -> Result<DecidedBy<F>, F::Refusal> {
         let deadline = self.deadline();
-        if let Some((timer, refused)) = peek::refusal(&self.store, &self.observer, &plan.checks, deadline).await {
+        if let Some((timer, refused)) = peek::refusal(&self.store, &self.telemetry, &plan.checks, deadline).await {
             return Ok((plan, timer, refused));
         }
         self.resolve_pending(&mut plan, deadline).await?;
-        let timer = self.observer.start();
+        let timer = self.telemetry.start();
         let decided = self.store.decide(&plan.checks, Ask::default().deadline(deadline)).wait().await;
         Ok((plan, timer, decided))
     }

@@ -384,14 +384,14 @@ impl Limiter {
         }
         let plan = plan_for(limits, &self.places(limits, key)?, key, units);
         let (timer, decided) = if plan.pending.is_empty() {
-            let timer = limits.observer.start();
+            let timer = limits.telemetry.start();
             (timer, limits.store.decide(&plan.checks, Ask::default()).wait().await)
         } else {
             let (_, timer, decided) =
                 limits.decide_after_lookups(plan).await.unwrap_or_else(|refused| match refused {});
             (timer, decided)
         };
-        limits.observer.decided(timer, decided.as_ref().map(|decided| &decided.decision));
+        limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));
         Ok((Arc::clone(&limits.store), decided?))
     }
 }

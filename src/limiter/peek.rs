@@ -18,14 +18,14 @@ type Looks = SmallVec<[Check; 2]>;
 /// Takes nothing, and calls the store at most once.
 pub(super) async fn refusal(
     store: &FailureStore,
-    observer: &Telemetry,
+    telemetry: &Telemetry,
     checks: &[Check],
     deadline: Deadline,
 ) -> Option<(Timer, Result<Decided, Error>)> {
     if !checks.iter().any(may_refuse) {
         return None;
     }
-    let timer = observer.start();
+    let timer = telemetry.start();
     let (looks, ask): (Looks, _) = (checks.iter().map(look).collect(), Ask { deadline, mode: AskMode::Cached });
     let Decided { decision, receipt } = match store.decide(&looks, ask).wait().await {
         Ok(looked) => looked,

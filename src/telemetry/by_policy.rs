@@ -1,3 +1,5 @@
+//! The series of each policy, by its name.
+
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 

@@ -1,3 +1,5 @@
+//! What a layer, a limiter or a store reports.
+
 use std::collections::HashMap;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Gauges that several layers share.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics::Gauge;

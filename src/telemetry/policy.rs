@@ -1,3 +1,5 @@
+//! What a policy reports where it is at hand.
+
 #[cfg(feature = "metrics")]
 use super::by_policy::PolicySeries;
 use crate::core::PolicyName;

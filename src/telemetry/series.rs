@@ -1,3 +1,5 @@
+//! The series that are registered, in groups.
+
 use std::sync::OnceLock;
 
 use metrics::{Counter, Histogram};

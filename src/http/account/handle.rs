@@ -251,9 +251,9 @@ impl Handle {
         let counter = Counter::new(rule.name().clone(), key, *rule.quota());
         let check = Check::new(counter, rule.units()).mode(rule.mode()).settles(rule.settles_by(rule.quota()));
         let check = Check { ban: rule.ban_check().map(Box::new), ..check };
-        let timer = limits.observer.start();
+        let timer = limits.telemetry.start();
         let decided = limits.store.decide(&[check], Ask::default()).wait().await;
-        limits.observer.decided(timer, decided.as_ref().map(|decided| &decided.decision));
+        limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));
         Ok(self.shared.add(policy, decided?))
     }
 

@@ -57,10 +57,10 @@ impl Strikes {
 fn strike(gate: &Gate, policy: &Policy, receipt: Receipt) {
     let Some(ban) = policy.rule().banning() else { return };
     let settling = gate.limits.store.settle(receipt, &[Settlement::new(0, Change::Strike(ban))]);
-    let (name, mode, observer) = (policy.rule().name().clone(), policy.rule().mode(), gate.limits.observer.clone());
+    let (name, mode, telemetry) = (policy.rule().name().clone(), policy.rule().mode(), gate.limits.telemetry.clone());
     let report = move |settled: Result<Vec<Applied>, Error>| {
         if settled.is_ok_and(|applied| applied.iter().any(|applied| applied.began)) {
-            observer.banned(&name, mode);
+            telemetry.banned(&name, mode);
         }
     };
     match (settling, Runtime::try_current()) {

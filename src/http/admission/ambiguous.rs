@@ -61,7 +61,7 @@ impl Judge<'_> {
 
     fn note_ambiguous(self, what: &'static str) {
         let policy = self.policy;
-        self.gate.limits.observer.ambiguous(policy.rule().name());
+        self.gate.limits.telemetry.ambiguous(policy.rule().name());
         tracing::debug!(policy = policy.name(), rule = ?policy.rule_for_missing_key(), "{what}");
     }
 

@@ -90,7 +90,7 @@ impl Admission {
     /// Begins to decide by checks that are known.
     fn by(gate: &Arc<Gate>, plan: &Plan<Waiting>, has_body: bool) -> Self {
         let Plan { rules: policies, checks, .. } = plan;
-        let timer = gate.limits.observer.start();
+        let timer = gate.limits.telemetry.start();
         let decided = gate.limits.store.decide(checks, Ask::default());
         let bytes = ByteChecks::of(gate, policies, checks, has_body);
         match decided {
@@ -223,7 +223,7 @@ impl Lacking {
 /// Counts a refusal that came before the store decided, and returns it.
 fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
     if let Some(reason) = refusal.undecided() {
-        gate.limits.observer.undecided(reason);
+        gate.limits.telemetry.undecided(reason);
     }
     refusal
 }
@@ -254,14 +254,14 @@ fn verdict(
     let mut decided = match decided {
         Ok(decided) => decided,
         Err(error) => {
-            gate.limits.observer.decided(timer, Err(&error));
+            gate.limits.telemetry.decided(timer, Err(&error));
             return Err(Refusal::Failed(error));
         }
     };
     if !bytes.is_empty() {
         decided = bytes.refuse(gate, decided);
     }
-    gate.limits.observer.decided(timer, Ok(&decided.decision));
+    gate.limits.telemetry.decided(timer, Ok(&decided.decision));
     if gate.marks_keys {
         log_refusals(gate, policies, mark, &decided.decision);
     }

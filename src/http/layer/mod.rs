@@ -42,8 +42,9 @@ use crate::store::{BreakerState, FailureRules, OnFailure, Store};
 /// All policies of a layer are decided together: a request that one of them refuses takes nothing from the others.
 /// Nested layers cannot do that.
 ///
-/// A request that comes to a layer and, further inside, to the same layer or a clone of it is counted once, by the outer
-/// one: the inner one finds its [`Handle`](crate::Handle), and warns once (TG010).
+/// A request that comes to a layer and, further inside, to the same layer or a clone of it is counted once by each
+/// policy: the inner layer finds the [`Handle`](crate::Handle) of the outer one, and warns once (TG010). If a handler
+/// sends several requests with the extensions of its own one, all but the first are counted.
 ///
 /// Each setter returns a new layer with the same store and counters; services that were made before keep their
 /// settings. So configure a layer completely before you apply it.

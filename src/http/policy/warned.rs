@@ -109,7 +109,9 @@ impl Policy {
     /// Warns if a route of the policy, which does not apply to a request, is the path of that request. Within
     /// `Router::nest` that may be the route of another one of the policies.
     pub(crate) fn warn_of_other_route(&self, policies: &[Self], parts: &Parts) {
-        let Some(routes) = &self.options.scope.routes else { return };
+        let Some(routes) = self.options.scope.routes.as_ref().filter(|_| !self.warned.route.load(Relaxed)) else {
+            return;
+        };
         let (policy, path, matched) = (self.name(), parts.uri.path(), matched(parts));
         if matched.is_some() && !self.warned.had_route.load(Relaxed) {
             self.warned.had_route.store(true, Relaxed);

@@ -18,7 +18,7 @@ const QUIET: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Report {
     name: PolicyName,
-    observer: PolicyTelemetry,
+    telemetry: PolicyTelemetry,
     unknown: Lines,
     /// Whether there is an episode: without one, a request needs no lock.
     is_shedding: AtomicBool,
@@ -37,9 +37,9 @@ struct Episode {
 
 impl Report {
     pub(super) fn new(name: PolicyName) -> Self {
-        let observer = PolicyTelemetry::new(&name);
+        let telemetry = PolicyTelemetry::new(&name);
         let (unknown, is_shedding) = (Lines::new(), AtomicBool::new(false));
-        Self { name, observer, unknown, is_shedding, episode: Mutex::default() }
+        Self { name, telemetry, unknown, is_shedding, episode: Mutex::default() }
     }
 
     pub(super) fn name(&self) -> &PolicyName {
@@ -48,7 +48,7 @@ impl Report {
 
     /// A request comes, which may be shed. The clock is read only in an episode.
     pub(super) fn offered(&self, class: Class, now: impl FnOnce() -> Duration) {
-        self.observer.offered(class as usize);
+        self.telemetry.offered(class as usize);
         if !self.is_shedding.load(Ordering::Relaxed) {
             return;
         }
@@ -69,7 +69,7 @@ impl Report {
 
     /// A request is shed, at a utilization if that is the reason.
     pub(super) fn shed(&self, class: Class, now: Duration, utilization: Option<f64>) {
-        self.observer.shed(class as usize);
+        self.telemetry.shed(class as usize);
         let mut episode = self.episode();
         let running = episode.get_or_insert(Episode { began: now, last: now, shed: 0 });
         running.last = now;
@@ -85,7 +85,7 @@ impl Report {
 
     /// A sample of the utilization led to a level.
     pub(super) fn level(&self, level: f64, utilization: f64) {
-        self.observer.level(level, utilization);
+        self.telemetry.level(level, utilization);
         if utilization.is_nan() {
             let policy = self.name.as_str();
             self.unknown.log(policy, |more| {

@@ -15,7 +15,7 @@ pub(in crate::limiter) type PoolStore = Arc<FailureStore>;
 #[derive(Clone)]
 pub(super) struct Lessor {
     pub(super) store: PoolStore,
-    pub(super) observer: Arc<Telemetry>,
+    pub(super) telemetry: Arc<Telemetry>,
 }
 
 impl Lessor {
@@ -23,7 +23,7 @@ impl Lessor {
     pub(super) fn close(&self, lot: Lot) {
         let Lot { receipt, units, left, .. } = lot;
         for taken in receipt.taken() {
-            self.observer.portion_closed(&taken.counter.policy, units - left, left);
+            self.telemetry.portion_closed(&taken.counter.policy, units - left, left);
         }
         self.refund(receipt, left);
     }

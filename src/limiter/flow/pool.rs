@@ -59,12 +59,12 @@ impl Pool {
     pub(super) fn new(
         checks: Arc<FlowChecks>,
         store: PoolStore,
-        observer: Arc<Telemetry>,
+        telemetry: Arc<Telemetry>,
         place: Registration<Place, Self>,
     ) -> Self {
         let book = Book::new(checks.first());
         let state = State { book, timer: None, failure: None };
-        let lessor = Lessor { store, observer };
+        let lessor = Lessor { store, telemetry };
         Self { state: Mutex::new(state), checks, place, lessor, sooner: Arc::default() }
     }
 
@@ -106,7 +106,7 @@ impl Pool {
 
     /// Counts a body that a policy has cut.
     pub(super) fn count_cut(&self, policy: &PolicyName) {
-        self.lessor.observer.body_cut(policy);
+        self.lessor.telemetry.body_cut(policy);
     }
 
     /// Takes units that are leased; otherwise calls the store for a portion.
@@ -224,7 +224,7 @@ impl Pool {
         if result.as_ref().is_err_and(|error| error.is_pending() || waits && !error.is_unavailable()) {
             return None;
         }
-        self.lessor.observer.flow_waited(self.checks.first(), since.elapsed());
+        self.lessor.telemetry.flow_waited(self.checks.first(), since.elapsed());
         self.lease();
         Some(Poll::Ready(result))
     }
@@ -283,7 +283,7 @@ impl Pool {
     /// Applies the result of a call.
     fn leased(&self, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
         if let Ok(decided) = &decided {
-            self.lessor.observer.portion_decided(checks, decided.decision.is_allowed());
+            self.lessor.telemetry.portion_decided(checks, decided.decision.is_allowed());
         }
         let (mut out, now) = (Out::default(), Instant::now());
         let mut state = self.state();

@@ -15,7 +15,7 @@ use crate::telemetry::Telemetry;
 #[derive(Default)]
 pub(crate) struct Pools {
     each: Arc<Registry<Place, Pool>>,
-    observer: Arc<Telemetry>,
+    telemetry: Arc<Telemetry>,
 }
 
 /// Returns the runtime of the caller.
@@ -27,7 +27,7 @@ impl Pools {
     /// Returns the pool of these checks in the runtime of the caller.
     pub(super) fn pool(&self, checks: Arc<FlowChecks>, store: &PoolStore) -> Arc<Pool> {
         let place = Place { runtime: here(), checks: checks.first().into() };
-        self.each.get_or(place, |place| Pool::new(checks, Arc::clone(store), Arc::clone(&self.observer), place))
+        self.each.get_or(place, |place| Pool::new(checks, Arc::clone(store), Arc::clone(&self.telemetry), place))
     }
 
     /// Returns the pool of the same checks in the runtime of the caller, unless this is it. Outside of a runtime, each

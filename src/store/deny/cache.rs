@@ -224,7 +224,7 @@ impl<S: Store> Store for DenyCache<S> {
         }
         match self.inner.decide(checks, ask) {
             Answer::Ready(decided) => {
-                self.refusals.record_result(&snapshot, checks, &decided);
+                self.refusals.record(&snapshot, checks, &decided);
                 Answer::Ready(decided)
             }
             Answer::Pending(pending) => {
@@ -310,7 +310,7 @@ impl<F: Future<Output = (Checks, Result<Decided, Error>)>> Future for Recorded<F
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let (checks, decided) = ready!(this.call.poll(cx));
-        this.refusals.record_result(this.snapshot, &checks, &decided);
+        this.refusals.record(this.snapshot, &checks, &decided);
         Poll::Ready(decided)
     }
 }

@@ -128,19 +128,15 @@ impl Refusals {
         Some(Decided::new(decision, Receipt::empty(self.id)))
     }
 
-    /// Records a decision, if there is one; nothing if the cache is off.
-    pub(super) fn record_result(&self, snapshot: &Snapshot, checks: &[Check], decided: &Result<Decided, Error>) {
-        if let Ok(decided) = decided
-            && !snapshot.marks.is_empty()
-        {
-            self.record(snapshot, checks, &decided.decision);
-        }
-    }
-
-    /// Records a decision: caches a refusal by the store itself, and not by another source, such as a fallback.
+    /// Records a decision, if there is one and the cache is on: caches a refusal by the store itself, and not by another
+    /// source, such as a fallback.
     ///
     /// [`record_looks`](Self::record_looks) describes what is cached of looks.
-    fn record(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
+    pub(super) fn record(&self, snapshot: &Snapshot, checks: &[Check], decided: &Result<Decided, Error>) {
+        let Ok(Decided { decision, .. }) = decided else { return };
+        if snapshot.marks.is_empty() {
+            return;
+        }
         if snapshot.looks {
             self.record_looks(snapshot, checks, decision);
         } else if decision.is_allowed() {

@@ -47,7 +47,7 @@ pub(super) struct Without {
     /// Failures of servers that respond otherwise.
     streak: Streak,
     /// What failures and changes of the breaker are reported to.
-    observer: Telemetry,
+    telemetry: Telemetry,
     outages: OutageLines,
     /// Limits how often `outage_exceeds` is logged.
     exceeded: Lines,
@@ -57,7 +57,7 @@ impl Without {
     /// The state of a store that has not failed.
     pub(super) fn new(rules: FailureRules) -> Self {
         let (breaker, local) = (Breaker::new(), MemoryStore::builder().with_clock(LocalClock::new()).build());
-        let (allowed_up_to, streak, observer) = (AtomicU64::new(0), Streak::default(), Telemetry::default());
+        let (allowed_up_to, streak, telemetry) = (AtomicU64::new(0), Streak::default(), Telemetry::default());
         Self {
             rules,
             breaker,
@@ -66,7 +66,7 @@ impl Without {
             start: Instant::now(),
             allowed_up_to,
             streak,
-            observer,
+            telemetry,
             outages: OutageLines::new(),
             exceeded: Lines::ten(),
         }
@@ -143,7 +143,7 @@ impl Without {
         if error.is_invalid() {
             return self.breaker.gave_up(permit, || self.now());
         }
-        self.observer.store_failed(error);
+        self.telemetry.store_failed(error);
         if error.is_of_a_crowd() {
             // No call was made that could have failed.
             self.left(permit);
@@ -173,10 +173,10 @@ impl Without {
     /// Logs and counts that the store is not called any more, after an error, or is called again.
     fn changed(&self, error: Option<&Error>) {
         if let Some(error) = error {
-            self.observer.breaker_opened();
+            self.telemetry.breaker_opened();
             self.outages.began(|more| self.unavailable(error, more));
         } else {
-            self.observer.breaker_closed();
+            self.telemetry.breaker_closed();
             let failed_for = self.since(self.breaker.first_failure());
             self.outages.ended(|| {
                 tracing::info!(code = "store_available", ?failed_for, "the store decides again (breaker closed)");

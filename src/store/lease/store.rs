@@ -184,6 +184,18 @@ impl LeaseStoreBuilder {
     }
 }
 
+/// A reset under way; forgets the leases of the counter when it is dropped.
+struct Forgetting {
+    leases: Arc<Leases>,
+    counter: Counter,
+}
+
+impl Drop for Forgetting {
+    fn drop(&mut self) {
+        self.leases.forget(&self.counter);
+    }
+}
+
 impl Store for LeaseStore {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         if ask.mode == AskMode::Probe {
@@ -210,10 +222,10 @@ impl Store for LeaseStore {
             return self.leases.inner.adjust(counter, change);
         }
         self.leases.forget(counter);
-        let (leases, of) = (Arc::clone(&self.leases), counter.clone());
+        // And what is leased before the reset comes through, whether or not somebody waits for it.
+        let forgetting = Forgetting { leases: Arc::clone(&self.leases), counter: counter.clone() };
         self.leases.inner.adjust(counter, change).map(move |done| {
-            // What was leased before the reset came through.
-            leases.forget(&of);
+            drop(forgetting);
             done
         })
     }

@@ -47,7 +47,7 @@ pub(super) fn decide(shared: &Arc<Shared>, checks: &[Check]) -> Result<Decided, 
         outcomes.push(outcome);
     }
     drop(locked);
-    shared.observer.ratios_applied(checks, &outcomes);
+    shared.telemetry.ratios_applied(checks, &outcomes);
     Ok(Decided::new(Decision::new(outcomes, Source::Ratio), Receipt::new(shared.id, [])))
 }
 

@@ -64,7 +64,7 @@ pub(super) struct Shared {
     pub(super) next_task: AtomicU64,
     pub(super) closed: AtomicBool,
     pub(super) phase: Phase,
-    pub(super) observer: Telemetry,
+    pub(super) telemetry: Telemetry,
     /// The first runtime that a request came from.
     runtime: OnceLock<Runtime>,
 }
@@ -115,7 +115,7 @@ impl Shared {
             next_task: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             phase,
-            observer: Telemetry::default(),
+            telemetry: Telemetry::default(),
             runtime: OnceLock::new(),
             settings,
         }

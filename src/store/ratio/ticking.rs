@@ -83,9 +83,9 @@ pub(super) async fn close(shared: &Arc<Shared>) {
 async fn report_last(shared: Arc<Shared>, report: Report) {
     let count = report.counters.len();
     let result = call(&shared, report).await;
-    shared.observer.ratios_reported(count, result.is_ok());
+    shared.telemetry.ratios_reported(count, result.is_ok());
     if let Err(error) = result {
-        shared.observer.store_failed(&error);
+        shared.telemetry.store_failed(&error);
     }
 }
 
@@ -125,7 +125,7 @@ impl Ticking {
         };
         let reported: Vec<CounterId> = report.counters.iter().map(|offered| offered.id).collect();
         let result = call(shared, report).await;
-        shared.observer.ratios_reported(reported.len(), result.is_ok());
+        shared.telemetry.ratios_reported(reported.len(), result.is_ok());
         match result {
             Ok(totals) => {
                 let now = Instant::now();
@@ -140,7 +140,7 @@ impl Ticking {
             }
             Err(error) => self.outage.note(shared, &error),
         }
-        shared.observer.ratios_known(|| known(shared, Instant::now()));
+        shared.telemetry.ratios_known(|| known(shared, Instant::now()));
     }
 
     /// Returns when to call next.
@@ -162,7 +162,7 @@ impl Drop for Ticking {
         let Some(shared) = self.weak.upgrade() else { return };
         if shared.task.compare_exchange(self.id, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
             // What was known is not renewed; by a task that was replaced, another one renews it.
-            shared.observer.ratios_known(|| (0, HashMap::new()));
+            shared.telemetry.ratios_known(|| (0, HashMap::new()));
             // A tally that panics, or a runtime that has ended, leads to no more than one task in a tick.
             let next = shared.micros(self.began.unwrap_or_else(Instant::now) + shared.settings.tick);
             shared.next_task.store(next, Ordering::SeqCst);
@@ -183,7 +183,7 @@ impl Outage {
     }
 
     fn note(&mut self, shared: &Shared, error: &Error) {
-        shared.observer.store_failed(error);
+        shared.telemetry.store_failed(error);
         let (now, life) = (Instant::now(), shared.settings.life);
         let (is_known, error) = (shared.is_known(now), format!("{error:#}"));
         if self.since.is_none() && is_known {

@@ -32,7 +32,7 @@ type Settle = Box<dyn Fn(Receipt, &[Settlement]) -> Settling + Send + Sync>;
 pub(in crate::store) struct SlotKeeper {
     book: Mutex<Book>,
     settle: Settle,
-    observer: Telemetry,
+    telemetry: Telemetry,
 }
 
 /// What is held, and who calls the keeper.
@@ -107,7 +107,7 @@ impl SlotKeeper {
     pub(in crate::store) fn new(
         settle: impl Fn(Receipt, &[Settlement]) -> Settling + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { book: Mutex::default(), settle: Box::new(settle), observer: Telemetry::default() })
+        Arc::new(Self { book: Mutex::default(), settle: Box::new(settle), telemetry: Telemetry::default() })
     }
 
     /// Holds the slots that a decision took; `None` if it took none.
@@ -121,7 +121,7 @@ impl SlotKeeper {
         let tickets = slots.map(|taken| book.lots.hold(receipt.store(), taken, now)).collect();
         let taken = book.lots.held() - before;
         self.tick(book, now);
-        self.observer.slots_taken(taken);
+        self.telemetry.slots_taken(taken);
         Some(Held { keeper: Arc::clone(self), tickets })
     }
 
@@ -129,7 +129,7 @@ impl SlotKeeper {
     fn release(self: &Arc<Self>, tickets: &[TicketId]) {
         for ticket in tickets {
             let (sent, released) = self.book().lots.release(*ticket);
-            self.observer.slots_released(released);
+            self.telemetry.slots_released(released);
             sent.into_iter().for_each(|sent| self.send(sent));
         }
         let book = self.book();
@@ -160,7 +160,7 @@ impl SlotKeeper {
         book.beaten = Some(now);
         let overdue = book.lots.beat(now);
         drop(book);
-        self.observer.slots_released(overdue);
+        self.telemetry.slots_released(overdue);
         if overdue > 0 {
             tracing::debug!(slots = overdue, "slots were released, as requests held them for as long as they may");
         }
@@ -247,7 +247,7 @@ impl Drop for Following {
             } else {
                 drop(book);
             }
-            self.keeper.observer.slots_lost(lost);
+            self.keeper.telemetry.slots_lost(lost);
             self.keeper.pump();
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use tokio::sync::Semaphore;
-use tollgate::store::{Answer, Ask, Change, Check, Decided, Receipt, Settlement, Settling, Store};
+use tollgate::store::{Answer, Applied, Ask, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
 
@@ -348,6 +348,32 @@ async fn a_lease_of_before_a_reset_is_neither_spent_nor_given_back_after_it() {
         let left = left_after_a_reset(requests, others).await;
         assert_eq!(left, 10_000 - requests - others - 5, "{requests} requests and {others} others");
     }
+}
+
+/// A store whose resets are never answered.
+struct Silent(MemoryStore);
+
+impl Store for Silent {
+    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
+        Answer::pending(std::future::pending())
+    }
+
+    passes_on!(0: decide, settle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_taken_while_a_reset_is_waited_for_is_forgotten_when_nobody_waits_any_more() {
+    let clock = ManualClock::paused();
+    let store =
+        LeaseStore::builder(Silent(memory(&clock))).with_clock(clock.clone()).build().expect("the share is one");
+    heat(&store, WINDOW, 100).await;
+    let mut reset = Box::pin(store.adjust(&counter("hot", WINDOW), Change::Reset).wait());
+    assert!((&mut reset).now_or_never().is_none());
+    assert_eq!(store.counts().held(), 0);
+    heat(&store, WINDOW, 100).await;
+    assert!(store.counts().held() > 0, "it is hot again");
+    drop(reset);
+    assert_eq!(store.counts().held(), 0, "the reset may come through after it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,7 +37,7 @@ pub(super) struct Node {
     /// Opens when the node fails too often. Its times are milliseconds since `start`.
     breaker: Breaker,
     /// What changes of the circuit breaker are reported to.
-    observer: Telemetry,
+    telemetry: Telemetry,
     outages: OutageLines,
     /// When the node was made.
     start: Instant,
@@ -47,7 +47,7 @@ impl Node {
     /// Returns a node at an address, whose circuit breaker is closed.
     pub(super) fn new(address: Address, lanes: Lanes) -> Self {
         let (breaker, outages) = (Breaker::new(), OutageLines::new());
-        Self { address, lanes, breaker, observer: Telemetry::default(), outages, start: Instant::now() }
+        Self { address, lanes, breaker, telemetry: Telemetry::default(), outages, start: Instant::now() }
     }
 
     /// Returns a permit to make one call, whose result is to be reported by [`report`](Self::report).
@@ -128,10 +128,10 @@ impl Node {
     /// closed.
     fn changed(&self, failure: Option<&dyn fmt::Display>) {
         if let Some(failure) = failure {
-            self.observer.breaker_opened();
+            self.telemetry.breaker_opened();
             self.outages.began(|more| self.unavailable(failure, more));
         } else {
-            self.observer.breaker_closed();
+            self.telemetry.breaker_closed();
             let primary = &self.address;
             let failed_for = Duration::from_millis(self.now().saturating_sub(self.breaker.first_failure()));
             self.outages.ended(|| {
