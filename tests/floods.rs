@@ -121,7 +121,7 @@ fn most_refusals(capacity: u64, policies: usize, key: fn(u64) -> Key) -> (u64, u
     let settings = DenyCache::builder().with_clock(clock.clone());
     let settings = settings.cap(Duration::from_secs(60)).capacity(usize::try_from(capacity).expect("it is small"));
     // The first check of each request is refused for an hour, and no other.
-    let store = StoreFn::new(|check| check.counter.policy.as_str() != "policy");
+    let store = StoreFn::new(|check| check.counter.policy().as_str() != "policy");
     let store = settings.build(store).expect("the settings are valid");
     let check = |policy: &str, key| Check::new(Counter::new(policy.try_into().expect("a valid name"), key, ONE), 1);
     let others = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|policy| check(policy, Key::new("k", "v")));

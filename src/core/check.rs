@@ -5,11 +5,12 @@
 
 use smallvec::SmallVec;
 
+use super::limit::Limit;
 use super::{Ban, Key, PolicyName, Quota};
 
 /// The address of one counter: a policy, a key, and the quota that applies.
 ///
-/// Cheap to clone. Two quotas with the same algorithm and window, or calendar, share the state of the counter, whatever
+/// Cheap to clone: the name and the quota are shared. Two quotas with the same algorithm and window, or calendar, share the state of the counter, whatever
 /// their limits, so a changed limit keeps the units used.
 ///
 /// # Examples
@@ -19,37 +20,67 @@ use super::{Ban, Key, PolicyName, Quota};
 /// use tollgate::{Key, PolicyName, Quota};
 ///
 /// let counter = Counter::new(PolicyName::try_from("mail")?, Key::new("user", "ada"), Quota::per_hour(100));
-/// assert_eq!(counter.quota.limit(), 100);
+/// assert_eq!(counter.quota().limit(), 100);
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use]
-#[non_exhaustive]
 pub struct Counter {
-    /// The name of the policy.
-    pub policy: PolicyName,
-    /// The key that identifies the client.
-    pub key: Key,
-    /// The quota that applies.
-    pub quota: Quota,
+    limit: Limit,
+    key: Key,
 }
 
 impl Counter {
     /// The counter of `key` under the policy of that name, which `quota` bounds.
     pub fn new(policy: PolicyName, key: Key, quota: Quota) -> Self {
-        Self { policy, key, quota }
+        Self::of(Limit::new(policy, quota), key)
+    }
+
+    /// The counter of `key` under a limit.
+    #[inline]
+    pub(crate) fn of(limit: Limit, key: Key) -> Self {
+        Self { limit, key }
+    }
+
+    /// Returns the name of the policy.
+    pub fn policy(&self) -> &PolicyName {
+        &self.limit.policy
+    }
+
+    /// Returns the key that identifies the client.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Returns the quota that applies.
+    pub fn quota(&self) -> &Quota {
+        &self.limit.quota
+    }
+
+    /// Returns the counter of the same policy and key with another quota.
+    pub fn with_quota(self, quota: Quota) -> Self {
+        if quota == *self.quota() {
+            return self;
+        }
+        Self::new(self.policy().clone(), self.key, quota)
+    }
+
+    /// Returns the name of the policy and the quota.
+    #[inline]
+    pub(crate) fn limit(&self) -> &Limit {
+        &self.limit
     }
 
     /// Returns whether both counters have the same ban in a store: that of the key under the policy, whatever quota
     /// applies.
     pub(crate) fn shares_ban(&self, other: &Counter) -> bool {
-        self.policy == other.policy && self.key == other.key
+        self.policy() == other.policy() && self.key == other.key
     }
 
     /// Returns whether both counters have the same state in a store.
     pub(crate) fn shares_state(&self, other: &Counter) -> bool {
         // Compares the numbers first, as most policies of a layer have the same key.
-        self.quota.shares_shape(&other.quota) && self.policy == other.policy && self.key == other.key
+        self.quota().shares_shape(other.quota()) && self.policy() == other.policy() && self.key == other.key
     }
 }
 

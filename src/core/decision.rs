@@ -224,7 +224,7 @@ impl Decision {
     /// Returns the decision with the quotas of `checks` and another source: it was made on a share of those quotas.
     pub(crate) fn with_quotas_of(&self, checks: &[Check], source: Source) -> Self {
         let both = self.outcomes().iter().zip(checks);
-        let outcomes = both.map(|(outcome, check)| outcome.with_quota(check.counter.quota));
+        let outcomes = both.map(|(outcome, check)| outcome.with_limit(check.counter.limit().clone()));
         Self { outcomes: outcomes.collect(), source, outer: None, ..*self }
     }
 }

@@ -133,7 +133,7 @@ pub struct Taken {
 impl Taken {
     /// Whether these units are slots that somebody has to release.
     pub(crate) fn holds_slots(&self) -> bool {
-        self.units > 0 && self.counter.quota.facts().held
+        self.units > 0 && self.counter.quota().facts().held
     }
 
     /// `units` taken from `counter`, with the stamp by which the store identifies them; without a floor.

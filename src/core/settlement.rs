@@ -90,7 +90,7 @@ impl Settlement {
                 Some((taken, Change::Refund(units.min(taken.units))))
             }
             Change::Charge(units) if units > 0 => Some((taken, self.change)),
-            Change::Renew(units) if units.min(taken.units) > 0 && taken.counter.quota.facts().held => {
+            Change::Renew(units) if units.min(taken.units) > 0 && taken.counter.quota().facts().held => {
                 Some((taken, Change::Renew(units.min(taken.units))))
             }
             Change::Strike(_) | Change::Lift => Some((taken, self.change)),

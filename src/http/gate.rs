@@ -4,8 +4,6 @@
 //! over HTTP: their extractors, options and responses. Both are published as one value, which is swapped as a whole, so
 //! that a request never sees the rules of one configuration and the headers of another.
 
-mod sampler;
-
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -13,12 +11,11 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
-use self::sampler::Sampler;
 #[cfg(feature = "axum")]
 use super::key::ClientIp;
 use super::policy::{AwaitsRefusals, Policy, Refused};
 use super::response::{Refusal, Responses};
-use crate::core::{Error, Lines, Mode};
+use crate::core::{Error, Lines};
 use crate::limiter::{Limits, Published};
 use crate::store::SharedStore;
 use crate::telemetry::PolicyTelemetry;
@@ -52,12 +49,10 @@ pub(crate) struct Gate {
     pub(crate) unknown_keys: Arc<Lines>,
     /// Observe which requests the policies do not count, in their order.
     pub(crate) skips: Arc<[PolicyTelemetry]>,
-    /// Logs what policies refuse.
-    pub(crate) sampler: Arc<Sampler>,
+    /// Limits how often refusals are logged.
+    pub(crate) refusals: Arc<Lines>,
     /// Whether refusals are logged that are not those of shadow mode.
     pub(crate) logs_refusals: bool,
-    /// Whether some refusals are logged: then the keys of requests are marked.
-    pub(crate) marks_keys: bool,
 }
 
 impl Gate {
@@ -76,14 +71,14 @@ impl Gate {
             counts_bytes: false,
             unknown_keys: Arc::default(),
             skips: Arc::default(),
-            sampler: Arc::new(Sampler::of(&[])),
+            refusals: Arc::new(Lines::ten()),
             logs_refusals: false,
-            marks_keys: false,
         }
     }
 
     /// Sets the policies, which must have been [accepted](Self::accepts).
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
+        let policies: Vec<Policy> = policies.into_iter().map(Policy::shared).collect();
         self.limits.set_policies(policies.iter().map(|policy| (policy.rule().clone(), policy.rule_keys())));
         self.responses.set_policies(&policies);
         self.settles_nothing = policies.iter().all(Policy::settles_nothing);
@@ -91,20 +86,7 @@ impl Gate {
         self.is_metered = policies.iter().any(|policy| policy.options().metered);
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
         self.skips = policies.iter().map(|policy| PolicyTelemetry::new(policy.rule().name())).collect();
-        self.sampler = Arc::new(self.sampler.renewed(&policies));
         self.policies = policies;
-        self.set_marks();
-    }
-
-    /// Logs all refusals by policies.
-    pub(crate) fn set_logs_refusals(&mut self) {
-        self.logs_refusals = true;
-        self.set_marks();
-    }
-
-    fn set_marks(&mut self) {
-        let is_shadow = |policy: &Policy| policy.rule().mode() == Mode::Shadow;
-        self.marks_keys = self.logs_refusals || self.policies.iter().any(is_shadow);
     }
 
     /// Returns the policies with the settings of this layer's client.
@@ -134,8 +116,8 @@ impl Gate {
     }
 
     /// Returns the response to a request that is not admitted. An outer layer that may await it knows by the response
-    /// that the request was refused: one that says so, or one whose handle the request has (`is_inside`).
-    pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts, is_inside: bool) -> Response<Bytes> {
+    /// that the request was refused: one that says so, or one whose handle the request has (`has_outer`).
+    pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts, has_outer: bool) -> Response<Bytes> {
         if let Refusal::Refused(_) = refusal {
             // Clients that are counted as their proxy are refused together.
             self.policies.iter().for_each(|policy| policy.warn_of_proxy(parts));
@@ -143,7 +125,7 @@ impl Gate {
         let awaited = parts.extensions.get::<AwaitsRefusals>();
         let decision = if awaited.is_some_and(|awaited| awaited.decision) { refusal.decision().cloned() } else { None };
         let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
-        if awaited.is_some() || is_inside {
+        if awaited.is_some() || has_outer {
             response.extensions_mut().insert(Refused::Inside);
         }
         if let Some(decision) = decision {

@@ -59,7 +59,7 @@ impl Limiter {
             let resolved = limits.resolve_pending(&mut plan, limits.deadline()).await;
             resolved.unwrap_or_else(|refused| match refused {});
         }
-        plan.checks.iter().try_for_each(|check| can_lease(&check.counter.policy, &check.counter.quota))?;
+        plan.checks.iter().try_for_each(|check| can_lease(check.counter.policy(), check.counter.quota()))?;
         let flow = flow_of(limits, plan.checks);
         match flow.begin().await {
             Err(error) if error.is_unavailable() => Err(error.into_error()),
@@ -72,10 +72,10 @@ impl Limiter {
 /// force.
 pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) -> Flow {
     let checks: Each = checks.into_iter().collect();
-    let rule_of = |check: &Check| limits.rules.iter().find(|rule| check.counter.policy == *rule.name());
+    let rule_of = |check: &Check| limits.rules.iter().find(|rule| check.counter.policy() == rule.name());
     // A flow keeps the quota of a tier.
     let follows: Vec<bool> =
-        checks.iter().map(|check| rule_of(check).is_some_and(|rule| check.counter.quota == *rule.quota())).collect();
+        checks.iter().map(|check| rule_of(check).is_some_and(|rule| check.counter.quota() == rule.quota())).collect();
     let source = limits.source();
     let now = move |checks: &[Check]| {
         let Some(now) = source.upgrade().map(|source| source.now()) else { return checks.into() };
@@ -89,11 +89,11 @@ pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) 
 
 /// Returns a check by the rules in force; a rule that is gone limits no more.
 fn by_rules(check: &Check, rules: &[Rule]) -> Option<Check> {
-    let rule = rules.iter().find(|rule| check.counter.policy == *rule.name())?;
+    let rule = rules.iter().find(|rule| check.counter.policy() == rule.name())?;
     let ban = rule.ban_check().map(Box::new);
     let mut check = Check { ban, ..check.clone().mode(rule.mode()) }.without_strikes();
     if can_flow(rule).is_ok() {
-        check.counter.quota = *rule.quota();
+        check.counter = check.counter.with_quota(*rule.quota());
     }
     Some(check)
 }

@@ -117,7 +117,7 @@ impl Limits {
 
     /// Sets the rules; the store must [support](Self::supports) them.
     pub(crate) fn set_rules(&mut self, rules: impl IntoIterator<Item = Rule>) {
-        self.rules = rules.into_iter().collect();
+        self.rules = rules.into_iter().map(Rule::shared).collect();
     }
 
     /// Sets the rules of policies, with the keys that each counts.

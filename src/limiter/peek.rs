@@ -60,7 +60,7 @@ fn look(check: &Check) -> Check {
 
 /// Returns whether the check is one of a queue, which is decided by its first free slot, whatever the cost.
 fn by_slots(check: &Check) -> bool {
-    check.counter.quota.decides_by_floor(check.cost, check.floor)
+    check.counter.quota().decides_by_floor(check.cost, check.floor)
 }
 
 /// Returns whether the check fits, by its look.

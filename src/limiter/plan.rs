@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use smallvec::SmallVec;
 
 use super::rule::Rule;
-use crate::core::{Key, Quota};
+use crate::core::{Key, Limit, Quota};
 use crate::store::{BanCheck, Check, Counter};
 
 /// Indexes of rules in the list of all, ascending.
@@ -75,16 +75,16 @@ impl<F> Plan<F> {
 }
 
 /// The check of a rule before its key is known.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Draft {
     /// The index of the rule.
     pub(crate) rule: usize,
     /// Units to take.
     pub(crate) cost: u64,
+    /// The rule's limit, or that of the client's tier.
+    pub(crate) limit: Limit,
     /// Whether the request may use the reserve.
     pub(crate) critical: bool,
-    /// The quota of the rule, or of the client's tier.
-    pub(crate) quota: Quota,
     /// Whether the key is that of one client, which the rule may ban.
     pub(crate) bans: bool,
     /// Whether the rule does not apply, and it is only looked whether it bans the key.
@@ -92,28 +92,26 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A draft of a check that may use the reserve.
-    pub(crate) fn new(rule: usize, cost: u64, quota: Quota) -> Self {
-        Self { rule, cost, critical: true, quota, bans: true, only_ban: false }
+    /// A draft of a check that may use the reserve; `place` is the index of the rule.
+    #[inline]
+    pub(crate) fn new(place: usize, rule: &Rule, cost: u64) -> Self {
+        Self { rule: place, cost, limit: rule.limit(None), critical: true, bans: true, only_ban: false }
     }
 
     /// Sets the quota of a tier, if there is one.
-    pub(crate) fn with_tier(self, tier: Option<Quota>) -> Self {
-        Self { quota: tier.unwrap_or(self.quota), ..self }
+    pub(crate) fn with_tier(self, rule: &Rule, tier: Option<Quota>) -> Self {
+        if tier.is_some() { Self { limit: rule.limit(tier), ..self } } else { self }
     }
 
     /// Returns the check about `key`; `rule` is the one with the draft's index.
     #[inline]
-    pub(crate) fn check(&self, rule: &Rule, key: Key) -> Check {
+    pub(crate) fn check(self, rule: &Rule, key: Key) -> Check {
         let ban = rule.ban_check().filter(|_| self.only_ban || self.bans);
         let ban = ban.map(|ban| if self.only_ban { BanCheck { only: true, counts: false, ..ban } } else { ban });
-        Check {
-            counter: Counter { policy: rule.name().clone(), key, quota: self.quota },
-            cost: self.cost,
-            floor: rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(&self.quota)),
-            mode: rule.mode(),
-            settles: rule.settles_by(&self.quota),
-            ban: ban.map(Box::new),
-        }
+        let counter = Counter::of(self.limit, key);
+        let quota = counter.quota();
+        let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(quota));
+        let (settles, ban) = (rule.settles_by(quota), ban.map(Box::new));
+        Check { counter, cost: self.cost, floor, mode: rule.mode(), settles, ban }
     }
 }

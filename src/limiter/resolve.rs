@@ -20,10 +20,10 @@ pub(super) fn plan_for<'a>(limits: &'a Limits, places: &[usize], key: &Key, unit
     let mut plan = Plan::default();
     for &place in places {
         let rule = &limits.rules[place];
-        let draft = Draft::new(place, units.unwrap_or(rule.units()), *rule.quota());
+        let draft = Draft::new(place, rule, units.unwrap_or(rule.units()));
         let tier = rule.tiers().map_or(Answer::Ready(None), |lookup| lookup.find(key, RawValues::default));
         match tier {
-            Answer::Ready(tier) => plan.add(place, draft.with_tier(tier).check(rule, key.clone())),
+            Answer::Ready(tier) => plan.add(place, draft.with_tier(rule, tier).check(rule, key.clone())),
             Answer::Pending(pending) => plan.pending.push(Tier { draft, rule, key: key.clone(), pending }),
         }
     }
@@ -37,7 +37,7 @@ pub(super) async fn counter(limits: &Limits, place: usize, key: &Key) -> Result<
         Some(lookup) => lookup.try_find(key, RawValues::default).wait().await?,
         None => None,
     };
-    Ok(Draft::new(place, 0, *rule.quota()).with_tier(tier).check(rule, key.clone()).counter)
+    Ok(Draft::new(place, rule, 0).with_tier(rule, tier).check(rule, key.clone()).counter)
 }
 
 /// Returns a look at the counter of a key of each of these rules, after the lookups of tiers, and the deadline of the
@@ -66,10 +66,12 @@ impl PendingCheck for Tier<'_> {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Resolution<Infallible>> {
         let tier = self.pending.as_mut().poll(cx);
-        tier.map(|tier| Resolution::Check(self.draft.with_tier(tier).check(self.rule, self.key.clone())))
+        tier.map(|tier| {
+            Resolution::Check(self.draft.clone().with_tier(self.rule, tier).check(self.rule, self.key.clone()))
+        })
     }
 
     fn timed_out(&self) -> Resolution<Infallible> {
-        Resolution::Check(self.draft.check(self.rule, self.key.clone()))
+        Resolution::Check(self.draft.clone().check(self.rule, self.key.clone()))
     }
 }

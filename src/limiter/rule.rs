@@ -8,7 +8,7 @@ use std::fmt;
 use super::TierLookup;
 use super::reserve::Share;
 use crate::core::error::built;
-use crate::core::{Ban, Error, Mode, PolicyName, Quota, Requirement, Settles};
+use crate::core::{Ban, Error, Limit, Mode, PolicyName, Quota, Requirement, Settles};
 use crate::store::BanCheck;
 
 /// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
@@ -32,9 +32,8 @@ use crate::store::BanCheck;
 #[derive(Clone)]
 #[must_use]
 pub struct Rule {
-    name: PolicyName,
-    /// Unless a lookup returns another.
-    quota: Quota,
+    /// Its name, and the quota unless a lookup returns another.
+    limit: Limit,
     /// In units.
     cost: u64,
     mode: Mode,
@@ -76,8 +75,7 @@ impl Rule {
     /// ```
     pub fn try_new(name: &str, quota: Quota) -> Result<Self, Error> {
         Ok(Self {
-            name: name.try_into()?,
-            quota,
+            limit: Limit::new(name.try_into()?, quota),
             cost: 1,
             mode: Mode::Enforce,
             settles: Settles::AsTaken,
@@ -188,12 +186,12 @@ impl Rule {
 
     /// Returns the name.
     pub fn name(&self) -> &PolicyName {
-        &self.name
+        &self.limit.policy
     }
 
     /// Returns the quota that applies unless a lookup returns another.
     pub fn quota(&self) -> &Quota {
-        &self.quota
+        &self.limit.quota
     }
 
     /// Removes the lookup of quotas.
@@ -215,8 +213,22 @@ impl Rule {
     /// ever admitted.
     pub(crate) fn excess(&self) -> Option<(u64, u64)> {
         // A reserve does not matter: critical checks may use it.
-        let (cost, capacity) = (self.cost, self.quota.capacity());
+        let (cost, capacity) = (self.cost, self.quota().capacity());
         (cost > capacity && self.tiers.is_none()).then_some((cost, capacity))
+    }
+
+    /// Returns the rule for a layer or limiter, which is used by all threads at once.
+    pub(crate) fn shared(self) -> Self {
+        Self { limit: self.limit.keep(), ..self }
+    }
+
+    /// Returns the name and the quota, or that of a tier.
+    #[inline]
+    pub(crate) fn limit(&self, tier: Option<Quota>) -> Limit {
+        match tier {
+            Some(quota) if quota != *self.quota() => Limit::new(self.name().clone(), quota),
+            _ => self.limit.clone(),
+        }
     }
 
     /// Returns the cost of a check, in units.
@@ -257,14 +269,14 @@ impl Rule {
 
     /// Returns what the rule requires of a store.
     pub(crate) fn requirement(&self) -> Requirement<'_> {
-        let settles = self.settles_by(&self.quota);
+        let settles = self.settles_by(self.quota());
         let (reserves, bans) = (self.reserve.is_some(), self.ban.is_some());
-        Requirement { settles, reserves, bans, ..Requirement::new(&self.name, &self.quota) }
+        Requirement { settles, reserves, bans, ..Requirement::new(self.name(), self.quota()) }
     }
 }
 
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rule").field("name", &self.name).field("quota", &self.quota).finish_non_exhaustive()
+        f.debug_struct("Rule").field("name", self.name()).field("quota", self.quota()).finish_non_exhaustive()
     }
 }

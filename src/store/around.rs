@@ -19,7 +19,7 @@ use crate::core::Error;
 pub(super) fn is_plain(checks: &[Check]) -> bool {
     let plain = |check: &Check| {
         let is_counted = check.cost > 0 && check.floor == 0 && check.ban.is_none();
-        is_counted && !check.counter.quota.facts().only_in_store()
+        is_counted && !check.counter.quota().facts().only_in_store()
     };
     let repeats = |(index, check): (usize, &Check)| {
         checks[..index].iter().any(|earlier| earlier.counter.shares_state(&check.counter))

@@ -53,7 +53,7 @@ impl Bans {
             let Some(ban) = of.ban.as_deref() else { continue };
             let (ban, state) = (ban.ban, state_of(bars.len()));
             let Banned { ends, found, .. } = look(state.as_ref(), now_us / 1_000, &ban);
-            found.warn(&of.counter.policy);
+            found.warn(of.counter.policy());
             let barred = now_us / 1_000 < ends;
             let (mode, tests, life, began) = (of.mode, of.tests(), None, false);
             bars.push(Bar { check, now_us, mode, ban, state, barred, tests, strikes: false, life, began });
@@ -111,7 +111,7 @@ impl Bans {
             bar.state = Some(struck.state.clone());
         }
         if let Some(length) = struck.began {
-            log_ban(&counter.policy, Duration::from_millis(length));
+            log_ban(counter.policy(), Duration::from_millis(length));
         }
         let bar = &mut self.0[place];
         bar.life = Some(struck.life);
@@ -149,7 +149,7 @@ pub(super) fn applied_strike(taken: &Taken, ban: &Ban, state: Option<&State>, un
     }
     let left = Duration::from_micros(left_us);
     if units > 0 {
-        log_ban(&taken.counter.policy, left);
+        log_ban(taken.counter.policy(), left);
     }
     applied.banned(left, units > 0)
 }

@@ -117,7 +117,7 @@ pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> Decided {
 /// that are left keep their stamp after a refund, except the last in a line, which ends earlier
 /// now.
 pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) -> Applied {
-    let is_in_line = taken.counter.quota.facts().refund == Refund::LastInLine;
+    let is_in_line = taken.counter.quota().facts().refund == Refund::LastInLine;
     let keeps = matches!(change, Change::Refund(_)) && (units == 0 || !is_in_line);
     let look = Check { floor: taken.floor, ..Check::new(taken.counter.clone(), 0) };
     Applied::new(units, if keeps { taken.stamp } else { step.stamp }).outcome(outcome(&look, step))
@@ -131,7 +131,8 @@ pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) ->
 /// stay taken, were refilled, as if this request alone had taken units. With a stamp `s` and `u`
 /// units, that is `s + u * window / limit`, in ticks.
 pub(super) fn adjustment(before: &[Taken], taken: &Taken, change: Change) -> Adjustment {
-    let Taken { counter: Counter { quota, .. }, units, stamp, .. } = taken;
+    let Taken { counter, units, stamp, .. } = taken;
+    let quota = counter.quota();
     let back = match change {
         Change::Refund(back) => back,
         // Only slots are renewed.
@@ -161,7 +162,7 @@ pub(super) fn of_any(counter: &Counter) -> Taken {
 
 /// Returns the outcome of a check, as clients and callers see it.
 fn outcome(check: &Check, step: &Step) -> Outcome {
-    Outcome::from_measures(check, &measures(&check.counter.quota, step))
+    Outcome::from_measures(check, &measures(check.counter.quota(), step))
 }
 
 /// Returns what decisions say of a step.

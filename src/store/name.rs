@@ -16,8 +16,8 @@ pub(in crate::store) const ROOM: usize = 96;
 
 /// Appends the name of the ban of a counter's key: `{<key>}:<policy>:1b`. No algorithm has this letter, and neither quota
 /// nor ban is part of the name.
-pub(in crate::store) fn push_ban_name(name: &mut String, Counter { policy, key, .. }: &Counter) {
-    for part in ["{", key.as_str(), "}:", policy, ":", FORMAT, "b"] {
+pub(in crate::store) fn push_ban_name(name: &mut String, counter: &Counter) {
+    for part in ["{", counter.key().as_str(), "}:", counter.policy(), ":", FORMAT, "b"] {
         name.push_str(part);
     }
 }
@@ -26,12 +26,13 @@ pub(in crate::store) fn push_ban_name(name: &mut String, Counter { policy, key, 
 ///
 /// The shape is the format, the letter of the algorithm, the window in ticks, and `u` or `m` for ticks of 1 µs or 1 ms.
 /// In place of the last two, a calendar has its name, which no digit begins: `1fmonth31@Europe/Berlin`.
-pub(in crate::store) fn push_name(name: &mut String, Counter { policy, key, quota }: &Counter) {
+pub(in crate::store) fn push_name(name: &mut String, counter: &Counter) {
+    let quota = counter.quota();
     let tick = match quota.tick() {
         Tick::Micro => 'u',
         Tick::Milli => 'm',
     };
-    for part in ["{", key.as_str(), "}:", policy, ":", FORMAT] {
+    for part in ["{", counter.key().as_str(), "}:", counter.policy(), ":", FORMAT] {
         name.push_str(part);
     }
     name.push(quota.facts().letter);

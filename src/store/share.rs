@@ -12,9 +12,7 @@ use smallvec::SmallVec;
 
 use crate::core::decision::{Decision, Source};
 use crate::core::{Error, Quota};
-use crate::store::{
-    Answer, Applied, Ask, Change, Check, Counter, Decided, MemoryStore, Receipt, Settlement, Store, Taken,
-};
+use crate::store::{Answer, Applied, Ask, Change, Check, Decided, MemoryStore, Receipt, Settlement, Store, Taken};
 
 /// Decides by one instance's share of each quota. The decision has the configured quotas, and the
 /// receipt is of `local`.
@@ -41,15 +39,15 @@ pub(in crate::store) fn decide(local: &MemoryStore, instances: u64, checks: &[Ch
 ///   admitted when the share is full.
 /// - Any other cost is more than the share, so that it never fits.
 fn share(check: &Check, instances: u64) -> Check {
-    let (quota, floor) = (divided(check.counter.quota, instances), check.floor / instances);
+    let (quota, floor) = (divided(*check.counter.quota(), instances), check.floor / instances);
     let most = quota.capacity();
-    let fits = check.cost.saturating_add(check.floor) <= check.counter.quota.capacity();
+    let fits = check.cost.saturating_add(check.floor) <= check.counter.quota().capacity();
     let cost = match check.cost {
         0 => 0,
         cost if fits => cost.min(most - floor),
         cost => cost.max(most + 1),
     };
-    let counter = Counter { quota, ..check.counter.clone() };
+    let counter = check.counter.clone().with_quota(quota);
     Check { counter, cost, floor, ban: check.ban.clone(), ..*check }
 }
 
@@ -64,7 +62,7 @@ fn with_debts(
     receipt: Receipt,
 ) -> Receipt {
     // Nobody would hold the slots of a debt.
-    let is_above = |(check, share): (&Check, &Check)| check.cost > share.cost && !check.counter.quota.facts().held;
+    let is_above = |(check, share): (&Check, &Check)| check.cost > share.cost && !check.counter.quota().facts().held;
     if !decision.is_allowed() || !checks.iter().zip(shares).any(is_above) {
         return receipt;
     }
@@ -83,10 +81,10 @@ fn with_debts(
 fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
     let share = Receipt::new(local.id(), [taken.clone()]);
     drop(local.settle(share, &[Settlement::new(0, Change::Refund(taken.units))]));
-    let (whole, part) = (check.counter.quota, taken.counter.quota);
+    let (whole, part) = (check.counter.quota(), taken.counter.quota());
     // A debt is repaid at the rate of the share.
-    let quota = if whole.facts().returns_evenly { part.with_units(part.limit(), whole.capacity()) } else { whole };
-    let counter = Counter { quota, ..taken.counter.clone() };
+    let quota = if whole.facts().returns_evenly { part.with_units(part.limit(), whole.capacity()) } else { *whole };
+    let counter = taken.counter.clone().with_quota(quota);
     let Answer::Ready(Ok(Applied { units, stamp, .. })) = local.adjust(&counter, Change::Charge(check.cost)) else {
         unreachable!("memory decides at once")
     };
@@ -106,6 +104,7 @@ fn divided(quota: Quota, instances: u64) -> Quota {
 mod tests {
     use super::*;
     use crate::core::Key;
+    use crate::store::Counter;
 
     #[test]
     fn a_share_lets_its_part_start_at_once() {

@@ -158,7 +158,7 @@ impl Telemetry {
         #[cfg(feature = "metrics")]
         for check in checks {
             let verdict = usize::from(!is_allowed);
-            self.series.policies.with(&check.counter.policy, |policy| policy.flows().portions[verdict].increment(1));
+            self.series.policies.with(check.counter.policy(), |policy| policy.flows().portions[verdict].increment(1));
         }
     }
 
@@ -175,7 +175,7 @@ impl Telemetry {
     pub(crate) fn flow_waited(&self, checks: &[Check], time: Duration) {
         #[cfg(feature = "metrics")]
         for check in checks {
-            self.series.policies.with(&check.counter.policy, |policy| policy.flows().waits.record(time));
+            self.series.policies.with(check.counter.policy(), |policy| policy.flows().waits.record(time));
         }
     }
 
@@ -220,7 +220,7 @@ impl Telemetry {
         #[cfg(feature = "metrics")]
         for (check, outcome) in checks.iter().zip(outcomes) {
             if !outcome.is_allowed() && outcome.retry_is_guess() {
-                let name = &check.counter.policy;
+                let name = check.counter.policy();
                 self.series.policies.with(name, |policy| policy.ratios().dropped.increment(check.cost));
             }
         }

@@ -97,12 +97,12 @@ where
     }
 
     fn outcome(&self, check: &Check) -> Outcome {
-        let capacity = check.counter.quota.capacity();
+        let capacity = check.counter.quota().capacity();
         match ((self.fits)(check), check.cost) {
             (true, cost) => Outcome::allowed(check, capacity.saturating_sub(cost)),
             (false, 0) => Outcome::allowed(check, 0),
             (false, _) => {
-                let wait = self.retry_after.unwrap_or(check.counter.quota.window());
+                let wait = self.retry_after.unwrap_or(check.counter.quota().window());
                 Outcome::denied(check, 0, Some(wait))
             }
         }

@@ -113,7 +113,7 @@ impl Pair {
 
     fn count(&mut self, requests: &[Vec<Check>]) {
         for check in requests.iter().flatten() {
-            *self.decisions.entry(check.counter.quota.algorithm().name()).or_default() += 1;
+            *self.decisions.entry(check.counter.quota().algorithm().name()).or_default() += 1;
         }
     }
 
@@ -245,7 +245,7 @@ impl Lane {
             Receipt::new(before[place].store(), taken.into_iter().flatten())
         };
         let checks = before[0].taken().len() + after[0].taken().len();
-        let quotas: Vec<Quota> = first.iter().chain(&second).map(|check| check.counter.quota).collect();
+        let quotas: Vec<Quota> = first.iter().chain(&second).map(|check| *check.counter.quota()).collect();
         if !quotas.iter().all(|quota| course.may_refund(*quota)) {
             return;
         }
@@ -264,7 +264,7 @@ impl Lane {
             let check = rng.usize(..request.len());
             let change = match &request[check].ban {
                 Some(ban) if rng.bool() => Change::Strike(ban.ban),
-                _ => change(course, rng, request[check].counter.quota),
+                _ => change(course, rng, *request[check].counter.quota()),
             };
             pair.settle(receipts, &[Settlement::new(check, change)]).await;
         }

@@ -97,7 +97,13 @@ async fn it_says_what_applies_by_which_key_at_which_cost() {
         });
         let checked = decided.into_iter().flatten().map(|check| {
             let is_shadow = check.mode == tollgate::store::Mode::Shadow;
-            (check.counter.policy.to_string(), check.counter.key, check.cost, check.counter.quota, is_shadow)
+            (
+                check.counter.policy().to_string(),
+                check.counter.key().clone(),
+                check.cost,
+                *check.counter.quota(),
+                is_shadow,
+            )
         });
         assert_eq!(explained, checked.collect::<Vec<_>>());
     }

@@ -310,7 +310,7 @@ fn all_policies_of_a_layer_are_one_question_to_the_store() {
     expect(&layer.layer(Hello::default()), of("ada"), 200);
     let expected = [("user", "header x-user:ada"), ("global", "global:")];
     let [checks] = &asked(&store)[..] else { panic!("one question") };
-    let names = checks.iter().map(|check| (check.counter.policy.to_string(), check.counter.key.to_string()));
+    let names = checks.iter().map(|check| (check.counter.policy().to_string(), check.counter.key().to_string()));
     assert_eq!(names.collect::<Vec<_>>(), expected.map(|(policy, key)| (policy.to_owned(), key.to_owned())));
 }
 

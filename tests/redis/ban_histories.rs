@@ -164,7 +164,7 @@ impl History {
     fn note_strikes(&mut self, ban: usize, checks: &[Check], decision: &Result<Decision, Error>) {
         let now = self.clock.now();
         let (known, extends) = (&mut self.known[ban], self.extends);
-        let of = |check: &&Check| is_of(ban, check.counter.policy.as_str());
+        let of = |check: &&Check| is_of(ban, check.counter.policy().as_str());
         let strikes = match decision {
             Ok(decision) => {
                 let own = decision.outcomes().iter().filter(|outcome| is_of(ban, outcome.policy()));

@@ -115,7 +115,11 @@ async fn all_policies_over_one_key_share_a_slot_of_a_cluster() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let mut checks = QUOTAS.map(|quota| check("ada", quota, 1));
-    checks[0].counter.policy = "other".try_into().expect("a valid name");
+    checks[0].counter = Counter::new(
+        "other".try_into().expect("a valid name"),
+        checks[0].counter.key().clone(),
+        *checks[0].counter.quota(),
+    );
     drop(store.decide(&checks, Ask::default()).wait().await.unwrap());
     let tag = |key: &String| key.split(['{', '}']).nth(1).map(str::to_owned);
     let tags: HashSet<_> = server.keys().iter().map(tag).collect();

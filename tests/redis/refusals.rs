@@ -130,8 +130,9 @@ async fn all_algorithms_of_a_request_take_their_units_or_none_does() {
     for refusing in &QUOTAS[..5] {
         for place in 0..=4 {
             // The refusing check stands first, last, and in between.
-            let mut checks: Vec<Check> = all(1).into_iter().filter(|check| check.counter.quota != QUOTAS[4]).collect();
-            checks.retain(|check| check.counter.quota != *refusing);
+            let mut checks: Vec<Check> =
+                all(1).into_iter().filter(|check| *check.counter.quota() != QUOTAS[4]).collect();
+            checks.retain(|check| check.counter.quota() != refusing);
             let refused = check("all", *refusing, 1).floor(u64::MAX);
             checks.insert(place.min(checks.len()), refused);
             let decision = redis.decide(&checks, Ask::default()).await;

@@ -98,25 +98,24 @@ impl Side for Governor {
 
 pub(crate) struct Tollgate {
     store: MemoryStore,
-    policy: PolicyName,
-    quota: Quota,
-    keys: Vec<Key>,
+    counters: Vec<Counter>,
 }
 
 impl Side for Tollgate {
     fn new(keys: usize) -> Self {
         let quota = Quota::per_hour(LIMIT.into()).burst(BURST.into());
-        let keys: Vec<Key> = (0..keys).map(|key| Key::new("ip", address(key))).collect();
+        let policy = PolicyName::try_from("bench").expect("a valid name");
+        let counter = |key| Counter::new(policy.clone(), Key::new("ip", address(key)), quota);
+        let counters: Vec<Counter> = (0..keys).map(counter).collect();
         // Each of the 64 shards has a 64th of the room, and chance gives some more keys than others.
-        let store = MemoryStore::builder().capacity(ROOM.max(2 * keys.len())).build();
-        let side = Self { store, policy: "bench".try_into().expect("a valid name"), quota, keys };
-        (0..side.keys.len()).for_each(|key| side.check(key));
+        let store = MemoryStore::builder().capacity(ROOM.max(2 * keys)).build();
+        let side = Self { store, counters };
+        (0..keys).for_each(|key| side.check(key));
         side
     }
 
     fn check(&self, key: usize) {
-        let counter = Counter::new(self.policy.clone(), self.keys[key].clone(), self.quota);
-        assert!(allows(&self.store, &Check::new(counter, 1)));
+        assert!(allows(&self.store, &Check::new(self.counters[key].clone(), 1)));
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::core::{Check, Counter, Mode, PolicyName, Quota, algorithm};
+use crate::core::{Check, Limit, Mode, PolicyName, Quota, algorithm};
 
 /// The value of `wait_us` when no wait can help.
 const NO_WAIT: u64 = u64::MAX;
@@ -39,8 +39,7 @@ const GUESS: u64 = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Outcome {
-    policy: PolicyName,
-    quota: Quota,
+    limit: Limit,
     pub(super) mode: Mode,
     pub(super) allowed: bool,
     pub(super) remaining: u64,
@@ -82,17 +81,15 @@ impl Outcome {
     ///
     /// It resets at once, unless [`resets_after`](Self::resets_after) sets another time.
     pub fn allowed(check: &Check, remaining: u64) -> Self {
-        let Counter { policy, quota, .. } = &check.counter;
         let hidden = check.is_only_for_ban();
-        Self { remaining, hidden, ..Self::unused(policy.clone(), *quota, check.mode) }
+        Self { remaining, hidden, ..Self::unused(check.counter.limit().clone(), check.mode) }
     }
 
     /// An outcome in which nothing is left, and which resets at once.
     #[inline]
-    fn unused(policy: PolicyName, quota: Quota, mode: Mode) -> Self {
+    fn unused(limit: Limit, mode: Mode) -> Self {
         Self {
-            policy,
-            quota,
+            limit,
             mode,
             allowed: true,
             remaining: 0,
@@ -139,7 +136,7 @@ impl Outcome {
 
     /// Sets the length of the window that counts, if it is a calendar's.
     pub(crate) fn with_window(self, window: Duration) -> Self {
-        let minutes = self.quota.calendar().map_or(0, |_| window.as_secs() / 60);
+        let minutes = self.limit.quota.calendar().map_or(0, |_| window.as_secs() / 60);
         Self { minutes: u16::try_from(minutes).unwrap_or(0), ..self }
     }
 
@@ -176,9 +173,9 @@ impl Outcome {
         Self { allowed: false, wait_us: retry_after.map_or(NO_WAIT, micros), ..self.clone() }
     }
 
-    /// Returns the outcome with another quota.
-    pub(super) fn with_quota(&self, quota: Quota) -> Self {
-        Self { quota, ..self.clone() }
+    /// Returns the outcome of the same policy with another quota.
+    pub(super) fn with_limit(&self, limit: Limit) -> Self {
+        Self { limit, ..self.clone() }
     }
 
     /// Returns the outcome of a look with units added that are left elsewhere, up to the capacity.
@@ -186,7 +183,7 @@ impl Outcome {
         if self.is_banned() {
             return self.clone();
         }
-        let remaining = self.remaining.saturating_add(units).min(self.quota.capacity());
+        let remaining = self.remaining.saturating_add(units).min(self.limit.quota.capacity());
         let wait_us = if remaining > 0 && self.allowed { 0 } else { self.wait_us };
         Self { remaining, wait_us, ..self.clone() }
     }
@@ -202,7 +199,7 @@ impl Outcome {
             return self.clone();
         }
         let remaining = if balance <= taken {
-            self.remaining.saturating_add(taken - balance).min(self.quota.capacity())
+            self.remaining.saturating_add(taken - balance).min(self.limit.quota.capacity())
         } else {
             self.remaining.saturating_sub(balance - taken)
         };
@@ -227,12 +224,7 @@ impl Outcome {
 
     /// Converts what the arithmetic computed, in ticks of the quota, into an outcome.
     pub(crate) fn from_measures(check: &Check, measures: &Measures) -> Self {
-        let Counter { policy, quota, .. } = &check.counter;
-        Self { hidden: check.is_only_for_ban(), ..Self::of(policy.clone(), *quota, check.mode, measures) }
-    }
-
-    /// Converts what the arithmetic computed for a policy, as [`from_measures`](Self::from_measures).
-    fn of(policy: PolicyName, quota: Quota, mode: Mode, measures: &Measures) -> Self {
+        let quota = check.counter.quota();
         let tick = quota.tick().micros();
         let wait_us = match measures.wait {
             algorithm::NEVER => NO_WAIT,
@@ -245,18 +237,23 @@ impl Outcome {
             wait_us,
             reset_us: measures.reset.saturating_mul(tick),
             delay_us: measures.delay.saturating_mul(tick),
-            ..Self::unused(policy, quota, mode)
+            hidden: check.is_only_for_ban(),
+            ..Self::unused(check.counter.limit().clone(), check.mode)
         }
         .with_window(Duration::from_micros(measures.window.saturating_mul(tick)))
     }
 
+    pub(crate) fn name_and_quota(&self) -> &Limit {
+        &self.limit
+    }
+
     pub(crate) fn policy_name(&self) -> &PolicyName {
-        &self.policy
+        &self.limit.policy
     }
 
     /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
-        &self.policy
+        &self.limit.policy
     }
 
     /// Returns whether clients may not see this outcome.
@@ -266,7 +263,7 @@ impl Outcome {
 
     /// Returns the quota that applied: that of the policy, or of the client's tier.
     pub fn quota(&self) -> &Quota {
-        &self.quota
+        &self.limit.quota
     }
 
     /// Returns whether the policy is enforced or in shadow mode.
@@ -281,7 +278,7 @@ impl Outcome {
 
     /// Returns the limit of the quota, in units per window.
     pub fn limit(&self) -> u64 {
-        self.quota.limit()
+        self.limit.quota.limit()
     }
 
     /// Returns how many further requests like this one would be admitted right after it, at a cost of 1 each.
@@ -317,7 +314,7 @@ impl Outcome {
 
     /// Returns whether the units are slots that are held until a request has ended.
     pub(crate) fn is_held(&self) -> bool {
-        self.quota.facts().held
+        self.limit.quota.facts().held
     }
 
     /// Returns how long it takes until all units are available again, if none are taken.
@@ -343,7 +340,7 @@ impl Outcome {
     /// Outcomes of a store of your own that is no [`BackendStore`](crate::store::BackendStore) have that of the quota.
     pub fn window(&self) -> Duration {
         match self.minutes {
-            0 => self.quota.window(),
+            0 => self.limit.quota.window(),
             minutes => Duration::from_secs(60 * u64::from(minutes)),
         }
     }

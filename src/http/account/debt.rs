@@ -154,7 +154,7 @@ impl Debt {
 
     /// Returns whether later changes depend on the result of one that was just sent.
     pub(super) fn depends_on(&self, change: Change) -> bool {
-        let is_in_line = self.parts.counter().quota.facts().refund == Refund::LastInLine;
+        let is_in_line = self.parts.counter().quota().facts().refund == Refund::LastInLine;
         matches!(change, Change::Charge(_)) || is_in_line && self.parts.units() > 0
     }
 

@@ -90,7 +90,7 @@ impl Debts {
         for (check, (taken, outcome)) in receipt.taken().iter().zip(decision.outcomes()).enumerate() {
             let (of, policy) = of(check);
             // Slots are released as such.
-            let is_held = taken.counter.quota.facts().held;
+            let is_held = taken.counter.quota().facts().held;
             // Bytes are settled by themselves. A policy of the layer that is hidden does not apply to the request; one
             // that the handler checked is only not shown.
             let applies = of.handler().is_some() || !outcome.is_hidden();

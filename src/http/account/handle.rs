@@ -248,7 +248,7 @@ impl Handle {
         let (rule, limits) = (policy.rule(), &self.shared.gate.limits);
         policy.check_kind(&key)?;
         limits.supports(iter::once(rule))?;
-        let counter = Counter::new(rule.name().clone(), key, *rule.quota());
+        let counter = Counter::of(rule.limit(None), key);
         let check = Check::new(counter, rule.units()).mode(rule.mode()).settles(rule.settles_by(rule.quota()));
         let check = Check { ban: rule.ban_check().map(Box::new), ..check };
         let timer = limits.telemetry.start();

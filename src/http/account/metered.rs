@@ -57,7 +57,7 @@ impl ByteChecks {
         // A fallback has a share of each quota, of which it says no more than what is left.
         let is_share = decided.decision.source() == Source::Fallback;
         let refused = |outcome: &Outcome| {
-            let of = |check: &&&Check| check.counter.policy == *outcome.policy_name();
+            let of = |check: &&&Check| check.counter.policy() == outcome.policy_name();
             let check = cuts.iter().find(of).filter(|_| outcome.mode() == Mode::Enforce)?;
             let free = if is_share { 1 } else { outcome.quota().capacity().saturating_sub(check.floor) };
             refuses_frames(outcome, free)
@@ -86,14 +86,14 @@ impl ByteChecks {
         let each = || self.each.iter().filter_map(|(place, check)| Some((limits(*place)?, *place, check)));
         each().next()?;
         let cuts =
-            each().filter(|(bytes, ..)| bytes.over == Over::Cut).map(|(_, _, check)| check.counter.policy.clone());
+            each().filter(|(bytes, ..)| bytes.over == Over::Cut).map(|(_, _, check)| check.counter.policy().clone());
         let cuts = cuts.collect();
         let checks = each().map(|(_, place, check)| {
             let mut check = check.clone();
-            if check.counter.quota.facts().only_in_store() {
+            if check.counter.quota().facts().only_in_store() {
                 // A tier may have any quota, and bytes are taken in portions.
-                warn_of_tier(check.counter.policy.as_str());
-                check.counter.quota = *gate.policies[place].quota();
+                warn_of_tier(check.counter.policy().as_str());
+                check.counter = check.counter.with_quota(*gate.policies[place].quota());
             }
             check
         });

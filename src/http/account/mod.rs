@@ -5,7 +5,7 @@
 //! decision, ends with the response (or when it is dropped), and makes the store's counters follow.
 //!
 //! One request has one [`Shared`], for the layer and all handles. Of most requests it is the decision alone; where
-//! something may change, [`open`] has it. In that, [`debts`] has a [`debt`] for each counter that can still change; a
+//! something may change, [`unsettled`] has it. In that, [`debts`] has a [`debt`] for each counter that can still change; a
 //! debt has the units wanted ([`wanted`]) and those that the store really took ([`parts`]). Charges are sent at once, one
 //! at a time for each debt; refunds at the end. docs/accounts.md has the rules for users.
 //!
@@ -21,12 +21,12 @@ mod debt;
 mod debts;
 mod handle;
 mod metered;
-mod open;
 mod parts;
 mod request_body;
 mod shared;
 mod slots;
 mod strikes;
+mod unsettled;
 mod wanted;
 
 use std::borrow::Cow;
@@ -45,10 +45,10 @@ pub(crate) use self::body_error::BoxError;
 use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
 pub(crate) use self::metered::{ByteChecks, Meter, Metered, has_body};
-use self::open::Open;
 pub use self::request_body::RequestBody;
 pub(crate) use self::shared::Shared;
 use self::strikes::Strikes;
+use self::unsettled::Unsettled;
 use crate::core::Decision;
 use crate::http::gate::Gate;
 use crate::http::policy::{AwaitsRefusals, Count};
@@ -61,7 +61,7 @@ pub(crate) struct Account {
     strikes: Option<Box<Strikes>>,
     turn: Turn,
     /// Whether the layer is inside of another one.
-    is_inside: bool,
+    has_outer: bool,
     stage: Stage,
     /// Whether nothing has changed since the decision, so that the decision itself is what clients see.
     is_as_decided: bool,
@@ -86,14 +86,14 @@ enum Stage {
     /// There is a response, and something depends on its trailers.
     AwaitsTrailers,
     /// There is nothing left to settle.
-    Settled,
+    Ended,
 }
 
 /// Resolves once the store has replied to the last changes of a request.
-pub(crate) type Settled = oneshot::Receiver<()>;
+pub(crate) type StoreReplied = oneshot::Receiver<()>;
 
 /// The same, bounded by the layer's budget.
-pub(crate) type InTime = Pin<Box<Timeout<Settled>>>;
+pub(crate) type InTime = Pin<Box<Timeout<StoreReplied>>>;
 
 impl Account {
     /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
@@ -103,7 +103,7 @@ impl Account {
         let slots = SlotGuard::new(gate.limits.store.hold(&receipt));
         let strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
         let debts = Debts::of_layer(&gate, &decision, &receipt, policies);
-        let shared = Shared::with_open(gate, decision, Open::new(debts, bytes, slots));
+        let shared = Shared::with_unsettled(gate, decision, Unsettled::new(debts, bytes, slots));
         let mut account = Self::of(shared);
         account.strikes = strikes;
         if is_delayed {
@@ -121,7 +121,7 @@ impl Account {
     #[inline]
     fn of(shared: Shared) -> Self {
         let (shared, stage, turn) = (Arc::new(shared), Stage::InFlight, Turn::Now);
-        Self { shared, strikes: None, turn, is_inside: false, stage, is_as_decided: false }
+        Self { shared, strikes: None, turn, has_outer: false, stage, is_as_decided: false }
     }
 
     /// Returns whether the request has to wait for its turn.
@@ -153,20 +153,20 @@ impl Account {
         }
         if !self.gate().has_handles {
             if let Some(outer) = extensions.get::<Handle>() {
-                self.is_inside = true;
+                self.has_outer = true;
                 outer.note_inner();
             }
             return;
         }
         if let Some(outer) = extensions.insert(self.handle()) {
-            self.is_inside = true;
+            self.has_outer = true;
             outer.note_inner();
             extensions.insert(self.handle().inside(outer));
         }
     }
 
     /// Bounds a wait for the store by the layer's budget.
-    pub(crate) fn in_time(&self, settled: Settled) -> InTime {
+    pub(crate) fn in_time(&self, settled: StoreReplied) -> InTime {
         Box::pin(timeout(self.gate().limits.store.decision_budget(), settled))
     }
 
@@ -184,37 +184,37 @@ impl Account {
     /// Ends the request if nothing may have changed since the decision; otherwise it is to be [settled](Self::settle).
     #[inline]
     pub(crate) fn ends_as_decided(&mut self) -> bool {
-        let ends = self.shared.ends_unopened();
+        let ends = self.shared.ends_unchanged();
         if ends {
-            (self.stage, self.is_as_decided) = (Stage::Settled, true);
+            (self.stage, self.is_as_decided) = (Stage::Ended, true);
         }
         ends
     }
 
     /// Settles the request by the head of its response; `None` is an error of the service. What depends on the trailers
-    /// [stays open](Self::is_open).
+    /// [stays unsettled](Self::awaits_trailers).
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
-    pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
-        self.stage = Stage::Settled;
-        let Some(open) = self.shared.opened_at_end() else {
+    pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<StoreReplied> {
+        self.stage = Stage::Ended;
+        let Some(unsettled) = self.shared.end_changes() else {
             self.is_as_decided = true;
             return None;
         };
-        open.warn_of_unlimited(&self.shared.gate, response);
+        unsettled.warn_of_unlimited(&self.shared.gate, response);
         let strikes = self.strikes.as_mut();
         let may_strike =
             strikes.is_some_and(|strikes| strikes.settle(&self.shared.gate, |count| count.counts(response)));
-        let mut debts = open.debts();
+        let mut debts = unsettled.debts();
         if debts.ends_as_decided() && !may_strike {
             self.is_as_decided = true;
             return None;
         }
         let real = response.and_then(|parts| parts.extensions.get::<RealCost>());
-        let is_open = Cell::new(may_strike);
+        let awaits_trailers = Cell::new(may_strike);
         let counts = |count: &Count| {
             count.counts(response).unwrap_or_else(|| {
-                is_open.set(true);
+                awaits_trailers.set(true);
                 true
             })
         };
@@ -223,17 +223,17 @@ impl Account {
             (_, Some(RealCost(units))) if options.metered => *units,
             _ => wanted,
         });
-        if is_open.get() {
+        if awaits_trailers.get() {
             self.stage = Stage::AwaitsTrailers;
         }
-        self.shared.end(debts, is_open.get() || self.has_handles())
+        self.shared.end(debts, awaits_trailers.get() || self.has_handles())
     }
 
     /// Warns of a real cost that no policy charges, neither here nor in a layer outside or inside.
     #[cold]
     pub(crate) fn warn_of_real_cost(&self) {
         let gate = self.gate();
-        let is_alone = !self.is_inside && !self.shared.is_around() && !self.shared.has_metered_check();
+        let is_alone = !self.has_outer && !self.shared.has_inner() && !self.shared.has_metered_check();
         if is_alone && !gate.policies.is_empty() {
             gate.limits.warned.unmetered();
         }
@@ -241,17 +241,17 @@ impl Account {
 
     /// Returns whether something is left to settle by the trailers of the response. It stays as it is if the account is
     /// dropped before they come.
-    pub(crate) fn is_open(&self) -> bool {
+    pub(crate) fn awaits_trailers(&self) -> bool {
         self.stage == Stage::AwaitsTrailers
     }
 
     /// Settles what depended on the trailers. Returns what they have to wait for, as [`settle`](Self::settle).
-    pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<Settled> {
-        self.stage = Stage::Settled;
+    pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<StoreReplied> {
+        self.stage = Stage::Ended;
         if let Some(strikes) = &mut self.strikes {
             strikes.settle(&self.shared.gate, |count| count.counts_call(has_failed));
         }
-        let mut debts = self.shared.opened()?.debts();
+        let mut debts = self.shared.unsettled()?.debts();
         debts.end(&self.shared.gate, self.shared.decision(), |options, _, wanted| {
             let counts = options.count.as_ref().and_then(|count| count.counts_call(has_failed));
             if counts == Some(false) { 0 } else { wanted }
@@ -271,8 +271,8 @@ impl Account {
 
     /// Returns the decision as clients see it: with the checks, charges and refunds made since.
     pub(crate) fn shown(&self) -> Cow<'_, Decision> {
-        match self.shared.opened().filter(|_| !self.is_as_decided) {
-            Some(open) => Cow::Owned(open.debts().shown(self.shared.decision())),
+        match self.shared.unsettled().filter(|_| !self.is_as_decided) {
+            Some(unsettled) => Cow::Owned(unsettled.debts().shown(self.shared.decision())),
             None => Cow::Borrowed(self.shared.decision()),
         }
     }
@@ -282,10 +282,10 @@ impl Drop for Account {
     fn drop(&mut self) {
         let is_unanswered = self.stage == Stage::InFlight;
         // Ended first: a handle that takes slots from now on releases them by itself.
-        let open = if is_unanswered { self.shared.opened_at_end() } else { None };
+        let unsettled = if is_unanswered { self.shared.end_changes() } else { None };
         drop(self.shared.pass_slots());
-        let Some(open) = open else { return };
-        let mut debts = open.debts();
+        let Some(unsettled) = unsettled else { return };
+        let mut debts = unsettled.debts();
         debts.end(&self.shared.gate, self.shared.decision(), |options, outcome, wanted| {
             let unused = self.turn == Turn::Awaited && !outcome.delay().is_zero();
             if unused || options.refund_dropped { 0 } else { wanted }

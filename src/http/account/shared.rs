@@ -1,7 +1,7 @@
 //! The account as the layer and the handles of one request share it.
 //!
 //! Most requests have nothing to settle, and handlers that do not ask for their limits: of these the account is the
-//! decision alone. What may change is [`Open`], which is made with the account, or when a handler needs it first.
+//! decision alone. What may change is [`Unsettled`], which is made with the account, or when a handler needs it first.
 //!
 //! Changes are made under a lock that is never held while the store is awaited: a change is sent, and a task of its own
 //! waits for the reply, which may lead to the next change. The account lives as long as the layer,
@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
-use super::Settled;
+use super::StoreReplied;
 use super::debts::{Debts, Sent};
 use super::metered::Meter;
-use super::open::Open;
+use super::unsettled::Unsettled;
 use super::wanted::Wanted;
 use crate::core::error::Kind;
 use crate::core::{Decision, Error};
@@ -30,11 +30,11 @@ pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// The layer's decision, as it was made.
     decision: Decision,
-    open: OnceLock<Box<Open>>,
-    /// Whether there is a response, or will be none. It is locked while [`Open`] is made later than the account.
+    unsettled: OnceLock<Box<Unsettled>>,
+    /// Whether there is a response, or will be none. It is locked while [`Unsettled`] is made later than the account.
     is_ended: Mutex<bool>,
     /// Whether a layer inside admitted the request, too.
-    is_around: AtomicBool,
+    has_inner: AtomicBool,
     /// Whether a clone of the layer inside did not count what this one had counted.
     has_let_in: AtomicBool,
 }
@@ -43,13 +43,13 @@ impl Shared {
     /// Creates the account of a request with nothing to settle, so far.
     #[inline]
     pub(super) fn new(gate: Arc<Gate>, decision: Decision) -> Self {
-        let (is_ended, is_around, has_let_in) = Default::default();
-        Self { gate, decision, open: OnceLock::new(), is_ended, is_around, has_let_in }
+        let (is_ended, has_inner, has_let_in) = Default::default();
+        Self { gate, decision, unsettled: OnceLock::new(), is_ended, has_inner, has_let_in }
     }
 
     /// Creates the account of a request with something that may change.
-    pub(super) fn with_open(gate: Arc<Gate>, decision: Decision, open: Open) -> Self {
-        Self { open: OnceLock::from(Box::new(open)), ..Self::new(gate, decision) }
+    pub(super) fn with_unsettled(gate: Arc<Gate>, decision: Decision, unsettled: Unsettled) -> Self {
+        Self { unsettled: OnceLock::from(Box::new(unsettled)), ..Self::new(gate, decision) }
     }
 
     /// Returns the layer's decision, as it was made.
@@ -64,51 +64,51 @@ impl Shared {
 
     /// Notes that a layer inside admitted the request, too.
     pub(super) fn note_inner(&self) {
-        self.is_around.store(true, Ordering::Relaxed);
+        self.has_inner.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether a layer inside admitted the request, too.
-    pub(super) fn is_around(&self) -> bool {
-        self.is_around.load(Ordering::Relaxed)
+    pub(super) fn has_inner(&self) -> bool {
+        self.has_inner.load(Ordering::Relaxed)
     }
 
     /// Returns whether the handler checked a metered policy of its own.
     pub(super) fn has_metered_check(&self) -> bool {
-        self.open.get().is_some_and(|open| open.has_metered_check())
+        self.unsettled.get().is_some_and(|unsettled| unsettled.has_metered_check())
     }
 
     /// Returns what may change; `None` if nothing does, so far.
     #[inline]
-    pub(super) fn opened(&self) -> Option<&Open> {
-        self.open.get().map(|open| &**open)
+    pub(super) fn unsettled(&self) -> Option<&Unsettled> {
+        self.unsettled.get().map(|unsettled| &**unsettled)
     }
 
     /// Returns what may change, made now if nothing did before.
-    fn open(&self) -> &Open {
-        self.opened().unwrap_or_else(|| {
+    fn unsettled_or_new(&self) -> &Unsettled {
+        self.unsettled().unwrap_or_else(|| {
             let is_ended = self.is_ended();
-            self.open.get_or_init(|| Box::new(Open::of_handler(*is_ended)))
+            self.unsettled.get_or_init(|| Box::new(Unsettled::of_handler(*is_ended)))
         })
     }
 
     /// Ends the request, whose handles may remain. Returns what may change; if nothing does, a handle that needs it from
     /// now on makes one of a request that has ended.
     #[inline]
-    pub(super) fn opened_at_end(&self) -> Option<&Open> {
+    pub(super) fn end_changes(&self) -> Option<&Unsettled> {
         *self.is_ended() = true;
-        self.opened()
+        self.unsettled()
     }
 
-    /// Ends the request if nothing may change, as [`opened_at_end`](Self::opened_at_end), and returns whether it has
+    /// Ends the request if nothing may change, as [`end_changes`](Self::end_changes), and returns whether it has
     /// ended.
     #[inline]
-    pub(super) fn ends_unopened(self: &Arc<Self>) -> bool {
+    pub(super) fn ends_unchanged(self: &Arc<Self>) -> bool {
         if Arc::strong_count(self) > 1 {
-            return self.opened_at_end().is_none();
+            return self.end_changes().is_none();
         }
         // Nobody is left to need it later, and what handles did before they were dropped is seen from here on.
         fence(Ordering::Acquire);
-        self.opened().is_none()
+        self.unsettled().is_none()
     }
 
     fn is_ended(&self) -> MutexGuard<'_, bool> {
@@ -117,24 +117,24 @@ impl Shared {
 
     /// Returns what the body of the request takes its bytes from, once; `None` if they are not limited.
     pub(super) fn request_meter(&self) -> Option<Box<Meter>> {
-        self.opened()?.request_meter(&self.gate)
+        self.unsettled()?.request_meter(&self.gate)
     }
 
     /// Returns what the body of the response takes its bytes from; `None` if they are not limited.
     #[inline]
     pub(super) fn response_meter(&self) -> Option<Box<Meter>> {
-        self.opened()?.bytes.meter(&self.gate, Direction::Response)
+        self.unsettled()?.bytes.meter(&self.gate, Direction::Response)
     }
 
     /// Returns the slots of the request, from then on held by the returned guard alone.
     #[inline]
     pub(super) fn pass_slots(&self) -> SlotGuard {
-        self.opened().map(|open| open.slots.pass()).unwrap_or_default()
+        self.unsettled().map(|unsettled| unsettled.slots.pass()).unwrap_or_default()
     }
 
     /// Returns a guard of the slots that the request still holds.
     pub(super) fn slots(&self) -> SlotGuard {
-        self.opened().map(|open| open.slots.guard()).unwrap_or_default()
+        self.unsettled().map(|unsettled| unsettled.slots.guard()).unwrap_or_default()
     }
 
     /// Charges units to every metered policy.
@@ -149,8 +149,8 @@ impl Shared {
 
     fn meter(self: &Arc<Self>, change: impl Fn(&mut Wanted)) {
         // A policy of the layer that is metered has a debt from the beginning.
-        let Some(open) = self.opened() else { return };
-        let mut debts = open.debts();
+        let Some(unsettled) = self.unsettled() else { return };
+        let mut debts = unsettled.debts();
         debts.meter(&self.gate, change);
         let sent = debts.make_changes(&self.gate, true);
         self.follow(debts, sent);
@@ -158,16 +158,16 @@ impl Shared {
 
     /// Adds a decision that the handler made, and returns it as clients may see it.
     pub(crate) fn add(&self, policy: &Policy, decided: Decided) -> Decision {
-        let (Decided { mut decision, receipt }, open) = (decided, self.open());
+        let (Decided { mut decision, receipt }, unsettled) = (decided, self.unsettled_or_new());
         if policy.options().metered {
-            open.note_metered_check();
+            unsettled.note_metered_check();
         }
-        open.slots.add(SlotGuard::new(self.gate.limits.store.hold(&receipt)));
+        unsettled.slots.add(SlotGuard::new(self.gate.limits.store.hold(&receipt)));
         if !policy.is_shown() {
             decision = decision.hidden();
         }
         if decision.is_allowed() {
-            open.debts().add(policy, &decision, &receipt);
+            unsettled.debts().add(policy, &decision, &receipt);
         }
         decision
     }
@@ -175,7 +175,7 @@ impl Shared {
     /// Makes the changes that are due at the end of a request; they are the last ones unless they are `followed`.
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
-    pub(super) fn end(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, followed: bool) -> Option<Settled> {
+    pub(super) fn end(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, followed: bool) -> Option<StoreReplied> {
         let sent = debts.make_changes(&self.gate, followed);
         let waits = debts.matters && debts.is_busy() && Runtime::try_current().is_ok();
         let settled = waits.then(|| debts.when_settled());
@@ -224,8 +224,8 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        let Some(open) = self.shared.opened() else { return };
-        let mut debts = open.debts();
+        let Some(unsettled) = self.shared.unsettled() else { return };
+        let mut debts = unsettled.debts();
         debts.apply(self.debt, self.change, mem::replace(&mut self.applied, Err(unknown_result())));
         let sent = debts.make_changes(&self.shared.gate, true);
         self.shared.follow(debts, sent);

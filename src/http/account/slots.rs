@@ -12,7 +12,7 @@ pub(super) struct RequestSlots(Mutex<State>);
 #[derive(Debug)]
 enum State {
     /// There is no response yet: what the request takes is held here.
-    Open(SlotGuard),
+    Held(SlotGuard),
     /// The body of the response holds them, or they were released.
     Passed(WeakSlots),
 }
@@ -20,7 +20,7 @@ enum State {
 impl RequestSlots {
     /// The slots that the layer's decision took.
     pub(super) fn new(slots: SlotGuard) -> Self {
-        Self(Mutex::new(State::Open(slots)))
+        Self(Mutex::new(State::Held(slots)))
     }
 
     /// Adds what a check of the handler took. After the response it is released at once, as no end of a body follows.
@@ -28,7 +28,7 @@ impl RequestSlots {
         if slots.is_empty() {
             return;
         }
-        if let State::Open(all) = &mut *self.state() {
+        if let State::Held(all) = &mut *self.state() {
             return all.add(slots);
         }
         // Dropped without the lock.
@@ -38,7 +38,7 @@ impl RequestSlots {
     /// Returns a guard of the slots that the request still holds.
     pub(super) fn guard(&self) -> SlotGuard {
         match &*self.state() {
-            State::Open(slots) => slots.clone(),
+            State::Held(slots) => slots.clone(),
             State::Passed(slots) => slots.upgrade(),
         }
     }
@@ -46,7 +46,7 @@ impl RequestSlots {
     /// Returns the slots, from then on held by the returned guard alone; nothing if they were passed on before.
     pub(super) fn pass(&self) -> SlotGuard {
         let mut state = self.state();
-        let State::Open(slots) = &mut *state else { return SlotGuard::default() };
+        let State::Held(slots) = &mut *state else { return SlotGuard::default() };
         let slots = mem::take(slots);
         *state = State::Passed(if slots.is_empty() { WeakSlots::default() } else { slots.downgrade() });
         slots

@@ -50,13 +50,14 @@ impl Judge<'_> {
         self.check_ambiguous(keyless)
     }
 
-    fn check_ambiguous(self, keyless: Keyless) -> Resolved {
+    fn check_ambiguous(self, mut keyless: Keyless) -> Resolved {
         let address = self.parts.and_then(|parts| {
             let mut keys = key::parts(self.policy.extractor()).into_iter().filter(|key| key.info().address_in_key);
             keys.find_map(|key| key.address(parts))
         });
         let key = address.map_or(Key::fixed("ambiguous:"), |address| Key::new("ambiguous", site(address)));
-        self.check_shared(keyless.draft.with_tier(Some(*self.policy.quota())), key)
+        keyless.draft.limit = self.policy.rule().limit(None);
+        self.check_shared(keyless.draft, key)
     }
 
     fn note_ambiguous(self, what: &'static str) {

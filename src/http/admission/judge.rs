@@ -36,33 +36,31 @@ pub(crate) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// Creates the judge of the policy at a place of the gate.
-    pub(crate) fn new(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts) -> Self {
-        Self { gate, policy: &gate.policies[place], place, parts: Some(parts), warns: false }
-    }
-
-    /// Warns of what the request shows of the set-up.
-    pub(super) fn warning(self) -> Self {
-        Self { warns: true, ..self }
-    }
-
     /// Creates the judge that continues after a lookup, without the head of the request.
     pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize) -> Self {
         Self { gate, policy: &gate.policies[place], place, parts: None, warns: false }
     }
 
-    /// Resolves the policy. In shadow mode it never refuses.
-    pub(crate) fn resolve(self) -> Resolved {
-        let options = self.policy.options();
-        let Some(parts) = self.parts else { return Resolved::Skip(Skip::Scope) };
-        let Some(terms) = options.scope.terms(parts) else {
-            if self.warns {
-                self.policy.warn_of_other_route(&self.gate.policies, parts);
+    /// Resolves the policy at a place of the gate. In shadow mode it never refuses.
+    ///
+    /// `warns` is whether it warns of what the request shows of the set-up.
+    pub(crate) fn resolve(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts, warns: bool) -> Resolved {
+        let judge = Self { parts: Some(parts), warns, ..Self::without_parts(gate, place) };
+        let policy = judge.policy;
+        let Some(terms) = policy.options().scope.terms(parts) else {
+            if warns {
+                policy.warn_of_other_route(&gate.policies, parts);
             }
-            return self.resolve_ban(parts);
+            return judge.resolve_ban(parts);
         };
-        let resolved = self.judge(parts, terms, |policy| policy.cost_of(parts));
-        if self.policy.rule().mode() == Mode::Enforce { resolved } else { resolved.in_shadow() }
+        let resolved = judge.judge(parts, terms, |policy| policy.cost_of(parts));
+        if policy.rule().mode() == Mode::Enforce { resolved } else { resolved.in_shadow() }
+    }
+
+    /// Resolves the policy at a place at cost 0 and whatever its scope, for a status request.
+    pub(crate) fn resolve_look(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts) -> Resolved {
+        let judge = Self { parts: Some(parts), ..Self::without_parts(gate, place) };
+        judge.judge(parts, Terms::ALL, |_| Ok(0))
     }
 
     /// Resolves a policy that does not apply to the request, but bans keys on the whole layer: to a look at its ban, which
@@ -76,7 +74,7 @@ impl<'a> Judge<'a> {
         if options.allow.as_deref().is_some_and(|list| self.lists(list, parts).unwrap_or(false)) {
             return Resolved::Skip(Skip::Scope);
         }
-        let draft = Draft { only_ban: true, ..Draft::new(self.place, 0, *policy.quota()) };
+        let draft = Draft { only_ban: true, ..Draft::new(self.place, policy.rule(), 0) };
         let keyless = Keyless {
             draft,
             terms: Terms { counted: true, keyed: false },
@@ -90,11 +88,6 @@ impl<'a> Judge<'a> {
             Answer::Ready(_) => Resolved::Skip(Skip::Scope),
             Answer::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)).in_shadow(),
         }
-    }
-
-    /// Resolves the policy at cost 0 and whatever its scope, for a status request.
-    pub(crate) fn resolve_look(self) -> Resolved {
-        self.parts.map_or(Resolved::Skip(Skip::Scope), |parts| self.judge(parts, Terms::ALL, |_| Ok(0)))
     }
 
     /// Goes through lists of addresses and the key; `units` is the cost, computed only if the request is counted.
@@ -124,7 +117,7 @@ impl<'a> Judge<'a> {
     fn keyless(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> Result<u64, u64>) -> Keyless {
         let policy = self.policy;
         let mut keyless = Keyless {
-            draft: Draft::new(self.place, 0, *policy.quota()),
+            draft: Draft::new(self.place, policy.rule(), 0),
             terms,
             uncounted: Skip::Preflight,
             ambiguous_cost: false,
@@ -132,9 +125,10 @@ impl<'a> Judge<'a> {
         if terms.counted {
             let units = units(policy);
             keyless.ambiguous_cost = units.is_err();
-            let (critical, quota) = (policy.is_critical(parts), policy.quota_of(parts));
-            let (Ok(units) | Err(units)) = units;
-            keyless.draft = Draft { critical, ..Draft::new(self.place, units, quota) };
+            let (Ok(cost) | Err(cost)) = units;
+            keyless.draft.cost = cost;
+            keyless.draft.critical = policy.is_critical(parts);
+            keyless.draft = keyless.draft.with_tier(policy.rule(), policy.tier_of(parts));
         }
         keyless
     }
@@ -219,7 +213,7 @@ impl<'a> Judge<'a> {
             offered
         };
         match lookup.find(&key, offered) {
-            Answer::Ready(tier) => self.check(keyless.draft.with_tier(tier), key),
+            Answer::Ready(tier) => self.check(keyless.draft.with_tier(policy.rule(), tier), key),
             Answer::Pending(tier) => self.waits(keyless, Stage::Tier(key, tier)),
         }
     }

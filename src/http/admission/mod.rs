@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
-use smallvec::SmallVec;
 
 pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Skip, Waiting};
@@ -37,9 +36,6 @@ use crate::telemetry::Timer;
 /// the request.
 pub(crate) type Verdict = Result<Admitted, Refusal>;
 
-/// The marks of the keys of a decision that is waited for, by which refusals are logged; none if they are not.
-type Marks = SmallVec<[u64; 4]>;
-
 /// The decision on a request, until its verdict is returned.
 pub(crate) enum Admission {
     /// The verdict is known; `None` once it was returned.
@@ -51,7 +47,6 @@ pub(crate) enum Admission {
     Deciding {
         pending: Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>,
         policies: Places,
-        marks: Marks,
         bytes: ByteChecks,
         timer: Timer,
     },
@@ -94,13 +89,9 @@ impl Admission {
         let decided = gate.limits.store.decide(checks, Ask::default());
         let bytes = ByteChecks::of(gate, policies, checks, has_body);
         match decided {
-            Answer::Ready(decided) => {
-                let mark = |check| mark(gate, checks, check);
-                Admission::Known(Some(verdict(gate, policies, mark, bytes, timer, decided)))
-            }
+            Answer::Ready(decided) => Admission::Known(Some(verdict(gate, policies, bytes, timer, decided))),
             Answer::Pending(pending) => {
-                let (marks, policies) = (marks(gate, checks), Places::from_slice(policies));
-                Admission::Deciding { pending, policies, marks, bytes, timer }
+                Admission::Deciding { pending, policies: Places::from_slice(policies), bytes, timer }
             }
         }
     }
@@ -114,7 +105,7 @@ impl Admission {
                     lacking.add_looked_up(&gate, &plan.pending);
                     lacking.warn_unless_limited(&gate, &plan.checks);
                     let bytes = ByteChecks::of(&gate, &plan.rules, &plan.checks, has_body);
-                    verdict(&gate, &plan.rules, |check| mark(&gate, &plan.checks, check), bytes, timer, decided)
+                    verdict(&gate, &plan.rules, bytes, timer, decided)
                 }
                 Err(refusal) => Err(counted(&gate, *refusal)),
             }
@@ -129,10 +120,9 @@ impl Admission {
     pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
-            Admission::Deciding { pending, policies, marks, bytes, timer } => {
+            Admission::Deciding { pending, policies, bytes, timer } => {
                 let decided = ready!(pending.as_mut().poll(cx));
-                let mark = |check: usize| marks.get(check).copied();
-                Poll::Ready(verdict(gate, policies, mark, mem::take(bytes), *timer, decided))
+                Poll::Ready(verdict(gate, policies, mem::take(bytes), *timer, decided))
             }
             Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
@@ -157,7 +147,7 @@ fn resolve(
     }
     let mut lacking = Lacking::default();
     for place in (0..gate.policies.len()).filter(|place| !is_counted(place)) {
-        match Judge::new(gate, place, parts).warning().resolve() {
+        match Judge::resolve(gate, place, parts, true) {
             Resolved::Check(check) => {
                 if check.is_only_for_ban() {
                     Skip::Scope.observe(gate, place);
@@ -228,25 +218,10 @@ fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
     refusal
 }
 
-/// Returns the mark of the key of a check.
-fn mark(gate: &Gate, checks: &[Check], check: usize) -> Option<u64> {
-    checks.get(check).map(|check| gate.sampler.mark(&check.counter.key))
-}
-
-/// Returns the marks of the keys of checks, if refusals are logged by them: the checks are not kept while the store
-/// decides.
-fn marks(gate: &Gate, checks: &[Check]) -> Marks {
-    if !gate.marks_keys {
-        return Marks::new();
-    }
-    checks.iter().map(|check| gate.sampler.mark(&check.counter.key)).collect()
-}
-
-/// Returns the verdict of a decision, after counting and logging it; `mark` returns the mark of a check's key.
+/// Returns the verdict of a decision, after counting and logging it.
 fn verdict(
     gate: &Arc<Gate>,
     policies: &[usize],
-    mark: impl Fn(usize) -> Option<u64>,
     bytes: ByteChecks,
     timer: Timer,
     decided: Result<Decided, Error>,
@@ -262,9 +237,7 @@ fn verdict(
         decided = bytes.refuse(gate, decided);
     }
     gate.limits.telemetry.decided(timer, Ok(&decided.decision));
-    if gate.marks_keys {
-        log_refusals(gate, policies, mark, &decided.decision);
-    }
+    log_refusals(gate, &decided.decision);
     if decided.decision.is_allowed() {
         Ok(Admitted::new(Arc::clone(gate), policies, bytes, decided))
     } else {
@@ -272,14 +245,24 @@ fn verdict(
     }
 }
 
-/// Logs which policies refused the request, or would have in shadow mode: those whose keys have marks.
-fn log_refusals(gate: &Gate, policies: &[usize], mark: impl Fn(usize) -> Option<u64>, decision: &Decision) {
-    for (check, (outcome, place)) in decision.outcomes().iter().zip(policies).enumerate() {
-        if outcome.is_allowed() || (outcome.mode() == Mode::Enforce && !gate.logs_refusals) {
-            continue;
-        }
-        if let Some(mark) = mark(check) {
-            gate.sampler.log(*place, mark, outcome);
+/// Logs which policies refused the request, if that is wanted, or would have in shadow mode.
+fn log_refusals(gate: &Gate, decision: &Decision) {
+    for outcome in decision.outcomes().iter().filter(|outcome| !outcome.is_allowed()) {
+        let (policy, retry_after) = (outcome.policy(), outcome.retry_after());
+        match outcome.mode() {
+            Mode::Enforce if !gate.logs_refusals => {}
+            Mode::Enforce => gate.refusals.log(policy, |more| {
+                tracing::info!(code = "refused", policy, ?retry_after, more, "a policy refused a request");
+            }),
+            Mode::Shadow => gate.refusals.log(policy, |more| {
+                tracing::info!(
+                    code = "shadow_refused",
+                    policy,
+                    ?retry_after,
+                    more,
+                    "a policy in shadow mode would refuse this request"
+                );
+            }),
         }
     }
 }

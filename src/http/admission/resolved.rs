@@ -95,7 +95,7 @@ impl Resolved {
 /// A check that still lacks its key, and the terms on which the policy applies.
 ///
 /// It is all that is left of the head of a request during a lookup: cost, tier and reserve are computed before.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Keyless {
     pub(super) draft: Draft,
     pub(super) terms: Terms,

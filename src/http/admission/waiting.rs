@@ -52,12 +52,12 @@ impl PendingCheck for Waiting {
             let resolved = match &mut self.stage {
                 Stage::Key(pending) => {
                     let Poll::Ready(extracted) = pending.as_mut().poll(cx) else { return Poll::Pending };
-                    self.judge().resolve_key(self.keyless, extracted)
+                    self.judge().resolve_key(self.keyless.clone(), extracted)
                 }
                 Stage::Tier(key, pending) => {
                     let Poll::Ready(tier) = pending.as_mut().poll(cx) else { return Poll::Pending };
-                    let key = key.clone();
-                    self.judge().check(self.keyless.draft.with_tier(tier), key)
+                    let (key, judge) = (key.clone(), self.judge());
+                    judge.check(self.keyless.draft.clone().with_tier(judge.policy.rule(), tier), key)
                 }
             };
             match resolved {
@@ -75,9 +75,9 @@ impl PendingCheck for Waiting {
         self.resolution(match &self.stage {
             Stage::Key(_) => {
                 let late = Error::new(Kind::Timeout, "the lookup of a key timed out");
-                self.judge().without_key(self.keyless, late)
+                self.judge().without_key(self.keyless.clone(), late)
             }
-            Stage::Tier(key, _) => self.judge().check(self.keyless.draft, key.clone()),
+            Stage::Tier(key, _) => self.judge().check(self.keyless.draft.clone(), key.clone()),
         })
     }
 }

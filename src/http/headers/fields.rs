@@ -10,7 +10,7 @@ use http::HeaderValue;
 use smallvec::SmallVec;
 
 use super::numbers::{Advertised, LARGEST, Left};
-use crate::core::{Digits, Outcome, PolicyName, Quota};
+use crate::core::{Digits, Limit, Outcome, PolicyName, Quota};
 use crate::http::policy::Policy;
 
 /// The parts of headers that are equal in all responses of a layer.
@@ -21,7 +21,7 @@ pub(super) struct PolicyField {
     /// Each quota that is shown.
     quotas: Vec<Rendered>,
     /// All policies, as they are configured.
-    configured: Vec<(PolicyName, Quota)>,
+    configured: Vec<Limit>,
     /// The policies that are not shown.
     hidden: Vec<PolicyName>,
     /// The policies whose units are bytes.
@@ -56,7 +56,7 @@ impl PolicyField {
             value: (!bytes.is_empty()).then(|| part(0..bytes.len())),
             quotas: places.into_iter().map(rendered).collect(),
             bytes: policies.iter().filter(|policy| policy.options().bytes.is_some()).map(name).collect(),
-            configured: policies.iter().map(|policy| (policy.rule().name().clone(), *policy.quota())).collect(),
+            configured: policies.iter().map(|policy| policy.rule().limit(None)).collect(),
             hidden: hidden.map(name).collect(),
         }
     }
@@ -64,9 +64,8 @@ impl PolicyField {
     /// Returns whether a decision is over all policies, each with its own quota, so that [`value`](Self::value) fits.
     /// It never does if one has windows of a calendar, which differ in length.
     pub(super) fn is_of(&self, outcomes: &[Outcome]) -> bool {
-        let is_of = |(outcome, (name, quota)): (&Outcome, &(PolicyName, Quota))| {
-            let is_alike = outcome.quota() == quota && quota.calendar().is_none() && !outcome.is_hidden();
-            is_alike && outcome.policy_name() == name
+        let is_of = |(outcome, limit): (&Outcome, &Limit)| {
+            outcome.name_and_quota() == limit && limit.quota.calendar().is_none() && !outcome.is_hidden()
         };
         outcomes.len() == self.configured.len() && outcomes.iter().zip(&self.configured).all(is_of)
     }

@@ -37,7 +37,7 @@ impl RateLimitLayer {
     /// ```
     pub fn explain(&self, parts: &Parts) -> Explanation {
         let gate = self.gate.load_full();
-        let explain = |(place, policy)| explained(policy, parts, Judge::new(&gate, place, parts).resolve());
+        let explain = |(place, policy)| explained(policy, parts, Judge::resolve(&gate, place, parts, false));
         Explanation { policies: gate.policies.iter().enumerate().map(explain).collect() }
     }
 }
@@ -55,7 +55,7 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> Explained {
         why: None,
     };
     match resolved {
-        Resolved::Check(check) => of_check(explained, check, policy.has_key()),
+        Resolved::Check(check) => of_check(explained, &check, policy.has_key()),
         Resolved::Skip(Skip::Scope) => Explained { why: Some(policy.options().scope.why_not(parts)), ..explained },
         Resolved::Skip(skip) => Explained { why: Some(of_skip(skip).into()), ..explained },
         Resolved::Waiting(_) => {
@@ -68,9 +68,9 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> Explained {
 }
 
 /// Returns what it is for a request that the policy has a check for.
-fn of_check(explained: Explained, check: Check, has_key: bool) -> Explained {
+fn of_check(explained: Explained, check: &Check, has_key: bool) -> Explained {
     let only_ban = check.is_only_for_ban();
-    let why = match check.counter.key.as_str() {
+    let why = match check.counter.key().as_str() {
         _ if only_ban => Some("looks only for a ban of the key, as it does not apply"),
         _ if !has_key => Some("it has no key, so all requests share this counter"),
         "anonymous:" => Some("requests without a key share this counter"),
@@ -81,7 +81,7 @@ fn of_check(explained: Explained, check: Check, has_key: bool) -> Explained {
         _ => None,
     };
     let verdict = if only_ban { Verdict::Skips } else { Verdict::Counts };
-    let (key, quota) = (Some(check.counter.key), check.counter.quota);
+    let (key, quota) = (Some(check.counter.key().clone()), *check.counter.quota());
     Explained { quota, key, cost: check.cost, verdict, why: why.map(Into::into), ..explained }
 }
 

@@ -245,9 +245,8 @@ impl RateLimitLayer {
 
     /// Logs requests that a policy refuses, at `info`.
     ///
-    /// The first of a key is a line, of ten keys in 10 s, and the others are a count, so that a flood is few lines. No
-    /// line has a key. By default only what policies in [shadow mode](Policy::shadow) would refuse is logged, in the
-    /// same way.
+    /// A policy has ten lines in 10 s, so that a flood is few; the next line counts the others. No line has a key. By
+    /// default only what policies in [shadow mode](Policy::shadow) would refuse is logged, in the same way.
     ///
     /// # Examples
     ///
@@ -258,7 +257,7 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     pub fn log_refusals(self) -> Self {
-        self.change(Gate::set_logs_refusals)
+        self.change(|gate| gate.logs_refusals = true)
     }
 
     /// Sets what happens to requests that the store could not decide, instead of [`OnFailure::Fallback`].

@@ -183,6 +183,11 @@ impl Policy {
         key::key_of(self.extractor(), &values)
     }
 
+    /// Returns the policy for a layer, which is used by all threads at once.
+    pub(crate) fn shared(self) -> Self {
+        Self { rule: self.rule.shared(), ..self }
+    }
+
     /// Returns the key's extractor.
     pub(crate) fn extractor(&self) -> &dyn KeyExtractor {
         &*self.extractor
@@ -234,9 +239,9 @@ impl Policy {
         }
     }
 
-    /// Returns the quota of a request, unless a lookup returns another.
-    pub(crate) fn quota_of(&self, parts: &Parts) -> Quota {
-        self.options.tier.as_ref().and_then(|tier| tier(parts)).unwrap_or(*self.quota())
+    /// Returns the quota of a request's tier, unless a lookup returns another.
+    pub(crate) fn tier_of(&self, parts: &Parts) -> Option<Quota> {
+        self.options.tier.as_ref().and_then(|tier| tier(parts))
     }
 
     /// Whether a request may use the reserve.

@@ -17,7 +17,7 @@ use pin_project_lite::pin_project;
 
 use super::ending::{Ending, Polled};
 use crate::core::Decision;
-use crate::http::account::{Account, BodyError, BoxError, Meter, Metered, RealCost, Settled};
+use crate::http::account::{Account, BodyError, BoxError, Meter, Metered, RealCost, StoreReplied};
 use crate::http::gate::Gate;
 use crate::store::SlotGuard;
 
@@ -166,7 +166,10 @@ where
 pub(super) type Split<R, E> = Result<(Parts, R), E>;
 
 /// Settles a request by the inner service's response. Returns what the response has to wait for, if anything.
-pub(super) fn settle<R, E>(returned: Result<Response<R>, E>, account: &mut Account) -> (Split<R, E>, Option<Settled>) {
+pub(super) fn settle<R, E>(
+    returned: Result<Response<R>, E>,
+    account: &mut Account,
+) -> (Split<R, E>, Option<StoreReplied>) {
     let returned = returned.map(Response::into_parts);
     let settled = account.settle(returned.as_ref().ok().map(|(parts, _)| parts));
     (returned, settled)
@@ -214,7 +217,7 @@ where
     R: Body,
 {
     let (mut parts, body) = returned?;
-    if account.is_open() && body.is_end_stream() {
+    if account.awaits_trailers() && body.is_end_stream() {
         drop(account.settle_call(true));
     }
     let (gate, decision) = (account.gate(), account.shown());
@@ -223,7 +226,10 @@ where
     let is_end = body.is_end_stream();
     let slots = if is_end { SlotGuard::default() } else { account.pass_slots() };
     let meter = if is_end { None } else { account.response_meter() };
-    let body =
-        if account.is_open() { ResponseBody::call(body, account, slots) } else { ResponseBody::inner(body, slots) };
+    let body = if account.awaits_trailers() {
+        ResponseBody::call(body, account, slots)
+    } else {
+        ResponseBody::inner(body, slots)
+    };
     Ok(Response::from_parts(parts, ResponseBody { meter, ..body }))
 }

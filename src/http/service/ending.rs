@@ -28,7 +28,7 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// Creates the ending of a call whose account is still open.
+    /// Creates the ending of a call whose account awaits its trailers.
     pub(super) fn new(account: Account) -> Self {
         Self { account: Some(account), held: None }
     }

@@ -128,7 +128,7 @@ where
     R: Body,
 {
     match admitted {
-        Some(Admitted::Open(account)) => {
+        Some(Admitted::WithAccount(account)) => {
             if !account.gate().is_metered && returned.as_ref().is_ok_and(body::has_real_cost) {
                 account.warn_of_real_cost();
             }
@@ -136,12 +136,12 @@ where
                 return Break(body::pass_as_decided(returned, account.gate(), account.decision()));
             }
         }
-        Some(Admitted::Settled(settled)) => {
+        Some(Admitted::AsDecided(settled)) => {
             return Break(body::pass_as_decided(returned, &settled.gate, &settled.decision));
         }
         Some(Admitted::Outside) | None => return Break(returned.map(|response| response.map(ResponseBody::unlimited))),
     }
-    let Some(Admitted::Open(mut account)) = admitted.take() else { unreachable!("all others have ended") };
+    let Some(Admitted::WithAccount(mut account)) = admitted.take() else { unreachable!("all others have ended") };
     let (returned, settled) = body::settle(returned, &mut account);
     let Some(settled) = settled else { return Break(body::pass(returned, account)) };
     let settled = account.in_time(settled);
@@ -152,8 +152,8 @@ where
 fn refused<B, R>(gate: &Gate, refusal: Refusal, request: Request<B>) -> Response<ResponseBody<R>> {
     let (parts, _) = request.into_parts();
     // By a handle of a layer outside, a check may await the refusal that is made later.
-    let is_inside = parts.extensions.get::<Handle>().is_some();
-    gate.refuse(refusal, &parts, is_inside).map(ResponseBody::own)
+    let has_outer = parts.extensions.get::<Handle>().is_some();
+    gate.refuse(refusal, &parts, has_outer).map(ResponseBody::own)
 }
 
 impl<S, B, R> Future for ResponseFuture<S, B>
@@ -172,7 +172,9 @@ where
                     let verdict = ready!(admission.poll(gate, cx));
                     let (mut inner, request) = call.take().expect("a request is decided once");
                     let next = match verdict {
-                        Ok(Admitted::Open(account)) if account.is_delayed() => State::queueing(inner, request, account),
+                        Ok(Admitted::WithAccount(account)) if account.is_delayed() => {
+                            State::queueing(inner, request, account)
+                        }
                         Ok(admitted) => State::calling(&mut inner, request, admitted),
                         Err(refusal) => return Poll::Ready(Ok(refused(gate, refusal, request))),
                     };
@@ -188,10 +190,10 @@ where
                     let is_ready = ready!(inner.poll_ready(cx));
                     let (mut inner, request, account) = call.take().expect("it was there a line before");
                     let Err(error) = is_ready else {
-                        this.state.set(State::calling(&mut inner, request, Admitted::Open(account)));
+                        this.state.set(State::calling(&mut inner, request, Admitted::WithAccount(account)));
                         continue;
                     };
-                    match finish(Err(error), &mut Some(Admitted::Open(account))) {
+                    match finish(Err(error), &mut Some(Admitted::WithAccount(account))) {
                         Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
                         Break(passed) => return Poll::Ready(passed),
                     }

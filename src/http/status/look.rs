@@ -88,7 +88,7 @@ fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
     if policy.rule().mode() == Mode::Shadow || !(covered || scope.applies_when(parts)) {
         return Resolved::Skip(Skip::Scope);
     }
-    let resolved = Judge::new(gate, place, parts).resolve_look();
+    let resolved = Judge::resolve_look(gate, place, parts);
     if covered { resolved } else { resolved.in_shadow() }
 }
 

@@ -23,7 +23,7 @@ impl Lessor {
     pub(super) fn close(&self, lot: Lot) {
         let Lot { receipt, units, left, .. } = lot;
         for taken in receipt.taken() {
-            self.telemetry.portion_closed(&taken.counter.policy, units - left, left);
+            self.telemetry.portion_closed(taken.counter.policy(), units - left, left);
         }
         self.refund(receipt, left);
     }

@@ -45,11 +45,11 @@ impl Portion {
     /// The portion of a new pool.
     pub(super) fn of(checks: &[Check]) -> Self {
         let enforced = || checks.iter().filter(|check| check.mode == Mode::Enforce);
-        let free = |check: &Check| check.counter.quota.capacity().saturating_sub(check.floor).max(1);
+        let free = |check: &Check| check.counter.quota().capacity().saturating_sub(check.floor).max(1);
         let capacity = enforced().map(free).min().unwrap_or(u64::MAX);
-        let gain = enforced().map(|check| gained(&check.counter.quota, USUAL)).min().unwrap_or(UNLIMITED);
+        let gain = enforced().map(|check| gained(check.counter.quota(), USUAL)).min().unwrap_or(UNLIMITED);
         let base = gain.clamp(1, (capacity / 4).max(1));
-        let chunk = enforced().map(|check| chunk_of(&check.counter.quota)).max().unwrap_or(1).min(base);
+        let chunk = enforced().map(|check| chunk_of(check.counter.quota())).max().unwrap_or(1).min(base);
         Self { base, most: base.max(capacity / PART).min(UNLIMITED.max(base) << 6), capacity, chunk, now: base }
     }
 

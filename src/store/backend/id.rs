@@ -29,14 +29,14 @@ pub struct StateId(Box<str>);
 impl StateId {
     /// Returns the identity of a counter's state.
     pub fn of(counter: &Counter) -> Self {
-        let mut name = String::with_capacity(ROOM + counter.key.as_bytes().len());
+        let mut name = String::with_capacity(ROOM + counter.key().as_bytes().len());
         push_name(&mut name, counter);
         Self(name.into_boxed_str())
     }
 
     /// Returns the identity of the ban of a counter's key.
     pub(super) fn of_ban(counter: &Counter) -> Self {
-        let mut name = String::with_capacity(ROOM + counter.key.as_bytes().len());
+        let mut name = String::with_capacity(ROOM + counter.key().as_bytes().len());
         push_ban_name(&mut name, counter);
         Self(name.into_boxed_str())
     }

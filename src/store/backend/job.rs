@@ -71,11 +71,11 @@ impl Work {
     pub(super) fn kinds(&self) -> SmallVec<[Kind<'_>; 4]> {
         match self {
             Self::Decide(checks) => {
-                let quotas = checks.iter().map(|check| Kind::Quota(&check.counter.quota));
+                let quotas = checks.iter().map(|check| Kind::Quota(check.counter.quota()));
                 quotas.chain(banning(checks).map(|_| Kind::Ban)).collect()
             }
             Self::Adjust(change) if is_of_ban(change.2) => SmallVec::from_iter([Kind::Ban]),
-            Self::Adjust(change) => SmallVec::from_iter([Kind::Quota(&change.1.counter.quota)]),
+            Self::Adjust(change) => SmallVec::from_iter([Kind::Quota(change.1.counter.quota())]),
         }
     }
 

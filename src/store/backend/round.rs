@@ -18,7 +18,7 @@ use crate::core::{Ban, Error, Quota, error};
 use crate::store::bans::{Bans, applied_strike};
 use crate::store::clock::micros;
 use crate::store::evaluate::{adjustment, applied, decided, evaluate, look_again};
-use crate::store::{Applied, Change, Check, Counter, StoreId, Taken};
+use crate::store::{Applied, Change, Check, StoreId, Taken};
 
 /// The result of each job of a round.
 pub(super) type Results = Vec<Result<Done, Error>>;
@@ -119,11 +119,11 @@ impl<'a> Round<'a> {
         let mut bans = Bans::look(checks, self.now_us, |bar| self.states[places[checks.len() + bar]].0.clone());
         let step = |index: usize, state: Option<&State>, cost: u64| {
             let Check { counter, floor, .. } = &checks[index];
-            let now = counter.quota.tick().of(self.now_us);
-            counter.quota.decide(state.or(self.states[places[index]].0.as_ref()), now, cost, *floor)
+            let now = counter.quota().tick().of(self.now_us);
+            counter.quota().decide(state.or(self.states[places[index]].0.as_ref()), now, cost, *floor)
         };
         let (mut steps, refused) = evaluate(checks, &bans, step);
-        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(&check.counter.policy));
+        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check.counter.policy()));
         bans.strike(checks, &steps, step);
         if refused {
             look_again(&mut steps, step);
@@ -135,7 +135,7 @@ impl<'a> Round<'a> {
                     && check.cost > 0
                     && !bans.bars(index)
                 {
-                    self.keep(places[index], &check.counter.quota, state, reset);
+                    self.keep(places[index], check.counter.quota(), state, reset);
                 }
             }
         }
@@ -158,7 +158,8 @@ impl<'a> Round<'a> {
     }
 
     fn adjust(&mut self, (before, taken, change): &(Vec<Taken>, Taken, Change), place: usize) -> Done {
-        let Taken { counter: Counter { quota, .. }, floor, .. } = taken;
+        let Taken { counter, floor, .. } = taken;
+        let quota = counter.quota();
         if let Change::Strike(ban) = change {
             return Done::Applied(self.strike(taken, ban, place));
         }

@@ -52,7 +52,7 @@ impl Throttle {
         if check.ban.is_some() {
             return Err(no_ban());
         }
-        let quota = &check.counter.quota;
+        let quota = check.counter.quota();
         let quantity = if check.cost > quota.capacity() { 0 } else { check.cost };
         Ok(Self { rate: Rate::of(quota)?, key, quantity })
     }
@@ -79,7 +79,7 @@ impl Throttle {
     /// [`is_store`](Error::is_store) if the reply is no decision about this quota: another
     /// capacity, or a first number other than 0 and 1.
     pub(super) fn step(&self, check: &Check, reply: Reply) -> Result<Step, Error> {
-        let quota = &check.counter.quota;
+        let quota = check.counter.quota();
         let (limited, capacity, remaining, retry_after, reset_after) = reply;
         if !matches!(limited, 0 | 1) || u64::try_from(capacity) != Ok(quota.capacity()) {
             return Err(Error::new(Kind::Store, "the reply of Redis to CL.THROTTLE is not a decision"));

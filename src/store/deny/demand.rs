@@ -22,7 +22,7 @@ impl Demand {
     /// Returns what a check demands: the sum of its cost and floor, or its floor alone where the algorithm refuses by
     /// that. Sums beyond the capacity are all alike, as no wait helps any of them.
     pub(super) fn of(check: &Check) -> Self {
-        let (quota, sum) = (&check.counter.quota, check.cost.saturating_add(check.floor));
+        let (quota, sum) = (check.counter.quota(), check.cost.saturating_add(check.floor));
         let most = quota.capacity();
         match quota.facts().refusal {
             Refusal::LargerFloors if sum <= most => Self { units: check.floor, kind: 0 },

@@ -16,7 +16,7 @@ use crate::store::Check;
 /// A larger demand waits longer by [`Demand::longer_than`]; one that no wait helps has no `retry_after`.
 pub(super) fn denied(check: &Check, demand: Demand, cached: &Cached, now: u64) -> Outcome {
     let remaining = cached.left.saturating_sub(check.floor);
-    let wait = wait(&check.counter.quota, demand, cached, now);
+    let wait = wait(check.counter.quota(), demand, cached, now);
     let denied = reset(Outcome::denied(check, remaining, wait), cached, now);
     if cached.is_ban() { denied.banned(left(cached.ban_ends, now)) } else { denied }
 }

@@ -221,7 +221,7 @@ impl Refusals {
     /// Returns what identifies a refusal: counter, quota, and kind of demand. The fingerprint is compared where hashes
     /// are equal.
     fn place(&self, mark: &Mark, check: &Check, demand: Demand) -> Place {
-        let hash = self.hasher.of_other((mark.base, &check.counter.quota, demand.kind));
+        let hash = self.hasher.of_other((mark.base, check.counter.quota(), demand.kind));
         Place { hash, counter: self.fingerprints.of(&check.counter) }
     }
 
@@ -240,7 +240,7 @@ fn of_one_unit(looks: &[Check]) -> SmallVec<[Check; 2]> {
 /// Returns when the first of the windows of a calendar ends that checks count in, by this process's clock; the largest
 /// number if there is none. The next one may be of another length, and a cached refusal would report that of the last.
 fn calendars_end(checks: &[Check], now: u64) -> u64 {
-    let calendars = checks.iter().filter_map(|check| check.counter.quota.calendar());
+    let calendars = checks.iter().filter_map(|check| check.counter.quota().calendar());
     let ends = calendars.map(|calendar| calendar.window_at(now / 1_000).end.saturating_mul(1_000));
     ends.min().unwrap_or(u64::MAX)
 }

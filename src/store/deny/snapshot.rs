@@ -43,7 +43,7 @@ pub(super) struct Mark {
 /// available at any moment, and so may slots.
 pub(super) fn is_cacheable(check: &Check) -> bool {
     let is_plain = check.cost > 0 && check.mode == Mode::Enforce && !check.strikes();
-    is_plain && check.settles == Settles::AsTaken && !check.counter.quota.facts().held
+    is_plain && check.settles == Settles::AsTaken && !check.counter.quota().facts().held
 }
 
 /// Returns whether a refusal of this check by a ban may be cached: a ban ends by time alone, or is lifted.

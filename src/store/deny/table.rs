@@ -74,7 +74,7 @@ impl Cached {
         // After a ban the quota may refuse, which is a strike.
         let lasts = outcome.banned_for().map(|left| left / if is_extended(check) { 2 } else { 1 }).or(wait);
         // A tick that had begun when the store was called is over before a whole one has passed.
-        let begun = check.counter.quota.tick().micros() - 1;
+        let begun = check.counter.quota().tick().micros() - 1;
         let surely = lasts.map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun));
         Self {
             units: Demand::of(check).units,

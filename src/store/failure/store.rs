@@ -120,7 +120,7 @@ impl FailureStore {
         };
         let (without, checks) = (Arc::clone(&self.without), kept(checks));
         let call = InFlight { without: Arc::clone(&without), permit: Some(permit) }.outcome(pending);
-        let takes_slots = |check: &Check| check.cost > 0 && check.counter.quota.facts().held;
+        let takes_slots = |check: &Check| check.cost > 0 && check.counter.quota().facts().held;
         let goes_on = permit.is_probe() || checks.iter().any(takes_slots);
         match goes_on.then(Runtime::try_current) {
             Some(Ok(runtime)) => go_on(&runtime, call, without, Arc::clone(&self.keeper), checks),
@@ -144,7 +144,7 @@ impl Store for FailureStore {
             return Answer::Ready(self.without.decide(checks, breaker_is_open()));
         };
         let mode = if permit.is_probe() { AskMode::Probe } else { ask.mode };
-        let mut answer = self.inner.decide(checks, Ask { deadline: self.deadline(permit, ask.deadline), mode });
+        let mut answer = (*self.inner).decide(checks, Ask { deadline: self.deadline(permit, ask.deadline), mode });
         if let Answer::Ready(decided) = &mut answer {
             self.without.report(permit, decided);
             self.without.stand_in(checks, decided);

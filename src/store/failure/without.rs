@@ -284,7 +284,7 @@ impl Clock for LocalClock {
 
 /// Admits all checks: as if nothing had been taken of any quota. Takes nothing.
 fn admit(local: &MemoryStore, checks: &[Check]) -> Decided {
-    let outcomes = checks.iter().map(|check| Outcome::allowed(check, check.counter.quota.capacity()));
+    let outcomes = checks.iter().map(|check| Outcome::allowed(check, check.counter.quota().capacity()));
     Decided { decision: Decision::new(outcomes, Source::Open), receipt: Receipt::new(local.id(), []) }
 }
 

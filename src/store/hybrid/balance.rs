@@ -97,7 +97,7 @@ impl Balance {
             left: UNKNOWN,
             looked: Instant::now(),
             reset: Duration::ZERO,
-            window: counter.quota.window(),
+            window: counter.quota().window(),
             meter: Meter::default(),
             epoch,
         }
@@ -123,7 +123,7 @@ impl Balance {
     pub(super) fn covers(&self, check: &Check, now: Instant, fresh: Duration) -> bool {
         self.direct == 0
             && self.room >= check.cost
-            && self.counter.quota == check.counter.quota
+            && self.counter.quota() == check.counter.quota()
             && self.age(now) < fresh
     }
 
@@ -132,7 +132,7 @@ impl Balance {
     pub(super) fn spend(&mut self, check: &Check, now: Instant) -> (Outcome, Taken) {
         self.room -= check.cost;
         self.left -= i128::from(check.cost);
-        let quota = &check.counter.quota;
+        let quota = check.counter.quota();
         let reset = ticks(self.reset.saturating_sub(self.age(now)), quota.tick().micros());
         let remaining = whole(self.left);
         let wait = if remaining == 0 { reset } else { 0 };

@@ -70,8 +70,8 @@ pub(super) fn settle(shared: &Arc<SharedBalances>, before: &[Taken], taken: &Tak
 /// With too many changes on their way it is not sent, and a warning is logged.
 fn charge_more(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> Settling {
     let Ok(permit) = Arc::clone(&shared.adjusting).try_acquire_owned() else {
-        UNSENT.log(&counter.policy, |more| {
-            let policy = counter.policy.as_str();
+        UNSENT.log(counter.policy(), |more| {
+            let policy = counter.policy().as_str();
             tracing::warn!(
                 code = "settlement_unsent",
                 policy,
@@ -83,7 +83,7 @@ fn charge_more(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> S
     };
     let epoch = shared.epoch(counter);
     let guards = (Metered::begin(shared, counter, units), permit);
-    let policy = counter.policy.clone();
+    let policy = counter.policy().clone();
     let done = move |applied: Result<Applied, Error>| {
         let applied = applied.inspect_err(|error| {
             UNCERTAIN.log(&policy, |more| {

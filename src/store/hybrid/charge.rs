@@ -133,7 +133,7 @@ impl Charge {
         self.ended = true;
         if self.sent && self.again > 0 {
             static UNCERTAIN: Lines = Lines::new();
-            let (policy, units) = (self.counter.policy.as_str(), self.again);
+            let (policy, units) = (self.counter.policy().as_str(), self.again);
             UNCERTAIN.log(policy, |more| {
                 tracing::warn!(
                     code = "settlement_uncertain",

@@ -104,7 +104,7 @@ impl Direct {
         let (now, mut has_debt) = (Instant::now(), false);
         let mut locked = shared.lock_all(checks);
         let keys = checks.iter().enumerate().map(|(index, check)| {
-            let (quota, (hash, balances)) = (check.counter.quota, locked.of(index));
+            let (quota, (hash, balances)) = (check.counter.quota(), locked.of(index));
             let epoch = balances.epoch(hash, &check.counter);
             if check.cost == 0 || quota.facts().only_in_store() {
                 return KeyBefore { epoch, held: Held::Unneeded };
@@ -114,7 +114,7 @@ impl Direct {
                 return KeyBefore { epoch, held: Held::Stray };
             };
             has_debt |= balance.has_debt();
-            balance.counter.quota = quota;
+            balance.counter = check.counter.clone();
             KeyBefore { epoch: balance.epoch, held: Held::Entry(balance.enter()) }
         });
         let (shared, keys) = (Arc::clone(shared), keys.collect());

@@ -39,7 +39,7 @@ impl Metered {
     /// Lowers what is left by units that are charged now; `None` for queues and slots, of which nothing is
     /// admitted here.
     pub(super) fn begin(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> Option<Self> {
-        if counter.quota.facts().only_in_store() {
+        if counter.quota().facts().only_in_store() {
             return None;
         }
         let hash = shared.hash(counter);

@@ -76,7 +76,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, first: bool) -> Attempt 
             hot = false;
             continue;
         };
-        key.refresh(&check.counter.quota, now, || leases.wall(&check.counter.quota), &mut attempt.backs);
+        key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), &mut attempt.backs);
         covered &= key.covers(check.cost, now);
     }
     if hot && covered {
@@ -94,7 +94,7 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, first: bool) -> Attempt
     let hash = leases.hash(&check.counter);
     let mut hot_keys = leases.shards.lock(hash);
     let Some(key) = hot_keys.heat(hash, &check.counter, now) else { return attempt };
-    key.refresh(&check.counter.quota, now, || leases.wall(&check.counter.quota), &mut attempt.backs);
+    key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), &mut attempt.backs);
     let spent = key.covers(check.cost, now).then(|| key.spend(check, now));
     if first {
         attempt.wants.extend(note_one(leases, key, check, now));
@@ -135,7 +135,7 @@ fn note(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now
 /// Notes the demand of one check; a lease that its key wants is marked as in flight, so that no other request causes
 /// one.
 fn note_one(leases: &Leases, key: &mut HotKey, check: &Check, now: u64) -> Option<Want> {
-    let quota = &check.counter.quota;
+    let quota = check.counter.quota();
     key.rate.note(now, lifetime(quota), check.cost);
     let units = key.wants(check.cost, leases.most(quota), now)?;
     let call = leases.next_call.fetch_add(1, Ordering::Relaxed);

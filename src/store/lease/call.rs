@@ -63,7 +63,7 @@ impl LeaseCall {
             return false;
         };
         let check = Check::new(want.counter.clone(), want.units);
-        let (sent, wall) = (leases.now(), leases.wall(&want.counter.quota));
+        let (sent, wall) = (leases.now(), leases.wall(want.counter.quota()));
         let mut call = Self { leases: Arc::clone(leases), want: Some(want), sent, wall, again, _permit: permit };
         match leases.inner.decide(&[check], Ask::default()) {
             Answer::Ready(result) => {
@@ -127,15 +127,15 @@ fn keep(leases: &Leases, want: &Want, decided: Decided, (sent, wall): (u64, Opti
     let mut backs = Vec::new();
     let mut hot_keys = leases.shards.lock(want.hash);
     hot_keys.counts.leased += want.units;
-    let (closed, quiet) = (leases.closed.load(Ordering::SeqCst), now + lifetime(&want.counter.quota));
+    let (closed, quiet) = (leases.closed.load(Ordering::SeqCst), now + lifetime(want.counter.quota()));
     match hot_keys.find(want.hash, &want.counter).filter(|hot| hot.in_flight == Some(want.call)) {
-        None if closed => backs.push((lot, want.counter.quota.limit())),
+        None if closed => backs.push((lot, want.counter.quota().limit())),
         None => hot_keys.counts.lost += want.units,
         Some(hot) => {
             hot.in_flight = None;
             if closed || !known || lot.is_over(now) {
                 hot.quiet_until = quiet;
-                backs.push((lot, want.counter.quota.limit()));
+                backs.push((lot, want.counter.quota().limit()));
             } else {
                 hot.add(lot, &mut backs);
             }
@@ -153,6 +153,6 @@ fn rest(leases: &Leases, want: &Want, lost: u64) {
     hot_keys.counts.leased += lost;
     hot_keys.counts.lost += lost;
     if let Some(hot) = hot_keys.find(want.hash, &want.counter).filter(|hot| hot.in_flight == Some(want.call)) {
-        (hot.in_flight, hot.quiet_until) = (None, now + lifetime(&want.counter.quota));
+        (hot.in_flight, hot.quiet_until) = (None, now + lifetime(want.counter.quota()));
     }
 }

@@ -11,7 +11,6 @@ use smallvec::SmallVec;
 
 use super::lot::{Lot, lifetime, micros};
 use super::rate::Rate;
-use crate::core::Quota;
 use crate::core::decision::{Measures, Outcome};
 use crate::store::map::Entry;
 use crate::store::{Check, Counter, Taken};
@@ -68,18 +67,18 @@ impl HotKey {
     /// `wall` reads the wall clock, if windows of the quota are aligned to it.
     pub(super) fn refresh(
         &mut self,
-        quota: &Quota,
+        counter: &Counter,
         now: u64,
         wall: impl FnOnce() -> Option<u64>,
         backs: &mut Vec<Back>,
     ) {
-        let known = self.counter.quota;
-        if known != *quota {
+        let (known, quota) = (self.counter.quota(), counter.quota());
+        if known != quota {
             if quota.limit() < known.limit() || quota.capacity() < known.capacity() {
                 self.give_up(backs, |_| true);
                 self.quiet_until = now + lifetime(quota);
             }
-            self.counter.quota = *quota;
+            self.counter = counter.clone();
         }
         if !self.lots.is_empty() {
             self.end_lots(now, wall(), backs);
@@ -93,7 +92,7 @@ impl HotKey {
 
     /// Moves the lots for which `is_over` holds to `backs`.
     pub(super) fn give_up(&mut self, backs: &mut Vec<Back>, is_over: impl Fn(&Lot) -> bool) {
-        let limit = self.counter.quota.limit();
+        let limit = self.counter.quota().limit();
         let mut place = 0;
         while place < self.lots.len() {
             if is_over(&self.lots[place]) {
@@ -108,7 +107,7 @@ impl HotKey {
     pub(super) fn add(&mut self, lot: Lot, backs: &mut Vec<Back>) {
         if self.lots.len() >= MOST_LOTS {
             let spent = self.lots.iter().position(|lot| lot.left == 0).unwrap_or(0);
-            backs.push((self.lots.remove(spent), self.counter.quota.limit()));
+            backs.push((self.lots.remove(spent), self.counter.quota().limit()));
         }
         self.lots.push(lot);
     }
@@ -125,7 +124,7 @@ impl HotKey {
     pub(super) fn spend(&mut self, check: &Check, now: u64) -> (Outcome, Taken) {
         let lot = self.lots.iter_mut().find(|lot| lot.covers(check.cost, now)).expect("it was covered");
         lot.left -= check.cost;
-        let (stamp, quota) = (lot.stamp(), &check.counter.quota);
+        let (stamp, quota) = (lot.stamp(), check.counter.quota());
         let last = self.lots.last().expect("there is one");
         let remaining = last.remaining.saturating_add(self.held(now)).min(quota.capacity());
         let reset = quota.tick().of(last.reset(now));
@@ -150,7 +149,7 @@ impl HotKey {
         if self.in_flight.is_some() || now < self.quiet_until {
             return None;
         }
-        let (life, held) = (lifetime(&self.counter.quota), self.held(now));
+        let (life, held) = (lifetime(self.counter.quota()), self.held(now));
         let target = self.until_edge(self.rate.demand()?.saturating_mul(2) / 3, life, now);
         let ends_soon = self.lots.last().is_none_or(|lot| !lot.ends_at_edge() && lot.life(now) < life / 4);
         if held > target / 4 && held >= cost && !ends_soon {
@@ -172,7 +171,7 @@ impl HotKey {
     /// Returns whether nothing is known of it that a key new to this process would not do without: no lot, no call,
     /// and no request for two lifetimes.
     pub(super) fn is_idle(&self, now: u64) -> bool {
-        let life = lifetime(&self.counter.quota);
+        let life = lifetime(self.counter.quota());
         self.lots.is_empty() && self.in_flight.is_none() && self.rate.idle(now) >= 2 * life
     }
 }

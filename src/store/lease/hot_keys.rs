@@ -85,7 +85,7 @@ impl HotKeys {
     /// Gives up the leases that are over or whose key is idle, and forgets keys idle for long.
     pub(super) fn sweep(&mut self, now: u64, backs: &mut Vec<Back>) {
         self.table.retain(|hot| {
-            let idle = hot.rate.idle(now) >= lifetime(&hot.counter.quota) / 2;
+            let idle = hot.rate.idle(now) >= lifetime(hot.counter.quota()) / 2;
             hot.give_up(backs, |lot| idle || lot.is_over(now));
             !hot.is_idle(now)
         });
@@ -123,5 +123,5 @@ fn note(cells: &mut [Cell], hash: u64, counter: &Counter, now: u64) -> u64 {
     // As much of all cells as the bits are of what they can be: no power of two is needed.
     #[allow(clippy::cast_possible_truncation, reason = "it is less than there are cells")]
     let cell = ((share * cells.len() as u64) >> 32) as usize;
-    cells[cell].note(tag, now, lifetime(&counter.quota)).into()
+    cells[cell].note(tag, now, lifetime(counter.quota())).into()
 }

@@ -111,7 +111,7 @@ impl Leases {
     pub(super) fn held(&self, counter: &Counter) -> u64 {
         let (hash, now, mut backs) = (self.hash(counter), self.now(), Vec::new());
         let held = self.shards.lock(hash).find(hash, counter).map_or(0, |hot| {
-            hot.end_lots(now, self.wall(&counter.quota), &mut backs);
+            hot.end_lots(now, self.wall(counter.quota()), &mut backs);
             hot.held(now)
         });
         self.give_back(backs, now);

@@ -131,7 +131,7 @@ impl Lot {
     /// would count that time twice, and many processes could hold a full bucket together with the
     /// units of each. So what is refilled in the lease's life is kept.
     pub(super) fn give_back(self, inner: &dyn Store, limit: u64, now: u64) -> u64 {
-        let facts = self.counter().quota.facts();
+        let facts = self.counter().quota().facts();
         let counts = facts.windows != 1 || now < self.edge;
         let units = match facts.refund {
             Refund::Unrefilled => self.left.saturating_sub(self.refilled(limit, now)),
@@ -149,7 +149,7 @@ impl Lot {
     ///
     /// `ceil(limit * age / window)`, with the larger of the limit of then and of now.
     fn refilled(&self, limit: u64, now: u64) -> u64 {
-        let quota = &self.counter().quota;
+        let quota = self.counter().quota();
         let age = now.saturating_sub(self.sent) + self.received.saturating_sub(self.sent);
         let window = u128::from(micros(quota.window()));
         let refilled = (u128::from(limit.max(quota.limit())) * u128::from(age)).div_ceil(window);

@@ -52,12 +52,12 @@ impl Fingerprints {
     /// word with how many bytes that has. Clients choose keys, but not the names of policies.
     #[inline]
     pub(in crate::store) fn of(&self, counter: &Counter) -> Fingerprint {
-        self.of_shape(shape(&counter.quota), &counter.policy, &counter.key)
+        self.of_shape(shape(counter.quota()), counter.policy(), counter.key())
     }
 
     /// Returns the fingerprint of the ban of a counter's key under its policy, whatever its quota.
     pub(in crate::store) fn of_ban(&self, counter: &Counter) -> Fingerprint {
-        self.of_shape(BAN, &counter.policy, &counter.key)
+        self.of_shape(BAN, counter.policy(), counter.key())
     }
 
     #[inline]
@@ -152,7 +152,7 @@ mod tests {
         for (algorithm, window) in shapes {
             let of = |limit| {
                 let quota = Quota::try_new(algorithm, limit, window).expect("within the bounds");
-                fingerprints.of(&Counter { quota, ..counter("p", "v") })
+                fingerprints.of(&counter("p", "v").with_quota(quota))
             };
             assert_eq!(of(1), of(2));
             found.insert((of(1).hash, of(1).tail));

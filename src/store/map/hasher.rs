@@ -28,7 +28,7 @@ impl CounterHasher {
     /// The hash of a counter.
     #[inline]
     pub(in crate::store) fn of(&self, counter: &Counter) -> u64 {
-        self.keys.hash_one((&counter.key, &*counter.policy))
+        self.keys.hash_one((counter.key(), counter.policy().as_str()))
     }
 
     /// The hash of anything else, such as a counter's hash and something besides.

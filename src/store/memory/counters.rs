@@ -18,7 +18,7 @@ use crate::core::Quota;
 use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
 use crate::store::clock::{Clock, Times, micros};
 use crate::store::map::{Fingerprint, Table};
-use crate::store::{Check, Counter, Mode};
+use crate::store::{Check, Mode};
 
 /// When only active keys are left, one in this many is evicted at once, so that the search for
 /// them is amortised over as many inserts.
@@ -69,14 +69,14 @@ impl Counters {
     /// rank is raised, but not by a check in shadow mode, which refuses no request.
     #[inline]
     pub(super) fn decide(&mut self, of: Fingerprint, check: &Check, times: Times) -> Step {
-        let Check { counter: Counter { quota, .. }, cost, floor, mode, .. } = check;
-        let (cost, floor) = (*cost, *floor);
+        let Check { ref counter, cost, floor, mode, .. } = *check;
+        let quota = counter.quota();
         let found = self.find(of);
         let kept = found.as_ref().map(|entry| entry.state());
         let mut step = quota.decide(kept.as_deref(), times.ticks(quota), cost, floor);
         if !step.fits {
             if let Some(entry) = found
-                && *mode == Mode::Enforce
+                && mode == Mode::Enforce
             {
                 entry.refused();
             }

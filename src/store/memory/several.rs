@@ -63,12 +63,12 @@ impl<'a> Several<'a> {
     pub(super) fn evaluate(&self, checks: &[Check], bans: &mut Bans, times: Times) -> (Steps, bool) {
         let step = |index: usize, state: Option<&State>, cost: u64| {
             let Check { counter, floor, .. } = &checks[index];
-            let now = times.ticks(&counter.quota);
+            let now = times.ticks(counter.quota());
             let kept = if state.is_none() { self.parts.part(index).state(self.fingerprints[index]) } else { None };
-            counter.quota.decide(state.or(kept.as_deref()), now, cost, *floor)
+            counter.quota().decide(state.or(kept.as_deref()), now, cost, *floor)
         };
         let (mut steps, refused) = evaluate(checks, bans, step);
-        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(&check.counter.policy));
+        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check.counter.policy()));
         bans.strike(checks, &steps, step);
         if refused {
             look_again(&mut steps, step);
@@ -91,7 +91,7 @@ impl<'a> Several<'a> {
         for (index, (check, mut step)) in checks.iter().zip(steps).enumerate() {
             if step.fits && check.cost > 0 && !bans.bars(index) {
                 let of = self.fingerprints[index];
-                self.parts.of(index).1.keep(of, &check.counter.quota, &mut step, times);
+                self.parts.of(index).1.keep(of, check.counter.quota(), &mut step, times);
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::store::bans::applied_strike;
 use crate::store::clock::{Clock, Times, micros};
 use crate::store::evaluate::{adjustment, applied, decided, decided_one};
 use crate::store::map::{Fingerprint, Fingerprints, Shards};
-use crate::store::{Applied, Change, Check, Counter, Decided, StoreId, Taken};
+use crate::store::{Applied, Change, Check, Decided, StoreId, Taken};
 
 /// Several parts are made only if each has room for so many keys.
 const KEYS_PER_PART: usize = 1_024;
@@ -52,22 +52,21 @@ impl SharedCounters {
     /// Decides what most requests have: one check, with one look into one part.
     #[inline]
     pub(super) fn decide_one(&self, check: &Check) -> Decided {
-        let Counter { policy, quota, .. } = &check.counter;
         let of = self.fingerprints.of(&check.counter);
         let step = {
             let mut counters = self.shards.lock(of.hash);
             // Read under the lock: a request that waited for it must not come with an older time.
-            let times = Times::read(&*self.clock, [quota]);
+            let times = Times::read(&*self.clock, [check.counter.quota()]);
             counters.decide(of, check, times)
         };
-        step.found.warn(policy);
+        step.found.warn(check.counter.policy());
         decided_one(self.id, check, &step)
     }
 
     /// Decides several checks as one: all are taken, or none is.
     pub(super) fn decide(&self, checks: &[Check]) -> Decided {
         let mut several = Several::lock(&self.shards, &self.fingerprints, checks);
-        let times = Times::read(&*self.clock, checks.iter().map(|check| &check.counter.quota));
+        let times = Times::read(&*self.clock, checks.iter().map(|check| check.counter.quota()));
         let mut bans = several.bans(checks, times.now);
         let (steps, refused) = several.evaluate(checks, &mut bans, times);
         let decided = decided(self.id, checks, &bans, &steps, refused);
@@ -95,8 +94,8 @@ impl SharedCounters {
         let of = self.fingerprints.of(counter);
         let (units, step) = {
             let mut counters = self.shards.lock(of.hash);
-            let times = Times::read(&*self.clock, [&counter.quota]);
-            counters.adjust(of, &counter.quota, *floor, times, adjustment(before, taken, change))
+            let times = Times::read(&*self.clock, [counter.quota()]);
+            counters.adjust(of, counter.quota(), *floor, times, adjustment(before, taken, change))
         };
         applied(taken, change, units, &step)
     }

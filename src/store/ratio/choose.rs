@@ -138,9 +138,9 @@ pub(super) fn known(shared: &Shared, now: Instant) -> (u64, HashMap<PolicyName, 
         let moment = shared.moment(now, part.since);
         for entry in part.table.iter_mut() {
             let ratio = entry.ratio(&moment).unwrap_or_default();
-            match highest.get_mut(&entry.counter.policy) {
+            match highest.get_mut(entry.counter.policy()) {
                 Some(most) => *most = ratio.max(*most),
-                None => drop(highest.insert(entry.counter.policy.clone(), ratio)),
+                None => drop(highest.insert(entry.counter.policy().clone(), ratio)),
             }
         }
     }

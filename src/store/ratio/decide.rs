@@ -27,7 +27,7 @@ const MOST_LATER: u64 = 2;
 /// If a quota has no ratio, and those of the memory store, for checks that it cannot decide.
 pub(super) fn decide(shared: &Arc<Shared>, checks: &[Check]) -> Result<Decided, Error> {
     // Tiers have quotas that `supports` has not checked.
-    checks.iter().try_for_each(|check| has_ratio(&check.counter.policy, &check.counter.quota))?;
+    checks.iter().try_for_each(|check| has_ratio(check.counter.policy(), check.counter.quota()))?;
     let now = Instant::now();
     ticking::start(shared, now);
     let mut locked = shared.lock_all(checks);
@@ -92,7 +92,7 @@ fn look(shared: &Shared, (hash, part): (u64, &Part), check: &Check, now: Instant
 fn remaining(shared: &Shared, (hash, part): (u64, &Part), check: &Check, now: Instant) -> u64 {
     match part.find(hash, &check.counter) {
         Some(entry) => entry.remaining(check, &shared.moment(now, part.since)),
-        None => check.counter.quota.capacity().saturating_sub(check.floor),
+        None => check.counter.quota().capacity().saturating_sub(check.floor),
     }
 }
 
@@ -127,12 +127,12 @@ fn passes_by(check: &Check, outcome: &Outcome) -> bool {
 
 /// Whether a check costs more than the quota can ever have left.
 fn never_fits(check: &Check) -> bool {
-    check.cost.saturating_add(check.floor) > check.counter.quota.capacity()
+    check.cost.saturating_add(check.floor) > check.counter.quota().capacity()
 }
 
 /// Returns the caller of a request, if its drops are divided among callers.
 fn caller(shared: &Shared, checks: &[Check], check: &Check) -> Option<u64> {
-    let (policy, by) = shared.settings.fair.as_ref().filter(|(policy, _)| *policy == check.counter.policy)?;
-    let of_caller = |check: &&Check| check.counter.policy == *by && by != policy;
+    let (policy, by) = shared.settings.fair.as_ref().filter(|(policy, _)| policy == check.counter.policy())?;
+    let of_caller = |check: &&Check| check.counter.policy() == by && by != policy;
     checks.iter().find(of_caller).map(|check| shared.hash(&check.counter))
 }

@@ -91,7 +91,7 @@ impl Moment {
 
 impl Entry {
     pub(super) fn new(hash: u64, counter: &Counter, moment: &Moment) -> Self {
-        let rate = Rate::new(&counter.quota, moment.tick);
+        let rate = Rate::new(counter.quota(), moment.tick);
         Self {
             hash,
             counter: counter.clone(),
@@ -112,11 +112,11 @@ impl Entry {
     pub(super) fn follow(&mut self, check: &Check, moment: &Moment) {
         self.floor = if check.floor > 0 { check.floor } else { self.floor };
         self.used = moment.now;
-        if self.counter.quota == check.counter.quota {
+        if self.counter.quota() == check.counter.quota() {
             return;
         }
-        self.counter.quota = check.counter.quota;
-        self.rate = Rate::new(&check.counter.quota, moment.tick);
+        self.counter = check.counter.clone();
+        self.rate = Rate::new(check.counter.quota(), moment.tick);
         if let Some(heard) = self.heard {
             let keeps = self.keeps();
             self.kinds.iter_mut().zip(keeps).for_each(|(kind, keep)| kind.change(keep, heard));
@@ -124,7 +124,7 @@ impl Entry {
     }
 
     fn keeps(&self) -> [u64; 2] {
-        keeps(self.rate, self.totals, (self.floor, self.counter.quota.capacity()))
+        keeps(self.rate, self.totals, (self.floor, self.counter.quota().capacity()))
     }
 
     /// Whether its last totals still hold.
@@ -178,7 +178,7 @@ impl Entry {
     /// Returns how many more units may be admitted in this tick: this process alone never admits more than the quota,
     /// and no more than its former part while its ratio is above 0.
     fn room(&self, check: &Check, moment: &Moment) -> u64 {
-        let quota = &check.counter.quota;
+        let quota = check.counter.quota();
         let most = self.rate.units().max(quota.capacity());
         let outside = u128::from(most) * u128::from(quota.capacity().saturating_sub(check.floor));
         let outside = u64::try_from(outside / u128::from(quota.capacity().max(1))).unwrap_or(u64::MAX);
@@ -193,7 +193,7 @@ impl Entry {
 
     /// Returns the units that are left to take, of all processes together, as far as this one knows.
     pub(super) fn remaining(&self, check: &Check, moment: &Moment) -> u64 {
-        let quota = &check.counter.quota;
+        let quota = check.counter.quota();
         let (kind, is_known) = (&self.kinds[usize::from(check.floor == 0)], self.is_known(moment));
         if is_known && kind.keep < ALL {
             return 0;

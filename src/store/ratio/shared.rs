@@ -245,5 +245,5 @@ impl Part {
 
 /// Whether an entry is that of a counter, whatever its quota.
 pub(super) fn is_of(entry: &Entry, counter: &Counter) -> bool {
-    entry.counter.policy == counter.policy && entry.counter.key == counter.key
+    entry.counter.policy() == counter.policy() && entry.counter.key() == counter.key()
 }

@@ -251,7 +251,7 @@ impl Store for RatioStore {
         }
         Answer::Ready(Err(Error::invalid(format!(
             "policy {:?} is limited by a ratio, and has no counter to change: use another store for it",
-            counter.policy.as_str()
+            counter.policy().as_str()
         ))))
     }
 

@@ -90,7 +90,7 @@ impl CounterId {
     pub fn of(counter: &Counter) -> Self {
         let mut hasher = blake3::Hasher::new();
         // No name of a policy contains a byte of 0.
-        hasher.update(counter.policy.as_bytes()).update(&[0]).update(counter.key.as_bytes());
+        hasher.update(counter.policy().as_bytes()).update(&[0]).update(counter.key().as_bytes());
         let mut id = [0; Self::LENGTH];
         hasher.finalize_xof().fill(&mut id);
         Self(id)

@@ -42,7 +42,7 @@ impl Servers {
         match self {
             Self::One(_) => true,
             #[cfg(feature = "cluster")]
-            Self::Cluster(_) => checks.windows(2).all(|two| two[0].counter.key == two[1].counter.key),
+            Self::Cluster(_) => checks.windows(2).all(|two| two[0].counter.key() == two[1].counter.key()),
         }
     }
 

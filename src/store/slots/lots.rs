@@ -137,7 +137,7 @@ impl Sent {
 impl Lots {
     /// Adds slots that were just taken, and returns their ticket.
     pub(super) fn hold(&mut self, store: StoreId, taken: &Taken, now: Instant) -> TicketId {
-        let quota = &taken.counter.quota;
+        let quota = taken.counter.quota();
         let (place, number) = ((store, taken.counter.clone()), self.number());
         let lot = Lot {
             number,
@@ -253,7 +253,7 @@ impl Lots {
     fn released(&mut self, sent: Sent, since: Instant, known: &Known, now: Instant) {
         let Sent { place, stamp, units, .. } = sent;
         if matches!(known, Known::Unsent) && now < expiry(&place, since) {
-            let (number, due) = (self.number(), since + place.1.quota.window());
+            let (number, due) = (self.number(), since + place.1.quota().window());
             let lot = Lot { number, stamp, since, due, held: 0, released: units, stage: Stage::Waiting };
             self.counters.entry(place).or_default().merge(lot);
         }
@@ -263,7 +263,7 @@ impl Lots {
     fn renewed(&mut self, sent: &Sent, number: u64, at: Instant, known: &Known, now: Instant) -> u64 {
         let Some(lines) = self.counters.get_mut(&sent.place) else { return 0 };
         let Some(index) = lines.lots.iter().position(|lot| lot.number == number) else { return 0 };
-        let (mut lot, life) = (lines.lots.swap_remove(index), sent.place.1.quota.window());
+        let (mut lot, life) = (lines.lots.swap_remove(index), sent.place.1.quota().window());
         let mut gone = 0;
         lot.stage = Stage::Open;
         match known {
@@ -389,14 +389,14 @@ impl Lot {
 
 /// When slots that were taken or renewed at a time have expired, whatever their store's clock rounds.
 fn expiry((_, counter): &Place, since: Instant) -> Instant {
-    let life = counter.quota.window();
+    let life = counter.quota().window();
     since + life + life / 8 + 2 * HEARTBEAT
 }
 
 /// How long the result of a renewal is waited for: longer than settlements wait for a connection, and mostly shorter
 /// than slots live. A runtime that nobody drives any more would keep it for good.
 fn patience((_, counter): &Place) -> Duration {
-    (counter.quota.window() / 2).max(Duration::from_secs(15))
+    (counter.quota().window() / 2).max(Duration::from_secs(15))
 }
 
 /// How long after a renewal that was perhaps made there is another: soon enough for two of them, and not much sooner, as

@@ -22,7 +22,7 @@ impl Unclaimed {
     /// A result that its caller has not received yet.
     pub(in crate::store) fn new(keeper: Arc<SlotKeeper>, decided: Result<Decided, Error>) -> Self {
         let slots = decided.iter().flat_map(|decided| decided.receipt.taken()).filter(|taken| taken.holds_slots());
-        let until = slots.map(|taken| taken.counter.quota.window() / 3).min().map(|time| Instant::now() + time);
+        let until = slots.map(|taken| taken.counter.quota().window() / 3).min().map(|time| Instant::now() + time);
         Self { keeper, decided: Some(decided), until }
     }
 

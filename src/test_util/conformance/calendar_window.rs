@@ -233,7 +233,7 @@ async fn calendar_windows_are_decided_with_others_all_or_nothing(on: &Subject) -
     on.equal(left(&request(1, 3, 1)).await?, (false, vec![3, 2, 3, 3]), || "the day refuses");
     on.equal(left(&request(2, 1, 1)).await?, (false, vec![3, 2, 3, 3]), || "the month refuses, as it counts twice");
     let shadow =
-        request(1, 3, 1).map(|check| if check.counter.quota == day { check.mode(Mode::Shadow) } else { check });
+        request(1, 3, 1).map(|check| if *check.counter.quota() == day { check.mode(Mode::Shadow) } else { check });
     on.equal(left(&shadow).await?, (true, vec![2, 2, 2, 1]), || "the day refuses in shadow mode");
     on.equal(left(&request(0, 0, 0)).await?, (true, vec![1, 2, 2, 1]), || "what was taken");
     Ok(())

@@ -233,7 +233,7 @@ async fn a_renewal_takes_lost_slots_anew_beyond_the_limit(on: &Subject) -> Check
     let kept = stamped(&lost, &renewed);
     let fewer = kept.receipt.taken().iter().map(|taken| {
         let mut taken = taken.clone();
-        taken.counter.quota = one;
+        taken.counter = taken.counter.with_quota(one);
         taken
     });
     let fewer = Decided::new(kept.decision.clone(), Receipt::new(kept.receipt.store(), fewer));

@@ -145,7 +145,7 @@ impl Subject {
     /// Returns an error unless the store supports checks whose units may be refunded, or not.
     fn supports<'a>(&self, checks: impl Iterator<Item = (&'a Counter, bool, bool)>, settles: Settles) -> Checked {
         let of = |(counter, reserves, bans): (&'a Counter, bool, bool)| {
-            let requirement = Requirement::new(&counter.policy, &counter.quota).settles(settles);
+            let requirement = Requirement::new(counter.policy(), counter.quota()).settles(settles);
             Requirement { reserves, bans, ..requirement }
         };
         let all: Vec<_> = checks.map(of).collect();

@@ -73,7 +73,10 @@ impl Wrong {
         match self.fault {
             IgnoresFloors => check.floor = 0,
             RefusesInShadowMode => check.mode = Mode::Enforce,
-            CountsPoliciesTogether => check.counter.policy = "one".try_into().expect("a valid name"),
+            CountsPoliciesTogether => {
+                let (name, counter) = ("one".try_into().expect("a valid name"), &check.counter);
+                check.counter = Counter::new(name, counter.key().clone(), *counter.quota());
+            }
             LimitsByOneMore => check.cost = check.cost.saturating_sub(1),
             ChargesLooks => check.cost = check.cost.max(1),
             _ => {}

@@ -281,7 +281,7 @@ impl Trace<'_> {
         if self.rng.u8(..3) == 0 && !self.receipts.is_empty() {
             let (checks, found, expected) = self.receipts.swap_remove(self.rng.usize(..self.receipts.len()));
             let place = self.rng.usize(..checks.len());
-            let changes = [Settlement::new(place, self.any_change(&checks[place].counter.quota))];
+            let changes = [Settlement::new(place, self.any_change(checks[place].counter.quota()))];
             let found = self.on.settle_all(found, &changes).await?;
             let expected =
                 self.model.settle(expected.receipt, &changes).wait().await.map_err(|error| model_failed(&error))?;
@@ -289,7 +289,7 @@ impl Trace<'_> {
         }
         let counter = self.on.counter(self.quotas[self.rng.usize(..self.quotas.len())]);
         if self.rng.u8(..20) == 0 {
-            let change = self.any_change(&counter.quota);
+            let change = self.any_change(counter.quota());
             let found = self.on.adjust(&counter, change).await?;
             let expected = self.model.adjust(&counter, change).wait().await.map_err(|error| model_failed(&error))?;
             self.compare_applied(&[found], &[expected], &format!("{change:?} to {counter:?}"));
@@ -330,7 +330,7 @@ fn of_check(check: &Check) -> String {
     let ban = ban.as_ref().map_or(String::new(), |ban| format!(" with {ban:?}"));
     let floor = if *floor > 0 { format!(" above a floor of {floor}") } else { String::new() };
     let mode = if *mode == Mode::Shadow { " in shadow mode" } else { "" };
-    format!("{cost} of {}{floor}{mode}{ban}", counter.quota)
+    format!("{cost} of {}{floor}{mode}{ban}", counter.quota())
 }
 
 /// A decision, in short.

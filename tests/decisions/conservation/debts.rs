@@ -380,7 +380,7 @@ impl History {
                 tollgate::Algorithm::SlidingLog => Quota::sliding_log(AMPLE, MONTH),
                 _ => Quota::fixed_window(AMPLE, MONTH),
             };
-            let look = Check::new(Counter::new(counter.policy.clone(), counter.key.clone(), ample), 0);
+            let look = Check::new(Counter::new(counter.policy().clone(), counter.key().clone(), ample), 0);
             let Answer::Ready(Ok(looked)) = self.rough.inner.decide(&[look], Ask::default()) else {
                 panic!("memory answers")
             };

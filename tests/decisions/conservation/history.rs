@@ -205,7 +205,7 @@ impl<S: Store> History<S> {
             let look = [Check::new(book.counter.clone(), 0)];
             let looked = self.recorder.inner.decide(&look, Ask::default()).wait().await.expect("the store answers");
             let (left, alone) = (Left::of(&looked), replay(&book, now));
-            let falls = matches!(book.counter.quota.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
+            let falls = matches!(book.counter.quota().algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
             let slack = if falls { self.slack } else { Duration::ZERO };
             assert!(left.reset + slack >= alone.reset, "{left:?}, alone {alone:?}: {book:?}");
             assert!(left.remaining <= alone.remaining || !slack.is_zero(), "{left:?}, alone {alone:?}: {book:?}");

@@ -88,7 +88,7 @@ impl Notes {
     fn book<R>(&self, counter: &Counter, write: impl FnOnce(&mut Book) -> R) -> R {
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Book { counter: counter.clone(), parts: Vec::new(), is_late: false };
-        write(books.entry(format!("{:?}", counter.key)).or_insert_with(new))
+        write(books.entry(format!("{:?}", counter.key())).or_insert_with(new))
     }
 
     /// Reserves a place for what the store may take now.
@@ -125,7 +125,7 @@ impl Notes {
                 let back = rest.min(part.units);
                 (part.units, rest, place) = (part.units - back, rest - back, Some(index));
                 let is_passed = |part: &Part| part.units > 0 || !part.is_known;
-                let is_in_line = counter.quota.algorithm() == Algorithm::LeakyBucket;
+                let is_in_line = counter.quota().algorithm() == Algorithm::LeakyBucket;
                 book.is_late |= book.parts[index].at != now;
                 book.is_late |= is_in_line && book.parts[index + 1..].iter().any(is_passed);
             }

@@ -144,7 +144,7 @@ async fn wrong_counters(cluster: &Cluster, counts: &Counts, keys: Keys<'_>) -> V
     for (kind, checks, _) in kinds(keys) {
         for check in checks {
             let more = counts.get(&format!("{kind}, admitted")).copied().unwrap_or_default();
-            admitted.entry(check.counter.policy.to_string()).or_insert((check, 0)).1 += more;
+            admitted.entry(check.counter.policy().to_string()).or_insert((check, 0)).1 += more;
         }
     }
     for (policy, (check, admitted)) in admitted {

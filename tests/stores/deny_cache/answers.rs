@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Answer, Ask, Change, Mode, Settlement};
+use tollgate::store::{Answer, Ask, Change, Counter, Mode, Settlement};
 use tollgate::test_util::{ManualClock, StoreFn};
 use tollgate::{DenyCache, MemoryStore, Quota, Source, Store};
 
@@ -217,7 +217,8 @@ fn other_keys_and_other_policies_are_asked_of_the_store() {
     rig.refuse("ada", HOURLY);
     assert!(rig.asks(&[check("bob", HOURLY, 1)]).is_allowed());
     let mut other = check("ada", HOURLY, 1);
-    other.counter.policy = "other".try_into().expect("a valid name");
+    other.counter =
+        Counter::new("other".try_into().expect("a valid name"), other.counter.key().clone(), *other.counter.quota());
     assert!(rig.asks(&[other]).is_allowed());
 }
 

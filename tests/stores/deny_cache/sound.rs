@@ -74,7 +74,7 @@ impl Pair {
             if answered && !told.is_allowed() {
                 let (told, real) = (told.retry_after(), real.retry_after());
                 // A store counts from the tick that has begun.
-                let millis = check.counter.quota.window() > Duration::from_secs(60);
+                let millis = check.counter.quota().window() > Duration::from_secs(60);
                 let begun = if millis { Duration::from_micros(self.now % 1_000) } else { Duration::ZERO };
                 let enough = real.map(|real| real.saturating_sub(begun));
                 let latest = real.map(|real| real + Duration::from_millis(2));

@@ -18,7 +18,7 @@ async fn report(tally: &MemoryTally, target: u64, offered: &[(&Counter, [u64; 2]
 #[tokio::test]
 async fn totals_are_those_of_the_last_complete_tick() {
     let (tally, clock) = tally();
-    let other = counter("all", "other", all().quota);
+    let other = counter("all", "other", *all().quota());
     for _ in 0..3 {
         let totals = report(&tally, 0, &[(&all(), [5, 2])]).await;
         assert_eq!((totals.live, totals.counters), (0, vec![Some([0, 0])]));
@@ -55,7 +55,7 @@ async fn a_late_report_counts_in_the_last_tick_and_an_older_one_nowhere() {
 #[tokio::test]
 async fn hot_counters_are_returned_to_all() {
     let (tally, clock) = tally();
-    let (hot, cold) = (all(), counter("all", "cold", all().quota));
+    let (hot, cold) = (all(), counter("all", "cold", *all().quota()));
     drop(report(&tally, 0, &[(&hot, [30, 20]), (&cold, [49, 0])]).await);
     clock.advance(TICK);
     assert_eq!(report(&tally, 0, &[(&hot, [0, 0]), (&cold, [0, 0])]).await.hot, [(CounterId::of(&hot), [30, 20])]);
@@ -69,7 +69,7 @@ async fn hot_counters_are_returned_to_all() {
 #[tokio::test]
 async fn counters_without_room_are_marked_and_those_there_still_count() {
     let (tally, clock) = tally();
-    let counters: Vec<Counter> = (0..1_536).map(|key| counter("all", &key.to_string(), all().quota)).collect();
+    let counters: Vec<Counter> = (0..1_536).map(|key| counter("all", &key.to_string(), *all().quota())).collect();
     for (part, has_room) in counters.chunks(512).zip([true, true, false]) {
         let offered: Vec<_> = part.iter().map(|counter| (counter, [1, 1])).collect();
         let totals = report(&tally, 0, &offered).await;
@@ -83,7 +83,7 @@ async fn counters_without_room_are_marked_and_those_there_still_count() {
 #[tokio::test]
 async fn shards_are_one_tally() {
     let (tally, clock) = tally();
-    let counters: Vec<Counter> = (0..64).map(|key| counter("all", &key.to_string(), all().quota)).collect();
+    let counters: Vec<Counter> = (0..64).map(|key| counter("all", &key.to_string(), *all().quota())).collect();
     let report = || {
         let offered = counters.iter().map(|counter| Offered::new(CounterId::of(counter), 3, 0, 4));
         tally.report(Report::new(TICK, 0).shards(4).counters(offered))

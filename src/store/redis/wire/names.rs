@@ -15,7 +15,7 @@ use crate::store::name::{ROOM, push_ban_name, push_name};
 /// The prefix has no braces, so the tag begins at the first one; all policies over one key share a
 /// slot of a Cluster.
 pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> String {
-    let mut name = String::with_capacity(prefix.len() + 1 + ROOM + counter.key.as_bytes().len());
+    let mut name = String::with_capacity(prefix.len() + 1 + ROOM + counter.key().as_bytes().len());
     name.push_str(prefix);
     name.push(':');
     push_name(&mut name, counter);
@@ -26,7 +26,7 @@ pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> Str
 ///
 /// It is in the slot of the counter.
 pub(super) fn ban_key(prefix: &str, counter: &Counter) -> String {
-    let mut name = String::with_capacity(prefix.len() + 1 + ROOM + counter.key.as_bytes().len());
+    let mut name = String::with_capacity(prefix.len() + 1 + ROOM + counter.key().as_bytes().len());
     name.push_str(prefix);
     name.push(':');
     push_ban_name(&mut name, counter);
@@ -36,6 +36,7 @@ pub(super) fn ban_key(prefix: &str, counter: &Counter) -> String {
 /// Returns the name of the key in which redis-cell keeps a counter's state. Its shape, with the
 /// window in seconds, is one that no state of this crate's scripts has: both can use one server.
 #[cfg(feature = "redis-cell")]
-pub(in crate::store::redis) fn cell_key(prefix: &str, Counter { policy, key, quota }: &Counter) -> String {
+pub(in crate::store::redis) fn cell_key(prefix: &str, counter: &Counter) -> String {
+    let (policy, key, quota) = (counter.policy(), counter.key(), counter.quota());
     format!("{prefix}:{{{key}}}:{policy}:{FORMAT}c{}s", quota.window().as_secs())
 }

@@ -124,7 +124,7 @@ impl Request {
             let enforced = if check.mode == Mode::Enforce { ENFORCED } else { 0 };
             let whole = if returns_whole(checks, index) { WHOLE } else { 0 };
             let numbers = [check.cost.min(MOST_UNITS), check.floor.min(MOST_UNITS)];
-            let windows = windows(&check.counter.quota, &now_ms);
+            let windows = windows(check.counter.quota(), &now_ms);
             request.add(prefix, &check.counter, enforced | whole, windows, numbers);
         }
         if request.keys.len() < request.checks.len() {
@@ -153,7 +153,7 @@ impl Request {
         let charges = if charge > 0 { CHARGES } else { 0 };
         let flag = if refund > 0 || charge == 0 { REFUNDS | charges } else { charges };
         let whole = if returns_whole_after(taken) { WHOLE } else { 0 };
-        let windows = windows(&taken.counter.quota, now_ms);
+        let windows = windows(taken.counter.quota(), now_ms);
         request.add(prefix, &taken.counter, flag | whole, windows, [refund.max(charge), stamp]);
         request
     }
@@ -161,7 +161,7 @@ impl Request {
     /// Returns the request that deletes the state of a counter.
     fn reset(prefix: &str, counter: &Counter) -> Self {
         let mut request = Self::default();
-        let windows = [counter.quota.window_ticks(), counter.quota.capacity()];
+        let windows = [counter.quota().window_ticks(), counter.quota().capacity()];
         request.add(prefix, counter, RESETS, windows, [0, 0]);
         request
     }
@@ -196,8 +196,8 @@ impl Request {
     /// Adds a check, which shares its key and its rule with earlier ones where they are equal.
     /// `windows` are the window and the capacity of the rule, and `numbers` its last two.
     fn add(&mut self, prefix: &str, counter: &Counter, flags: u8, windows: [u64; 2], numbers: [u64; 2]) {
-        self.add_rule(redis_key(prefix, counter), rule(&counter.quota, flags, windows, numbers));
-        self.needs = self.needs.and(needs_of(&counter.quota));
+        self.add_rule(redis_key(prefix, counter), rule(counter.quota(), flags, windows, numbers));
+        self.needs = self.needs.and(needs_of(counter.quota()));
     }
 
     /// Flags the rules of checks whose key another one has.
@@ -255,13 +255,13 @@ fn layout_of(number: u8) -> Layout {
 pub(super) fn returns_whole(checks: &[Check], index: usize) -> bool {
     let counter = &checks[index].counter;
     let others = || checks.iter().enumerate().filter(|(other, _)| *other != index);
-    counter.quota.facts().layout == Layout::Log && others().any(|(_, other)| other.counter.shares_state(counter))
+    counter.quota().facts().layout == Layout::Log && others().any(|(_, other)| other.counter.shares_state(counter))
 }
 
 /// Returns whether the script must return the whole log after a change: a digest does not contain when
 /// the units beyond a floor return.
 pub(super) fn returns_whole_after(taken: &Taken) -> bool {
-    taken.floor > 0 && taken.counter.quota.facts().layout == Layout::Log
+    taken.floor > 0 && taken.counter.quota().facts().layout == Layout::Log
 }
 
 /// Returns the place of an item among few, from 0, and adds it if it is new.

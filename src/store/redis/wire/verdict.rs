@@ -14,7 +14,7 @@ use crate::core::Error;
 use crate::core::algorithm::{State, Step};
 use crate::store::bans::{Bans, applied_strike};
 use crate::store::evaluate::{Steps, applied, evaluate, look_again};
-use crate::store::{Applied, Change, Check, Counter, Taken};
+use crate::store::{Applied, Change, Check, Taken};
 
 /// What was decided of the checks of one request.
 pub(in crate::store::redis) struct Verdict {
@@ -43,8 +43,8 @@ impl Verdict {
         let mut seen: SmallVec<[Seen; 1]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
             let next =
-                part.next(&check.counter.quota, returns_whole(checks, index)).ok_or_else(no_decision)?.decided()?;
-            next.found.warn(&check.counter.policy);
+                part.next(check.counter.quota(), returns_whole(checks, index)).ok_or_else(no_decision)?.decided()?;
+            next.found.warn(check.counter.policy());
             seen.push(next);
         }
         let step = |index: usize, state: Option<&State>, cost: u64| {
@@ -71,7 +71,7 @@ fn read_bans(checks: &[Check], part: &mut ReplyPart) -> Result<Bans, Error> {
     let mut found: SmallVec<[Seen; 1]> = SmallVec::new();
     for check in checks.iter().filter(|check| check.ban.is_some()) {
         let next = part.next_ban().ok_or_else(no_decision)?;
-        next.found.warn(&check.counter.policy);
+        next.found.warn(check.counter.policy());
         found.push(next);
     }
     let bans = Bans::look(checks, part.now_us, |bar| found[bar].state.take());
@@ -87,8 +87,8 @@ fn read_bans(checks: &[Check], part: &mut ReplyPart) -> Result<Bans, Error> {
 ///
 /// As there.
 pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -> Result<Step, Error> {
-    let seen = part.next(&check.counter.quota, false).ok_or_else(no_decision)?.decided()?;
-    seen.found.warn(&check.counter.policy);
+    let seen = part.next(check.counter.quota(), false).ok_or_else(no_decision)?.decided()?;
+    seen.found.warn(check.counter.policy());
     let step = step(check, seen.state.as_ref(), part.now_us, check.cost);
     if step.fits == seen.fits { Ok(step) } else { Err(no_decision()) }
 }
@@ -115,7 +115,7 @@ pub(in crate::store::redis) fn applied_change(
         }
         _ => {}
     }
-    let quota = &taken.counter.quota;
+    let quota = taken.counter.quota();
     let (units, seen) = part.change(quota, returns_whole_after(taken)).ok_or_else(no_decision)?;
     let seen = seen.decided()?;
     let step = quota.decide(seen.state.as_ref(), quota.tick().of(part.now_us), 0, taken.floor);
@@ -124,6 +124,6 @@ pub(in crate::store::redis) fn applied_change(
 
 /// Decides one check on a state, as the algorithm's twin in Lua did at the same time.
 fn step(check: &Check, state: Option<&State>, now_us: u64, cost: u64) -> Step {
-    let Counter { quota, .. } = &check.counter;
+    let quota = check.counter.quota();
     quota.decide(state, quota.tick().of(now_us), cost, check.floor)
 }

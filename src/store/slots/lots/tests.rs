@@ -201,7 +201,7 @@ impl Counted {
         let (receipt, [settlement]) = sent.settlement();
         let taken = &receipt.taken()[0];
         let (key, Change::Refund(units) | Change::Renew(units)) =
-            (format!("{:?}", taken.counter.key), settlement.change)
+            (format!("{:?}", taken.counter.key()), settlement.change)
         else {
             panic!("slots are not charged")
         };
@@ -237,7 +237,7 @@ impl World {
 
     fn hold(&mut self, book: usize, key: &str, units: u64) {
         let of = taken_for(LONG, key, units, 0);
-        let stamp = self.store.take(&format!("{:?}", of.counter.key), units);
+        let stamp = self.store.take(&format!("{:?}", of.counter.key()), units);
         self.tickets.push((book, self.books[book].hold(StoreId::new(), &of.stamp(stamp), self.now)));
     }
 

@@ -17,7 +17,7 @@ use crate::store::SlotGuard;
 static UNLIMITED: Lines = Lines::new();
 
 /// What may change of a request.
-pub(super) struct Open {
+pub(super) struct Unsettled {
     debts: Mutex<Debts>,
     /// What bodies are limited by.
     pub(super) bytes: ByteChecks,
@@ -28,7 +28,7 @@ pub(super) struct Open {
     has_metered_check: AtomicBool,
 }
 
-impl Open {
+impl Unsettled {
     /// What a layer's decision may change.
     pub(super) fn new(debts: Debts, bytes: ByteChecks, slots: SlotGuard) -> Self {
         let (debts, slots) = (Mutex::new(debts), RequestSlots::new(slots));
@@ -38,12 +38,12 @@ impl Open {
 
     /// What a handler's checks may change, where the layer has nothing to settle; the request may have ended.
     pub(super) fn of_handler(is_ended: bool) -> Self {
-        let open = Self::new(Debts::default(), ByteChecks::default(), SlotGuard::default());
+        let unsettled = Self::new(Debts::default(), ByteChecks::default(), SlotGuard::default());
         if is_ended {
-            open.debts().ends_as_decided();
-            drop(open.slots.pass());
+            unsettled.debts().ends_as_decided();
+            drop(unsettled.slots.pass());
         }
-        open
+        unsettled
     }
 
     /// Locks the debts. A panic elsewhere leaves it usable.
