@@ -25,7 +25,6 @@
 
 #[cfg(test)]
 mod models;
-mod recent;
 mod shared;
 mod snapshot;
 #[cfg(test)]

@@ -27,7 +27,6 @@ mod capabilities;
 #[cfg(feature = "redis-cell")]
 mod cell;
 mod clock;
-mod deadline;
 mod deny;
 mod evaluate;
 mod failure;
@@ -49,14 +48,13 @@ pub use crate::core::{
     Answer, Applied, BanCheck, Change, Check, Counter, Decided, Mode, Receipt, Requirement, Settlement, Settles,
     Settling, StoreId, Taken,
 };
-pub use ask::{Ask, AskMode};
+pub use ask::{Ask, AskMode, Deadline};
 pub use backend::{BackendStore, BackendStoreBuilder, Committed, Loaded, StateBackend, StateId, StateTx, Write};
 pub use breaker::BreakerState;
 pub use capabilities::Capabilities;
 #[cfg(feature = "redis-cell")]
 pub use cell::{RedisCellStore, RedisCellStoreBuilder};
 pub use clock::{Clock, SystemClock};
-pub use deadline::Deadline;
 pub use deny::{DenyCache, DenyCacheBuilder};
 pub use failure::OnFailure;
 pub(crate) use failure::{FailureRules, FailureStore, SharedStore};

@@ -39,7 +39,6 @@ mod rule;
 mod sliding_log;
 mod sliding_window;
 mod state;
-mod step;
 #[cfg(test)]
 mod tests;
 mod token_bucket;
@@ -49,9 +48,8 @@ pub(crate) use concurrency::HEARTBEAT;
 #[cfg(feature = "redis")]
 pub(crate) use facts::Layout;
 pub(crate) use facts::{Capacity, Facts, Refund, Refusal};
-pub(crate) use rule::{Adjusted, Adjustment, MOST_UNITS, Rule, mul_div_ceil};
+pub(crate) use rule::{Adjusted, Adjustment, MOST_UNITS, NEVER, Rule, Step, mul_div_ceil};
 pub(crate) use state::{EXACT, Found, State};
-pub(crate) use step::{NEVER, Step};
 
 algorithms! {
     /// A count that starts anew at each multiple of the window since the Unix epoch.

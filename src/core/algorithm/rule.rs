@@ -4,8 +4,7 @@
 //! checked when it was built, which is why the functions of the algorithms need no checks for overflow.
 //! Costs and changes come from requests and are cut to [`MOST_UNITS`].
 
-use super::State;
-use super::state::EXACT;
+use super::{EXACT, Found, State};
 use crate::core::Change;
 use crate::core::calendar::Window;
 
@@ -106,4 +105,28 @@ impl Adjusted {
     pub(super) fn new(units: u64, changed: bool, state: State, reset: u64) -> Self {
         Self { units, state: changed.then_some((state, reset)) }
     }
+}
+
+/// A wait that never ends: every real one is shorter.
+pub(crate) const NEVER: u64 = EXACT;
+
+/// The result of one check, in ticks and units, and the state that follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Whether the cost may be taken.
+    pub(crate) fits: bool,
+    /// Units left beyond the floor.
+    pub(crate) remaining: u64,
+    /// Until this very request fits, or, when it fits and nothing remains, until a unit returns.
+    pub(crate) wait: u64,
+    /// Until untouched state admits a full limit.
+    pub(crate) reset: u64,
+    /// How long an admitted request waits for its turn.
+    pub(crate) delay: u64,
+    /// The time at which the state accounts for the units taken, which a refund must name.
+    pub(crate) stamp: u64,
+    /// The state to keep if the request as a whole is admitted; `None` if it does not change.
+    pub(crate) state: Option<State>,
+    /// The kind of state that was under the key.
+    pub(crate) found: Found,
 }

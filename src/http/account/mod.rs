@@ -15,7 +15,6 @@
 //!
 //! The invariant: a store never refunds more for a request than it took or charged.
 
-mod admitted;
 mod body_error;
 mod debt;
 mod debts;
@@ -39,7 +38,6 @@ use http::response::Parts;
 use tokio::sync::oneshot;
 use tokio::time::{Timeout, timeout};
 
-pub(crate) use self::admitted::Admitted;
 pub use self::body_error::BodyError;
 pub(crate) use self::body_error::BoxError;
 use self::debts::Debts;
@@ -291,5 +289,50 @@ impl Drop for Account {
             if unused || options.refund_dropped { 0 } else { wanted }
         });
         drop(self.shared.end(debts, self.has_handles()));
+    }
+}
+
+/// A request that was admitted.
+pub(crate) enum Admitted {
+    /// Something may change until its response, or later.
+    WithAccount(Account),
+    /// Nothing can change any more.
+    AsDecided(AsDecided),
+    /// A clone of the layer, outside, has counted it.
+    Outside,
+}
+
+/// The decision on a request of which nothing is settled and which has no handle.
+pub(crate) struct AsDecided {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) decision: Decision,
+}
+
+impl Admitted {
+    /// A request that the store decided; `policies` are the places of those in the decision, in its order.
+    pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], bytes: ByteChecks, decided: Decided) -> Self {
+        if !gate.settles_nothing || !decided.decision.delay().is_zero() {
+            return Self::WithAccount(Account::new(gate, policies, bytes, decided));
+        }
+        let decision = decided.decision;
+        if gate.has_handles {
+            return Self::WithAccount(Account::of_nothing(gate, decision));
+        }
+        Self::AsDecided(AsDecided { gate, decision })
+    }
+
+    /// Returns whether the request has to wait for its turn.
+    pub(crate) fn is_delayed(&self) -> bool {
+        match self {
+            Self::WithAccount(account) => account.is_delayed(),
+            Self::AsDecided(_) | Self::Outside => false,
+        }
+    }
+
+    /// Inserts a handle into the extensions of the request, if it is to have one.
+    pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
+        if let Self::WithAccount(account) = self {
+            account.enter(extensions);
+        }
     }
 }

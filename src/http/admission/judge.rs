@@ -19,7 +19,6 @@ use crate::http::key::{Extracted, MissingKey};
 use crate::http::policy::{AccessList, Policy, Scope, Terms};
 use crate::http::response::Refusal;
 use crate::limiter::Draft;
-use crate::lookup::RawValues;
 use crate::store::{Answer, OnFailure};
 
 /// One policy, and the request that it is resolved for.
@@ -37,6 +36,7 @@ pub(crate) struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     /// Creates the judge that continues after a lookup, without the head of the request.
+    #[inline]
     pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize) -> Self {
         Self { gate, policy: &gate.policies[place], place, parts: None, warns: false }
     }
@@ -44,6 +44,7 @@ impl<'a> Judge<'a> {
     /// Resolves the policy at a place of the gate. In shadow mode it never refuses.
     ///
     /// `warns` is whether it warns of what the request shows of the set-up.
+    #[inline]
     pub(crate) fn resolve(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts, warns: bool) -> Resolved {
         let judge = Self { parts: Some(parts), warns, ..Self::without_parts(gate, place) };
         let policy = judge.policy;
@@ -90,7 +91,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Goes through lists of addresses and the key; `units` is the cost, computed only if the request is counted.
+    /// Goes through lists of addresses and the key. Only a request that is counted has a cost, which is what `units`
+    /// returns, and a tier.
     #[inline]
     fn judge(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> Result<u64, u64>) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
@@ -103,34 +105,22 @@ impl<'a> Judge<'a> {
         if !terms.counted && !terms.keyed && !policy.denies_values() {
             return Resolved::Skip(uncounted);
         }
-        let keyless = Keyless { uncounted, ..self.keyless(parts, terms, units) };
-        match policy.extractor().extract(parts) {
-            Answer::Ready(extracted) => self.resolve_key(keyless, extracted),
-            // A preflight costs nothing, and must not cause lookups unless its key can refuse it.
-            Answer::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip(uncounted),
-            Answer::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)),
-        }
-    }
-
-    /// Returns the check so far; only a request that is counted has a cost and a tier.
-    #[inline]
-    fn keyless(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> Result<u64, u64>) -> Keyless {
-        let policy = self.policy;
-        let mut keyless = Keyless {
-            draft: Draft::new(self.place, policy.rule(), 0),
-            terms,
-            uncounted: Skip::Preflight,
-            ambiguous_cost: false,
-        };
+        let draft = Draft::new(self.place, policy.rule(), 0);
+        let mut keyless = Keyless { draft, terms, uncounted, ambiguous_cost: false };
         if terms.counted {
             let units = units(policy);
             keyless.ambiguous_cost = units.is_err();
             let (Ok(cost) | Err(cost)) = units;
             keyless.draft.cost = cost;
             keyless.draft.critical = policy.is_critical(parts);
-            keyless.draft = keyless.draft.with_tier(policy.rule(), policy.tier_of(parts));
+            keyless.draft.set_tier(policy.rule(), policy.tier_of(parts));
         }
-        keyless
+        match policy.extractor().extract(parts) {
+            Answer::Ready(extracted) => self.resolve_key(keyless, extracted),
+            // A preflight costs nothing, and must not cause lookups unless its key can refuse it.
+            Answer::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip(uncounted),
+            Answer::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)),
+        }
     }
 
     /// Returns whether a list has the client's address; `None` if the address is unknown and the list has addresses.
@@ -165,12 +155,12 @@ impl<'a> Judge<'a> {
         if let Some(parts) = self.parts.filter(|_| self.warns) {
             self.warn(parts, &extracted);
         }
-        let mut offered = RawValues::default();
+        let mut offered = None;
         let key = match extracted {
             Extracted::Key(key) => key,
             Extracted::Secret(secret) => {
-                let key;
-                (key, offered) = secret.into_parts();
+                let (key, values) = secret.into_parts();
+                offered = Some(values);
                 key
             }
             Extracted::Missing if self.denies_part() => return Resolved::refused(Refusal::Denied),
@@ -207,13 +197,17 @@ impl<'a> Judge<'a> {
         let lookup = policy.rule().tiers().filter(|_| !keyless.draft.only_ban);
         let Some(lookup) = lookup else { return self.check(keyless.draft, key) };
         let offered = || {
+            let mut offered = offered.unwrap_or_default();
             if let Some(parts) = self.parts {
                 policy.extractor().raw_values(parts, &mut offered);
             }
             offered
         };
         match lookup.find(&key, offered) {
-            Answer::Ready(tier) => self.check(keyless.draft.with_tier(policy.rule(), tier), key),
+            Answer::Ready(tier) => {
+                keyless.draft.set_tier(policy.rule(), tier);
+                self.check(keyless.draft, key)
+            }
             Answer::Pending(tier) => self.waits(keyless, Stage::Tier(key, tier)),
         }
     }

@@ -1,15 +1,16 @@
 //! The values of `RateLimit-Policy` (`q`, and `w` or `qu`, of each policy) and `RateLimit` (`r` and `t` of each outcome).
 //!
 //! Both are Lists of structured fields (RFC 9651). What does not change from request to request is rendered once, when
-//! the policies are set.
+//! the policies are set. The formulas are those of draft-ietf-httpapi-ratelimit-headers-11, with the choices this crate
+//! makes where the draft leaves them open.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
-use super::numbers::{Advertised, LARGEST, Left};
 use crate::core::{Digits, Limit, Outcome, PolicyName, Quota};
 use crate::http::policy::Policy;
 
@@ -190,6 +191,113 @@ impl PolicyList {
     }
 }
 
+/// The largest Integer of a structured field (RFC 9651 §3.3.1).
+pub(crate) const LARGEST: u64 = 999_999_999_999_999;
+
+/// A quota as it is advertised: `q` units in `w` seconds, or at once if there is no `w`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Advertised {
+    pub(crate) q: u64,
+    pub(crate) w: Option<u64>,
+}
+
+impl Advertised {
+    /// Returns the shortest whole number of seconds in which the capacity is refilled, and the units refilled by then.
+    ///
+    /// So `q` is never below the capacity, and both are as configured if the window is whole seconds and the burst no
+    /// more than the limit. Slots have no window.
+    /// Of a calendar it is the usual length of its windows: see [`of_outcome`](Self::of_outcome).
+    pub(crate) fn of(quota: &Quota) -> Self {
+        Self::over(quota, quota.window())
+    }
+
+    /// Returns the same for an outcome: of a calendar, the length of the very window that counts.
+    pub(crate) fn of_outcome(outcome: &Outcome) -> Self {
+        Self::over(outcome.quota(), outcome.window())
+    }
+
+    fn over(quota: &Quota, window: Duration) -> Self {
+        if quota.facts().held {
+            return Self { q: quota.limit().min(LARGEST), w: None };
+        }
+        let seconds = window.as_secs();
+        if quota.capacity() <= quota.limit() && window.subsec_nanos() == 0 {
+            return Self { q: quota.limit().min(LARGEST), w: Some(seconds.min(LARGEST)) };
+        }
+        let limit = u128::from(quota.limit());
+        let capacity = limit.max(quota.capacity().into());
+        let window = window.as_micros();
+        let w = (capacity * window).div_ceil(limit * 1_000_000).max(1);
+        let q = limit * w * 1_000_000 / window;
+        Self { q: clamp(q), w: Some(clamp(w)) }
+    }
+}
+
+fn clamp(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(LARGEST).min(LARGEST)
+}
+
+/// Returns whole seconds, rounded up, at most [`LARGEST`].
+pub(crate) fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).min(LARGEST)
+}
+
+/// The parameters of one member of `RateLimit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// Units left.
+    pub(crate) r: u64,
+    /// Seconds that `r` has to last, or until units are left; `None` if no wait changes `r`, or it is not known when
+    /// slots are free.
+    pub(crate) t: Option<u64>,
+}
+
+impl Left {
+    /// Returns what an outcome leaves of its quota, which is advertised as `q` and `w`.
+    ///
+    /// If nothing is left, `t` is the wait until some is. Else it is how long `r` units last at the rate of the quota,
+    /// or the time until the window ends, if that is longer.
+    pub(crate) fn of(outcome: &Outcome, Advertised { q, w }: Advertised) -> Self {
+        let r = outcome.remaining().min(q);
+        let Some(w) = w else { return Self { r, t: None } };
+        if !outcome.is_allowed() || r == 0 {
+            return Self { r, t: outcome.wait().map(|wait| whole_seconds(wait).max(1)) };
+        }
+        let refilled = match r.checked_mul(w) {
+            Some(product) => product.div_ceil(q),
+            None => clamp((u128::from(r) * u128::from(w)).div_ceil(u128::from(q))),
+        };
+        Self { r, t: Some(refilled.max(whole_seconds(window_end(outcome)))) }
+    }
+
+    /// Returns `r` alone, which takes less to compute.
+    pub(crate) fn units(outcome: &Outcome) -> u64 {
+        outcome.remaining().min(Advertised::of(outcome.quota()).q)
+    }
+}
+
+/// Returns the units that are not left, where `left` are: of the capacity, as a bucket with a burst below the limit
+/// never holds more.
+pub(crate) fn used(outcome: &Outcome, left: u64) -> u64 {
+    let Advertised { q, .. } = Advertised::of(outcome.quota());
+    outcome.quota().capacity().min(q).saturating_sub(left)
+}
+
+/// Returns the time until the current window ends; zero for algorithms that refill bit by bit.
+fn window_end(outcome: &Outcome) -> Duration {
+    outcome.quota().window_end(outcome.reset_after()).unwrap_or(Duration::ZERO)
+}
+
+/// Returns a number as the value of a header.
+pub(crate) fn number(number: u64) -> HeaderValue {
+    // `HeaderValue::from` would allocate twice, and most numbers need not be allocated at all.
+    let value = match Digits::of_small(number) {
+        Some(digits) => HeaderValue::from_maybe_shared(Bytes::from_static(digits)),
+        None => HeaderValue::from_bytes(Digits::of(number).as_bytes()),
+    };
+    value.expect("digits are visible ASCII")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,5 +316,35 @@ mod tests {
         let expected = [None, Some("7"), Some("110")].map(|limit| limit.map(HeaderValue::from_static));
         assert_eq!(policies.map(|policy| limit(*policy.quota())), expected, "what is hidden needs none");
         assert_eq!(limit(Quota::per_hour(9)), None, "a tier's is not rendered before");
+    }
+}
+
+#[cfg(test)]
+mod numbers_tests {
+    use super::*;
+
+    #[track_caller]
+    fn advertised(quota: Quota, q: u64, w: u64) {
+        assert_eq!(Advertised::of(&quota), Advertised { q, w: Some(w) });
+        assert!(q >= quota.capacity());
+    }
+
+    #[test]
+    fn whole_second_windows_are_advertised_as_configured() {
+        advertised(Quota::per_minute(100), 100, 60);
+        advertised(Quota::per_hour(5_000).burst(200), 5_000, 3_600);
+        advertised(Quota::fixed_window(7, Duration::from_secs(86_400)), 7, 86_400);
+    }
+
+    #[test]
+    fn a_burst_above_the_limit_is_never_more_than_q() {
+        advertised(Quota::per_second(10).burst(100), 100, 10);
+        advertised(Quota::per_second(10).burst(101), 110, 11);
+    }
+
+    #[test]
+    fn windows_of_less_than_a_second_are_advertised_by_the_second() {
+        advertised(Quota::token_bucket(5, Duration::from_millis(100)), 50, 1);
+        advertised(Quota::fixed_window(1, Duration::from_micros(1)), 1_000_000, 1);
     }
 }

@@ -12,12 +12,11 @@ mod fields;
 mod members;
 mod merge;
 mod names;
-mod numbers;
 mod settings;
 mod template;
 mod write;
 
+pub(crate) use self::fields::{Advertised, LARGEST, Left, number, used, whole_seconds};
 pub use self::names::EXPOSED_HEADERS;
-pub(crate) use self::numbers::{Advertised, LARGEST, Left, number, used, whole_seconds};
 pub use self::settings::{Dialect, Headers};
 pub(crate) use self::write::{HeaderWriter, NO_STORE, PROBLEM};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::numbers::LARGEST;
+use super::fields::LARGEST;
 use crate::random;
 
 /// The draft of the IETF that `RateLimit` and `RateLimit-Policy` follow.

@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use smallvec::SmallVec;
 
+use super::fields::{Advertised, number, used, whole_seconds};
 use super::fields::{Member, PolicyField, PolicyList, limits};
 use super::merge::{Earlier, is_of_limit, merge};
 use super::names::{NAMES, RATELIMIT, RATELIMIT_POLICY};
-use super::numbers::{Advertised, number, used, whole_seconds};
 use super::settings::{Headers, ResetFormat};
 use super::template::{Template, insert};
 use crate::core::{Decision, Mode, Outcome};

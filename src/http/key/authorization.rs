@@ -8,7 +8,7 @@
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
-use super::field_value::{lines, trimmed};
+use super::reading::{lines, trimmed};
 use super::{Ambiguous, reading};
 
 /// Returns what follows the name of a scheme in the `Authorization` header; the case of the name is ignored.

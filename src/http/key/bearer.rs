@@ -8,7 +8,7 @@ use std::fmt;
 use http::request::Parts;
 
 use super::authorization::{all, credentials, is_one, separates};
-use super::field_value::carried;
+use super::reading::carried;
 use super::{Extracted, Key, KeyExtractor, KeyInfo, Kind};
 use crate::core::Answer;
 use crate::lookup::RawValues;

@@ -10,7 +10,7 @@ use http::header::COOKIE;
 use http::request::Parts;
 use percent_encoding::percent_decode;
 
-use super::field_value::lines;
+use super::reading::lines;
 
 /// A pair that some server may read as the wanted cookie.
 pub(super) struct Found<'a> {

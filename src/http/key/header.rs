@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use http::HeaderName;
 use http::request::Parts;
 
-use super::field_value::{carried, lines};
 use super::reading::Reading;
+use super::reading::{carried, lines};
 use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo};
 use crate::core::Answer;
 use crate::lookup::RawValues;

@@ -45,7 +45,6 @@ mod embedded;
 mod extension;
 mod extracted;
 mod extractor;
-pub(crate) mod field_value;
 #[cfg(feature = "axum")]
 mod forwarded;
 mod from_fn;

@@ -3,10 +3,16 @@
 //! The options that headers, cookies, query parameters and user names have in common: `plain`, `first`, `last`,
 //! `ignore_case` and `normalize`. Without `first` and `last` all values have to be the same in normal form; otherwise they
 //! are ambiguous.
+//!
+//! The same value must be the same key over HTTP/1 and HTTP/2, which differ in whether they keep white space around
+//! it. The case and the inside of values are left alone: only the application knows whether they matter.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+
+use http::header::AsHeaderName;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Ambiguous, Extracted, Key, KeyInfo, Kind};
 use crate::core::Answer;
@@ -137,4 +143,29 @@ pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),
     }
+}
+
+/// Trims the optional white space around a value, which HTTP/2 keeps and servers of HTTP/1 drop:
+/// <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
+pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+/// Returns the values of a header in normal form, one per line.
+pub(crate) fn lines(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(name).iter().map(|line| trimmed(line.as_bytes()))
+}
+
+/// Returns the value of a header; it is ambiguous if lines differ.
+#[cfg_attr(not(feature = "config"), allow(dead_code, reason = "only files compare headers with texts"))]
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Ambiguous> {
+    same(lines(headers, name))
+}
+
+/// Returns a value in normal form, if a header can carry it.
+pub(crate) fn carried(value: &[u8]) -> Option<&[u8]> {
+    HeaderValue::from_bytes(value).is_ok().then(|| trimmed(value))
 }

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use loom::model::Builder;
 use loom::thread;
 
-use super::recent::{self, MOST_IN_ROW, Recent};
-use super::snapshot::{self, BreakerState, FIRST_WAIT_MS};
+use super::snapshot::{self, BreakerState, FIRST_WAIT_MS, MOST_IN_ROW, Recent};
 use shared::{Breaker, Permit};
 
 #[allow(

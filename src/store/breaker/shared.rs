@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use super::recent::WINDOW_MS;
+use super::snapshot::WINDOW_MS;
 use super::snapshot::{BreakerState, PROBES_BITS, Snapshot};
 use super::sync::{AtomicU64, Ordering};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::recent::{MOST_IN_ROW, MOST_IN_WINDOW, WINDOW_MS};
 use super::snapshot::Snapshot;
+use super::snapshot::{MOST_IN_ROW, MOST_IN_WINDOW, WINDOW_MS};
 use super::sync::Ordering;
 use super::*;
 

@@ -5,11 +5,10 @@
 //!
 //! | file | what it has |
 //! | --- | --- |
-//! | `store` | [`MemoryStore`] and its builder: the trait `Store` |
-//! | `shared` | what clones share: the parts of the map, the clock, the identity in receipts |
+//! | `store` | [`MemoryStore`] and its builder, and what clones share: the parts of the map, the clock |
 //! | `several` | a request with more than one check: all its parts are locked, then all or nothing is taken |
 //! | `counters` | one part: finding, deciding, keeping and evicting under one lock |
-//! | `counter`, `kept` | one entry in 32 bytes, of which the state takes 16 |
+//! | `counter` | one entry in 32 bytes, of which the state takes 16 |
 //! | `rank` | the order of eviction, in 44 bits of an entry |
 //!
 //! Invariants: there are never more entries than the capacity; a refused request changes no state but
@@ -20,10 +19,8 @@
 
 mod counter;
 mod counters;
-mod kept;
 mod rank;
 mod several;
-mod shared;
 mod store;
 
 pub use store::{MemoryStore, MemoryStoreBuilder};
