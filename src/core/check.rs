@@ -57,6 +57,11 @@ impl Counter {
         &self.limit.quota
     }
 
+    /// Returns the counter of another key, under the same policy and quota.
+    pub fn with_key(self, key: Key) -> Self {
+        Self { key, ..self }
+    }
+
     /// Returns the counter of the same policy and key with another quota.
     pub fn with_quota(self, quota: Quota) -> Self {
         if quota == *self.quota() {

@@ -22,7 +22,7 @@ static KEPT: LazyLock<Mutex<HashSet<&'static NamedQuota>>> = LazyLock::new(Mutex
 pub(crate) enum Limit {
     /// That of a layer or limiter.
     Kept(&'static NamedQuota),
-    /// That of a tier, or of a counter that was made by hand.
+    /// That of a tier, of a policy that a handler checks, or of a counter that was made by hand.
     Counted(Arc<NamedQuota>),
 }
 

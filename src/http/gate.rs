@@ -49,8 +49,8 @@ pub(crate) struct Gate {
     pub(crate) unknown_keys: Arc<Lines>,
     /// Observe which requests the policies do not count, in their order.
     pub(crate) skips: Arc<[PolicyTelemetry]>,
-    /// Limits how often refusals are logged.
-    pub(crate) refusals: Arc<Lines>,
+    /// Limit how often refusals are logged, and those of policies in shadow mode.
+    pub(crate) refusals: Arc<[Lines; 2]>,
     /// Whether refusals are logged that are not those of shadow mode.
     pub(crate) logs_refusals: bool,
 }
@@ -71,7 +71,7 @@ impl Gate {
             counts_bytes: false,
             unknown_keys: Arc::default(),
             skips: Arc::default(),
-            refusals: Arc::new(Lines::ten()),
+            refusals: Arc::new([Lines::ten(), Lines::ten()]),
             logs_refusals: false,
         }
     }
@@ -120,7 +120,7 @@ impl Gate {
     pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts, has_outer: bool) -> Response<Bytes> {
         if let Refusal::Refused(_) = refusal {
             // Clients that are counted as their proxy are refused together.
-            self.policies.iter().for_each(|policy| policy.warn_of_proxy(parts));
+            Policy::warn_of_proxy(&self.policies, parts);
         }
         let awaited = parts.extensions.get::<AwaitsRefusals>();
         let decision = if awaited.is_some_and(|awaited| awaited.decision) { refusal.decision().cloned() } else { None };

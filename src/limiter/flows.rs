@@ -6,7 +6,7 @@ use super::limits::Limits;
 use super::resolve::plan_for;
 use super::rule::Rule;
 use crate::core::{Error, Key};
-use crate::store::Check;
+use crate::store::{Check, Counter};
 
 impl Limiter {
     /// Returns a flow of a key: units that pass one after the other, such as bytes or messages.
@@ -93,7 +93,7 @@ fn by_rules(check: &Check, rules: &[Rule]) -> Option<Check> {
     let ban = rule.ban_check().map(Box::new);
     let mut check = Check { ban, ..check.clone().mode(rule.mode()) }.without_strikes();
     if can_flow(rule).is_ok() {
-        check.counter = check.counter.with_quota(*rule.quota());
+        check.counter = Counter::of(rule.limit(None), check.counter.key().clone());
     }
     Some(check)
 }

@@ -117,7 +117,12 @@ impl Limits {
 
     /// Sets the rules; the store must [support](Self::supports) them.
     pub(crate) fn set_rules(&mut self, rules: impl IntoIterator<Item = Rule>) {
-        self.rules = rules.into_iter().map(Rule::shared).collect();
+        self.rules = rules.into_iter().collect();
+    }
+
+    /// Returns the limits for all threads at once, once they were found valid.
+    pub(super) fn shared(self) -> Self {
+        Self { rules: self.rules.into_iter().map(Rule::shared).collect(), ..self }
     }
 
     /// Sets the rules of policies, with the keys that each counts.
@@ -236,7 +241,7 @@ async fn resolve_all<F: PendingCheck>(pending: Vec<F>, until: Option<Instant>) -
     let (mut checks, mut skipped) = (Vec::with_capacity(needed.len()), Vec::new());
     for (pending, resolution) in each.drain(needed) {
         match resolution.unwrap_or_else(|| pending.timed_out()) {
-            Resolution::Check(check) => checks.push((pending.rule(), check)),
+            Resolution::Check(check) => checks.push((pending.place(), check)),
             Resolution::Refused(refusal) => return Err(refusal),
             Resolution::Skip => skipped.push(pending),
         }

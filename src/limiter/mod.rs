@@ -129,7 +129,7 @@ impl Limiter {
         limits.set_rules(rules);
         limits.supports(limits.rules.iter())?;
         limits.check_costs()?;
-        Ok(Self::of(limits))
+        Ok(Self::of(limits.shared()))
     }
 
     /// A limiter over limits that others use and may replace.

@@ -1,6 +1,6 @@
 //! The plan of one decision: its checks, and those that need a lookup first.
 //!
-//! Rules are named by their index in the list of all, and checks stay in that order whether or not they need a lookup,
+//! Rules are named by their place in the list of all, and checks stay in that order whether or not they need a lookup,
 //! as outcomes are listed in that order. The plan is generic over its lookups: those of a layer also look keys up, and
 //! may refuse.
 
@@ -12,13 +12,13 @@ use super::rule::Rule;
 use crate::core::{Key, Limit, Quota};
 use crate::store::{BanCheck, Check, Counter};
 
-/// Indexes of rules in the list of all, ascending.
+/// Places of rules in the list of all, ascending.
 pub(crate) type Places = SmallVec<[usize; 4]>;
 
 /// The rules that take part in one decision, and their checks.
 pub(crate) struct Plan<F> {
-    /// The rules whose checks are known.
-    pub(crate) rules: Places,
+    /// The places of the rules whose checks are known.
+    pub(crate) places: Places,
     /// Their checks, in the same order.
     pub(crate) checks: SmallVec<[Check; 4]>,
     /// The checks of the other rules, which need a lookup.
@@ -30,8 +30,8 @@ pub(crate) trait PendingCheck {
     /// What ends the request without a decision of the store.
     type Refusal;
 
-    /// Returns the index of the rule.
-    fn rule(&self) -> usize;
+    /// Returns the place of the rule.
+    fn place(&self) -> usize;
 
     /// Polls the lookup.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Resolution<Self::Refusal>>;
@@ -52,24 +52,24 @@ pub(crate) enum Resolution<R> {
 
 impl<F> Default for Plan<F> {
     fn default() -> Self {
-        Self { rules: Places::new(), checks: SmallVec::new(), pending: Vec::new() }
+        Self { places: Places::new(), checks: SmallVec::new(), pending: Vec::new() }
     }
 }
 
 impl<F> Plan<F> {
-    /// Adds the check of a rule whose index is larger than those before.
+    /// Adds the check of a rule whose place is after those before.
     #[inline]
-    pub(crate) fn add(&mut self, rule: usize, check: Check) {
-        self.rules.push(rule);
+    pub(crate) fn add(&mut self, place: usize, check: Check) {
+        self.places.push(place);
         self.checks.push(check);
     }
 
-    /// Inserts checks that were looked up at the places of their rules.
+    /// Inserts checks that were looked up, by the places of their rules.
     pub(super) fn insert(&mut self, checks: Vec<(usize, Check)>) {
-        for (rule, check) in checks {
-            let place = self.rules.partition_point(|before| *before < rule);
-            self.rules.insert(place, rule);
-            self.checks.insert(place, check);
+        for (place, check) in checks {
+            let index = self.places.partition_point(|before| *before < place);
+            self.places.insert(index, place);
+            self.checks.insert(index, check);
         }
     }
 }
@@ -77,8 +77,8 @@ impl<F> Plan<F> {
 /// The check of a rule before its key is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
-    /// The index of the rule.
-    pub(crate) rule: usize,
+    /// The place of the rule.
+    pub(crate) place: usize,
     /// Units to take.
     pub(crate) cost: u64,
     /// The rule's limit, or that of the client's tier.
@@ -92,10 +92,10 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A draft of a check that may use the reserve; `place` is the index of the rule.
+    /// A draft of a check that may use the reserve.
     #[inline]
     pub(crate) fn new(place: usize, rule: &Rule, cost: u64) -> Self {
-        Self { rule: place, cost, limit: rule.limit(None), critical: true, bans: true, only_ban: false }
+        Self { place, cost, limit: rule.limit(None), critical: true, bans: true, only_ban: false }
     }
 
     /// Sets the quota of a tier, if there is one.
@@ -112,10 +112,10 @@ impl Draft {
         self
     }
 
-    /// Returns the check about `key`; `rule` is the one with the draft's index.
+    /// Returns the check about `key`; `rule` is the one at the draft's place.
     #[inline]
     pub(crate) fn check(self, rule: &Rule, key: Key) -> Check {
-        let ban = rule.ban_check().filter(|_| self.only_ban || self.bans);
+        let ban = rule.ban_check().filter(|_| self.bans);
         let ban = ban.map(|ban| if self.only_ban { BanCheck { only: true, counts: false, ..ban } } else { ban });
         let counter = Counter::of(self.limit, key);
         let quota = counter.quota();

@@ -60,8 +60,8 @@ pub(super) struct Tier<'a> {
 impl PendingCheck for Tier<'_> {
     type Refusal = Infallible;
 
-    fn rule(&self) -> usize {
-        self.draft.rule
+    fn place(&self) -> usize {
+        self.draft.place
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Resolution<Infallible>> {

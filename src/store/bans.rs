@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::{Applied, Check, Mode, Taken};
 use crate::core::algorithm::ban::{Banned, Struck, look, strike};
-use crate::core::algorithm::{State, Step};
+use crate::core::algorithm::{Found, State, Step};
 use crate::core::{Ban, Lines, Outcome, PolicyName};
 
 /// The bans of one request, in the order of its checks.
@@ -27,6 +27,8 @@ struct Bar {
     ban: Ban,
     /// The state as it was found, or as strikes of the request left it.
     state: Option<State>,
+    /// The kind of state that was found.
+    found: Found,
     /// Whether the key was banned when the request came.
     barred: bool,
     /// Whether the check is a look that stands for one with a cost.
@@ -35,8 +37,8 @@ struct Bar {
     strikes: bool,
     /// For how many milliseconds the state matters, if it is to be written.
     life: Option<u64>,
-    /// Whether a ban began with this request.
-    began: bool,
+    /// The length of the ban in milliseconds, if one began with this request.
+    began: Option<u64>,
 }
 
 impl Bans {
@@ -45,18 +47,16 @@ impl Bans {
         Self(SmallVec::new())
     }
 
-    /// Looks at the bans of all checks. `state_of` returns the state of one, by its place among the bans. State that
-    /// has to be set aside is logged.
+    /// Looks at the bans of all checks. `state_of` returns the state of one, by its place among the bans.
     pub(super) fn look(checks: &[Check], now_us: u64, mut state_of: impl FnMut(usize) -> Option<State>) -> Self {
         let mut bars: SmallVec<[Bar; 1]> = SmallVec::new();
         for (check, of) in checks.iter().enumerate() {
             let Some(ban) = of.ban.as_deref() else { continue };
             let (ban, state) = (ban.ban, state_of(bars.len()));
             let Banned { ends, found, .. } = look(state.as_ref(), now_us / 1_000, &ban);
-            found.warn(of.counter.policy());
             let barred = now_us / 1_000 < ends;
-            let (mode, tests, life, began) = (of.mode, of.tests(), None, false);
-            bars.push(Bar { check, now_us, mode, ban, state, barred, tests, strikes: false, life, began });
+            let (mode, tests, life, began) = (of.mode, of.tests(), None, None);
+            bars.push(Bar { check, now_us, mode, ban, state, found, barred, tests, strikes: false, life, began });
         }
         Self(bars)
     }
@@ -110,12 +110,9 @@ impl Bans {
         for bar in self.0.iter_mut().filter(|bar| checks[bar.check].counter.shares_ban(counter)) {
             bar.state = Some(struck.state.clone());
         }
-        if let Some(length) = struck.began {
-            log_ban(counter.policy(), Duration::from_millis(length));
-        }
         let bar = &mut self.0[place];
         bar.life = Some(struck.life);
-        bar.began |= struck.began.is_some();
+        bar.began = bar.began.or(struck.began);
     }
 
     /// Returns the outcome of the check at an index with what its ban adds to it.
@@ -126,20 +123,32 @@ impl Bans {
         let in_shadow = bar.mode == Mode::Shadow && (bar.barred || bar.strikes);
         let refused = refused || bar.tests && bar.strikes;
         if left_us > 0 && (refused && bar.mode == Mode::Enforce || in_shadow) {
-            return outcome.banned(Duration::from_micros(left_us)).ban_began(bar.began);
+            return outcome.banned(Duration::from_micros(left_us)).ban_began(bar.began.is_some());
         }
-        outcome.with_ban().ban_began(bar.began)
+        outcome.with_ban().ban_began(bar.began.is_some())
     }
 
-    /// Returns what is to be written: the place among the bans, the ban, its state, and for how many milliseconds that
+    /// Takes what is to be written: the place among the bans, the ban, its state, and for how many milliseconds that
     /// matters. The last write of one ban is the one that counts.
-    pub(super) fn into_writes(self) -> impl Iterator<Item = (usize, Ban, State, u64)> {
-        let bars = self.0.into_iter().enumerate();
-        bars.filter_map(|(place, bar)| Some((place, bar.ban, bar.state?, bar.life?)))
+    pub(super) fn take_writes(&mut self) -> impl Iterator<Item = (usize, Ban, State, u64)> {
+        let bars = self.0.iter_mut().enumerate();
+        bars.filter_map(|(place, bar)| Some((place, bar.ban, bar.state.take()?, bar.life?)))
+    }
+
+    /// Logs the bans that began, and state that had to be set aside. Not to be called under a lock: who writes the log may
+    /// ask the same store.
+    pub(super) fn log(&self, checks: &[Check]) {
+        for bar in &self.0 {
+            let policy = checks[bar.check].counter.policy();
+            bar.found.warn(policy);
+            if let Some(length) = bar.began {
+                log_ban(policy, Duration::from_millis(length));
+            }
+        }
     }
 }
 
-/// Returns the result of a strike outside of any decision, by the state that it left; `units` is 1 if it counted. If the
+/// Returns, and logs, the result of a strike outside of any decision, by the state that it left; `units` is 1 if it counted. If the
 /// key is banned and it counted, the ban began with it, as none counts during a ban.
 pub(super) fn applied_strike(taken: &Taken, ban: &Ban, state: Option<&State>, units: u64, now_us: u64) -> Applied {
     let left_us = (look(state, now_us / 1_000, ban).ends * 1_000).saturating_sub(now_us);

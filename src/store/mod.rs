@@ -14,7 +14,7 @@
 //! for hot keys, and [`HybridStore`] admits first and charges at each tick. A layer wraps its store once more, to
 //! decide when the store fails: see [`OnFailure`].
 
-// Files directly in this folder are what several stores need: time (`clock`, `deadline`), deciding several checks as
+// Files directly in this folder are what several stores need: time (`clock`), what is asked (`ask`), deciding several checks as
 // one (`evaluate`), bans (`bans`), what stores around stores share (`around`), errors of one server of several (`outage`), and the
 // circuit `breaker`.
 

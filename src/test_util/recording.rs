@@ -25,7 +25,7 @@ use crate::store::{
 ///
 /// let Some(Recorded::Decide(checks)) = store.recorded().into_iter().next() else { unreachable!("it was called") };
 /// assert_eq!((checks.len(), checks[0].cost), (1, 7));
-/// assert_eq!(checks[0].counter.key(), Key::new("user", "ada"));
+/// assert_eq!(checks[0].counter.key().as_str(), "user:ada");
 /// # Ok(())
 /// # }
 /// ```

@@ -1,5 +1,6 @@
 //! The memory store under load: bounded, fair to the throttled, and exact between threads.
 
+mod logged;
 mod made_up;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -111,6 +111,9 @@ impl Adjusted {
 pub(crate) const NEVER: u64 = EXACT;
 
 /// The result of one check, in ticks and units, and the state that follows from it.
+///
+/// The headers of a response are computed from the first five fields, the receipt has the stamp, and the store keeps the
+/// state. Times are from now on, except for the stamp, which is a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Whether the cost may be taken.

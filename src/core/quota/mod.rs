@@ -71,7 +71,7 @@ pub struct Quota {
     /// The most units that can be taken at once.
     capacity: u64,
     /// Of a concurrency, the longest that one request holds its slots, in seconds; of a leaky bucket, how many more
-    /// requests than one start at once. Quotas are copied into every outcome, so they share these bytes.
+    /// requests than one start at once. They share these bytes.
     extra: u32,
     /// What the windows are, if they are not aligned ones of this length.
     calendar: Option<Calendar>,

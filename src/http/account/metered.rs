@@ -14,7 +14,7 @@ use crate::core::{Decision, Lines, Outcome, PolicyName, Source};
 use crate::http::gate::Gate;
 use crate::http::policy::{Direction, Over};
 use crate::limiter::{Flow, FlowError, Waits, flow_of, refuses_frames};
-use crate::store::{Check, Decided, Mode, Receipt, Settlement, Store};
+use crate::store::{Check, Counter, Decided, Mode, Receipt, Settlement, Store};
 
 /// Limits how often `tier_without_portions` is logged.
 static TIER: Lines = Lines::new();
@@ -93,7 +93,7 @@ impl ByteChecks {
             if check.counter.quota().facts().only_in_store() {
                 // A tier may have any quota, and bytes are taken in portions.
                 warn_of_tier(check.counter.policy().as_str());
-                check.counter = check.counter.with_quota(*gate.policies[place].quota());
+                check.counter = Counter::of(gate.policies[place].rule().limit(None), check.counter.key().clone());
             }
             check
         });

@@ -217,7 +217,9 @@ impl<'a> Judge<'a> {
         if let Extracted::Missing = extracted {
             self.policy.warn_of_no_peer(parts);
         }
-        self.policy.warn_of_no_route(parts);
+        if self.policy.info().needs_route {
+            self.policy.warn_of_no_route(parts);
+        }
     }
 
     /// Resolves a policy whose key could not be looked up, as [`OnFailure`] of the layer sets.

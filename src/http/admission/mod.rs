@@ -27,7 +27,7 @@ use crate::http::gate::Gate;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
-use crate::store::{Answer, Ask, Check, Decided, Store};
+use crate::store::{Answer, Ask, Check, Decided, FailureStore, Store};
 use crate::telemetry::Timer;
 
 /// The admitted request, or the reason for which it is not admitted.
@@ -42,11 +42,11 @@ pub(crate) enum Admission {
     Known(Option<Verdict>),
     /// The store decides, within the layer's budget.
     ///
-    /// `policies` are the places of those in the decision, and `timer` runs since the call. If this is dropped, the
+    /// `places` are those of the policies in the decision, and `timer` runs since the call. If this is dropped, the
     /// store may still take the units, and they stay taken.
     Deciding {
         pending: Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>,
-        policies: Places,
+        places: Places,
         bytes: ByteChecks,
         timer: Timer,
     },
@@ -84,14 +84,15 @@ impl Admission {
 
     /// Begins to decide by checks that are known.
     fn by(gate: &Arc<Gate>, plan: &Plan<Waiting>, has_body: bool) -> Self {
-        let Plan { rules: policies, checks, .. } = plan;
+        let Plan { places, checks, .. } = plan;
         let timer = gate.limits.telemetry.start();
-        let decided = gate.limits.store.decide(checks, Ask::default());
-        let bytes = ByteChecks::of(gate, policies, checks, has_body);
+        let store: &FailureStore = &gate.limits.store;
+        let decided = store.decide(checks, Ask::default());
+        let bytes = ByteChecks::of(gate, places, checks, has_body);
         match decided {
-            Answer::Ready(decided) => Admission::Known(Some(verdict(gate, policies, bytes, timer, decided))),
+            Answer::Ready(decided) => Admission::Known(Some(verdict(gate, places, bytes, timer, decided))),
             Answer::Pending(pending) => {
-                Admission::Deciding { pending, policies: Places::from_slice(policies), bytes, timer }
+                Admission::Deciding { pending, places: Places::from_slice(places), bytes, timer }
             }
         }
     }
@@ -104,8 +105,8 @@ impl Admission {
                 Ok((plan, timer, decided)) => {
                     lacking.add_looked_up(&gate, &plan.pending);
                     lacking.warn_unless_limited(&gate, &plan.checks);
-                    let bytes = ByteChecks::of(&gate, &plan.rules, &plan.checks, has_body);
-                    verdict(&gate, &plan.rules, bytes, timer, decided)
+                    let bytes = ByteChecks::of(&gate, &plan.places, &plan.checks, has_body);
+                    verdict(&gate, &plan.places, bytes, timer, decided)
                 }
                 Err(refusal) => Err(counted(&gate, *refusal)),
             }
@@ -120,9 +121,9 @@ impl Admission {
     pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
-            Admission::Deciding { pending, policies, bytes, timer } => {
+            Admission::Deciding { pending, places, bytes, timer } => {
                 let decided = ready!(pending.as_mut().poll(cx));
-                Poll::Ready(verdict(gate, policies, mem::take(bytes), *timer, decided))
+                Poll::Ready(verdict(gate, places, mem::take(bytes), *timer, decided))
             }
             Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
@@ -193,7 +194,7 @@ impl Lacking {
     fn add_looked_up(&mut self, gate: &Gate, skipped: &[Waiting]) {
         for waiting in skipped {
             if let Some(skip) = waiting.skipped {
-                self.add(gate, waiting.rule(), skip);
+                self.add(gate, waiting.place(), skip);
             }
         }
     }
@@ -221,7 +222,7 @@ fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
 /// Returns the verdict of a decision, after counting and logging it.
 fn verdict(
     gate: &Arc<Gate>,
-    policies: &[usize],
+    places: &[usize],
     bytes: ByteChecks,
     timer: Timer,
     decided: Result<Decided, Error>,
@@ -239,7 +240,7 @@ fn verdict(
     gate.limits.telemetry.decided(timer, Ok(&decided.decision));
     log_refusals(gate, &decided.decision);
     if decided.decision.is_allowed() {
-        Ok(Admitted::new(Arc::clone(gate), policies, bytes, decided))
+        Ok(Admitted::new(Arc::clone(gate), places, bytes, decided))
     } else {
         Err(Refusal::Refused(Box::new(decided.decision)))
     }
@@ -247,14 +248,15 @@ fn verdict(
 
 /// Logs which policies refused the request, if that is wanted, or would have in shadow mode.
 fn log_refusals(gate: &Gate, decision: &Decision) {
+    let [refused, shadow_refused] = &*gate.refusals;
     for outcome in decision.outcomes().iter().filter(|outcome| !outcome.is_allowed()) {
         let (policy, retry_after) = (outcome.policy(), outcome.retry_after());
         match outcome.mode() {
             Mode::Enforce if !gate.logs_refusals => {}
-            Mode::Enforce => gate.refusals.log(policy, |more| {
+            Mode::Enforce => refused.log(policy, |more| {
                 tracing::info!(code = "refused", policy, ?retry_after, more, "a policy refused a request");
             }),
-            Mode::Shadow => gate.refusals.log(policy, |more| {
+            Mode::Shadow => shadow_refused.log(policy, |more| {
                 tracing::info!(
                     code = "shadow_refused",
                     policy,

@@ -16,7 +16,7 @@ use crate::limiter::{PendingCheck, Resolution};
 impl Waiting {
     /// Returns the judge of this policy, without the head of the request.
     fn judge(&self) -> Judge<'_> {
-        Judge::without_parts(&self.gate, self.keyless.draft.rule)
+        Judge::without_parts(&self.gate, self.keyless.draft.place)
     }
 
     /// Returns the result of the lookups; in shadow mode a refusal becomes a skip.
@@ -24,14 +24,14 @@ impl Waiting {
         match resolved {
             Resolved::Check(check) => {
                 if self.is_observed && check.is_only_for_ban() {
-                    Skip::Scope.observe(&self.gate, self.keyless.draft.rule);
+                    Skip::Scope.observe(&self.gate, self.keyless.draft.place);
                 }
                 Resolution::Check(check)
             }
             Resolved::Refused(refusal) if !self.in_shadow => Resolution::Refused(refusal),
             Resolved::Skip(skip) => {
                 if self.is_observed {
-                    skip.observe(&self.gate, self.keyless.draft.rule);
+                    skip.observe(&self.gate, self.keyless.draft.place);
                 }
                 Resolution::Skip
             }
@@ -43,8 +43,8 @@ impl Waiting {
 impl PendingCheck for Waiting {
     type Refusal = Box<Refusal>;
 
-    fn rule(&self) -> usize {
-        self.keyless.draft.rule
+    fn place(&self) -> usize {
+        self.keyless.draft.place
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Resolution<Box<Refusal>>> {
@@ -61,7 +61,7 @@ impl PendingCheck for Waiting {
                 }
             };
             match resolved {
-                Resolved::Waiting(next) => self.stage = next.stage,
+                Resolved::Waiting(next) => (self.keyless, self.stage) = (next.keyless, next.stage),
                 Resolved::Skip(skip) => {
                     self.skipped = Some(skip);
                     return Poll::Ready(self.resolution(Resolved::Skip(skip)));

@@ -1,7 +1,7 @@
 //! The headers of the limits: which clients receive, their values, and how they are merged with those of inner layers.
 //!
 //! A decision comes in, and is written as `RateLimit`, `RateLimit-Policy` and `X-RateLimit-*` to the headers of a
-//! response. [`settings`] is what users choose, [`numbers`] has the formulas, [`fields`] the syntax, and [`merge`]
+//! response. [`settings`] is what users choose, [`fields`] has the formulas and the syntax, and [`merge`]
 //! keeps what an inner layer or an upstream wrote.
 //!
 //! Clients see enforced and advertised policies only, and no header promises more than the limits admit: waits are

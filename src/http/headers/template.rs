@@ -44,14 +44,14 @@ impl Template {
     }
 }
 
-/// The most headers of the limits, but for unusual settings.
-const MOST: usize = 5;
+/// How many headers of the limits there are by default.
+const USUAL: usize = 5;
 
 /// Inserts the headers that `write` calls its argument with, one by one.
 #[inline]
 pub(super) fn insert(headers: &mut HeaderMap, write: impl FnOnce(&mut dyn FnMut(&HeaderName, HeaderValue))) {
     // Once for all of them, as a map that has to grow is rebuilt.
-    headers.reserve(MOST);
+    headers.reserve(USUAL);
     write(&mut |name, value| drop(headers.insert(name, value)));
 }
 

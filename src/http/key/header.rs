@@ -1,6 +1,6 @@
 //! Extracts the value of a header.
 //!
-//! Values are compared in their [normal form](super::field_value). A header with several lines that differ has no
+//! Values are compared in their [normal form](super::reading). A header with several lines that differ has no
 //! certain value unless the application's choice is known, as a client could be counted by one line and served by
 //! another.
 

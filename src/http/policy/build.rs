@@ -374,8 +374,8 @@ impl Policy {
 
     /// Sets shadow mode: the policy decides, counts and logs, but never refuses and is not advertised.
     ///
-    /// Use it to try a policy on real traffic. What the policy would refuse is logged at `info` level: the first request
-    /// of a key, of ten keys in 10 s, and a count of the others.
+    /// Use it to try a policy on real traffic. What the policy would refuse is logged at `info` level, in ten lines in
+    /// 10 s, of which the next one counts the others.
     pub fn shadow(self) -> Self {
         Self { rule: self.rule.shadow(), ..self }
     }

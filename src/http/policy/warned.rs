@@ -83,11 +83,17 @@ impl Policy {
         }
     }
 
-    /// Warns if a proxy names the client of a request and is counted in its place, or compared with lists of addresses.
-    pub(crate) fn warn_of_proxy(&self, parts: &Parts) {
-        if self.warned.proxy.load(Relaxed) || !is_forwarded(&parts.headers) {
-            return;
+    /// Warns if a proxy names the client of a request and is counted in its place, or compared with lists of addresses,
+    /// by some of these policies.
+    pub(crate) fn warn_of_proxy(policies: &[Self], parts: &Parts) {
+        let unwarned = || policies.iter().filter(|policy| !policy.warned.proxy.load(Relaxed));
+        if unwarned().next().is_some() && is_forwarded(&parts.headers) {
+            unwarned().for_each(|policy| policy.warn_of_peer(parts));
         }
+    }
+
+    /// Warns if the peer is the client of a request that a proxy has forwarded.
+    fn warn_of_peer(&self, parts: &Parts) {
         let lists = [&self.options.allow, &self.options.deny];
         let has_lists = lists.into_iter().flatten().any(|list| list.has_nets());
         let client = if has_lists { self.address(parts) } else { self.extractor().address(parts) };
@@ -148,7 +154,7 @@ impl Policy {
 
     /// Warns if the first request has no route, where the key of the policy is by the route.
     pub(crate) fn warn_of_no_route(&self, parts: &Parts) {
-        if !self.info().needs_route || self.warned.had_route.load(Relaxed) {
+        if self.warned.had_route.load(Relaxed) {
             return;
         }
         if matched(parts).is_some() {
@@ -170,7 +176,7 @@ impl Policy {
 impl Policy {
     pub(crate) fn warn_of_no_peer(&self, _: &Parts) {}
 
-    pub(crate) fn warn_of_proxy(&self, _: &Parts) {}
+    pub(crate) fn warn_of_proxy(_: &[Self], _: &Parts) {}
 
     pub(crate) fn warn_of_other_route(&self, _: &[Self], _: &Parts) {}
 

@@ -44,7 +44,7 @@ pub(crate) type Reject = dyn Fn(&Parts, &Decision) -> Option<Response<Bytes>> + 
 /// Builds the responses of a layer, and writes headers into those of the inner service.
 #[derive(Clone)]
 pub(crate) struct Responses {
-    headers: HeaderWriter,
+    pub(crate) headers: HeaderWriter,
     reject: Option<Arc<Reject>>,
     /// Whether responses have the decision in their extensions.
     pub(crate) exposes_decisions: bool,
@@ -67,10 +67,6 @@ impl Responses {
 
     pub(crate) fn set_reject(&mut self, reject: Arc<Reject>) {
         self.reject = Some(reject);
-    }
-
-    pub(crate) fn headers(&self) -> &HeaderWriter {
-        &self.headers
     }
 
     /// Returns the response to a request that is not admitted; to HEAD, without a body.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use smallvec::SmallVec;
 
 use crate::core::Digits;
@@ -48,13 +48,8 @@ type Text<'a> = SmallVec<[&'a str; 16]>;
 const IN: &str = "Retry in ";
 const ABOUT: &str = "Retry in about ";
 
-/// Room for the headers of a refusal.
-const USUAL_HEADERS: usize = 10;
-
-/// Returns a 429 that names the violated policies, to be retried in `wait` seconds, perhaps a guess; `None` if no wait
-/// can help. Its type is another one if the client `is_banned`.
-///
-/// The caller adds `Retry-After` and `Cache-Control`.
+/// Returns the body of a 429 that names the violated policies, to be retried in `wait` seconds, perhaps a guess; `None`
+/// if no wait can help. Its type is another one if the client `is_banned`.
 pub(crate) fn quota_exceeded<'a>(
     wait: Option<u64>,
     is_guess: bool,
@@ -130,12 +125,11 @@ fn unit(seconds: u64) -> &'static str {
     if seconds == 1 { " second." } else { " seconds." }
 }
 
-/// Returns a response with a document of these pieces, and room for the headers of a refusal.
+/// Returns a response with a document of these pieces.
 fn problem(status: StatusCode, text: &[&str]) -> Response<Bytes> {
     // Of the exact size, as another would be allocated anew.
     let mut response = Response::new(text.concat().into());
     *response.status_mut() = status;
-    *response.headers_mut() = HeaderMap::with_capacity(USUAL_HEADERS);
     response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
     response
 }

@@ -184,9 +184,9 @@ pub(super) fn pass_as_decided<R, E>(
 ) -> Result<Response<ResponseBody<R>>, E> {
     let mut response = returned?;
     let is_exposed = gate.responses.exposes_decisions || response.extensions().get::<Decision>().is_some();
-    if is_exposed || !gate.responses.headers().are_none() {
+    if is_exposed || !gate.responses.headers.are_none() {
         let status = response.status();
-        gate.responses.headers().write(response.headers_mut(), status, decision);
+        gate.responses.headers.write(response.headers_mut(), status, decision);
         if is_exposed {
             expose(gate, response.extensions_mut(), Cow::Borrowed(decision));
         }
@@ -221,7 +221,7 @@ where
         drop(account.settle_call(true));
     }
     let (gate, decision) = (account.gate(), account.shown());
-    gate.responses.headers().write(&mut parts.headers, parts.status, &decision);
+    gate.responses.headers.write(&mut parts.headers, parts.status, &decision);
     expose(gate, &mut parts.extensions, decision);
     let is_end = body.is_end_stream();
     let slots = if is_end { SlotGuard::default() } else { account.pass_slots() };

@@ -37,8 +37,8 @@ pub(super) struct PolicyStatus {
 impl Status {
     /// Returns the status of a decision that took nothing, without the policies that clients must not see.
     pub(super) fn of(gate: &Gate, decision: &Decision) -> Self {
-        let shown = decision.outcomes().iter().filter(|outcome| gate.responses.headers().shows(outcome));
-        let of = |outcome| PolicyStatus::of(outcome, gate.responses.headers().unit(outcome));
+        let shown = decision.outcomes().iter().filter(|outcome| gate.responses.headers.shows(outcome));
+        let of = |outcome| PolicyStatus::of(outcome, gate.responses.headers.unit(outcome));
         Self { policies: shown.map(of).collect() }
     }
 

@@ -139,9 +139,10 @@ impl<'a> Round<'a> {
                 }
             }
         }
-        for (bar, ban, state, life) in bans.into_writes() {
+        for (bar, ban, state, life) in bans.take_writes() {
             self.keep_ban(places[checks.len() + bar], &ban, state, life);
         }
+        bans.log(checks);
         Done::Decided(decided)
     }
 

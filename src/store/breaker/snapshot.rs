@@ -222,7 +222,8 @@ pub(super) const START_BITS: u32 = 27;
 /// The outcomes of the calls since a failure, for the time of a window, by which a closed breaker opens.
 ///
 /// Failures in a row need no window; the rate is that of a window, which begins with a failure. Without failures nothing
-/// is kept, so that calls that succeed change no shared memory.
+/// is kept, so that calls that succeed change no shared memory. All of it is 48 bits of the word, which is why counts
+/// have limits and the window's start only has the low bits of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recent {
     /// Failures since the last reply, however long ago.

@@ -114,7 +114,9 @@ impl Direct {
                 return KeyBefore { epoch, held: Held::Stray };
             };
             has_debt |= balance.has_debt();
-            balance.counter = check.counter.clone();
+            if balance.counter.quota() != quota {
+                balance.counter = check.counter.clone();
+            }
             KeyBefore { epoch: balance.epoch, held: Held::Entry(balance.enter()) }
         });
         let (shared, keys) = (Arc::clone(shared), keys.collect());

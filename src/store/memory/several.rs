@@ -1,7 +1,7 @@
 //! A request with several checks, decided as one.
 //!
 //! The checks and the time come in; one step for each goes out, and whether the request as a whole is refused. It is a
-//! sequence of calls by `shared`:
+//! sequence of calls by the store:
 //!
 //! 1. `lock` takes the locks of all parts that the checks concern, in ascending order.
 //! 2. `evaluate` decides each check on the state that the earlier ones would leave, and writes nothing.
@@ -9,7 +9,7 @@
 //! 4. `keep_bans` keeps the strikes of either.
 //!
 //! Invariant: the locks are held from the first to the last of these, so no other request sees a part of the effects,
-//! and a refused request takes nothing from any counter: it writes strikes only.
+//! and a refused request takes nothing from any counter: it writes strikes and ranks only. Nothing is logged under them.
 
 use std::borrow::Cow;
 
@@ -17,11 +17,11 @@ use smallvec::SmallVec;
 
 use super::counters::Counters;
 use crate::core::algorithm::State;
-use crate::store::Check;
 use crate::store::bans::Bans;
 use crate::store::clock::Times;
 use crate::store::evaluate::{Steps, evaluate, look_again};
 use crate::store::map::{Fingerprint, Fingerprints, Locked, Shards};
+use crate::store::{Check, Mode};
 
 /// The counters that the checks of one request are decided on, locked.
 pub(super) struct Several<'a> {
@@ -68,7 +68,6 @@ impl<'a> Several<'a> {
             counter.quota().decide(state.or(kept.as_deref()), now, cost, *floor)
         };
         let (mut steps, refused) = evaluate(checks, bans, step);
-        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check.counter.policy()));
         bans.strike(checks, &steps, step);
         if refused {
             look_again(&mut steps, step);
@@ -76,10 +75,12 @@ impl<'a> Several<'a> {
         (steps, refused)
     }
 
-    /// Raises the rank of each counter whose check did not fit, those in shadow mode included.
-    pub(super) fn note_refusals(&mut self, steps: &Steps) {
-        for (index, _) in steps.iter().enumerate().filter(|(_, step)| !step.fits) {
-            self.parts.of(index).1.refused(self.fingerprints[index]);
+    /// Raises the rank of each counter whose check refuses the request.
+    pub(super) fn note_refusals(&mut self, checks: &[Check], steps: &Steps) {
+        for (index, (check, step)) in checks.iter().zip(steps).enumerate() {
+            if !step.fits && check.mode == Mode::Enforce {
+                self.parts.of(index).1.refused(self.fingerprints[index]);
+            }
         }
     }
 
@@ -97,8 +98,8 @@ impl<'a> Several<'a> {
     }
 
     /// Keeps the strikes of a request, admitted or refused.
-    pub(super) fn keep_bans(&mut self, checks: &[Check], bans: Bans, now_us: u64) {
-        for (bar, _, state, life) in bans.into_writes() {
+    pub(super) fn keep_bans(&mut self, checks: &[Check], bans: &mut Bans, now_us: u64) {
+        for (bar, _, state, life) in bans.take_writes() {
             let place = checks.len() + bar;
             self.parts.of(place).1.keep_ban(self.fingerprints[place], state, life, now_us);
         }

@@ -10,8 +10,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::counters::Counters;
 use super::several::Several;
+use crate::core::algorithm::Found;
 use crate::core::algorithm::ban::{self, Struck};
 use crate::core::{Ban, Error};
 use crate::store::bans::applied_strike;
@@ -267,12 +270,17 @@ impl SharedCounters {
         let mut bans = several.bans(checks, times.now);
         let (steps, refused) = several.evaluate(checks, &mut bans, times);
         let decided = decided(self.id, checks, &bans, &steps, refused);
+        let found: SmallVec<[Found; 4]> = steps.iter().map(|step| step.found).collect();
         if refused {
-            several.note_refusals(&steps);
+            several.note_refusals(checks, &steps);
         } else {
             several.commit(checks, &bans, steps, times);
         }
-        several.keep_bans(checks, bans, times.now);
+        several.keep_bans(checks, &mut bans, times.now);
+        // Logged without the locks.
+        drop(several);
+        checks.iter().zip(found).for_each(|(check, found)| found.warn(check.counter.policy()));
+        bans.log(checks);
         decided
     }
 
@@ -306,15 +314,18 @@ impl SharedCounters {
     /// Counts a strike against the key of a counter.
     fn strike(&self, taken: &Taken, ban: &Ban) -> Applied {
         let of = self.fingerprints.of_ban(&taken.counter);
-        let mut counters = self.shards.lock(of.hash);
-        let now_us = micros(self.clock.now());
-        let before = counters.state(of).map(Cow::into_owned);
-        let Some(struck) = ban::strike(before.as_ref(), now_us / 1_000, ban) else {
-            return applied_strike(taken, ban, before.as_ref(), 0, now_us);
+        let (state, units, now_us) = {
+            let mut counters = self.shards.lock(of.hash);
+            let now_us = micros(self.clock.now());
+            let before = counters.state(of).map(Cow::into_owned);
+            match ban::strike(before.as_ref(), now_us / 1_000, ban) {
+                Some(Struck { state, life, units, .. }) => {
+                    counters.keep_ban(of, state.clone(), life, now_us);
+                    (Some(state), units, now_us)
+                }
+                None => (before, 0, now_us),
+            }
         };
-        let Struck { state, life, units, .. } = struck;
-        let applied = applied_strike(taken, ban, Some(&state), units, now_us);
-        counters.keep_ban(of, state, life, now_us);
-        applied
+        applied_strike(taken, ban, state.as_ref(), units, now_us)
     }
 }

@@ -3,7 +3,8 @@
 use std::future::ready;
 
 use tollgate::key::{self, Extracted};
-use tollgate::{AccessList, Error, Key, Limiter, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, Rule};
+use tollgate::test_util::Recorded;
+use tollgate::{AccessList, Ban, Error, Key, Limiter, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, Rule};
 
 use super::rig::{Directory, HOUR, MANY, Rig, by, memory, ms, on_each_store, send, status, with_token};
 
@@ -69,6 +70,25 @@ async fn a_denied_client_does_not_pass_by_having_look_ups_fail() {
 async fn a_shadow_refuses_nothing_for_want_of_a_key() {
     let layer = RateLimitLayer::new(memory(), broken(TWO).shadow()).on_failure(OnFailure::Deny);
     assert_eq!(statuses(&layer).await, [200; 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_a_lookup_found_to_be_missing_is_never_banned_for_all_whatever_is_looked_up_next() {
+    let rig = Rig::memory();
+    let nobody = Directory::default().accounts_by(|_| ready(Ok(Extracted::Missing)));
+    let late = Directory::default().tiers_by(|_| async {
+        tokio::time::sleep(ms(5)).await;
+        Ok(Some(TWO))
+    });
+    let ban = Ban::new(1, HOUR, HOUR).of_verified_keys();
+    let shared = by(nobody).missing_key(MissingKey::Share).tier_lookup(late).ban(ban);
+    assert_eq!(statuses(&rig.layer([shared])).await, [200, 200, 429, 429]);
+    let decided = rig.store.take().into_iter().filter_map(|call| match call {
+        Recorded::Decide(checks) => Some(checks),
+        _ => None,
+    });
+    let checks: Vec<_> = decided.flatten().collect();
+    assert!(checks.len() >= 4 && checks.iter().all(|check| check.ban.is_none()), "{checks:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -55,6 +55,7 @@ impl Verdict {
             return Err(no_decision());
         }
         bans.strike(checks, &steps, step);
+        bans.log(checks);
         Ok(Self { bans, steps, refused, now_us, seen })
     }
 
