@@ -5,9 +5,11 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
+use futures::FutureExt;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
-use tollgate::store::{Ask, Check, Counter};
-use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
+use tollgate::store::{Ask, Check};
+use tollgate::test_util::{Recorded, RecordingStore};
+use tollgate::{Key, Limiter, MemoryStore, Quota, Rule, Store};
 
 /// Units an hour: so few that a key that was used stays in use during a run.
 const LIMIT: u32 = 1_000;
@@ -98,25 +100,36 @@ impl Side for Governor {
 
 pub(crate) struct Tollgate {
     store: MemoryStore,
-    counters: Vec<Counter>,
+    check: Check,
+    keys: Vec<Key>,
 }
 
 impl Side for Tollgate {
     fn new(keys: usize) -> Self {
         let quota = Quota::per_hour(LIMIT.into()).burst(BURST.into());
-        let policy = PolicyName::try_from("bench").expect("a valid name");
-        let counter = |key| Counter::new(policy.clone(), Key::new("ip", address(key)), quota);
-        let counters: Vec<Counter> = (0..keys).map(counter).collect();
+        let keys: Vec<Key> = (0..keys).map(|key| Key::new("ip", address(key))).collect();
         // Each of the 64 shards has a 64th of the room, and chance gives some more keys than others.
-        let store = MemoryStore::builder().capacity(ROOM.max(2 * keys)).build();
-        let side = Self { store, counters };
-        (0..keys).for_each(|key| side.check(key));
+        let store = MemoryStore::builder().capacity(ROOM.max(2 * keys.len())).build();
+        let side = Self { store, check: check_of(Rule::new("bench", quota)), keys };
+        (0..side.keys.len()).for_each(|key| side.check(key));
         side
     }
 
     fn check(&self, key: usize) {
-        assert!(allows(&self.store, &Check::new(self.counters[key].clone(), 1)));
+        let counter = self.check.counter.clone().with_key(self.keys[key].clone());
+        assert!(allows(&self.store, &Check::new(counter, 1)));
     }
+}
+
+/// Returns a check as a limiter makes it, of any key.
+pub(crate) fn check_of(rule: Rule) -> Check {
+    let store = RecordingStore::new(MemoryStore::new());
+    let limiter = Limiter::new(store.clone(), [rule]);
+    let decided = limiter.check(&Key::new("any", "")).now_or_never().expect("memory answers at once");
+    assert!(decided.is_ok_and(|decision| decision.is_allowed()));
+    let recorded = store.take();
+    let Some(Recorded::Decide(checks)) = recorded.first() else { unreachable!("the limiter asked") };
+    checks[0].clone()
 }
 
 pub(crate) fn allows(store: &MemoryStore, check: &Check) -> bool {
