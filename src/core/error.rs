@@ -79,7 +79,7 @@ impl Error {
     }
 
     /// Sets the call that failed.
-    #[cfg(test)]
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn of_call(mut self, call: CallId) -> Self {
         self.call = OnceLock::from(call);
         self

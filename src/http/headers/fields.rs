@@ -255,7 +255,7 @@ pub(crate) struct Left {
 impl Left {
     /// Returns what an outcome leaves of its quota, which is advertised as `q` and `w`.
     ///
-    /// If nothing is left, `t` is the wait until some is. Else it is how long `r` units last at the rate of the quota,
+    /// If nothing is left, or the request is refused, `t` is its wait. Else it is how long `r` units last at the rate of the quota,
     /// or the time until the window ends, if that is longer.
     pub(crate) fn of(outcome: &Outcome, Advertised { q, w }: Advertised) -> Self {
         let r = outcome.remaining().min(q);

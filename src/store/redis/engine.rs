@@ -142,18 +142,7 @@ impl Engine {
     ///
     /// If the reply is not one to these checks.
     pub(super) fn decided(&self, checks: &[Check], part: ReplyPart) -> Result<Decided, Error> {
-        let call = part.call;
-        let decided = if let [check @ Check { ban: None, .. }] = checks {
-            decided_one(self.id, check, &step_of_one(check, part)?)
-        } else {
-            let mut verdict = Verdict::of(checks, part)?;
-            if verdict.refused {
-                verdict.look_again(checks);
-            }
-            decided(self.id, checks, &verdict.bans, &verdict.steps, verdict.refused)
-        };
-        let Decided { decision, receipt } = decided;
-        Ok(Decided { decision, receipt: receipt.of_call(call) })
+        decided_by(self.id, checks, part)
     }
 
     /// Returns the runtime that receives the reply to a decision over checks of one slot, if a lane
@@ -166,6 +155,25 @@ impl Engine {
     /// Returns the slot of a request's keys; 0 if it has none.
     fn slot_of(&self, request: &Request) -> u16 {
         request.key().map_or(0, |key| self.servers.slot_of(key))
+    }
+}
+
+/// As [`Engine::decided`]. The decisions of one call name it, as they do if they fail together: that is one failure.
+fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<Decided, Error> {
+    let call = part.call;
+    let read = || {
+        if let [check @ Check { ban: None, .. }] = checks {
+            return Ok(decided_one(id, check, &step_of_one(check, part)?));
+        }
+        let mut verdict = Verdict::of(checks, part)?;
+        if verdict.refused {
+            verdict.look_again(checks);
+        }
+        Ok(decided(id, checks, &verdict.bans, &verdict.steps, verdict.refused))
+    };
+    match read() {
+        Ok(Decided { decision, receipt }) => Ok(Decided { decision, receipt: receipt.of_call(call) }),
+        Err(error) => Err(call.into_iter().fold(error, Error::of_call)),
     }
 }
 
@@ -182,4 +190,30 @@ pub(super) async fn settled(receiver: Receiver<Settled>) -> Settled {
 #[cold]
 fn gone() -> Response {
     Err(NoReply::from(stopped()))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::super::wire::Reply;
+    use super::*;
+    use crate::core::{Key, Quota};
+    use crate::store::Counter;
+
+    #[test]
+    fn decisions_that_cannot_be_read_from_one_reply_are_failures_of_one_call() {
+        let counter = Counter::new("p".try_into().expect("a valid name"), Key::new("k", "v"), Quota::per_hour(1));
+        let checks = [Check::new(counter, 1)];
+        let request = Request::new("tollgate", &checks, || 0);
+        // Two checks that fit, says the script, with a bucket that is full of debts.
+        let state = [1_u64, (1 << 52) - 1, 1].map(|number| number.to_be_bytes()[1..].to_vec()).concat();
+        let bytes = [&[0, 0, 0, 0, 0, 0, 1, 1, 1][..], &state, &state].concat();
+        let mut reply = Reply::read(Bytes::from(bytes), 2).expect("a time and two flags");
+        let calls = [0, 1].map(|_| {
+            let part = reply.take(&request).expect("a state for each");
+            decided_by(StoreId::new(), &checks, part).expect_err("the script is wrong").call()
+        });
+        assert!(calls[0].is_some() && calls[0] == calls[1], "{calls:?}");
+    }
 }

@@ -82,7 +82,7 @@ impl From<Error> for NoReply {
 /// One request on its way, with what is needed to send it again elsewhere.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Job {
-    /// What is sent. A lane reads no more of it than its number of checks.
+    /// What is sent.
     pub(super) request: Request,
     /// The receiver of the reply.
     pub(super) caller: Caller,

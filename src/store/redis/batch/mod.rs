@@ -23,8 +23,8 @@
 //! 2. The runner takes as many jobs as a batch may have, leaving out those whose callers are gone.
 //! 3. The batch is cut by slot; each part is encoded as one call and handed to the connection.
 //! 4. The driver writes the call. From now on it may have taken effect, and is not sent again.
-//! 5. The reply is read and checked against the requests of the call; the next calls are written.
-//! 6. Each job completes with its part, which wakes its caller.
+//! 5. The reply is read, and the next calls are written.
+//! 6. It is checked against the requests of its call; each job completes with its part, which wakes its caller.
 //!
 //! A job leaves this way early when its caller's timeout ends (before step 4 it is dropped, after
 //! that it stays to be completed late), when the connection is lost, or when the server refuses.
