@@ -58,8 +58,8 @@ fn time(Scale { rounds, checks, .. }: &Scale) -> Vec<Figure> {
     println!(
         "Nanoseconds per check, over `governor`'s keyed limiter (medians of {rounds} rounds, interleaved). Both sides \
          hold a token bucket per key, all checks are admitted, and keys have the same text and are made before. \
-         governor: `check_key(&String)`, its DashMap and its clock, which answers yes or no. tollgate: a `Check` made \
-         of a cloned `Counter` of a limiter and a cloned `Key`, decided by a `MemoryStore` on its clock, decision and receipt dropped.\n"
+         governor: `check_key(&String)`, its DashMap and its clock, which answers yes or no. tollgate: a clone of a \
+         `Check` as a limiter makes it, decided by a `MemoryStore` on its clock, decision and receipt dropped.\n"
     );
     let (mut rows, mut figures) = (Vec::new(), Vec::new());
     for keys in [1, 100_000] {

@@ -10,8 +10,8 @@ use super::{Ban, Key, PolicyName, Quota};
 
 /// The address of one counter: a policy, a key, and the quota that applies.
 ///
-/// Cheap to clone: the name and the quota are shared. Two quotas with the same algorithm and window, or calendar, share the state of the counter, whatever
-/// their limits, so a changed limit keeps the units used.
+/// Cheap to clone: clones share the name and the quota. Two quotas with the same algorithm and window, or calendar, share
+/// the state of the counter, whatever their limits, so a changed limit keeps the units used.
 ///
 /// # Examples
 ///
@@ -55,11 +55,6 @@ impl Counter {
     /// Returns the quota that applies.
     pub fn quota(&self) -> &Quota {
         &self.limit.quota
-    }
-
-    /// Returns the counter of another key, under the same policy and quota.
-    pub fn with_key(self, key: Key) -> Self {
-        Self { key, ..self }
     }
 
     /// Returns the counter of the same policy and key with another quota.

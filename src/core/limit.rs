@@ -1,8 +1,8 @@
 //! What a policy bounds: a quota, under the name of the policy.
 //!
-//! Each request refers to it in its check, its outcome and its receipt, on whatever thread it is served. A count of these
-//! references would be written by all threads, and is most of what a check in memory takes where two threads share it.
-//! So the limits of layers and limiters are kept for as long as the process lives, each different one once.
+//! Each request refers to it in its check, its outcome and its receipt, on whatever thread it is served. A reference
+//! count would be written by all threads, and is most of what a check in memory takes where two of them share it. So the
+//! limits of layers and limiters are interned.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -12,16 +12,17 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use super::{PolicyName, Quota};
 
-/// How many are kept: many more than a process has policies. Beyond that, references are counted.
-const MOST_KEPT: usize = 4_096;
+/// How many are interned: many more than a process has policies. Beyond that, references are counted.
+const MOST_INTERNED: usize = 4_096;
 
-static KEPT: LazyLock<Mutex<HashSet<&'static NamedQuota>>> = LazyLock::new(Mutex::default);
+/// Interned limits, which stay as long as the process.
+type Interned = Mutex<HashSet<&'static NamedQuota>>;
 
 /// A quota under the name of its policy; cheap to clone.
 #[derive(Clone, Debug, Eq)]
 pub(crate) enum Limit {
     /// That of a layer or limiter.
-    Kept(&'static NamedQuota),
+    Interned(&'static NamedQuota),
     /// That of a tier, of a policy that a handler checks, or of a counter that was made by hand.
     Counted(Arc<NamedQuota>),
 }
@@ -37,20 +38,22 @@ impl Limit {
         Self::Counted(Arc::new(NamedQuota { policy, quota }))
     }
 
-    /// Keeps it for as long as the process lives, if there are not too many.
-    pub(crate) fn keep(self) -> Self {
-        let Self::Counted(counted) = self else { return self };
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(same) = kept.get(&*counted) {
-            return Self::Kept(same);
+    pub(crate) fn interned(self) -> Self {
+        static INTERNED: LazyLock<Interned> = LazyLock::new(Mutex::default);
+        self.interned_in(&INTERNED)
+    }
+
+    fn interned_in(self, interned: &Interned) -> Self {
+        let mut interned = interned.lock().unwrap_or_else(PoisonError::into_inner);
+        match interned.get(&*self) {
+            Some(same) => Self::Interned(same),
+            None if interned.len() >= MOST_INTERNED => self,
+            None => {
+                let limit = Box::leak(Box::new(NamedQuota { policy: self.policy.clone(), quota: self.quota }));
+                interned.insert(limit);
+                Self::Interned(limit)
+            }
         }
-        if kept.len() >= MOST_KEPT {
-            return Self::Counted(counted);
-        }
-        let NamedQuota { policy, quota } = &*counted;
-        let new = Box::leak(Box::new(NamedQuota { policy: policy.clone(), quota: *quota }));
-        kept.insert(new);
-        Self::Kept(new)
     }
 }
 
@@ -60,8 +63,8 @@ impl Deref for Limit {
     #[inline]
     fn deref(&self) -> &NamedQuota {
         match self {
-            Self::Kept(kept) => kept,
-            Self::Counted(counted) => counted,
+            Self::Interned(limit) => limit,
+            Self::Counted(limit) => limit,
         }
     }
 }
@@ -83,18 +86,20 @@ mod tests {
     use super::*;
 
     fn limit(number: usize) -> Limit {
-        Limit::new(format!("kept{number}").as_str().try_into().expect("a valid name"), Quota::per_hour(7))
+        Limit::new(format!("p{number}").as_str().try_into().expect("a valid name"), Quota::per_hour(7))
     }
 
     #[test]
-    fn each_different_limit_is_kept_once_and_no_more_than_so_many() {
+    fn each_different_limit_is_interned_once_and_no_more_than_so_many() {
+        let interned = Interned::default();
         let address = |limit: &Limit| &raw const **limit;
-        let (one, same) = (limit(0).keep(), limit(0).keep());
+        let (one, same) = (limit(0).interned_in(&interned), limit(0).interned_in(&interned));
         assert_eq!((address(&one), &one), (address(&same), &limit(0)));
-        for number in 0..2 * MOST_KEPT {
-            assert_eq!(limit(number).keep(), limit(number));
+        for number in 0..2 * MOST_INTERNED {
+            let limit = limit(number).interned_in(&interned);
+            assert_eq!(matches!(limit, Limit::Interned(_)), number < MOST_INTERNED);
+            assert_eq!(limit, self::limit(number));
         }
-        assert_eq!(KEPT.lock().expect("nothing panics").len(), MOST_KEPT);
-        assert_eq!(address(&limit(0).keep()), address(&one));
+        assert_eq!(address(&limit(0).interned_in(&interned)), address(&one));
     }
 }

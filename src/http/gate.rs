@@ -78,7 +78,7 @@ impl Gate {
 
     /// Sets the policies, which must have been [accepted](Self::accepts).
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
-        let policies: Vec<Policy> = policies.into_iter().map(Policy::shared).collect();
+        let policies: Vec<Policy> = policies.into_iter().map(Policy::interned).collect();
         self.limits.set_policies(policies.iter().map(|policy| (policy.rule().clone(), policy.rule_keys())));
         self.responses.set_policies(&policies);
         self.settles_nothing = policies.iter().all(Policy::settles_nothing);
@@ -122,14 +122,9 @@ impl Gate {
             // Clients that are counted as their proxy are refused together.
             Policy::warn_of_proxy(&self.policies, parts);
         }
-        let awaited = parts.extensions.get::<AwaitsRefusals>();
-        let decision = if awaited.is_some_and(|awaited| awaited.decision) { refusal.decision().cloned() } else { None };
         let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
-        if awaited.is_some() || has_outer {
+        if has_outer || parts.extensions.get::<AwaitsRefusals>().is_some() {
             response.extensions_mut().insert(Refused::Inside);
-        }
-        if let Some(decision) = decision {
-            response.extensions_mut().insert(decision);
         }
         response
     }

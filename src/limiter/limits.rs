@@ -117,12 +117,7 @@ impl Limits {
 
     /// Sets the rules; the store must [support](Self::supports) them.
     pub(crate) fn set_rules(&mut self, rules: impl IntoIterator<Item = Rule>) {
-        self.rules = rules.into_iter().collect();
-    }
-
-    /// Returns the limits for all threads at once, once they were found valid.
-    pub(super) fn shared(self) -> Self {
-        Self { rules: self.rules.into_iter().map(Rule::shared).collect(), ..self }
+        self.rules = rules.into_iter().map(Rule::interned).collect();
     }
 
     /// Sets the rules of policies, with the keys that each counts.
@@ -154,8 +149,8 @@ impl Limits {
     }
 
     /// Returns an error if a rule can never admit a check at its cost.
-    pub(super) fn check_costs(&self) -> Result<(), Error> {
-        let Some((rule, (cost, capacity))) = self.rules.iter().find_map(|rule| Some((rule, rule.excess()?))) else {
+    pub(super) fn check_costs(rules: &[Rule]) -> Result<(), Error> {
+        let Some((rule, (cost, capacity))) = rules.iter().find_map(|rule| Some((rule, rule.excess()?))) else {
             return Ok(());
         };
         Err(Error::invalid(format!(

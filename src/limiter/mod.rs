@@ -125,11 +125,11 @@ impl Limiter {
     /// # Ok::<(), tollgate::Error>(())
     /// ```
     pub fn try_new(store: impl Store, rules: impl IntoIterator<Item = Rule>) -> Result<Self, Error> {
-        let mut limits = Limits::new(Arc::new(store));
+        let (mut limits, rules) = (Limits::new(Arc::new(store)), Vec::from_iter(rules));
+        limits.supports(rules.iter())?;
+        Limits::check_costs(&rules)?;
         limits.set_rules(rules);
-        limits.supports(limits.rules.iter())?;
-        limits.check_costs()?;
-        Ok(Self::of(limits.shared()))
+        Ok(Self::of(limits))
     }
 
     /// A limiter over limits that others use and may replace.

@@ -100,16 +100,8 @@ impl Draft {
 
     /// Sets the quota of a tier, if there is one.
     #[inline]
-    pub(crate) fn set_tier(&mut self, rule: &Rule, tier: Option<Quota>) {
-        if tier.is_some() {
-            self.limit = rule.limit(tier);
-        }
-    }
-
-    /// Returns the same draft with the quota of a tier, if there is one.
-    pub(crate) fn with_tier(mut self, rule: &Rule, tier: Option<Quota>) -> Self {
-        self.set_tier(rule, tier);
-        self
+    pub(crate) fn with_tier(self, rule: &Rule, tier: Option<Quota>) -> Self {
+        if tier.is_some() { Self { limit: rule.limit(tier), ..self } } else { self }
     }
 
     /// Returns the check about `key`; `rule` is the one at the draft's place.

@@ -217,9 +217,9 @@ impl Rule {
         (cost > capacity && self.tiers.is_none()).then_some((cost, capacity))
     }
 
-    /// Returns the rule for a layer or limiter, which is used by all threads at once.
-    pub(crate) fn shared(self) -> Self {
-        Self { limit: self.limit.keep(), ..self }
+    /// Returns the rule of a layer or limiter, which all threads use at once.
+    pub(crate) fn interned(self) -> Self {
+        Self { limit: self.limit.interned(), ..self }
     }
 
     /// Returns the name and the quota, or that of a tier.

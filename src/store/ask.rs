@@ -1,6 +1,7 @@
 //! How a decision is wanted: by when, and from where.
 //!
-//! Layers give stores a deadline when their own budget is shorter than the store's. It is a point of tokio's clock, so that it is handed from store to store without losing time on the way.
+//! Layers give stores a deadline when their own budget is shorter than the store's. It is a point of tokio's clock, so
+//! that it is handed from store to store without losing time on the way.
 
 use std::time::Duration;
 

@@ -148,8 +148,8 @@ impl Bans {
     }
 }
 
-/// Returns, and logs, the result of a strike outside of any decision, by the state that it left; `units` is 1 if it counted. If the
-/// key is banned and it counted, the ban began with it, as none counts during a ban.
+/// Returns, and logs, the result of a strike outside of any decision, by the state that it left; `units` is 1 if it
+/// counted. If the key is banned and it counted, the ban began with it, as none counts during a ban.
 pub(super) fn applied_strike(taken: &Taken, ban: &Ban, state: Option<&State>, units: u64, now_us: u64) -> Applied {
     let left_us = (look(state, now_us / 1_000, ban).ends * 1_000).saturating_sub(now_us);
     let applied = Applied::new(units, taken.stamp);

@@ -11,7 +11,6 @@ use http_body::Body;
 use tower::{Layer, Service};
 
 use crate::core::Decision;
-use crate::http::policy::AwaitsRefusals;
 use crate::http::{Handle, RateLimitLayer};
 
 /// Sends `n` requests through a layer, one after the other, and returns their responses in that order.
@@ -43,12 +42,10 @@ use crate::http::{Handle, RateLimitLayer};
 /// # }
 /// ```
 pub async fn send<B>(layer: &RateLimitLayer, n: usize, mut request: impl FnMut(usize) -> Request<B>) -> Vec<Sent> {
-    let mut sent = Vec::with_capacity(n);
+    let (mut sent, layer) = (Vec::with_capacity(n), layer.clone().expose_decisions());
     for index in 0..n {
-        let mut request = request(index);
-        request.extensions_mut().insert(AwaitsRefusals { decision: true });
         // It is ready at any time, as the service inside is.
-        let Ok(response) = layer.layer(Respond).call(request).await;
+        let Ok(response) = layer.layer(Respond).call(request(index)).await;
         sent.push(Sent::of(response).await);
     }
     sent

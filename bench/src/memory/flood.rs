@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use tollgate::store::Check;
-use tollgate::{Key, MemoryStore, Quota, Rule};
+use tollgate::store::{Check, Counter};
+use tollgate::{Key, MemoryStore, PolicyName, Quota};
 
-use super::sides::{address, allows, check_of};
+use super::sides::{address, allows};
 use super::size::resident;
 use crate::table::print;
 
@@ -16,14 +16,14 @@ pub(super) fn run(keys: usize) {
         "A flood of {keys} distinct keys into a `MemoryStore` of the default capacity, every key active for half an \
          hour. The time includes making the key.\n"
     );
-    let (store, check) = (MemoryStore::new(), check_of(Rule::new("bench", Quota::per_hour(2))));
+    let (store, policy): (_, PolicyName) = (MemoryStore::new(), "bench".try_into().expect("a valid name"));
     let (mut most, mut slowest) = (0, 0.0_f64);
     let mut first = None;
     let begun = Instant::now();
     for step in 0..keys / CAPACITY {
         let of_step = Instant::now();
         for key in step * CAPACITY..(step + 1) * CAPACITY {
-            let counter = check.counter.clone().with_key(Key::new("ip", address(key)));
+            let counter = Counter::new(policy.clone(), Key::new("ip", address(key)), Quota::per_hour(2));
             assert!(allows(&store, &Check::new(counter, 1)), "a new key has its limit");
         }
         let nanos = of_step.elapsed().as_nanos() as f64 / CAPACITY as f64;

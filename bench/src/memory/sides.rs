@@ -100,36 +100,35 @@ impl Side for Governor {
 
 pub(crate) struct Tollgate {
     store: MemoryStore,
-    check: Check,
-    keys: Vec<Key>,
+    checks: Vec<Check>,
 }
 
 impl Side for Tollgate {
     fn new(keys: usize) -> Self {
         let quota = Quota::per_hour(LIMIT.into()).burst(BURST.into());
-        let keys: Vec<Key> = (0..keys).map(|key| Key::new("ip", address(key))).collect();
         // Each of the 64 shards has a 64th of the room, and chance gives some more keys than others.
-        let store = MemoryStore::builder().capacity(ROOM.max(2 * keys.len())).build();
-        let side = Self { store, check: check_of(Rule::new("bench", quota)), keys };
-        (0..side.keys.len()).for_each(|key| side.check(key));
+        let store = MemoryStore::builder().capacity(ROOM.max(2 * keys)).build();
+        let side = Self { store, checks: checks(Rule::new("bench", quota), keys) };
+        (0..keys).for_each(|key| side.check(key));
         side
     }
 
     fn check(&self, key: usize) {
-        let counter = self.check.counter.clone().with_key(self.keys[key].clone());
-        assert!(allows(&self.store, &Check::new(counter, 1)));
+        assert!(allows(&self.store, &self.checks[key].clone()));
     }
 }
 
-/// Returns a check as a limiter makes it, of any key.
-pub(crate) fn check_of(rule: Rule) -> Check {
+/// Returns the checks of so many keys, as a limiter makes them.
+fn checks(rule: Rule, keys: usize) -> Vec<Check> {
     let store = RecordingStore::new(MemoryStore::new());
     let limiter = Limiter::new(store.clone(), [rule]);
-    let decided = limiter.check(&Key::new("any", "")).now_or_never().expect("memory answers at once");
-    assert!(decided.is_ok_and(|decision| decision.is_allowed()));
-    let recorded = store.take();
-    let Some(Recorded::Decide(checks)) = recorded.first() else { unreachable!("the limiter asked") };
-    checks[0].clone()
+    let check = |key| {
+        let decided = limiter.check(&Key::new("ip", address(key))).now_or_never().expect("memory answers at once");
+        assert!(decided.is_ok_and(|decision| decision.is_allowed()));
+        let Some(Recorded::Decide(checks)) = store.take().pop() else { unreachable!("the limiter asked") };
+        checks[0].clone()
+    };
+    (0..keys).map(check).collect()
 }
 
 pub(crate) fn allows(store: &MemoryStore, check: &Check) -> bool {

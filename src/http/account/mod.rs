@@ -147,7 +147,7 @@ impl Account {
     #[inline]
     fn enter(&mut self, extensions: &mut Extensions) {
         if self.gate().awaits_refusals {
-            extensions.insert(AwaitsRefusals { decision: false });
+            extensions.insert(AwaitsRefusals);
         }
         if !self.gate().has_handles {
             if let Some(outer) = extensions.get::<Handle>() {
@@ -296,16 +296,10 @@ impl Drop for Account {
 pub(crate) enum Admitted {
     /// Something may change until its response, or later.
     WithAccount(Account),
-    /// Nothing can change any more.
-    AsDecided(AsDecided),
+    /// Nothing is settled, and there is no handle: nothing can change any more.
+    AsDecided { gate: Arc<Gate>, decision: Decision },
     /// A clone of the layer, outside, has counted it.
     Outside,
-}
-
-/// The decision on a request of which nothing is settled and which has no handle.
-pub(crate) struct AsDecided {
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) decision: Decision,
 }
 
 impl Admitted {
@@ -318,14 +312,14 @@ impl Admitted {
         if gate.has_handles {
             return Self::WithAccount(Account::of_nothing(gate, decision));
         }
-        Self::AsDecided(AsDecided { gate, decision })
+        Self::AsDecided { gate, decision }
     }
 
     /// Returns whether the request has to wait for its turn.
     pub(crate) fn is_delayed(&self) -> bool {
         match self {
             Self::WithAccount(account) => account.is_delayed(),
-            Self::AsDecided(_) | Self::Outside => false,
+            Self::AsDecided { .. } | Self::Outside => false,
         }
     }
 

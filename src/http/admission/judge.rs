@@ -113,7 +113,7 @@ impl<'a> Judge<'a> {
             let (Ok(cost) | Err(cost)) = units;
             keyless.draft.cost = cost;
             keyless.draft.critical = policy.is_critical(parts);
-            keyless.draft.set_tier(policy.rule(), policy.tier_of(parts));
+            keyless.draft = keyless.draft.with_tier(policy.rule(), policy.tier_of(parts));
         }
         match policy.extractor().extract(parts) {
             Answer::Ready(extracted) => self.resolve_key(keyless, extracted),
@@ -204,10 +204,7 @@ impl<'a> Judge<'a> {
             offered
         };
         match lookup.find(&key, offered) {
-            Answer::Ready(tier) => {
-                keyless.draft.set_tier(policy.rule(), tier);
-                self.check(keyless.draft, key)
-            }
+            Answer::Ready(tier) => self.check(keyless.draft.with_tier(policy.rule(), tier), key),
             Answer::Pending(tier) => self.waits(keyless, Stage::Tier(key, tier)),
         }
     }

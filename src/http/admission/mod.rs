@@ -27,7 +27,7 @@ use crate::http::gate::Gate;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
-use crate::store::{Answer, Ask, Check, Decided, FailureStore, Store};
+use crate::store::{Answer, Ask, Check, Decided, Store};
 use crate::telemetry::Timer;
 
 /// The admitted request, or the reason for which it is not admitted.
@@ -86,8 +86,7 @@ impl Admission {
     fn by(gate: &Arc<Gate>, plan: &Plan<Waiting>, has_body: bool) -> Self {
         let Plan { places, checks, .. } = plan;
         let timer = gate.limits.telemetry.start();
-        let store: &FailureStore = &gate.limits.store;
-        let decided = store.decide(checks, Ask::default());
+        let decided = gate.limits.store.decide(checks, Ask::default());
         let bytes = ByteChecks::of(gate, places, checks, has_body);
         match decided {
             Answer::Ready(decided) => Admission::Known(Some(verdict(gate, places, bytes, timer, decided))),

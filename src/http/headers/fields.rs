@@ -255,8 +255,8 @@ pub(crate) struct Left {
 impl Left {
     /// Returns what an outcome leaves of its quota, which is advertised as `q` and `w`.
     ///
-    /// If nothing is left, or the request is refused, `t` is its wait. Else it is how long `r` units last at the rate of the quota,
-    /// or the time until the window ends, if that is longer.
+    /// If nothing is left, or the request is refused, `t` is its wait. Else it is how long `r` units last at the rate of
+    /// the quota, or the time until the window ends, if that is longer.
     pub(crate) fn of(outcome: &Outcome, Advertised { q, w }: Advertised) -> Self {
         let r = outcome.remaining().min(q);
         let Some(w) = w else { return Self { r, t: None } };
@@ -317,11 +317,6 @@ mod tests {
         assert_eq!(policies.map(|policy| limit(*policy.quota())), expected, "what is hidden needs none");
         assert_eq!(limit(Quota::per_hour(9)), None, "a tier's is not rendered before");
     }
-}
-
-#[cfg(test)]
-mod numbers_tests {
-    use super::*;
 
     #[track_caller]
     fn advertised(quota: Quota, q: u64, w: u64) {

@@ -148,8 +148,8 @@ impl Headers {
     /// Sets how much time is added to the waits of a refusal, instead of none: at random, up to `most`.
     ///
     /// So clients that were refused together do not retry together. It is rounded down to whole seconds, and is the
-    /// same in all waits of one response, of which the time in `X-RateLimit-Reset` is none. A shorter wait than the header's may still be served: the limits themselves
-    /// do not change.
+    /// same in all waits of one response, of which the time in `X-RateLimit-Reset` is none. A shorter wait than the
+    /// header's may still be served: the limits themselves do not change.
     ///
     /// # Examples
     ///

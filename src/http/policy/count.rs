@@ -59,10 +59,7 @@ pub struct Count {
 /// In the extensions of a request: what a policy of a layer outside counts depends on whether layers inside
 /// [refuse](Refused) the request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AwaitsRefusals {
-    /// Whether the decision is to come with the refusal, as tests read it.
-    pub(crate) decision: bool,
-}
+pub(crate) struct AwaitsRefusals;
 
 /// In the extensions of a response with which this crate refused the request, if a layer outside may await that: it
 /// [says so](AwaitsRefusals), or the request has its handle. A request that was shed has it in any case.

@@ -183,9 +183,9 @@ impl Policy {
         key::key_of(self.extractor(), &values)
     }
 
-    /// Returns the policy for a layer, which is used by all threads at once.
-    pub(crate) fn shared(self) -> Self {
-        Self { rule: self.rule.shared(), ..self }
+    /// Returns the policy of a layer, which all threads use at once.
+    pub(crate) fn interned(self) -> Self {
+        Self { rule: self.rule.interned(), ..self }
     }
 
     /// Returns the key's extractor.

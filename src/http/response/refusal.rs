@@ -23,11 +23,6 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the decision of a policy.
-    pub(crate) fn decision(&self) -> Option<&Decision> {
-        if let Refusal::Refused(decision) = self { Some(decision) } else { None }
-    }
-
     /// Returns why there was no decision; `None` if there was one.
     pub(crate) fn undecided(&self) -> Option<Undecided> {
         match self {

@@ -136,8 +136,8 @@ where
                 return Break(body::pass_as_decided(returned, account.gate(), account.decision()));
             }
         }
-        Some(Admitted::AsDecided(settled)) => {
-            return Break(body::pass_as_decided(returned, &settled.gate, &settled.decision));
+        Some(Admitted::AsDecided { gate, decision }) => {
+            return Break(body::pass_as_decided(returned, gate, decision));
         }
         Some(Admitted::Outside) | None => return Break(returned.map(|response| response.map(ResponseBody::unlimited))),
     }

@@ -144,7 +144,7 @@ impl Store for FailureStore {
             return Answer::Ready(self.without.decide(checks, breaker_is_open()));
         };
         let mode = if permit.is_probe() { AskMode::Probe } else { ask.mode };
-        let mut answer = (*self.inner).decide(checks, Ask { deadline: self.deadline(permit, ask.deadline), mode });
+        let mut answer = self.inner.decide(checks, Ask { deadline: self.deadline(permit, ask.deadline), mode });
         if let Answer::Ready(decided) = &mut answer {
             self.without.report(permit, decided);
             self.without.stand_in(checks, decided);

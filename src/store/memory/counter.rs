@@ -234,11 +234,6 @@ mod tests {
             assert!(!packed.is_of(Fingerprint { hash: of.hash ^ 1, ..of }));
         }
     }
-}
-
-#[cfg(test)]
-mod kept_tests {
-    use super::*;
 
     const STATES: [State; 7] = [
         State::Level { time: 0, amount: 0 },

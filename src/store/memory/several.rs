@@ -88,11 +88,11 @@ impl<'a> Several<'a> {
     ///
     /// Checks of one counter are kept in their order, so the last of them, which was decided on the sum, stays.
     #[inline]
-    pub(super) fn commit(&mut self, checks: &[Check], bans: &Bans, steps: Steps, times: Times) {
-        for (index, (check, mut step)) in checks.iter().zip(steps).enumerate() {
+    pub(super) fn commit(&mut self, checks: &[Check], bans: &Bans, steps: &mut Steps, times: Times) {
+        for (index, (check, step)) in checks.iter().zip(steps).enumerate() {
             if step.fits && check.cost > 0 && !bans.bars(index) {
                 let of = self.fingerprints[index];
-                self.parts.of(index).1.keep(of, check.counter.quota(), &mut step, times);
+                self.parts.of(index).1.keep(of, check.counter.quota(), step, times);
             }
         }
     }

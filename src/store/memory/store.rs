@@ -10,11 +10,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use super::counters::Counters;
 use super::several::Several;
-use crate::core::algorithm::Found;
 use crate::core::algorithm::ban::{self, Struck};
 use crate::core::{Ban, Error};
 use crate::store::bans::applied_strike;
@@ -268,18 +265,17 @@ impl SharedCounters {
         let mut several = Several::lock(&self.shards, &self.fingerprints, checks);
         let times = Times::read(&*self.clock, checks.iter().map(|check| check.counter.quota()));
         let mut bans = several.bans(checks, times.now);
-        let (steps, refused) = several.evaluate(checks, &mut bans, times);
+        let (mut steps, refused) = several.evaluate(checks, &mut bans, times);
         let decided = decided(self.id, checks, &bans, &steps, refused);
-        let found: SmallVec<[Found; 4]> = steps.iter().map(|step| step.found).collect();
         if refused {
             several.note_refusals(checks, &steps);
         } else {
-            several.commit(checks, &bans, steps, times);
+            several.commit(checks, &bans, &mut steps, times);
         }
         several.keep_bans(checks, &mut bans, times.now);
         // Logged without the locks.
         drop(several);
-        checks.iter().zip(found).for_each(|(check, found)| found.warn(check.counter.policy()));
+        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check.counter.policy()));
         bans.log(checks);
         decided
     }
