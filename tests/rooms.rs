@@ -42,6 +42,7 @@ const WITHIN: [Order<'static>; 2] = [
             "wire",
             "connections",
             "batch",
+            "pipeline",
             "cluster",
             "servers",
             "server_time",
@@ -52,7 +53,6 @@ const WITHIN: [Order<'static>; 2] = [
             "raw",
             "store",
             "builder",
-            "plain",
         ],
     },
     Order { within: "store::cell", rooms: &["rate", "throttle", "store", "builder"] },
@@ -501,13 +501,13 @@ fn an_arrow_upward_between_rooms_within_a_room_is_found() {
     for text in [
         "use crate::store::redis::connections::Link;",
         "use super::super::connections::Link;",
-        "use crate::store::redis::{batch, cluster::slot_of};",
+        "use crate::store::redis::{cluster::slot_of, pipeline};",
         "fn of(store: &crate::store::RedisStore) {}",
         "use crate::store::{Check, Credentials};",
         "use super::super::store;",
         "use super::super::other::X;",
-        "pub(in crate::store::redis) use super::super::batch::Job;",
-        "pub(in crate::store::redis) fn f() {}\npub(in crate::store) fn g(job: super::super::batch::Job) {}",
+        "pub(in crate::store::redis) use super::super::pipeline::Job;",
+        "pub(in crate::store::redis) fn f() {}\npub(in crate::store) fn g(job: super::super::pipeline::Job) {}",
     ] {
         assert!(!planted("store/redis/wire/reply.rs", text).is_empty(), "{text}");
     }
@@ -521,29 +521,29 @@ fn an_arrow_upward_between_rooms_within_a_room_is_found() {
     ] {
         assert_eq!(planted("store/redis/engine.rs", text), [""; 0], "{text}");
     }
-    assert_eq!(planted("store/cell/store.rs", "use crate::store::redis::plain::PlainServer;"), [""; 0]);
+    assert_eq!(planted("store/cell/store.rs", "use crate::store::redis::in_time;"), [""; 0]);
 }
 
 #[test]
 fn a_circle_between_rooms_within_a_room_is_found() {
-    let down = ("store/redis/batch/job.rs", "use crate::store::redis::wire::Request;");
-    let up = ("store/redis/wire/packed.rs", "use crate::store::redis::batch::Job;");
+    let down = ("store/redis/pipeline/job.rs", "use crate::store::redis::wire::Request;");
+    let up = ("store/redis/wire/packed.rs", "use crate::store::redis::pipeline::Job;");
     assert_eq!(planted_all(&[down]), [""; 0]);
     assert_eq!(
         planted_all(&[down, up]),
-        ["store/redis/wire/packed: wire knows crate::store::redis::batch::Job of batch"]
+        ["store/redis/wire/packed: wire knows crate::store::redis::pipeline::Job of pipeline"]
     );
 }
 
 #[test]
 fn a_circle_of_files_is_found_also_through_a_front_page() {
-    let front = ("store/redis/batch/mod.rs", "mod job;\nmod lane;\npub(super) use job::Job;");
-    let job = ("store/redis/batch/job.rs", "use super::call::Call;");
-    let call = ("store/redis/batch/call.rs", "use super::lane::{self, Lane};");
-    let below = ("store/redis/batch/lane.rs", "use super::turns::Turns;");
-    let lane = ("store/redis/batch/lane.rs", "use crate::store::redis::batch::Job;");
+    let front = ("store/redis/pipeline/mod.rs", "mod job;\nmod pipe;\npub(super) use job::Job;");
+    let job = ("store/redis/pipeline/job.rs", "use super::calls::Call;");
+    let call = ("store/redis/pipeline/calls.rs", "use super::pipe::{self, Pipe};");
+    let below = ("store/redis/pipeline/pipe.rs", "use super::timeout::Timeout;");
+    let lane = ("store/redis/pipeline/pipe.rs", "use crate::store::redis::pipeline::Job;");
     assert_eq!(circles(&sources_of(&[front, job, call, below])), [""; 0]);
-    let circle = ["job", "call", "lane"].map(|file| format!("store/redis/batch/{file}"));
+    let circle = ["job", "calls", "pipe"].map(|file| format!("store/redis/pipeline/{file}"));
     assert_eq!(circles(&sources_of(&[front, job, call, lane])), circle);
 }
 

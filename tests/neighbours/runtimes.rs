@@ -1,21 +1,19 @@
 //! One store on several runtimes.
 
-use std::future::{Future, poll_fn};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier};
-use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
-use tollgate::store::{Ask, Change};
+use tollgate::store::Change;
 use tollgate::{RedisStore, Store};
 
 use crate::others::{Tally, ask};
 use crate::rig::{AMPLE, BUDGET, assert_none_failed, check, connect, current_thread, give_back, left, ms, take, turn};
-use crate::rig::{GRACE, Rig, workers};
+use crate::rig::{Rig, workers};
 use crate::support::server::RedisServer;
 
 /// What becomes of the runtime that connected, on its own thread, once it has.
@@ -57,20 +55,6 @@ fn nor_for_a_runtime_that_nobody_drives_any_more() {
 #[test]
 fn nor_for_one_that_has_ended() {
     assert_elsewhere_decides("the runtime that connected has ended", drop);
-}
-
-#[test]
-fn a_decision_that_goes_on_elsewhere_ends_in_time_though_nobody_drives_where_it_began() {
-    let rig = Rig::new();
-    let (began, store) = (current_thread(), rig.store.clone());
-    began.block_on(left(&store, "warm"));
-    let mut asked = Box::pin(async move { store.decide(&[check("user", 1)], Ask::default()).wait().await });
-    began.block_on(poll_fn(|cx| {
-        assert!(asked.as_mut().poll(cx).is_pending(), "it is not answered at once");
-        Poll::Ready(())
-    }));
-    let ended = rig.runtime.block_on(async { tokio::time::timeout(BUDGET + GRACE, asked).await });
-    assert!(ended.is_ok(), "it waits for a runtime that nobody drives");
 }
 
 /// Decides on a runtime of its own, one after the other; between two of them the thread does `work`.

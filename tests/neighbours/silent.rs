@@ -1,14 +1,12 @@
 //! Connections that end, or on which nothing or something else comes back while new ones work.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Ask, Credentials};
-use tollgate::{Error, RedisStore, Store};
+use tollgate::store::Ask;
+use tollgate::{RedisStore, Store};
 
 use crate::others::{Tally, ask};
-use crate::rig::{AMPLE, BUDGET, GRACE, check, connect, give_back, left, ms, take, turn, workers};
+use crate::rig::{AMPLE, check, connect, give_back, left, ms, take, turn, workers};
 use crate::sieve::Sieve;
 use crate::support::server::RedisServer;
 
@@ -129,28 +127,6 @@ async fn look_at_its_own(store: RedisStore, number: u64) -> (u64, u64) {
         }
     }
     (wrong, failed)
-}
-
-#[test]
-fn credentials_that_keep_their_thread_keep_no_decision_beyond_its_budget() {
-    let (_turn, redis) = (turn(), RedisServer::start());
-    let tally = workers().block_on(async {
-        let work = Arc::new(AtomicU64::new(0));
-        let own = Arc::clone(&work);
-        let settings = RedisStore::builder().credentials(move || {
-            let work = ms(own.load(Ordering::SeqCst));
-            async move {
-                std::thread::sleep(work);
-                Ok::<_, Error>(Credentials::new("default", ""))
-            }
-        });
-        let store = settings.connect(&redis.url()).await.expect("the server was started");
-        work.store(2_000, Ordering::SeqCst);
-        let _: u64 = redis.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        ask_in_turn(&store, 5).await
-    });
-    println!("credentials that keep their thread: {tally}");
-    assert!(tally.longest() < BUDGET + GRACE, "{tally}");
 }
 
 #[test]

@@ -36,12 +36,12 @@ async fn a_decision_with_a_ban_is_one_call_whatever_becomes_of_it() {
     let ban = Ban::new(3, HOUR, HOUR);
     // The script is loaded by the first call that needs it.
     let _ = decide(&store, &[banning("bob", ban), check("bob", FIFTY, 1)]).await;
-    let before = calls(&server, "evalsha");
+    let before = server.scripts();
     for request in 0..9 {
         let decision = decide(&store, &[banning("ada", ban), check("ada", FIFTY, 1)]).await;
         assert_eq!((decision.is_allowed(), decision.is_banned()), (request == 0, request >= 3), "{request}");
     }
-    assert_eq!(calls(&server, "evalsha"), before + 9);
+    assert_eq!(server.scripts(), before + 9);
     assert_eq!(calls(&server, "set"), 2 + 2 + 3, "units of the two that were admitted, and three strikes");
 }
 
@@ -76,9 +76,9 @@ async fn requests_with_and_without_bans_share_calls() {
             _ => vec![banning("ada", ban).mode(Mode::Shadow)],
         })
         .collect();
-    let before = calls(&server, "evalsha");
+    let before = server.scripts();
     let decided = join_all(requests.iter().map(|request| decide(&store, request))).await;
-    assert!(calls(&server, "evalsha") < before + 100);
+    assert!(server.scripts() < before + 100);
     let banned = decided.iter().zip(&requests).filter(|(decision, checks)| checks.len() == 1 && decision.is_banned());
     assert!(banned.count() > 5, "after one that was admitted and 39 strikes");
     // 30 of those without a ban, and at most the one that was admitted for both.

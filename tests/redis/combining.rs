@@ -89,7 +89,7 @@ async fn callers_that_go_away_lose_delay_and_duplicate_no_other_s_decision() {
     }
     assert!((made..=made + left).contains(&used), "{used} used: {made} made, {left} left");
     assert_eq!(server.keys().len(), KEYS);
-    let calls = scripts_called(&server);
+    let calls = server.scripts();
     assert!(calls < (TASKS * EACH) as u64 / 4, "{calls} calls are not shared");
 }
 
@@ -192,13 +192,6 @@ fn a_runtime_that_ends_with_calls_in_flight_leaves_the_store_usable() {
     assert!(decided.expect("a new runtime gets a new connection").decision.is_allowed());
 }
 
-/// How many scripts the server was asked to run.
-fn scripts_called(server: &RedisServer) -> u64 {
-    let stats: String = server.ask(&["INFO", "commandstats"]);
-    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    calls.and_then(|calls| calls.split(',').next()?.parse().ok()).expect("scripts were called")
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_overtakes_a_settlement() {
     let server = RedisServer::start();
@@ -252,6 +245,6 @@ async fn decisions_that_share_a_call_are_those_of_requests_one_by_one_whatever_t
             assert_eq!(ours.outcomes(), theirs.outcomes(), "{check:?} in round {round}");
         }
     }
-    let calls = scripts_called(&server);
+    let calls = server.scripts();
     assert!(calls < 1_000, "{calls} calls are not shared");
 }

@@ -66,13 +66,6 @@ fn admitted_by(url: &str, loads: &[u64]) -> (f64, Duration) {
     (of_limit, stall)
 }
 
-/// How many reports there were.
-fn reports(server: &RedisServer) -> u64 {
-    let stats: String = server.ask(&["INFO", "commandstats"]);
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    line.map_or(0, |line| line.split(',').next().and_then(|calls| calls.parse().ok()).expect("a number"))
-}
-
 #[test]
 fn eight_processes_admit_the_limit_whichever_of_them_has_the_load() {
     for loads in [[625; 8], [4_300, 100, 100, 100, 100, 100, 100, 100]] {
@@ -80,7 +73,7 @@ fn eight_processes_admit_the_limit_whichever_of_them_has_the_load() {
             let server = RedisServer::start();
             let (of_limit, stall) = admitted_by(&server.url(), &loads);
             // One a tick, one to begin with, and that which checks the server: of each process.
-            let (reports, least, most) = (reports(&server), 8 * 6, 8 * (12 + 1 + 4));
+            let (reports, least, most) = (server.scripts(), 8 * 6, 8 * (12 + 1 + 4));
             let is_well = (0.85..=1.15).contains(&of_limit) && (least..=most).contains(&reports);
             if is_well {
                 break;

@@ -12,6 +12,7 @@ mod cell;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod combining;
+mod commands;
 mod connecting;
 mod contents;
 mod expiry;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Change, Store};
+use tollgate::store::{Change, Settlement, Store};
 use tollgate::{Error, RedisStore};
 
 use super::stores::{FIFTY, patient_store, remaining, store_with_budget, take, time_to_decide};
@@ -14,6 +14,12 @@ const BUDGET: Duration = Duration::from_millis(100);
 const BOUND: Duration = Duration::from_millis(400);
 /// Limiting goes on within this time of the server's return.
 const RETURN: Duration = Duration::from_secs(1);
+
+/// How a server is made to refuse all writes, and to write again.
+pub(super) const REFUSALS: [[&[&str]; 2]; 2] = [
+    [&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]],
+    [&["CONFIG", "SET", "maxmemory", "1"], &["CONFIG", "SET", "maxmemory", "0"]],
+];
 
 /// Checks that decisions fail for want of a server, and in time.
 async fn assert_away(store: &RedisStore) {
@@ -169,4 +175,46 @@ async fn a_full_server_refuses_a_decision_with_an_error_that_says_so() {
     assert!(format!("{error:#}").contains("memory"), "{error:#}");
     let (): () = server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     drop(take(&store, "full", 1).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_is_settled_while_a_server_refuses_to_write_is_done_once_when_it_writes_again() {
+    for [refuse, write] in REFUSALS {
+        for (change, left) in [(Change::Refund(30), 40), (Change::Charge(5), 5)] {
+            let server = RedisServer::start();
+            let store = patient_store(&server).await;
+            let taken = take(&store, "ada", 40).await.expect("the server is up");
+            let (): () = server.ask(refuse);
+            let settling = store.settle(taken.receipt, &[Settlement::new(0, change)]);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let (): () = server.ask(write);
+            let start = Instant::now();
+            let applied = settling.wait().await.expect("it is sent again");
+            assert!(start.elapsed() < RETURN, "{:?}", start.elapsed());
+            assert_eq!(applied[0].units, left.max(10) - left.min(10), "{refuse:?}");
+            assert_eq!(remaining(&store, "ada").await, left, "{refuse:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn decisions_on_their_way_when_their_connection_is_given_up_end_within_their_own_budgets() {
+    let server = RedisServer::start();
+    let store = store_with_budget(&server, BUDGET).await;
+    server.pause();
+    // The first to be late has the connection replaced, and the others go on.
+    let asked = (0..4).map(|place| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(30) * place).await;
+            let start = Instant::now();
+            take(&store, "ada", 1).await.expect_err("it is paused");
+            start.elapsed()
+        })
+    });
+    for waited in futures::future::join_all(asked).await {
+        let waited = waited.expect("no panic");
+        assert!(waited < BOUND, "{waited:?}");
+    }
+    server.resume();
 }

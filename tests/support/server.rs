@@ -53,6 +53,14 @@ impl RedisServer {
         format!("redis://{user}127.0.0.1:{}", self.port)
     }
 
+    /// How many scripts and functions it has run since its statistics were reset.
+    pub(crate) fn scripts(&self) -> u64 {
+        let stats: String = self.ask(&["INFO", "commandstats"]);
+        let is_call = |line: &&str| ["cmdstat_eval", "cmdstat_fcall"].iter().any(|name| line.starts_with(name));
+        let count = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
+        stats.lines().filter(is_call).filter_map(count).sum()
+    }
+
     /// Asks the server something, past any store.
     #[track_caller]
     pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {

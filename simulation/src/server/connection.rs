@@ -30,6 +30,7 @@ impl Node {
     ) -> Result<Reply, String> {
         match spec.name {
             "evalsha" => self.call_script(session, words, now_us),
+            "eval" => self.eval(session, words, now_us),
             "fcall" => self.call_function(session, words, now_us),
             "script|load" => self.load_script(words[2]),
             "script|exists" => Ok(self.have_scripts(&words[2..])),

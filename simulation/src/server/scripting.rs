@@ -57,6 +57,18 @@ impl Node {
         Ok(reply)
     }
 
+    /// `EVAL source count keys arguments`.
+    pub(super) fn eval(&mut self, session: &Session, words: &[&[u8]], now_us: u64) -> Result<Reply, String> {
+        keys_and_args(&words[2..])?;
+        let hash = sha1_smol::Sha1::from(words[1]).digest().to_string();
+        if !self.scripts.contains_key(&hash) {
+            self.load_script(words[1])?;
+        }
+        let mut call = words.to_vec();
+        call[1] = hash.as_bytes();
+        self.call_script(session, &call, now_us)
+    }
+
     /// `EVALSHA hash count keys arguments`.
     pub(super) fn call_script(&mut self, session: &Session, words: &[&[u8]], now_us: u64) -> Result<Reply, String> {
         if words[1].len() != 40 {

@@ -34,8 +34,9 @@ const fn spec(name: &'static str, arity: i8, keys: Keys, flags: u8) -> Spec {
 }
 
 /// Those that are called most come first.
-static COMMANDS: [Spec; 42] = [
+static COMMANDS: [Spec; 43] = [
     spec("evalsha", -3, Keys::Counted, NO_SCRIPT),
+    spec("eval", -3, Keys::Counted, NO_SCRIPT),
     spec("fcall", -3, Keys::Counted, NO_SCRIPT | WRITES | GROWS),
     spec("mget", -2, Keys::All, 0),
     spec("set", -3, Keys::First, WRITES | GROWS),

@@ -25,7 +25,7 @@ pub(super) fn of_command(command: &[Bytes]) -> Wishes {
     let [name, _, count, rest @ ..] = command else { return Vec::new() };
     let count = std::str::from_utf8(count).ok().and_then(|count| count.parse::<usize>().ok());
     let Some((keys, [_, packed])) = count.and_then(|count| rest.split_at_checked(count)) else { return Vec::new() };
-    if !matches!(&name[..], b"EVALSHA" | b"FCALL") || is_report(command) {
+    if !matches!(&name[..], b"EVALSHA" | b"EVAL" | b"FCALL") || is_report(command) {
         return Vec::new();
     }
     wishes(keys, packed).into_iter().map(|(key, wish)| (key.to_vec(), wish)).collect()

@@ -7,7 +7,7 @@ mod needs;
 #[path = "../../../src/store/redis/wire/source.rs"]
 mod source;
 
-use needs::Needs;
+use needs::{Needs, algorithm_of};
 
 /// What tells whether a server's Lua is that of Redis.
 const CHECK: &str = include_str!("../../../lua/check.lua");
@@ -29,7 +29,10 @@ impl Script {
 
 /// The scripts of each algorithm alone, and of all.
 pub(crate) fn scripts() -> Vec<Script> {
-    let each = Needs::each().enumerate().map(|(place, needs)| (needs, vec![u8::try_from(place / 3 + 1).unwrap()]));
+    let each = (1..=5)
+        .flat_map(|number| Needs::of(algorithm_of(number)).entries())
+        .enumerate()
+        .map(|(place, needs)| (needs, vec![u8::try_from(place / 3 + 1).unwrap()]));
     let all = Needs::all().entries().map(|needs| (needs, (1..=6).collect()));
     each.chain(all).map(|(needs, algorithms)| Script::new(needs, algorithms)).collect()
 }

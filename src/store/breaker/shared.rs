@@ -95,12 +95,6 @@ impl Breaker {
         (state.phase == BreakerState::Closed).then_some(Permit { round: state.round, probe: false })
     }
 
-    /// Returns whether the outcome of the call with a permit still counts: not if the breaker opened or closed since.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn counts(&self, permit: Permit) -> bool {
-        self.load().round == permit.round
-    }
-
     /// Returns whether a reply changes nothing: the breaker is closed, and no failure is in its
     /// window. Callers then need not report it.
     pub(crate) fn is_calm(&self) -> bool {

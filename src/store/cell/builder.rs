@@ -4,6 +4,7 @@
 //! makes a first call, so that a missing module or permission is an error at the start and not with
 //! the first request.
 
+use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
 
@@ -11,8 +12,9 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::store::RedisCellStore;
 use super::throttle::Throttle;
+use crate::core::error::Kind;
 use crate::core::{Error, Key, Quota};
-use crate::store::redis::plain::PlainServer;
+use crate::store::redis::in_time;
 use crate::store::{Check, Counter, Credentials, RedisStore, RedisStoreBuilder};
 
 /// Settings of a [`RedisCellStore`]. Every wait has a limit.
@@ -104,12 +106,22 @@ impl RedisCellStoreBuilder {
     /// If a setting or the URL is wrong, or the server cannot be reached or refuses the connection.
     /// [`is_store`](Error::is_store) if it has no redis-cell, or the user may not call it.
     pub async fn connect(self, url: &str) -> Result<RedisCellStore, Error> {
-        let server = PlainServer::new(self.settings, url)?;
+        let limit = self.settings.longest_start();
+        let (redis, address) = self.settings.without_scripts(url)?;
         let check = Check::new(nobodys_counter(), 0);
-        let throttle = Throttle::of(server.key(&check.counter), &check)?;
-        let reply = server.try_out(async |connection| throttle.call(connection).await, of_the_module).await?;
-        throttle.step(&check, reply)?;
-        Ok(RedisCellStore::new(server))
+        let throttle = Throttle::of(redis.cell_key(&check.counter), &check)?;
+        let looked = async {
+            redis.prepare().await?;
+            match redis.command(&throttle.command()).await {
+                Err(error) => match of_the_module(&error, &address) {
+                    Some(text) => Ok(Err(Error::new(Kind::Store, text).with_source(error))),
+                    None => Err(error),
+                },
+                reply => reply.map(Ok),
+            }
+        };
+        throttle.step(&check, in_time(limit, &address, looked).await??)?;
+        Ok(RedisCellStore::new(redis))
     }
 }
 
@@ -137,7 +149,8 @@ fn nobodys_counter() -> Counter {
 
 /// Explains a refusal that is about the module: it is not loaded, or may not be called. `None` for
 /// any other error.
-fn of_the_module(error: &RedisError, address: &str) -> Option<String> {
+fn of_the_module(error: &Error, address: &str) -> Option<String> {
+    let error: &RedisError = error.source()?.downcast_ref()?;
     if error.detail().is_some_and(|detail| detail.contains("unknown command")) {
         return Some(format!(
             "the Redis at {address} has no CL.THROTTLE: load the module redis-cell there (redis-server --loadmodule \

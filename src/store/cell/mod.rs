@@ -9,8 +9,7 @@
 //! - `throttle.rs` writes the command and reads the reply.
 //! - `store.rs` and `builder.rs` are the public store and its settings.
 //!
-//! Of the Redis store it uses the public settings, and `plain`, which provides connections; it has
-//! no queue, no script and no state of its own.
+//! It sends its commands by a `RedisStore`, and has no queue, no script and no state of its own.
 
 mod builder;
 mod rate;

@@ -6,16 +6,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use deadpool_redis::redis::{RedisError, cmd};
+use deadpool_redis::redis::{FromRedisValue, cmd};
 
 use super::rate::{OR_SCRIPTS, supports};
 use super::throttle::Throttle;
 use crate::core::decision::{Decision, Source};
 use crate::core::{Error, Requirement};
 use crate::store::evaluate::decided_one;
-use crate::store::redis::plain::PlainServer;
 use crate::store::{
-    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store, StoreId,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Deadline, Decided, Receipt, RedisStore, Settlement,
+    Settling, Store, StoreId,
 };
 
 /// Token buckets (GCRA) that the Redis module
@@ -74,14 +74,14 @@ pub struct RedisCellStore {
 struct Inner {
     /// The identity that its receipts have.
     id: StoreId,
-    /// The server, its key prefix and the budget of a decision.
-    server: PlainServer,
+    /// Sends the commands, and has the key prefix and the budget of a decision.
+    redis: RedisStore,
 }
 
 impl RedisCellStore {
     /// A store on a server that was tried out.
-    pub(super) fn new(server: PlainServer) -> Self {
-        Self { inner: Arc::new(Inner { id: StoreId::new(), server }) }
+    pub(super) fn new(redis: RedisStore) -> Self {
+        Self { inner: Arc::new(Inner { id: StoreId::new(), redis }) }
     }
 }
 
@@ -98,13 +98,10 @@ impl Store for RedisCellStore {
                 return Answer::Ready(Err(Error::invalid(text + OR_SCRIPTS)));
             }
         };
-        match Throttle::of(self.inner.server.key(&check.counter), &check) {
+        match Throttle::of(self.inner.redis.cell_key(&check.counter), &check) {
             Ok(throttle) => {
                 let inner = Arc::clone(&self.inner);
-                Answer::pending(async move {
-                    let deciding = Arc::clone(&inner).decide(check, throttle);
-                    inner.server.wait(ask.deadline, deciding).await
-                })
+                Answer::pending(async move { inner.decide(check, throttle, ask.deadline).await })
             }
             Err(error) => Answer::Ready(Err(error)),
         }
@@ -123,36 +120,29 @@ impl Store for RedisCellStore {
             let text = "redis-cell neither gives units back nor charges past the limit: reset the counter";
             return Answer::Ready(Err(Error::invalid(text.to_owned() + OR_SCRIPTS)));
         }
-        let (inner, key) = (Arc::clone(&self.inner), self.inner.server.key(counter));
+        let (redis, key) = (self.inner.redis.clone(), self.inner.redis.cell_key(counter));
         Answer::pending(async move {
-            let deleted = inner.server.call(async |connection| {
-                let deleted: Result<u64, RedisError> = cmd("DEL").arg(&key).query_async(connection).await;
-                deleted
-            });
-            deleted.await.map(|deleted| Applied::new(deleted.min(1), 0))
+            let deleted = redis.command(cmd("DEL").arg(key)).await?;
+            Ok(Applied::new(u64::from_redis_value(deleted).unwrap_or_default().min(1), 0))
         })
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         supports(requirements)?;
-        Ok(Capabilities::default().budget(self.inner.server.budget).id(self.inner.id))
+        Ok(Capabilities::default().budget(self.inner.redis.budget()).id(self.inner.id))
     }
 }
 
 impl Inner {
-    /// Makes the call and works out its decision. It is not cut short by a deadline: the caller
-    /// stops waiting, and only the end of the budget is a sign that the connection failed.
-    async fn decide(self: Arc<Self>, check: Check, throttle: Throttle) -> Result<Decided, Error> {
-        let reply = self.server.call(async |connection| throttle.call(connection).await).await?;
+    /// Makes the call and works out its decision.
+    async fn decide(&self, check: Check, throttle: Throttle, deadline: Deadline) -> Result<Decided, Error> {
+        let reply = self.redis.command_by(throttle.command(), deadline).await?;
         Ok(decided_one(self.id, &check, &throttle.step(&check, reply)?))
     }
 }
 
 impl fmt::Debug for RedisCellStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisCellStore")
-            .field("prefix", &self.inner.server.prefix)
-            .field("budget", &self.inner.server.budget)
-            .finish_non_exhaustive()
+        f.debug_struct("RedisCellStore").field("redis", &self.inner.redis).finish_non_exhaustive()
     }
 }

@@ -5,8 +5,7 @@
 //! short, and what remains is never more than it can be. Costs and capacities that would overflow
 //! in the module are not sent.
 
-use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{Cmd, RedisError, cmd};
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
 use super::rate::{Rate, no_ban, no_floor, no_return};
 use crate::core::algorithm::{Found, NEVER, Step};
@@ -21,7 +20,7 @@ use crate::store::{Check, Settles};
 /// 3. the units that remain;
 /// 4. seconds, cut off, until the cost would be admitted; -1 if it is, or never will be;
 /// 5. seconds, cut off, until the bucket is full.
-pub(super) type Reply = (i64, i64, i64, i64, i64);
+type Reply = (i64, i64, i64, i64, i64);
 
 /// One check as a command.
 pub(super) struct Throttle {
@@ -57,14 +56,8 @@ impl Throttle {
         Ok(Self { rate: Rate::of(quota)?, key, quantity })
     }
 
-    /// Sends the command and reads the reply as five numbers. A reply of another shape is an error
-    /// of the client library.
-    pub(super) async fn call(&self, connection: &mut MultiplexedConnection) -> Result<Reply, RedisError> {
-        self.command().query_async(connection).await
-    }
-
     /// The command, with the key and the four numbers that the module takes.
-    fn command(&self) -> Cmd {
+    pub(super) fn command(&self) -> Cmd {
         let Rate { max_burst, count, period, .. } = self.rate;
         cmd("CL.THROTTLE").arg(&self.key).arg(&[max_burst, count, period, self.quantity]).take()
     }
@@ -76,13 +69,14 @@ impl Throttle {
     ///
     /// # Errors
     ///
-    /// [`is_store`](Error::is_store) if the reply is no decision about this quota: another
+    /// [`is_store`](Error::is_store) if the reply is no decision about this quota: not five numbers, another
     /// capacity, or a first number other than 0 and 1.
-    pub(super) fn step(&self, check: &Check, reply: Reply) -> Result<Step, Error> {
+    pub(super) fn step(&self, check: &Check, reply: Value) -> Result<Step, Error> {
         let quota = check.counter.quota();
+        let reply = Reply::from_redis_value(reply).map_err(|error| no_decision().with_source(error))?;
         let (limited, capacity, remaining, retry_after, reset_after) = reply;
         if !matches!(limited, 0 | 1) || u64::try_from(capacity) != Ok(quota.capacity()) {
-            return Err(Error::new(Kind::Store, "the reply of Redis to CL.THROTTLE is not a decision"));
+            return Err(no_decision());
         }
         let reply = Numbers { limited: limited == 1, remaining, retry_after, reset_after };
         let remaining = self.remaining(quota, reply.remaining);
@@ -160,16 +154,24 @@ fn ticks(quota: &Quota, nanoseconds: u64) -> u64 {
     nanoseconds.div_ceil(quota.tick().micros() * 1_000)
 }
 
+fn no_decision() -> Error {
+    Error::new(Kind::Store, "the reply of Redis to CL.THROTTLE is not a decision")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::core::Key;
     use crate::store::Counter;
 
+    fn sent((limited, capacity, remaining, retry_after, reset_after): Reply) -> Value {
+        Value::Array([limited, capacity, remaining, retry_after, reset_after].map(Value::Int).into())
+    }
+
     fn step(quota: Quota, cost: u64, reply: Reply) -> (bool, u64, u64, u64) {
         let check =
             Check::new(Counter::new("policy".try_into().expect("a valid name"), Key::new("key", "ada"), quota), cost);
-        let step = Throttle::of("key".to_owned(), &check).unwrap().step(&check, reply).unwrap();
+        let step = Throttle::of("key".to_owned(), &check).unwrap().step(&check, sent(reply)).unwrap();
         (step.fits, step.remaining, step.wait, step.reset)
     }
 
@@ -217,7 +219,7 @@ mod tests {
         );
         let throttle = Throttle::of("key".to_owned(), &check).unwrap();
         for reply in [(2, 10, 9, -1, 6), (-1, 10, 9, -1, 6), (0, 11, 9, -1, 6), (0, -1, 9, -1, 6)] {
-            assert!(throttle.step(&check, reply).is_err_and(|error| error.is_store()), "{reply:?}");
+            assert!(throttle.step(&check, sent(reply)).is_err_and(|error| error.is_store()), "{reply:?}");
         }
     }
 }

@@ -104,7 +104,7 @@ impl Engine {
     fn parts(&self, checks: &[Check]) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         for (place, check) in checks.iter().enumerate() {
-            let slot = self.servers.slot_of(&redis_key(&self.prefix, &check.counter));
+            let slot = self.servers.slot_of(redis_key(&self.prefix, &check.counter));
             let index = parts.iter().position(|other| other.slot == slot);
             let index = index.unwrap_or_else(|| {
                 parts.push(Part { slot, places: SmallVec::new(), checks: SmallVec::new() });

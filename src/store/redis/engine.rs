@@ -1,27 +1,14 @@
-//! One decision: from checks to a reply within the budget, and from the reply to a decision.
-//!
-//! Requests come in from the store, from `settle.rs` and from `apart.rs`; each becomes a job of a
-//! lane, and its reply a decision and a receipt. A request is sent at most once as far as can be
-//! known, and its caller waits no longer than its timeout. A lane that runs in the caller's runtime
-//! ends the wait itself; only for a lane elsewhere, whose runtime may have stopped, does the caller
-//! use a timer of its own. So the usual decision costs no timer.
+//! One decision: from checks to a reply within the budget, and from the reply to a decision and a receipt.
 
-use std::future::{Future, poll_fn};
-use std::mem;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use tokio::runtime::{Handle, Id};
-use tokio::sync::oneshot;
-use tokio::sync::oneshot::Receiver;
-use tokio::time::timeout_at;
+use deadpool_redis::redis::{Arg, Cmd, Value};
 
-use super::batch::{Caller, GRACE, Job, Late, NoReply, Response, Settled, Timeout, stopped};
+use super::pipeline::{Job, NoReply, Part, Timeout};
 use super::server_time::ServerTime;
 use super::servers::Servers;
-use super::wire::{ReplyPart, Request, Verdict, redis_key, step_of_one};
+use super::wire::{ReplyPart, Request, Verdict, no_decision, step_of_one};
 use crate::core::Error;
 use crate::store::deny::Refusals;
 use crate::store::evaluate::{decided, decided_one};
@@ -72,68 +59,42 @@ impl Engine {
     /// # Cancellation
     ///
     /// A request that was not sent yet is dropped. Units taken by one that was sent stay taken.
-    pub(super) async fn call(&self, request: Request, deadline: Deadline) -> Response {
-        let (sender, receiver) = oneshot::channel();
-        let timeout = Timeout::by(self.budget, deadline);
-        self.servers.find(timeout).await;
-        let (slot, has_calendars) = (self.slot_of(&request), request.has_calendars());
-        let response = match self.servers.push(Job::new(request, Caller::Waits(sender), timeout, slot))? {
-            Some(here) => self.wait_here(here, slot, timeout, receiver).await,
-            None => Box::pin(self.wait(slot, timeout, receiver)).await,
-        };
-        if has_calendars && let Ok(part) = &response {
+    pub(super) async fn call(&self, request: Request, deadline: Deadline) -> Result<ReplyPart, NoReply> {
+        let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
+        let has_calendars = request.has_calendars();
+        let job = Job::new(request, Timeout::by(self.budget, deadline), slot);
+        let Part::Script(part) = self.servers.ask(job).await? else { return Err(no_decision().into()) };
+        if has_calendars {
             self.time.learn(part.now_us());
         }
-        response
+        Ok(part)
     }
 
-    /// Waits for a lane of the runtime `here`, which keeps the timeout. Polled in another runtime, as
-    /// when the future was moved, it uses that one's timer from then on.
-    async fn wait_here(&self, here: Id, slot: u16, timeout: Timeout, mut receiver: Receiver<Response>) -> Response {
-        let mut is_new = true;
-        let response = poll_fn(|cx| {
-            if let Poll::Ready(response) = Pin::new(&mut receiver).poll(cx) {
-                return Poll::Ready(Some(response));
-            }
-            // The first poll is that in which the job was queued.
-            let is_here = mem::take(&mut is_new) || Handle::try_current().is_ok_and(|runtime| runtime.id() == here);
-            if is_here { Poll::Pending } else { Poll::Ready(None) }
-        });
-        match response.await {
-            Some(response) => response.unwrap_or_else(|_| gone()),
-            None => Box::pin(self.wait(slot, timeout, receiver)).await,
-        }
-    }
-
-    /// Waits for a lane of another runtime, which may have stopped and then does not keep the timeout.
-    /// Outside a runtime there is no timer, and only the lane ends the wait.
+    /// Sends a command of its own to the server that has its key, once, within the budget and by the deadline.
     ///
-    /// Callers box it, as it is rare: with room for a timer, the future of each decision would be larger than what
-    /// glibc allocates without a lock.
-    async fn wait(&self, slot: u16, timeout: Timeout, mut receiver: Receiver<Response>) -> Response {
-        if Handle::try_current().is_err() {
-            return receiver.await.unwrap_or_else(|_| gone());
+    /// # Errors
+    ///
+    /// If there is no reply in time, no connection, or the server refuses the command, which is the error's source.
+    ///
+    /// # Cancellation
+    ///
+    /// The command may have been sent.
+    pub(super) async fn command(&self, command: Cmd, deadline: Deadline) -> Result<Value, Error> {
+        if let Some(error) = not_shared(&command) {
+            return Err(error);
         }
-        if let Ok(response) = timeout_at(timeout.until + GRACE, &mut receiver).await {
-            return response.unwrap_or_else(|_| gone());
-        }
-        let error = self.servers.late(slot, timeout);
-        Err(NoReply { error, late: Some(Late::Elsewhere(receiver)) })
+        let slot = key_of(&command).map_or(0, |key| self.servers.slot_of(key));
+        self.command_for(slot, command, deadline).await
     }
 
-    /// As [`call`](Self::call), for a change or a reset: there is nothing to refund if the reply is
-    /// late.
-    pub(super) async fn change(&self, request: Request) -> Result<ReplyPart, Error> {
-        self.call(request, Deadline::none()).await.map_err(|no_reply| no_reply.error)
-    }
-
-    /// Sends a settlement in the background, after those sent before: at most once, and up to a
-    /// bounded number for each server. The reply may be waited for, or the receiver be dropped.
-    pub(super) fn send(&self, request: Request) -> Receiver<Settled> {
-        let (sender, receiver) = oneshot::channel();
-        let (timeout, slot) = (Timeout::of_settlement(self.budget), self.slot_of(&request));
-        self.servers.push_settlement(Job::new(request, Caller::Settles(None, sender), timeout, slot));
-        receiver
+    /// As [`command`](Self::command), to the server that has a slot.
+    pub(super) async fn command_for(&self, slot: u16, command: Cmd, deadline: Deadline) -> Result<Value, Error> {
+        let job = Job::command(command, Timeout::by(self.budget, deadline), slot);
+        match self.servers.ask(job).await {
+            Ok(Part::Command(value)) => Ok(value),
+            Ok(Part::Script(_)) => Err(no_decision()),
+            Err(NoReply { error, .. }) => Err(error),
+        }
     }
 
     /// Works out the decision and the receipt from what the script found.
@@ -144,18 +105,62 @@ impl Engine {
     pub(super) fn decided(&self, checks: &[Check], part: ReplyPart) -> Result<Decided, Error> {
         decided_by(self.id, checks, part)
     }
+}
 
-    /// Returns the runtime that receives the reply to a decision over checks of one slot, if a lane
-    /// is there.
-    pub(super) fn runtime_of(&self, checks: &[Check]) -> Option<Handle> {
-        let key = redis_key(&self.prefix, &checks.first()?.counter);
-        self.servers.runtime(self.servers.slot_of(&key))
-    }
+/// Commands that change what a connection is, have no reply of their own, or hold up all that others send.
+const NOT_SHARED: [&str; 32] = [
+    "ASKING",
+    "AUTH",
+    "BLMOVE",
+    "BLMPOP",
+    "BLPOP",
+    "BRPOP",
+    "BRPOPLPUSH",
+    "BZMPOP",
+    "BZPOPMAX",
+    "BZPOPMIN",
+    "CLIENT",
+    "DISCARD",
+    "EXEC",
+    "HELLO",
+    "MONITOR",
+    "MULTI",
+    "PSUBSCRIBE",
+    "PSYNC",
+    "PUNSUBSCRIBE",
+    "QUIT",
+    "READONLY",
+    "REPLICAOF",
+    "RESET",
+    "SELECT",
+    "SSUBSCRIBE",
+    "SUBSCRIBE",
+    "SUNSUBSCRIBE",
+    "SYNC",
+    "UNSUBSCRIBE",
+    "WAIT",
+    "WAITAOF",
+    "WATCH",
+];
 
-    /// Returns the slot of a request's keys; 0 if it has none.
-    fn slot_of(&self, request: &Request) -> u16 {
-        request.key().map_or(0, |key| self.servers.slot_of(key))
-    }
+/// Returns the error of a command that cannot share a connection with decisions.
+fn not_shared(command: &Cmd) -> Option<Error> {
+    let Some(Arg::Simple(name)) = command.args_iter().next() else {
+        return Some(Error::invalid("the command is empty: give it a name"));
+    };
+    let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+    let text = format!("{name} cannot share a connection with decisions: send it on one of your own");
+    NOT_SHARED.contains(&&*name).then(|| Error::invalid(text))
+}
+
+/// Returns the first key of a command: its first argument, or that of a script or function.
+fn key_of(command: &Cmd) -> Option<&[u8]> {
+    let argument = |place| match command.args_iter().nth(place)? {
+        Arg::Simple(argument) => Some(argument),
+        _ => None,
+    };
+    let name = argument(0)?.get(..4).unwrap_or_default().to_ascii_uppercase();
+    argument(if name == *b"EVAL" || name == *b"FCAL" { 3 } else { 1 })
 }
 
 /// As [`Engine::decided`]. The decisions of one call name it, as they do if they fail together: that is one failure.
@@ -177,25 +182,8 @@ fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<Decided,
     }
 }
 
-/// Waits for the reply to a settlement.
-///
-/// # Errors
-///
-/// If it was not sent, or has no reply; or its lane has stopped.
-pub(super) async fn settled(receiver: Receiver<Settled>) -> Settled {
-    receiver.await.unwrap_or_else(|_| Err(stopped()))
-}
-
-/// Returns the error of a job whose lane has stopped.
-#[cold]
-fn gone() -> Response {
-    Err(NoReply::from(stopped()))
-}
-
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::super::wire::Reply;
     use super::*;
     use crate::core::{Key, Quota};
@@ -209,7 +197,7 @@ mod tests {
         // Two checks that fit, says the script, with a bucket that is full of debts.
         let state = [1_u64, (1 << 52) - 1, 1].map(|number| number.to_be_bytes()[1..].to_vec()).concat();
         let bytes = [&[0, 0, 0, 0, 0, 0, 1, 1, 1][..], &state, &state].concat();
-        let mut reply = Reply::read(Bytes::from(bytes), 2).expect("a time and two flags");
+        let mut reply = Reply::read(&bytes, 2).expect("a time and two flags");
         let calls = [0, 1].map(|_| {
             let part = reply.take(&request).expect("a state for each");
             decided_by(StoreId::new(), &checks, part).expect_err("the script is wrong").call()

@@ -4,7 +4,7 @@
 //! the whole folder keeps true:
 //!
 //! - a decision over keys of one slot is one script call, all or nothing, at the server's time;
-//! - a call is sent again only if a reply, or the connection, proves that it did not run;
+//! - a call is sent again only if a reply, or the connection, proves that it was not done;
 //! - a decision ends within its budget, whatever the server does;
 //! - what was taken for a caller that timed out is refunded if the reply still comes.
 //!
@@ -13,8 +13,8 @@
 //! | room | what it is for |
 //! | --- | --- |
 //! | `wire/` | what is written and read |
-//! | `connections/` | opening connections, and what a failure shows about one |
-//! | `batch/` | from many callers to a call and back |
+//! | `connections/` | opening connections |
+//! | `pipeline/` | from many callers to a call and back |
 //! | `cluster/` | which server has a slot |
 //! | `servers.rs` | one server, or a Cluster |
 //! | `engine.rs` | a decision within a budget |
@@ -23,17 +23,14 @@
 //! | `apart.rs` | decisions over several slots |
 //! | `raw.rs`, `store.rs` | the store without a deny cache, and with it |
 //! | `builder/` | its settings, and connecting |
-//! | `plain.rs` | what the store on redis-cell shares with this one |
 
 mod apart;
-mod batch;
 mod builder;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod connections;
 mod engine;
-#[cfg(feature = "redis-cell")]
-pub(in crate::store) mod plain;
+mod pipeline;
 mod raw;
 mod server_time;
 mod servers;
@@ -43,5 +40,7 @@ mod tally;
 mod wire;
 
 pub use builder::RedisStoreBuilder;
+#[cfg(feature = "redis-cell")]
+pub(in crate::store) use builder::in_time;
 pub use connections::Credentials;
 pub use store::RedisStore;

@@ -1,38 +1,42 @@
 //! Where decisions are made: on one server, or on the primaries of a Cluster.
 //!
-//! Jobs and slots come in from the engine; they go to the lanes that lead to the right server. This
-//! is the only place outside `cluster/` and `builder/` in which calls differ for a
-//! Cluster: one server is treated as a Cluster whose slots are all slot 0.
+//! This is the only place outside `cluster/` and `builder/` in which calls differ for a Cluster: one server is treated
+//! as a Cluster whose slots are all slot 0.
 
-use deadpool_redis::redis::RedisError;
-use deadpool_redis::redis::aio::MultiplexedConnection;
-use tokio::runtime::{Handle, Id};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::batch::{Job, Lanes, Timeout, no_runtime};
+use tokio::sync::oneshot;
+use tokio::time::timeout_at;
+
 #[cfg(feature = "cluster")]
 use super::cluster::{Cluster, slot_of};
-use super::wire::Calls;
+use super::pipeline::{Job, NoReply, Part, Server, Settings, Settled};
 use crate::core::Error;
 use crate::store::{BreakerState, Check};
+
+/// How long after its timeout a caller stops waiting for a runtime that was given to the store, and may not run. Usually
+/// that ends the wait.
+const GRACE: Duration = Duration::from_millis(5);
 
 /// One server, or many that share the keys by slots.
 #[derive(Debug)]
 pub(super) enum Servers {
     /// It has every key; all are in slot 0.
-    One(Lanes),
+    One(Arc<Server>),
     /// Each primary has the keys of its slots.
     #[cfg(feature = "cluster")]
-    Cluster(std::sync::Arc<Cluster>),
+    Cluster(Arc<Cluster>),
 }
 
 #[cfg_attr(not(feature = "cluster"), allow(unused_variables, reason = "one server has every slot"))]
 impl Servers {
     /// Returns the slot of a key in Redis; 0 on one server.
-    pub(super) fn slot_of(&self, redis_key: &str) -> u16 {
+    pub(super) fn slot_of(&self, redis_key: impl AsRef<[u8]>) -> u16 {
         match self {
             Self::One(_) => 0,
             #[cfg(feature = "cluster")]
-            Self::Cluster(_) => slot_of(redis_key),
+            Self::Cluster(_) => slot_of(redis_key.as_ref()),
         }
     }
 
@@ -46,30 +50,44 @@ impl Servers {
         }
     }
 
-    /// Adds a job to a lane of the server that has its slot. Returns the ID of the calling runtime,
-    /// or `None` if the lane runs in another one.
+    /// Asks the server that has the slot of a request.
     ///
     /// # Errors
     ///
-    /// If no server has the slot, its circuit breaker is open, or there is no runtime.
-    pub(super) fn push(&self, job: Job) -> Result<Option<Id>, Error> {
+    /// If there is no reply in time, no server has the slot, its circuit breaker is open, there is no runtime, or the
+    /// server refuses the request.
+    pub(super) async fn ask(&self, job: Box<Job>) -> Result<Part, NoReply> {
+        if self.settings().runtime.is_none() {
+            return self.ask_server(job).await;
+        }
+        let timeout = job.timeout;
+        let asking = Box::pin(timeout_at(timeout.until + GRACE, self.ask_server(job)));
+        asking.await.unwrap_or_else(|_| Err(timeout.error().into()))
+    }
+
+    async fn ask_server(&self, job: Box<Job>) -> Result<Part, NoReply> {
         match self {
-            Self::One(lanes) => lanes.push(job).map_err(|_| no_runtime()),
+            Self::One(server) => server.ask(job)?.reply().await,
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.push(job),
+            Self::Cluster(cluster) => Box::pin(cluster.ask(job)).await,
         }
     }
 
-    /// Looks up which server has which slot, if that is unknown, until the timeout.
-    /// Usually it is known, and this returns at once.
-    #[cfg_attr(not(feature = "cluster"), allow(clippy::unused_async, reason = "one server has every slot"))]
-    pub(super) async fn find(&self, timeout: Timeout) {
+    /// Sends a settlement in the background, after those that the same runtime sent before, and again while the server
+    /// surely does not do it. Returns what receives the result, which may be dropped.
+    ///
+    /// # Errors
+    ///
+    /// If too many are on their way, or no server has the slot.
+    pub(super) fn settle(&self, job: Box<Job>) -> Result<oneshot::Receiver<Settled>, Error> {
         match self {
-            Self::One(_) => {}
+            Self::One(server) => {
+                let (settler, receiver) = server.settler()?;
+                server.settle(job, settler);
+                Ok(receiver)
+            }
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) if cluster.is_unknown() => Box::pin(cluster.find(timeout)).await,
-            #[cfg(feature = "cluster")]
-            Self::Cluster(_) => {}
+            Self::Cluster(cluster) => cluster.settle(job),
         }
     }
 
@@ -82,65 +100,12 @@ impl Servers {
         }
     }
 
-    /// Returns how the Lua files are called.
-    pub(super) fn calls(&self) -> Calls {
+    /// Returns how calls are made.
+    pub(super) fn settings(&self) -> &Settings {
         match self {
-            Self::One(lanes) => lanes.calls(),
+            Self::One(server) => server.settings(),
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.calls(),
-        }
-    }
-
-    /// Makes a call of its own to the server that has a slot, once, within the timeout.
-    ///
-    /// # Errors
-    ///
-    /// If there is no reply in time, no server or connection, or the server refuses the call. On a Cluster the slots
-    /// are then looked up again.
-    ///
-    /// # Cancellation
-    ///
-    /// The call may have been sent.
-    pub(super) async fn call<T>(
-        &self,
-        slot: u16,
-        timeout: Timeout,
-        command: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
-    ) -> Result<T, Error> {
-        match self {
-            Self::One(lanes) => lanes.call(timeout, command).await.map_err(|failure| timeout.error_of(failure)),
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.call(slot, timeout, command).await,
-        }
-    }
-
-    /// Returns the error of a caller whose wait for a lane of another runtime has timed out.
-    pub(super) fn late(&self, slot: u16, timeout: Timeout) -> Error {
-        self.lanes(slot).map_or_else(|| timeout.error(), |lanes| lanes.late(timeout))
-    }
-
-    /// Returns the runtime that receives the replies for the calling one, of keys in a slot.
-    pub(super) fn runtime(&self, slot: u16) -> Option<Handle> {
-        self.lanes(slot)?.runtime()
-    }
-
-    /// Returns the lanes to the server of a slot, if there is one.
-    #[cfg_attr(not(feature = "cluster"), allow(clippy::unnecessary_wraps, reason = "one server has every slot"))]
-    fn lanes(&self, slot: u16) -> Option<Lanes> {
-        match self {
-            Self::One(lanes) => Some(lanes.clone()),
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.lanes(slot),
-        }
-    }
-
-    /// As [`push`](Self::push), for a settlement: it is kept if it cannot be sent now, and no
-    /// caller waits.
-    pub(super) fn push_settlement(&self, job: Job) {
-        match self {
-            Self::One(lanes) => lanes.push_settlement(job),
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.push_settlement(job),
+            Self::Cluster(cluster) => cluster.settings(),
         }
     }
 
@@ -148,7 +113,6 @@ impl Servers {
     /// One server has no circuit breaker here, as that of its layer does the same.
     pub(super) fn breaker_error(&self, slot: u16) -> Option<Error> {
         match self {
-            // The circuit breaker of its layer does the same.
             Self::One(_) => None,
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.breaker_error(slot),
@@ -165,17 +129,16 @@ impl Servers {
         }
     }
 
-    /// Connects, and loads what is called.
+    /// Connects.
     ///
     /// # Errors
     ///
-    /// If the server, or every node of the Cluster, cannot be reached, or one refuses what is
-    /// loaded.
-    pub(super) async fn prepare(&self, calls: Calls, timeout: Timeout) -> Result<(), Error> {
+    /// If the server, or every node of the Cluster, cannot be reached, or one refuses what it is sent.
+    pub(super) async fn prepare(&self) -> Result<(), Error> {
         match self {
-            Self::One(server) => server.prepare(calls, timeout).await,
+            Self::One(server) => server.prepare().await,
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.prepare(calls).await,
+            Self::Cluster(cluster) => cluster.prepare().await,
         }
     }
 }

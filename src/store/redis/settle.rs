@@ -2,16 +2,16 @@
 //!
 //! A receipt and changes come in; the result of each change goes out. Everything is queued before
 //! the function returns, and in the order given, so that a caller may drop the future at once:
-//! `settle` is called from `Drop` too. A change is sent at most once: if its result is not known,
-//! it is an error.
+//! `settle` is called from `Drop` too. A change that surely was not done is sent again; if its result
+//! is not known, it is an error.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
-use super::batch::NoReply;
-use super::engine::{Engine, settled};
+use super::engine::Engine;
+use super::pipeline::{Job, NoReply, Part, Timeout, stopped};
 use super::wire::{Request, applied_change};
 use crate::core::{Error, kept};
 use crate::store::around::settle_each;
@@ -35,8 +35,13 @@ impl Engine {
         }
         settle_each(receipt, changes, |before, taken, change| {
             let request = Request::adjustment(&self.prefix, before, taken, change, || self.time.now_ms());
-            let (receiver, taken) = (self.send(request), taken.clone());
-            Answer::pending(async move { Ok(vec![applied_change(&taken, change, settled(receiver).await?)?]) })
+            let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
+            let sent = self.servers.settle(Job::new(request, Timeout::of_settlement(self.budget), slot));
+            let taken = taken.clone();
+            Answer::pending(async move {
+                let part = sent?.await.unwrap_or_else(|_| Err(stopped()))?;
+                Ok(vec![applied_change(&taken, change, part)?])
+            })
         })
     }
 
@@ -53,13 +58,13 @@ impl Engine {
     /// caller's error.
     pub(super) fn refund_late(self: &Arc<Self>, checks: &[Check], no_reply: NoReply) -> Error {
         let NoReply { error, late } = no_reply;
-        // That of the caller may end, or run no more, before the reply comes.
-        let runtime = || self.runtime_of(checks).or_else(|| Runtime::try_current().ok());
+        // That of the caller may end before the reply comes, where the store has one of its own.
+        let runtime = || self.servers.settings().runtime.clone().or_else(|| Runtime::try_current().ok());
         if let Some((late, runtime)) = late.and_then(|late| Some((late, runtime()?))) {
             let (engine, checks) = (Arc::clone(self), kept(checks));
-            // It ends with the connection at the latest, which is not polled for long.
+            // It ends with the connection at the latest, which is not read for long.
             runtime.spawn(async move {
-                let Some(part) = late.reply().await else { return };
+                let Ok(Part::Script(part)) = late.reply().await else { return };
                 let Ok(Decided { receipt, .. }) = engine.decided(&checks, part) else { return };
                 engine.refund_all(&receipt);
             });

@@ -3,13 +3,19 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+#[cfg(feature = "redis-cell")]
+use std::time::Duration;
+
+use deadpool_redis::redis::{Cmd, Value};
 
 use super::engine::Engine;
 use super::raw::RawRedisStore;
+#[cfg(feature = "redis-cell")]
+use super::wire::cell_key;
 use crate::core::Error;
 use crate::store::{
-    Answer, Applied, Ask, BreakerState, Capabilities, Change, Check, Counter, Decided, DenyCache, Receipt, Report,
-    Requirement, Settlement, Settling, Store, Tally, Totals,
+    Answer, Applied, Ask, BreakerState, Capabilities, Change, Check, Counter, Deadline, Decided, DenyCache, Receipt,
+    Report, Requirement, Settlement, Settling, Store, Tally, Totals,
 };
 
 /// Counters in Redis, shared by all processes that use it.
@@ -92,6 +98,62 @@ impl RedisStore {
     /// ```
     pub fn breakers(&self) -> Vec<(String, BreakerState)> {
         self.engine().servers.breakers()
+    }
+
+    /// Sends a command, over the store's own connections and within its budget: once, to the server that has its key.
+    ///
+    /// The key is the command's first argument, or the first key of a script or function.
+    ///
+    /// # Errors
+    ///
+    /// If there is no reply in time, no connection, or the server refuses the command: then the
+    /// [source](std::error::Error::source) is its error. [Invalid](Error::is_invalid) is a command that changes the
+    /// connection, has no reply of its own or waits for others, as `SELECT`, `SUBSCRIBE` and `BLPOP` do: decisions are
+    /// on their way on the same connection.
+    ///
+    /// # Cancellation
+    ///
+    /// The command may have been sent.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tollgate::Error> {
+    /// use tollgate::RedisStore;
+    /// use tollgate::deadpool_redis::redis::cmd;
+    ///
+    /// let store = RedisStore::connect("redis://127.0.0.1:6379").await?;
+    /// let life = store.command(cmd("PTTL").arg("tollgate:{user:ada}:api:2")).await?;
+    /// # let _ = life;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn command(&self, command: &Cmd) -> Result<Value, Error> {
+        self.engine().command(command.clone(), Deadline::none()).await
+    }
+
+    /// As [`command`](Self::command), by a deadline.
+    #[cfg(feature = "redis-cell")]
+    pub(in crate::store) async fn command_by(&self, command: Cmd, deadline: Deadline) -> Result<Value, Error> {
+        self.engine().command(command, deadline).await
+    }
+
+    /// Connects.
+    #[cfg(feature = "redis-cell")]
+    pub(in crate::store) async fn prepare(&self) -> Result<(), Error> {
+        self.engine().servers.prepare().await
+    }
+
+    /// Returns the name of the key in which redis-cell keeps a counter's state.
+    #[cfg(feature = "redis-cell")]
+    pub(in crate::store) fn cell_key(&self, counter: &Counter) -> String {
+        cell_key(&self.engine().prefix, counter)
+    }
+
+    /// Returns how long one decision may take.
+    #[cfg(feature = "redis-cell")]
+    pub(in crate::store) fn budget(&self) -> Duration {
+        self.engine().budget
     }
 
     /// Returns how many requests were refused without calling Redis, as it had just refused one

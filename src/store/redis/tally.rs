@@ -1,21 +1,20 @@
 //! Reports to a tally: what one process was offered goes in, and the totals of all come out.
 //!
-//! A report is one call for each shard, all at the same time, and each is made once: it goes past the batches and
-//! circuit breakers of decisions, as a process reports once in a tick. If one call fails, so does the report; what the
-//! others added stays.
+//! A report is one command for each shard, all at the same time. If one fails, so does the report; what the others added
+//! stays.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::{ErrorKind, RedisError, Value};
+use deadpool_redis::redis::Value;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio::time::timeout_at;
 
-use super::batch::{Timeout, no_runtime};
-use super::connections;
+use super::connections::is_missing;
 use super::engine::Engine;
-use super::wire::{ShardReport, ShardTotals, Way};
+use super::pipeline::no_runtime;
+use super::wire::{Program, ShardReport, ShardTotals, no_decision};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::{Deadline, Report, Totals};
@@ -29,39 +28,51 @@ impl Engine {
     ///
     /// # Cancellation
     ///
-    /// The calls continue in tasks of their own, so that a connection is judged by a whole budget.
+    /// The calls continue in tasks of their own.
     pub(super) async fn report(self: Arc<Self>, report: Report) -> Result<Totals, Error> {
         let parts = ShardReport::all(&self.prefix, &report)?;
         let runtime = Handle::try_current().map_err(|_| no_runtime())?;
-        let timeout = Timeout::by(self.budget, Deadline::after(report.tick / 4));
-        self.servers.find(timeout).await;
+        let within = Deadline::after(report.tick / 4);
         let first = parts.first().map_or(0, |part| self.servers.slot_of(part.key()));
         let calling: Vec<JoinHandle<_>> =
-            parts.into_iter().map(|part| runtime.spawn(Arc::clone(&self).call_shard(part, first))).collect();
+            parts.into_iter().map(|part| runtime.spawn(Arc::clone(&self).call_shard(part, first, within))).collect();
         let mut shards = Vec::with_capacity(calling.len());
         for task in calling {
-            let called = timeout_at(timeout.until, task).await.map_err(|_| timeout.error())?;
-            shards.push(called.unwrap_or_else(|error| Err(stopped(error)))?);
+            shards.push(task.await.unwrap_or_else(|error| Err(stopped(error)))?);
         }
         Ok(joined(shards, report.counters.len()))
     }
 
-    /// Makes the call for a shard, within the budget. `first` is the slot of the first shard.
-    async fn call_shard(self: Arc<Self>, part: ShardReport, first: u16) -> Result<ShardTotals, Error> {
+    /// Makes the call for a shard. `first` is the slot of the first shard.
+    async fn call_shard(
+        self: Arc<Self>,
+        part: ShardReport,
+        first: u16,
+        within: Deadline,
+    ) -> Result<ShardTotals, Error> {
         let slot = self.servers.slot_of(part.key());
         // The number of a tick is that of the first shard's server. Another one, whose clock differs, might take the
         // current tick for the last, and be read before all have reported.
         let part = if self.servers.is_same(first, slot) { part } else { part.without_target() };
-        let (program, call) = part.command(self.servers.calls());
-        let timeout = Timeout::new(self.budget);
-        let called = self.servers.call(slot, timeout, async |connection| {
-            match connections::call(program, connection, &call, Way::Plain).await? {
-                Value::BulkString(reply) => part.read(reply.into()).ok_or_else(something_else),
-                _ => Err(something_else()),
+        let calls = self.servers.settings().calls;
+        let mut reply = self.command_for(slot, part.command(calls, false), within).await;
+        if reply.as_ref().is_err_and(lacks_script) {
+            if let Some(load) = Program::load_command(calls) {
+                // It may be there by now; and otherwise the call says why not.
+                let _ = self.command_for(slot, load, within).await;
             }
-        });
-        called.await
+            reply = self.command_for(slot, part.command(calls, true), within).await;
+        }
+        match reply? {
+            Value::BulkString(reply) => part.read(reply.into()).ok_or_else(no_decision),
+            _ => Err(no_decision()),
+        }
     }
+}
+
+/// Returns whether a command failed because the server does not have the script or the library.
+fn lacks_script(error: &Error) -> bool {
+    error.source().and_then(|source| source.downcast_ref()).is_some_and(is_missing)
 }
 
 /// Returns the totals of a report of so many counters: at the time of the first shard, and of as many live processes
@@ -77,13 +88,6 @@ fn joined(shards: Vec<ShardTotals>, counters: usize) -> Totals {
         hot.extend(shard.hot);
     }
     Totals::new(now, live).counters(totals).hot(hot)
-}
-
-/// Returns the error of a reply that is none to a report. It ends the connection, whose next reply may be to an earlier
-/// call.
-#[cold]
-fn something_else() -> RedisError {
-    (ErrorKind::UnexpectedReturnType, "the reply to a report was something else").into()
 }
 
 /// Returns the error of a task that ended before its call.

@@ -198,10 +198,7 @@ async fn two_servers_on_one_redis_pass_no_more_than_one_quota_and_make_no_call_p
     let elapsed = start.elapsed();
     let most = RATE + u64::try_from(elapsed.as_micros()).expect("short") * 4;
     assert!(passed <= most, "{passed} of {most}");
-    let calls: String = redis.ask(&["INFO", "commandstats"]);
-    let calls = calls.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next());
-    let calls = calls.and_then(|calls| calls.parse().ok());
-    let (calls, chunks): (u64, u64) = (calls.expect("scripts were called"), passed / 16_384);
+    let (calls, chunks) = (redis.scripts(), passed / 16_384);
     println!("{passed} of {most} bytes in {elapsed:?}, {calls} calls, {chunks} chunks of 16 KiB");
     let most = 40 + u64::try_from(elapsed.as_millis()).expect("short") / 50;
     assert!(calls <= most && calls * 5 <= chunks, "{calls} calls for {chunks} chunks in {elapsed:?}");

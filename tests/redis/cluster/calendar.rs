@@ -7,7 +7,6 @@ use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Calendar, Key, Quota, RedisStore};
 
 use super::rig::{Cluster, PATIENCE, check_of};
-use super::together::calls;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -43,9 +42,9 @@ async fn windows_of_calendars_and_large_buckets_are_one_step_on_every_primary() 
         assert_eq!(remaining(&store, &key).await, [5, LARGE, 5]);
         let mut receipts = Vec::new();
         for left in (0..5).rev() {
-            let before = calls(primary);
+            let before = primary.scripts();
             let decided = store.decide(&checks(&key), Ask::default()).wait().await.expect("the Cluster is whole");
-            assert_eq!(calls(primary) - before, 1, "one script call");
+            assert_eq!(primary.scripts() - before, 1, "one script call");
             let outcome = &decided.decision.outcomes()[0];
             assert_eq!((outcome.is_allowed(), outcome.remaining()), (true, left));
             assert!(outcome.reset_after() <= outcome.window(), "{outcome:?}");

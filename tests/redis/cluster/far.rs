@@ -27,10 +27,6 @@ async fn a_cluster_far_away_is_connected_to_with_the_default_timeouts() {
     }
     let store = RedisStore::builder().budget(PATIENCE).connect_cluster([ways[0].url()]).await.expect("all answer");
     for place in 0..cluster.primaries().len() {
-        drop(take(&store, &cluster.key_on(place), 1).await.expect("all is loaded"));
-        let memory: String = cluster.nodes[place].ask(&["INFO", "memory"]);
-        let scripts = memory.lines().find_map(|line| line.strip_prefix("number_of_cached_scripts:"));
-        let scripts: usize = scripts.and_then(|count| count.parse().ok()).expect("Redis 7 counts them");
-        assert!(scripts >= 15, "each has the scripts of all algorithms: {scripts}");
+        drop(take(&store, &cluster.key_on(place), 1).await.expect("it is connected to"));
     }
 }

@@ -1,7 +1,7 @@
 //! Decisions over keys of one slot.
 
 use tollgate::RedisStore;
-use tollgate::deadpool_redis::redis::Value;
+use tollgate::deadpool_redis::redis::{FromRedisValue, Value, cmd};
 use tollgate::store::{Ask, Change, Settlement, Store};
 
 use super::rig::{Cluster, FIFTY, PATIENCE, check_of, quota, remaining, take};
@@ -47,21 +47,14 @@ async fn policies_over_one_key_are_one_step_whatever_the_slot() {
         let checks = [check_of("wide", &key, quota(9)), check_of("narrow", &key, quota(2))];
         let primary = &cluster.primaries()[place];
         for allowed in [true, true, false, false] {
-            let before = calls(primary);
+            let before = primary.scripts();
             assert_eq!(store.decide(&checks, Ask::default()).wait().await.unwrap().decision.is_allowed(), allowed);
-            assert_eq!(calls(primary) - before, 1, "one script call");
+            assert_eq!(primary.scripts() - before, 1, "one script call");
         }
         assert_eq!(primary.keys().len(), 2);
         let left = store.decide(&[check_of("wide", &key, quota(9))], Ask::default()).wait().await.unwrap();
         assert_eq!(left.decision.outcomes()[0].remaining(), 6, "two and this one");
     }
-}
-
-/// How often scripts were called on a node.
-pub(crate) fn calls(node: &crate::support::server::RedisServer) -> u64 {
-    let info: String = node.ask(&["INFO", "commandstats"]);
-    let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    line.and_then(|line| line.split(',').next()).map_or(0, |calls| calls.parse().expect("a number of calls"))
 }
 
 #[tokio::test]
@@ -121,4 +114,18 @@ async fn a_server_that_is_no_cluster_is_told_at_connect() {
     assert!(error.is_connection() && error.to_string().contains("127.0.0.1:1"), "{error:#}");
     assert!(RedisStore::connect_cluster(["nothing"]).await.expect_err("no URL").is_invalid());
     assert!(RedisStore::connect_cluster([""; 0]).await.expect_err("no URL").is_invalid());
+}
+
+#[tokio::test]
+async fn a_command_goes_to_the_primary_of_its_key() {
+    let cluster = Cluster::start();
+    let store = cluster.store(PATIENCE).await;
+    for place in 0..3 {
+        let key = format!("{{key:{}}}", cluster.key_on(place));
+        let _ = store.command(cmd("SET").arg(&key).arg(place)).await.expect("it is its primary");
+        assert_eq!(cluster.nodes[place].keys(), std::slice::from_ref(&key));
+        let script = "return redis.call('GET', KEYS[1])";
+        let found = store.command(cmd("EVAL").arg(script).arg(1).arg(&key)).await.expect("it is there");
+        assert_eq!(usize::from_redis_value(found).expect("a number"), place);
+    }
 }

@@ -4,20 +4,23 @@ use std::convert::Infallible;
 use std::error::Error as _;
 use std::future::ready;
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tollgate::deadpool_redis::{Config, Runtime};
 use tollgate::store::{Change, Receipt, RedisStoreBuilder, Settlement, Store, Taken};
 use tollgate::{BreakerState, Decision, Policy, Quota, RateLimitLayer, RedisStore, Source};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::rig::{RETURN, assert_keeps, assert_returns, kept};
+use super::rig::{RETURN, assert_keeps, assert_returns, kept, take};
 use crate::support::checks::counter;
 use crate::support::server::RedisServer;
 
@@ -115,7 +118,7 @@ async fn for_what_waits_to_be_settled_the_closure_is_called_again_after_a_pause(
     let taken = Taken::new(counter("ada", Quota::per_hour(10)), 1, 0);
     let receipt = Receipt::new(store.capabilities(&[]).unwrap().id.expect("it has counters of its own"), [taken]);
     let settling = tokio::spawn(store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]).wait());
-    for (wait, dialed) in [(0, 1), (200, 1), (100, 2), (200, 2), (100, 3)] {
+    for (wait, dialed) in [(0, 1), (5, 1), (10, 2), (10, 2), (15, 3)] {
         tokio::time::advance(Duration::from_millis(wait)).await;
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -131,4 +134,49 @@ async fn a_pool_that_is_there_already_takes_no_closure_that_dials() {
     let settings = settings().dial(|host, port| async move { TcpStream::connect((host, port)).await });
     let error = settings.from_pool(pool).expect_err("it connects by itself");
     assert!(error.is_invalid() && error.to_string().contains("a closure that dials"), "{error:#}");
+}
+
+/// A stream that panics once.
+struct Panics {
+    stream: TcpStream,
+    is_due: Arc<AtomicBool>,
+}
+
+impl AsyncRead for Panics {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        assert!(!self.is_due.swap(false, Ordering::SeqCst), "the stream fell over");
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Panics {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_panics_ends_its_connection_and_not_the_store() {
+    let (server, is_due) = (RedisServer::start(), Arc::<AtomicBool>::default());
+    let (port, due) = (server.port(), Arc::clone(&is_due));
+    let settings = RedisStore::builder().dial(move |_, _| {
+        let is_due = Arc::clone(&due);
+        async move { Ok(Panics { stream: TcpStream::connect(("127.0.0.1", port)).await?, is_due }) }
+    });
+    let store = settings.connect(&server.url()).await.expect("the server was started");
+    for _ in 0..3 {
+        is_due.store(true, Ordering::SeqCst);
+        // In its task, or in that of a caller.
+        let asked = store.clone();
+        let _ = tokio::spawn(async move { take(&asked).await.is_ok() }).await;
+        assert_returns(&store).await;
+    }
 }

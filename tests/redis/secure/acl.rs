@@ -20,8 +20,7 @@ const QUOTAS: [Quota; 5] = [
 ];
 
 /// What scripts take, as the documentation of `RedisStoreBuilder::connect` says.
-const BY_SCRIPTS: [&str; 8] =
-    ["~tollgate:*", "+evalsha", "+script|load", "+time", "+mget", "+set", "+setrange", "+del"];
+const BY_SCRIPTS: [&str; 8] = ["~tollgate:*", "+evalsha", "+eval", "+time", "+mget", "+set", "+setrange", "+del"];
 /// What functions take.
 const BY_FUNCTIONS: [&str; 8] =
     ["~tollgate:*", "+fcall", "+function|load", "+time", "+mget", "+set", "+setrange", "+del"];
@@ -181,8 +180,7 @@ async fn the_rules_allow_nothing_beyond_the_prefix() {
     let error = take(&store, QUOTAS[0], 1).await.expect_err("the key is another's");
     assert!(error.is_store() && format!("{error:#}").to_lowercase().contains("permission"), "{error:#}");
     let mut connection = Client::open(url).unwrap().get_connection().unwrap();
-    for command in ["FLUSHALL", "KEYS *", "CONFIG GET dir", "GET tollgate:x", "EVAL 0 0", "ACL WHOAMI", "SCRIPT FLUSH"]
-    {
+    for command in ["FLUSHALL", "KEYS *", "CONFIG GET dir", "GET tollgate:x", "ACL WHOAMI", "SCRIPT FLUSH"] {
         let mut words = command.split(' ');
         let refused = cmd(words.next().expect("a command")).arg(words.collect::<Vec<_>>()).exec(&mut connection);
         let told = refused.expect_err("it is not allowed").to_string();
@@ -196,5 +194,5 @@ async fn a_user_who_lacks_a_rule_is_told_which_command_it_may_not_run() {
     let error = settings().connect(&user(&server, &BY_SCRIPTS[..2])).await.expect_err("it may not load");
     assert!(error.is_connection() && format!("{error:#}").contains("cannot use Redis"), "{error:#}");
     let cause = std::error::Error::source(&error).map(|cause| format!("{cause:?}")).unwrap_or_default();
-    assert!(cause.contains("script|load"), "{cause}");
+    assert!(cause.contains("eval"), "{cause}");
 }

@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tollgate::{Key, Limiter, Quota, RedisStore, Rule, SlotGuard, Source};
 
-use crate::support::server::RedisServer;
-
 fn ada() -> Key {
     Key::new("user", "ada")
 }
@@ -66,11 +64,4 @@ fn until_left(limiter: &Limiter, expected: u64, most: Duration) -> impl Future<O
             sleep(Duration::from_millis(10)).await;
         }
     }
-}
-
-/// How many scripts and functions a server has run since its statistics were reset.
-fn calls(redis: &RedisServer) -> u64 {
-    let stats: String = redis.ask(&["INFO", "commandstats"]);
-    let of = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
-    stats.lines().filter(|line| line.starts_with("cmdstat_evalsha:")).filter_map(of).sum()
 }

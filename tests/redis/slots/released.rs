@@ -8,7 +8,8 @@ use tokio::time::{sleep, timeout};
 use tollgate::Quota;
 use tollgate::deadpool_redis::redis::{Client, Value, cmd};
 
-use super::{ada, calls, hold, left, limiter, limiter_of, store, until_left};
+use super::{ada, hold, left, limiter, limiter_of, store, until_left};
+use crate::outages::REFUSALS;
 use crate::support::server::RedisServer;
 use crate::support::slow::many;
 
@@ -91,7 +92,7 @@ async fn clients_that_vanish_all_at_once_leave_no_slots_behind() {
     let _: String = redis.ask(&["CONFIG", "RESETSTAT"]);
     drop(held);
     let took = until_left(&limiter, clients, SOON).await;
-    println!("{clients} slots were free after {took:?}, and {} calls", calls(&redis));
+    println!("{clients} slots were free after {took:?}, and {} calls", redis.scripts());
 }
 
 #[test]
@@ -170,4 +171,18 @@ async fn releases_that_were_not_sent_in_a_long_outage_are_sent_after_it() {
     order("CONFIG SET maxclients 1000");
     let took = until_left(&limiter, 300, SOON).await;
     println!("the slots were free {took:?} after the outage");
+}
+
+#[tokio::test]
+async fn slots_that_are_released_while_redis_refuses_to_write_are_free_when_it_writes_again() {
+    for [refuse, write] in REFUSALS {
+        let redis = RedisServer::start();
+        let limiter = limiter(&redis.url(), quota(10)).await;
+        let held = hold(&limiter, 10).await;
+        let () = redis.ask(refuse);
+        drop(held);
+        sleep(Duration::from_millis(300)).await;
+        let () = redis.ask(write);
+        until_left(&limiter, 10, Duration::from_secs(1)).await;
+    }
 }

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use tokio::time::sleep;
 use tollgate::{Key, Quota};
 
-use super::{ada, calls, left, limiter};
+use super::{ada, left, limiter};
 use crate::support::server::RedisServer;
 
 const LIFE: Duration = Duration::from_secs(3);
@@ -20,7 +20,7 @@ async fn three_hundred_slots_of_a_key_are_renewed_by_a_few_calls() {
     assert_eq!(left(&limiter).await, 100);
     let _: String = redis.ask(&["CONFIG", "RESETSTAT"]);
     sleep(2 * LIFE + LIFE / 4).await;
-    let renewals = calls(&redis);
+    let renewals = redis.scripts();
     assert!((2..=20).contains(&renewals), "{renewals} calls");
     assert_eq!(left(&limiter).await, 100, "they live on");
     drop(held);
@@ -34,7 +34,7 @@ async fn slots_of_three_hundred_keys_are_renewed_by_a_few_calls() {
     let held = join_all(keys.iter().map(|key| limiter.acquire(key))).await;
     let _: String = redis.ask(&["CONFIG", "RESETSTAT"]);
     sleep(2 * LIFE + LIFE / 4).await;
-    let renewals = calls(&redis);
+    let renewals = redis.scripts();
     // Each slot at least twice: one by one that would be 600 calls.
     assert!((6..=120).contains(&renewals), "{renewals} calls");
     for key in &keys {

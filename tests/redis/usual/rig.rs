@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use futures::future::join_all;
 use tollgate::deadpool_redis::redis::{Client, Connection, cmd};
 use tollgate::store::{Ask, Check, Store};
 use tollgate::{Quota, RedisStore};
@@ -44,7 +45,15 @@ impl Rig {
         let store = settings.connect(&server.url()).await.expect("the server was started");
         let quotas = [Quota::token_bucket, Quota::leaky_bucket, Quota::fixed_window];
         let checks: Vec<Check> = quotas.map(|quota| check("a", quota(9, Duration::from_secs(60)), 1)).into();
-        drop(store.decide(&checks, Ask::default()).wait().await.expect("the server is up"));
+        let decide = |checks: &[Check]| store.decide(checks, Ask::default()).wait();
+        drop(decide(&checks).await.expect("the server is up"));
+        for one in &checks {
+            drop(decide(std::slice::from_ref(one)).await.expect("the server is up"));
+            // Two calls are in flight, and the others share one.
+            let several: Vec<Check> = (0..8).map(|key| check(&format!("b{key}"), *one.counter.quota(), 1)).collect();
+            let all = join_all(several.iter().map(|check| decide(std::slice::from_ref(check)))).await;
+            assert!(all.iter().all(Result::is_ok));
+        }
         let _: String = server.ask(&["ECHO", "the end"]);
         let source = loaded(monitor, part, &format!("return {entry}(KEYS, ARGV)\n"));
         assert_eq!(source.matches(text).count(), 1, "{source}");
@@ -104,8 +113,9 @@ fn loaded(monitor: impl BufRead, part: &str, end: &str) -> String {
     let lines =
         monitor.lines().map(|line| line.expect("the server is up")).take_while(|line| !line.contains("the end"));
     let sources = lines.filter_map(|line| {
-        let (_, source) = line.split_once("\"SCRIPT\" \"LOAD\" \"")?;
-        Some(source.trim_end_matches('"').replace("\\n", "\n").replace("\\\"", "\"").replace("\\\\", "\\"))
+        let (_, source) = line.split_once("\"EVAL\" \"")?;
+        let (source, _) = source.split_once("\" \"")?;
+        Some(source.replace("\\n", "\n").replace("\\\"", "\"").replace("\\\\", "\\"))
     });
     sources.filter(|source| source.contains(part) && source.ends_with(end)).last().expect("it was loaded")
 }

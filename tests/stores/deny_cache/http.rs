@@ -13,7 +13,6 @@ use tokio::net::TcpListener;
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Policy, Quota, RateLimitLayer, RedisStore, Source, key};
 
-use super::redis::calls;
 use super::rig::S;
 use crate::support::server::RedisServer;
 use crate::support::time::at;
@@ -58,7 +57,7 @@ async fn the_wait_a_client_is_told_counts_down_and_is_enough() {
         (10 * S - 1, 429, ["1", r#""user";r=0;t=1"#, "cache"]),
         (10 * S, 200, ["", r#""user";r=0;t=10, "all";r=98;t=3528"#, "store"]),
     ];
-    let before = calls(&server);
+    let before = server.scripts();
     for (now, status, fields) in rows {
         clock.set(at(now));
         let request = Request::get(format!("http://{address}/")).header("x-user", "ada").body(Body::empty()).unwrap();
@@ -66,6 +65,6 @@ async fn the_wait_a_client_is_told_counts_down_and_is_enough() {
         let response = response.expect("it takes far too long").unwrap();
         assert_eq!(told(&response), (status, fields), "at {now}");
     }
-    assert_eq!(calls(&server) - before, 3);
+    assert_eq!(server.scripts() - before, 3);
     serving.abort();
 }

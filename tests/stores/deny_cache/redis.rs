@@ -15,13 +15,6 @@ use crate::support::time::at;
 
 const QUOTA: Quota = Quota::token_bucket(2, Duration::from_secs(30 * 86_400));
 
-/// How many script calls the server has seen.
-pub(super) fn calls(server: &RedisServer) -> u64 {
-    let info: String = server.ask(&["INFO", "commandstats"]);
-    let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    line.and_then(|line| line.split(',').next()).map_or(0, |calls| calls.parse().expect("a number"))
-}
-
 async fn store(server: &RedisServer, clock: &ManualClock) -> RedisStore {
     connect(server, RedisStore::builder().with_clock(clock.clone())).await
 }
@@ -52,14 +45,14 @@ async fn a_probe_asks_the_server_whatever_is_remembered_and_is_learnt_from() {
     refuse(&store, "a").await;
     clock.set(at(900 * MS));
     assert_eq!(source(&store, "a").await, (Source::DenyCache, false));
-    let before = calls(&server);
+    let before = server.scripts();
     let probe = store
         .decide(&[check("a", QUOTA, 1)], Ask::default().mode(AskMode::Probe))
         .wait()
         .await
         .expect("the server answers")
         .decision;
-    assert_eq!((probe.source(), probe.is_allowed(), calls(&server)), (Source::Store, false, before + 1));
+    assert_eq!((probe.source(), probe.is_allowed(), server.scripts()), (Source::Store, false, before + 1));
     clock.set(at(1_800 * MS));
     assert_eq!(source(&store, "a").await, (Source::DenyCache, false), "it was refused 900 ms ago");
 }
@@ -71,13 +64,13 @@ async fn flood(settings: RedisStoreBuilder, requests: usize) -> (u64, u64) {
     for key in 0..100 {
         assert!(decide(&store, &[check(&key.to_string(), QUOTA, 2)]).await.is_allowed());
     }
-    let before = calls(&server);
+    let before = server.scripts();
     let asked = futures::stream::iter(0..requests).map(|number| {
         let store = Arc::clone(&store);
         async move { assert!(!decide(&store, &[check(&(number % 100).to_string(), QUOTA, 1)]).await.is_allowed()) }
     });
     asked.buffer_unordered(64).collect::<Vec<()>>().await;
-    (calls(&server) - before, store.refused_from_cache())
+    (server.scripts() - before, store.refused_from_cache())
 }
 
 #[tokio::test]

@@ -21,12 +21,8 @@ impl RedisStoreBuilder {
     /// a token that is to be shared. The time that it takes counts as connecting
     /// ([`connect_timeout`](Self::connect_timeout)), and its error is one of the connection.
     ///
-    /// The closure runs in a task of its own on the runtime that connects. If it panics, that
-    /// attempt fails with an error of the connection, and the next one calls it again. If it blocks
-    /// its thread, decisions still end within their budget as long as the runtime has another
-    /// thread. Calls of this closure and of the one for [`dial`](Self::dial) that have not awaited
-    /// anything yet occupy at most half of the runtime's threads, and at least one; further calls
-    /// wait for them, as long as connecting may take.
+    /// The closure runs in a task of its own on the runtime that connects, and must not block its thread. If it panics,
+    /// that attempt fails with an error of the connection, and the next one calls it again.
     ///
     /// # Cancellation
     ///
@@ -55,7 +51,7 @@ impl RedisStoreBuilder {
         T: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        self.credentials = Some(Provider::new(credentials, self.own_tasks.clone()));
+        self.credentials = Some(Provider::new(credentials));
         self
     }
 
@@ -68,13 +64,9 @@ impl RedisStoreBuilder {
     /// ([`connect_timeout`](Self::connect_timeout)), and its error is one of the connection. Unix
     /// sockets are opened without it.
     ///
-    /// The closure runs in a task of its own on the runtime that connects. If it panics, that
-    /// attempt fails with an error of the connection, and the next one calls it again. If it blocks
-    /// its thread, decisions still end within their budget as long as the runtime has another
-    /// thread. Calls of this closure and of the one for [`credentials`](Self::credentials) that
-    /// have not awaited anything yet occupy at most half of the runtime's threads, and at least
-    /// one; further calls wait for them, as long as connecting may take. The stream has no task of
-    /// its own: reading from it and writing to it must never block.
+    /// The closure runs in a task of its own on the runtime that connects, and must not block its thread, nor may reading
+    /// from the stream and writing to it. If it panics, that attempt fails with an error of the connection, and the next
+    /// one calls it again.
     ///
     /// # Cancellation
     ///
@@ -113,7 +105,7 @@ impl RedisStoreBuilder {
         T: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.dialer = Some(Dialer::new(dial, self.own_tasks.clone()));
+        self.dialer = Some(Dialer::new(dial));
         self
     }
 

@@ -1,9 +1,9 @@
 //! Connecting: to one server, a Cluster, or what sentinels name.
 //!
-//! Settings and URLs come in; a store goes out, whose servers have been connected to, have shown
-//! that they are Redis, and have the scripts loaded. All of that together takes no longer than four
-//! connect timeouts, after which it is an error that names the address.
+//! Settings and URLs come in; a store goes out, whose servers have been connected to and have shown that they are Redis.
+//! All of that together takes no longer than four connect timeouts, after which it is an error that names the address.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::Pool;
@@ -12,16 +12,16 @@ use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
 use super::settings::RedisStoreBuilder;
 use crate::core::Error;
 use crate::core::error::Kind;
-use crate::store::redis::batch::{Lanes, Timeout};
 #[cfg(feature = "cluster")]
 use crate::store::redis::cluster::Cluster;
-use crate::store::redis::connections::{CHECKING, Pools, Source, server_at};
+use crate::store::redis::connections::{Connect, Source, server_at};
+use crate::store::redis::pipeline::Server;
 use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::Calls;
 
 impl RedisStoreBuilder {
-    /// Connects to `redis://[user:password@]host:port[/db]` and loads the scripts: with the feature
+    /// Connects to `redis://[user:password@]host:port[/db]`: with the feature
     /// `tls` also to `rediss://…`, on Unix also to `redis+unix:///path/to/socket[?user=…&pass=…&db=…]`.
     ///
     /// TLS takes the process's `rustls` provider, or ring if none is installed.
@@ -31,10 +31,10 @@ impl RedisStoreBuilder {
     /// A user of Redis's ACL needs no more than this, with the prefix as it is set:
     ///
     /// ```text
-    /// ACL SETUSER limiter on >password ~tollgate:* +evalsha +script|load +time +mget +set +setrange +del
+    /// ACL SETUSER limiter on >password ~tollgate:* +evalsha +eval +time +mget +set +setrange +del
     /// ```
     ///
-    /// For [`functions`](Self::functions), `+fcall +function|load` take the place of `+evalsha +script|load`. A
+    /// For [`functions`](Self::functions), `+fcall +function|load` take the place of `+evalsha +eval`. A
     /// database in the URL takes `+select`, a pool whose connections others use too `+ping +unwatch`, and a
     /// [`Tally`](crate::store::Tally) `+hmget +hset +hincrby +hlen +pexpire`.
     ///
@@ -44,11 +44,11 @@ impl RedisStoreBuilder {
     /// or is no Redis.
     pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
         let (server, address) = self.server(url, Some(self.calls))?;
-        self.prepared(Servers::One(server), &address).await
+        self.prepared(server, &address).await
     }
 
     /// Connects to a Redis Cluster of which some nodes are known, as
-    /// `redis://[user:password@]host:port`, finds the others and loads the scripts on every
+    /// `redis://[user:password@]host:port`, finds the others and connects to every
     /// primary. User and password are those of the first URL, for all nodes; the user must be
     /// allowed to call `CLUSTER SLOTS` and `ASKING` besides what [one server](Self::connect) is
     /// sent.
@@ -73,8 +73,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If a setting or a URL is wrong, or if none of the nodes can be reached, belongs to a Cluster and accepts the
-    /// scripts.
+    /// If a setting or a URL is wrong, or if none of the nodes can be reached, belongs to a Cluster and is a Redis.
     ///
     /// # Examples
     ///
@@ -97,7 +96,7 @@ impl RedisStoreBuilder {
         self.prepared(nodes, &address).await
     }
 
-    /// Connects to the primary that Redis Sentinel knows by this name, and loads the scripts.
+    /// Connects to the primary that Redis Sentinel knows by this name.
     ///
     /// The URLs, `redis://[user:password@]host:port`, are those of the sentinels, and so are their user and password.
     /// Those for the primary are set with [`primary_user`](Self::primary_user) and
@@ -126,7 +125,7 @@ impl RedisStoreBuilder {
     ///
     /// The pool opens its connections itself, and runs each in a task of its own. So a decision takes one more hop
     /// between tasks than over a connection that [`connect`](Self::connect) opens, and a lost connection is noticed
-    /// only by the first decision that is sent on it. A server that is not Redis is noticed by the first decision, too.
+    /// only by the first decisions or refunds that are sent on it, which are lost with it. A server that is not Redis is noticed by the first decision, too.
     /// The store keeps the connections that it takes from the pool.
     ///
     /// # Examples
@@ -152,67 +151,69 @@ impl RedisStoreBuilder {
             let text = "a pool of yours connects by itself: leave out credentials and a closure that dials";
             return Err(Error::invalid(text));
         }
-        let source = Source::given(pool, self.calls, self.connect_timeout.saturating_mul(CHECKING));
-        let servers = Servers::One(self.plan().to(source));
+        let source = self.connection(&[], Some(self.calls))?.to_pool(pool);
+        let servers = self.one(source);
         self.build(servers)
     }
 
-    /// Returns lanes to the server at a URL, which is not connected to yet, and its address.
+    /// Returns the server at a URL, which is not connected to yet, and its address.
     ///
     /// # Errors
     ///
     /// If the URL is wrong, or a setting of connections.
-    pub(in crate::store::redis) fn server(&self, url: &str, calls: Option<Calls>) -> Result<(Lanes, String), Error> {
+    pub(super) fn server(&self, url: &str, calls: Option<Calls>) -> Result<(Servers, String), Error> {
         let known = server_at(url)?;
-        let pools = self.pools(std::slice::from_ref(&known), calls)?;
-        let source = pools.of_server(pools.server(&known))?;
-        Ok((self.plan().to(source), known.addr().to_string()))
+        let connect = self.connection(std::slice::from_ref(&known), calls)?;
+        Ok((self.one(connect.to_server(connect.server(&known))), known.addr().to_string()))
+    }
+
+    fn one(&self, source: Source) -> Servers {
+        Servers::One(Server::new(Arc::new(source), self.calls(), None))
     }
 
     /// Returns a Cluster of which these nodes are known, none of which is connected to yet.
     #[cfg(feature = "cluster")]
-    pub(in crate::store::redis) fn cluster(&self, known: &[ConnectionInfo]) -> Result<Servers, Error> {
-        let pools = self.pools(known, Some(self.calls))?;
-        Ok(Servers::Cluster(Cluster::new(known, pools, self.plan(), self.budget)?))
+    pub(super) fn cluster(&self, known: &[ConnectionInfo]) -> Result<Servers, Error> {
+        let connect = self.connection(known, Some(self.calls))?;
+        Ok(Servers::Cluster(Cluster::new(known, connect, self.calls(), self.budget)?))
     }
 
-    /// Returns lanes to the primary that these sentinels name, none of which is connected to yet.
+    /// Returns the primary that these sentinels name, none of which is connected to yet.
     #[cfg(feature = "sentinel")]
-    pub(in crate::store::redis) fn sentinels(
-        &self,
-        sentinels: &[ConnectionInfo],
-        master_name: &str,
-    ) -> Result<Servers, Error> {
-        let pools = self.pools(sentinels, Some(self.calls))?;
-        let source = pools.of_sentinels(sentinels, master_name, self.primary.clone())?;
-        Ok(Servers::One(self.plan().to(source)))
+    pub(super) fn sentinels(&self, sentinels: &[ConnectionInfo], master_name: &str) -> Result<Servers, Error> {
+        let connect = self.connection(sentinels, Some(self.calls))?;
+        Ok(self.one(connect.by_sentinels(sentinels, master_name, self.primary.clone())?))
     }
 
-    /// Returns how the pools of some servers are made.
-    fn pools(&self, servers: &[ConnectionInfo], calls: Option<Calls>) -> Result<Pools, Error> {
+    /// Returns how some servers are connected to.
+    fn connection(&self, servers: &[ConnectionInfo], calls: Option<Calls>) -> Result<Connect, Error> {
         let addresses: Vec<ConnectionAddr> = servers.iter().map(|server| server.addr().clone()).collect();
         let encryption = self.tls.encryption(&addresses)?;
-        let (credentials, dialer) = (self.credentials.clone(), self.dialer.clone());
-        Ok(Pools {
-            size: self.pool_size,
-            connect_timeout: self.connect_timeout,
-            encryption,
-            credentials,
-            dialer,
-            calls,
-        })
+        let (timeout, credentials, dialer) = (self.connect_timeout, self.credentials.clone(), self.dialer.clone());
+        Ok(Connect { timeout, encryption, credentials, dialer, calls })
+    }
+
+    /// Makes a store that is sent commands only, and its address. Its server is not checked for its Lua.
+    ///
+    /// # Errors
+    ///
+    /// If a setting or the URL is wrong.
+    #[cfg(feature = "redis-cell")]
+    pub(in crate::store) fn without_scripts(self, url: &str) -> Result<(RedisStore, String), Error> {
+        let (server, address) = self.server(url, None)?;
+        Ok((self.build(server)?, address))
     }
 
     /// Makes a store once its servers are ready. `address` is in the error.
     async fn prepared(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
-        let (limit, calls) = (self.longest_start(), self.calls);
+        let limit = self.longest_start();
         let engine = self.engine(servers)?;
-        in_time(limit, address, engine.servers.prepare(calls, Timeout::new(limit))).await?;
+        in_time(limit, address, engine.servers.prepare()).await?;
         Ok(RedisStore::new(engine))
     }
 
     /// Returns how long it may take until a server is known to be usable: four connect timeouts.
-    pub(in crate::store::redis) fn longest_start(&self) -> Duration {
+    pub(in crate::store) fn longest_start(&self) -> Duration {
         self.connect_timeout.saturating_mul(4)
     }
 }
@@ -223,7 +224,7 @@ impl RedisStoreBuilder {
 /// # Errors
 ///
 /// Those of the call, explained, as errors of the connection; a timeout stays one.
-pub(in crate::store::redis) async fn in_time<T>(
+pub(in crate::store) async fn in_time<T>(
     limit: Duration,
     address: &str,
     ready: impl Future<Output = Result<T, Error>>,

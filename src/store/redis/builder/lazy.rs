@@ -7,7 +7,6 @@
 use super::connect::servers_at;
 use super::settings::RedisStoreBuilder;
 use crate::core::Error;
-use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
 
 impl RedisStoreBuilder {
@@ -16,7 +15,7 @@ impl RedisStoreBuilder {
     /// its layer decides as it is set to until Redis is there ([`OnFailure`](crate::OnFailure)).
     /// May be called outside a runtime.
     ///
-    /// The first decision connects, and has the scripts loaded. Passwords, permissions and servers
+    /// The first decision connects. Passwords, permissions and servers
     /// that are no Redis are found then, as failures of decisions; [`connect`](Self::connect) finds
     /// them at once.
     ///
@@ -34,7 +33,7 @@ impl RedisStoreBuilder {
     /// ```
     pub fn connect_lazy(self, url: &str) -> Result<RedisStore, Error> {
         let (server, _) = self.server(url, Some(self.calls))?;
-        self.build(Servers::One(server))
+        self.build(server)
     }
 
     /// Makes a store on a Redis Cluster of which some nodes are known, as

@@ -13,5 +13,5 @@ mod lazy;
 mod settings;
 
 #[cfg(feature = "redis-cell")]
-pub(super) use connect::in_time;
+pub(in crate::store) use connect::in_time;
 pub use settings::RedisStoreBuilder;

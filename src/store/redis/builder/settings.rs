@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::runtime::Handle as Runtime;
 
 use crate::core::Error;
-use crate::store::redis::batch::{Plan, Settings};
-use crate::store::redis::connections::{Dialer, OwnTasks, Provider, Tls};
+use crate::store::redis::connections::{Dialer, Provider, Tls};
 use crate::store::redis::engine::Engine;
+use crate::store::redis::pipeline::Settings;
 use crate::store::redis::server_time::ServerTime;
 use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
@@ -26,6 +26,12 @@ const LONGEST_PREFIX: usize = 64;
 /// in a call are one byte.
 const LARGEST_BATCH: usize = 128;
 
+/// The most calls in flight on a connection: of more, none would be shared.
+const MOST_IN_FLIGHT: usize = 16;
+
+/// The most connections to one server: more than any server takes.
+const MOST_CONNECTIONS: usize = 65_536;
+
 /// Settings of a [`RedisStore`]. Every wait is bounded.
 ///
 /// | setting | default | bounds |
@@ -33,6 +39,7 @@ const LARGEST_BATCH: usize = 128;
 /// | [`prefix`](Self::prefix) | `tollgate` | 1 to 64 printable ASCII characters, no braces |
 /// | [`pool_size`](Self::pool_size) | 16 connections to a server | at least 1 |
 /// | [`batch_size`](Self::batch_size) | 128 checks in a call | 1 to 128 |
+/// | [`calls_in_flight`](Self::calls_in_flight) | 2 on a connection | 1 to 16 |
 /// | [`budget`](Self::budget) | 100 ms for a decision | more than 0 |
 /// | [`connect_timeout`](Self::connect_timeout) | 500 ms | more than 0 |
 /// | [`deny_cache_cap`](Self::deny_cache_cap) | 1 s | more than 0 |
@@ -59,10 +66,12 @@ const LARGEST_BATCH: usize = 128;
 pub struct RedisStoreBuilder {
     /// What every key starts with.
     pub(in crate::store::redis) prefix: String,
-    /// The most connections, and lanes, to one server.
+    /// The most connections to one server.
     pub(super) pool_size: usize,
     /// The most checks of one call, except for a single request that has more.
     pub(super) batch_size: usize,
+    /// The most calls in flight on a connection.
+    pub(super) in_flight: usize,
     /// Whether decisions call scripts or functions.
     pub(super) calls: Calls,
     /// How long one decision may take.
@@ -71,15 +80,13 @@ pub struct RedisStoreBuilder {
     pub(super) connect_timeout: Duration,
     /// What gives the time of decisions, if not the server.
     pub(super) clock: Option<Arc<dyn Clock>>,
-    /// Where all lanes run, if not in the runtimes of their callers.
+    /// Where all connections are driven, if not in the runtimes of their callers.
     pub(super) runtime: Option<Runtime>,
     /// The settings of the deny cache; `None` without one.
     pub(super) deny_cache: Option<DenyCacheBuilder>,
     pub(super) tls: Tls,
     pub(super) credentials: Option<Provider>,
     pub(super) dialer: Option<Dialer>,
-    /// Where the closures for credentials and for dialing run.
-    pub(super) own_tasks: OwnTasks,
     /// User and password for the primary that sentinels name.
     #[cfg(feature = "sentinel")]
     pub(super) primary: deadpool_redis::RedisConnectionInfo,
@@ -92,6 +99,7 @@ impl RedisStoreBuilder {
             prefix: "tollgate".to_owned(),
             pool_size: 16,
             batch_size: LARGEST_BATCH,
+            in_flight: 2,
             calls: Calls::default(),
             budget: Duration::from_millis(100),
             connect_timeout: Duration::from_millis(500),
@@ -101,7 +109,6 @@ impl RedisStoreBuilder {
             tls: Tls::default(),
             credentials: None,
             dialer: None,
-            own_tasks: OwnTasks::default(),
             #[cfg(feature = "sentinel")]
             primary: deadpool_redis::RedisConnectionInfo::default(),
         }
@@ -128,10 +135,9 @@ impl RedisStoreBuilder {
     /// Sets how many connections there are to each server at most, instead of 16; 0 and more than 65,536 are refused,
     /// unless the pool is [given](Self::from_pool).
     ///
-    /// All decisions of a runtime share one pipelined connection to each server. Set at least as many as there are
-    /// runtimes that make decisions, such as with one runtime per thread: any more runtimes share the connection of
-    /// another one, and wait for it. A connection that stopped responding is kept in addition, for up to 10 s, to
-    /// receive late replies.
+    /// All decisions of a runtime share one connection to each server. Set at least as many as there are runtimes that
+    /// make decisions, such as with one runtime per thread: any more runtimes share the first connection, and wait for
+    /// its runtime. A connection that stopped responding is kept in addition, for up to 10 s, to receive late replies.
     ///
     /// # Examples
     ///
@@ -161,6 +167,25 @@ impl RedisStoreBuilder {
     /// ```
     pub fn batch_size(self, checks: usize) -> Self {
         Self { batch_size: checks, ..self }
+    }
+
+    /// Sets how many calls are sent on a connection before the reply to the first, instead of 2: 1 to 16. Decisions that
+    /// come meanwhile wait, and share the next call.
+    ///
+    /// With one, decisions that come together are up to half a round trip later, and larger batches save the server some
+    /// work; more than two make batches smaller.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// assert!(RedisStore::builder().calls_in_flight(1).connect_lazy("redis://127.0.0.1:6379").is_ok());
+    /// let store = RedisStore::builder().calls_in_flight(0).connect_lazy("redis://127.0.0.1:6379");
+    /// assert!(store.is_err_and(|error| error.is_invalid()));
+    /// ```
+    pub fn calls_in_flight(self, calls: usize) -> Self {
+        Self { in_flight: calls, ..self }
     }
 
     /// Calls a library of Redis Functions instead of scripts, for some more checks a second.
@@ -277,12 +302,12 @@ impl RedisStoreBuilder {
         Self { clock: Some(clock), deny_cache, ..self }
     }
 
-    /// Connects, sends and receives in this runtime, whichever one makes decisions.
+    /// Connects and receives in this runtime, whichever one makes decisions.
     ///
-    /// Otherwise each runtime that makes decisions has a connection of its own. Set a runtime that
-    /// does nothing else where handlers keep all threads of theirs busy for long: what they do then
-    /// delays no decision, at the price of a few microseconds for each. Both it and the callers'
-    /// must have their I/O and time drivers enabled; once it has shut down, decisions fail.
+    /// Otherwise each runtime that makes decisions has a connection of its own, and nobody reads the replies while
+    /// handlers keep all of its threads busy. Set a runtime that does nothing else where they do: then that delays no
+    /// decision, at the price of a hop between threads for each. Both it and the callers' must have their I/O and time
+    /// drivers enabled; once it has shut down, decisions fail, and so they do within their budget while nobody runs it.
     ///
     /// # Examples
     ///
@@ -315,13 +340,26 @@ impl RedisStoreBuilder {
         if self.budget.is_zero() || self.connect_timeout.is_zero() {
             return Err(Error::invalid("a timeout of 0 lets nothing through: give at least 1ms"));
         }
+        if self.pool_size == 0 {
+            return Err(Error::invalid("a pool of size 0 never gives a connection: give at least 1"));
+        }
+        if self.pool_size > MOST_CONNECTIONS {
+            let text = format!("a pool of size {} is not allowed: give at most {MOST_CONNECTIONS}", self.pool_size);
+            return Err(Error::invalid(text));
+        }
         Ok(())
     }
 
-    /// Returns how lanes to servers are made.
-    pub(super) fn plan(&self) -> Plan {
-        let settings = Settings { calls: self.calls, clock: self.clock.clone(), batch_size: self.batch_size };
-        Plan { settings: Arc::new(settings), most: self.pool_size, runtime: self.runtime.clone() }
+    /// Returns how calls are made.
+    pub(super) fn calls(&self) -> Arc<Settings> {
+        Arc::new(Settings {
+            calls: self.calls,
+            clock: self.clock.clone(),
+            batch_size: self.batch_size,
+            in_flight: self.in_flight,
+            most: self.pool_size,
+            runtime: self.runtime.clone(),
+        })
     }
 
     /// Makes a store, whose servers need not be connected.
@@ -345,6 +383,10 @@ impl RedisStoreBuilder {
                 "a batch of {} checks is not allowed: give 1 to {LARGEST_BATCH}",
                 self.batch_size
             )));
+        }
+        if !(1..=MOST_IN_FLIGHT).contains(&self.in_flight) {
+            let text = format!("{} calls in flight are not allowed: give 1 to {MOST_IN_FLIGHT}", self.in_flight);
+            return Err(Error::invalid(text));
         }
         Engine::new(servers, self.prefix, self.budget, ServerTime::new(self.clock), self.deny_cache)
     }

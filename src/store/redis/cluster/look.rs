@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use deadpool_redis::redis::{Value, cmd};
+use deadpool_redis::redis::cmd;
 use tokio::runtime::Handle as Runtime;
 use tokio::task::JoinSet;
 use tokio::time::{self, timeout_at};
@@ -22,8 +22,7 @@ use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::random;
 use crate::store::BreakerState;
-use crate::store::redis::batch::Timeout;
-use crate::store::redis::wire::Calls;
+use crate::store::redis::pipeline::{Job, NoReply, Part, Timeout};
 
 /// Limits how often `slots_unknown` is logged.
 static UNKNOWN: Lines = Lines::ten();
@@ -39,7 +38,7 @@ impl Cluster {
     /// outside a runtime, or if it is too early for another look.
     fn begin_to_look(self: &Arc<Self>, failed: Option<Address>, limit: Duration) {
         let Some(runtime) = self.runtime() else { return };
-        let Some(look) = self.looks.begin(runtime.id()) else { return };
+        let Some(look) = self.looks.begin() else { return };
         let cluster = Arc::clone(self);
         runtime.spawn(async move {
             let looked = cluster.look(look.number, failed.as_ref(), limit).await;
@@ -57,58 +56,54 @@ impl Cluster {
             }
             look.end(looked.is_ok());
         });
-        // The task spawned last may wait for this worker, which may go on with a handler that blocks:
-        // others can take the one before it.
-        runtime.spawn(async {});
     }
 
     /// Returns the runtime for a look: the one that is set for the store, else the calling one.
     fn runtime(&self) -> Option<Runtime> {
-        self.plan.runtime.clone().or_else(|| Runtime::try_current().ok())
+        self.settings.runtime.clone().or_else(|| Runtime::try_current().ok())
     }
 
-    /// Returns whether no primary is known, as at first after a lazy start, and a look may find
-    /// some. After one of this runtime that found nothing it is `false` for a moment: decisions
-    /// fail at once then.
-    pub(in crate::store::redis) fn is_unknown(&self) -> bool {
-        let may_find = || self.runtime().is_some_and(|runtime| self.looks.may_find(runtime.id()));
-        self.map.load().nodes().is_empty() && (!self.is_lost.load(Ordering::Relaxed) || may_find())
+    /// Returns whether no primary is known, as at first after a lazy start.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.map.load().nodes().is_empty()
     }
 
-    /// Looks up the primaries, and loads what is called on those that respond; the others get it
-    /// with the first call, which is logged.
+    /// Looks up the primaries, and connects to them. That some do not respond is logged.
     ///
     /// # Errors
     ///
-    /// If no node returns the slots, or a primary refuses what is loaded.
-    pub(in crate::store::redis) async fn prepare(self: &Arc<Self>, calls: Calls) -> Result<(), Error> {
+    /// If no node returns the slots, or a primary cannot be used.
+    pub(in crate::store::redis) async fn prepare(self: &Arc<Self>) -> Result<(), Error> {
         let limit = self.longest_look();
         self.look(self.looks.number(), None, limit).await?;
-        let mut loading = JoinSet::new();
+        let mut connecting = JoinSet::new();
         for node in self.map.load().nodes() {
             let node = Arc::clone(node);
-            loading.spawn(async move { time::timeout(limit, node.lanes.prepare(calls, Timeout::new(limit))).await });
+            connecting.spawn(async move { time::timeout(limit, node.server.prepare()).await });
         }
-        while let Some(loaded) = loading.join_next().await {
-            match loaded {
+        while let Some(connected) = connecting.join_next().await {
+            match connected {
                 Ok(Ok(Err(error))) if error.is_store() => return Err(error),
                 Ok(Ok(Ok(()))) => {}
                 _ => tracing::warn!(
                     code = "scripts_later",
-                    "a primary of the Redis Cluster did not respond: it gets its scripts later"
+                    "a primary of the Redis Cluster did not respond: it is connected to later"
                 ),
             }
         }
         Ok(())
     }
 
-    /// Waits until primaries are known, a look finds none, or the timeout is over. The look itself
-    /// is not cancelled with its caller.
-    pub(in crate::store::redis) async fn find(self: &Arc<Self>, timeout: Timeout) {
+    /// Waits until primaries are known, a look finds none, or the timeout is over; after one that found none, not at all
+    /// for a moment. The look itself is not cancelled with its caller.
+    pub(super) async fn find(self: &Arc<Self>, timeout: Timeout) {
         let looking = async {
             let mut ended = self.looks.ended();
-            while self.is_unknown() {
+            loop {
                 self.begin_to_look(None, self.longest_look());
+                if !self.is_unknown() || self.is_lost.load(Ordering::Relaxed) && !self.looks.is_under_way() {
+                    return;
+                }
                 // The one that is under way may be held up.
                 let _ = time::timeout(PAUSE, ended.changed()).await;
             }
@@ -131,8 +126,12 @@ impl Cluster {
         let mut error = None;
         for address in self.candidates(failed) {
             match self.ranges(&address, limit).await {
-                Ok(ranges) if self.looks.is_news(number) => return self.replace_map(ranges),
-                Ok(_) => return Ok(()),
+                Ok(ranges) => {
+                    if self.looks.is_news(number) {
+                        self.replace_map(ranges);
+                    }
+                    return Ok(());
+                }
                 Err(failed) => error = Some(failed),
             }
         }
@@ -159,16 +158,16 @@ impl Cluster {
     ///
     /// If it does not reply in time, or is no node of a Cluster.
     async fn ranges(self: &Arc<Self>, address: &Address, limit: Duration) -> Result<Vec<Range>, Error> {
-        let node = self.node(address)?;
-        let timeout = Timeout::new(limit);
-        let slots: Value = node
-            .lanes
-            .call(timeout, async |connection| cmd("CLUSTER").arg("SLOTS").query_async(connection).await)
-            .await
-            .map_err(|failure| match timeout.error_of(failure) {
-                refused if refused.is_store() => no_cluster().with_source(refused),
-                error => error,
-            })?;
+        let node = self.node(address);
+        let command = cmd("CLUSTER").arg("SLOTS").take();
+        // Whatever the circuit breaker says: a node that cannot decide can often name the one that can.
+        let asked = node.server.ask(Job::command(command, Timeout::new(limit), 0))?.reply().await;
+        let slots = match asked {
+            Ok(Part::Command(slots)) => slots,
+            Ok(Part::Script(_)) => return Err(no_cluster()),
+            Err(NoReply { error, .. }) if error.is_store() => return Err(no_cluster().with_source(error)),
+            Err(NoReply { error, .. }) => return Err(error),
+        };
         let ranges = read_ranges(&slots, address).filter(|ranges| !ranges.is_empty());
         self.keep(&node);
         ranges.ok_or_else(no_cluster)
@@ -176,14 +175,13 @@ impl Cluster {
 
     /// Replaces the map by one of these ranges. Nodes that are still there are kept with their
     /// connections; the others are dropped.
-    fn replace_map(self: &Arc<Self>, ranges: Vec<Range>) -> Result<(), Error> {
+    fn replace_map(self: &Arc<Self>, ranges: Vec<Range>) {
         let mut map = Map::empty();
         for (slots, address) in ranges {
-            let node = map.node(&address).map_or_else(|| self.node(&address), Ok)?;
+            let node = map.node(&address).unwrap_or_else(|| self.node(&address));
             map.give(slots, &node);
         }
         self.map.store(Arc::new(map));
-        Ok(())
     }
 }
 

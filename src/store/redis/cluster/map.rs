@@ -11,7 +11,7 @@ use super::address::Address;
 use super::node::Node;
 use super::slot::SLOTS;
 
-/// The primary of every slot, as far as it is known. A clone shares the nodes, with their lanes.
+/// The primary of every slot, as far as it is known. A clone shares the nodes, with their connections.
 #[derive(Clone, Debug)]
 pub(super) struct Map {
     /// The nodes, each once by its address: those that have slots, and those to which slots are

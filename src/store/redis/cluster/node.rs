@@ -10,9 +10,10 @@
 //! | a reply | a success |
 //! | `MOVED`, `ASK`, `TRYAGAIN`, `CROSSSLOT`, `NOSCRIPT` | a success: the node works |
 //! | any other error, no connection, no reply in time | a failure |
-//! | not sent, or counted with another call | nothing |
+//! | counted with another call | nothing |
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
@@ -24,16 +25,16 @@ use crate::core::{Error, OutageLines};
 use crate::store::BreakerState;
 use crate::store::breaker::{Breaker, Permit, millis};
 use crate::store::outage::Outage;
-use crate::store::redis::batch::Lanes;
 use crate::store::redis::connections::Failure;
+use crate::store::redis::pipeline::Server;
 use crate::telemetry::Telemetry;
 
 /// A node of the Cluster, which was a primary when it was looked up.
 pub(super) struct Node {
     /// Where it listens, which identifies it.
     pub(super) address: Address,
-    /// What jobs for its slots are added to.
-    pub(super) lanes: Lanes,
+    /// What requests for its slots are sent by.
+    pub(super) server: Arc<Server>,
     /// Opens when the node fails too often. Its times are milliseconds since `start`.
     breaker: Breaker,
     /// What changes of the circuit breaker are reported to.
@@ -45,9 +46,9 @@ pub(super) struct Node {
 
 impl Node {
     /// Returns a node at an address, whose circuit breaker is closed.
-    pub(super) fn new(address: Address, lanes: Lanes) -> Self {
+    pub(super) fn new(address: Address, server: Arc<Server>) -> Self {
         let (breaker, outages) = (Breaker::new(), OutageLines::new());
-        Self { address, lanes, breaker, telemetry: Telemetry::default(), outages, start: Instant::now() }
+        Self { address, server, breaker, telemetry: Telemetry::default(), outages, start: Instant::now() }
     }
 
     /// Returns a permit to make one call, whose result is to be reported by [`report`](Self::report).
@@ -57,11 +58,6 @@ impl Node {
     /// If the circuit breaker is not closed, and no probe is due. The error has the outage.
     pub(super) fn acquire(&self) -> Result<Permit, Error> {
         self.breaker.acquire(|| self.now()).ok_or_else(|| self.breaker_error().of_one_server(self.outage()))
-    }
-
-    /// Returns whether the result of a call with this permit still counts.
-    pub(super) fn counts(&self, permit: Permit) -> bool {
-        self.breaker.counts(permit)
     }
 
     /// Counts a failure of jobs that timed out before they were sent. Nothing is counted while the
@@ -99,7 +95,6 @@ impl Node {
     pub(super) fn report(&self, permit: Permit, failure: Option<&Failure>) {
         match failure {
             Some(Failure::Error(error)) if is_of_the_slot(error) => self.succeeded(permit),
-            Some(Failure::Unsent) => self.breaker.gave_up(permit, || self.now()),
             Some(failure) => self.count(permit, failure),
             None => self.succeeded(permit),
         }
@@ -172,24 +167,23 @@ impl fmt::Debug for Node {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::Arc;
 
     use deadpool_redis::redis::IntoConnectionInfo;
 
     use super::*;
-    use crate::store::redis::batch::{Plan, Settings};
-    use crate::store::redis::connections::Pools;
+    use crate::store::redis::connections::Connect;
+    use crate::store::redis::pipeline::Settings;
     use crate::store::redis::wire::Calls;
 
     const BUDGET: Duration = Duration::from_millis(100);
 
     fn node() -> Node {
-        let pools = Pools { size: 1, connect_timeout: BUDGET, ..Pools::default() };
-        let source = pools.of_server(pools.server(&"redis://127.0.0.1:1".into_connection_info().unwrap())).unwrap();
+        let connect = Connect { timeout: BUDGET, ..Connect::default() };
+        let source = connect.to_server(connect.server(&"redis://127.0.0.1:1".into_connection_info().unwrap()));
         let address = Address { host: "::1".to_owned(), port: 7000 };
-        let settings = Settings { calls: Calls::default(), clock: None, batch_size: 1 };
-        let plan = Plan { settings: Arc::new(settings), most: 1, runtime: None };
-        Node::new(address, plan.to(source))
+        let settings =
+            Settings { calls: Calls::default(), clock: None, batch_size: 1, in_flight: 1, most: 1, runtime: None };
+        Node::new(address, Server::new(Arc::new(source), Arc::new(settings), None))
     }
 
     fn refused(kind: ServerErrorKind) -> Failure {
@@ -218,7 +212,6 @@ mod tests {
         }
         let cut = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset));
         assert_eq!(state_after(5, || Failure::Error(cut())), BreakerState::Open);
-        assert_eq!(state_after(100, || Failure::Unsent), BreakerState::Closed);
         let not_connected = || Failure::NotConnected(Error::new(Kind::Connection, "cannot connect"));
         assert_eq!(state_after(5, not_connected), BreakerState::Open);
     }
@@ -238,24 +231,5 @@ mod tests {
         let Outage { next_probe, failing_since } = node.outage();
         assert_eq!((next_probe, node.is_callable()), (Duration::from_millis(41), false));
         assert_eq!(failing_since, Some(start + Duration::from_millis(1)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_permit_counts_until_the_breaker_opens_or_closes() {
-        let node = node();
-        let closed = node.acquire().unwrap();
-        for _ in 0..4 {
-            node.report(node.acquire().unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
-            assert!(node.counts(closed));
-        }
-        node.report(node.acquire().unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
-        assert!(!node.counts(closed));
-        node.report(closed, None);
-        assert_eq!(node.state(), BreakerState::Open, "its reply shows nothing of the server now");
-        tokio::time::advance(Duration::from_millis(50)).await;
-        let probe = node.acquire().unwrap();
-        assert!(node.counts(probe));
-        node.report(probe, None);
-        assert_eq!((node.state(), node.counts(probe)), (BreakerState::Closed, false));
     }
 }

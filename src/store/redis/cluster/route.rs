@@ -1,92 +1,107 @@
-//! The way of jobs to the primaries of their slots, and the error where there is none.
+//! The way of requests to the primaries of their slots, and of those that one redirects.
 //!
-//! The engine's jobs come in; they go to a primary's lanes, or back to the caller as an error at
-//! once. Whenever a job cannot be sent, the slots are looked up again in the background, as another
-//! primary may have them by now. Errors contain the outage of the server that they come from, so
-//! that a layer's own circuit breaker does not count them against the whole Cluster.
+//! Whenever a request cannot be sent, the slots are looked up again in the background, as another primary may have them
+//! by now. Errors contain the outage of the server that they come from, so that a layer's own circuit breaker does not
+//! count them against the whole Cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::RedisError;
-use deadpool_redis::redis::aio::MultiplexedConnection;
-use tokio::runtime::Id;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
 
-use super::address::Address;
-use super::map::Map;
 use super::node::Node;
-use super::nodes::Cluster;
-use super::primary::Others;
+use super::nodes::{Cluster, Follow};
 use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::store::BreakerState;
 use crate::store::outage::Outage;
-use crate::store::redis::batch::{Job, Timeout, no_runtime};
-use crate::store::redis::wire::Calls;
+use crate::store::redis::pipeline::{Failed, Job, NoReply, Part, Refused, Settings, Settled};
+
+/// The pause before a request is sent again some of whose keys are on either side of a slot that moves.
+const SLOT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Limits how often `settlement_unsent` is logged.
 static UNSENT: Lines = Lines::new();
 
 impl Cluster {
-    /// Adds a job to the lane of the primary that has its slot. Returns the ID of the calling
-    /// runtime, or `None` if the lane runs on another one.
+    /// Asks the primary that has the slot of a request, and those to which it is redirected.
     ///
     /// # Errors
     ///
-    /// If no primary has the slot, its circuit breaker is open, or there is no runtime.
-    pub(in crate::store::redis) fn push(self: &Arc<Self>, job: Job) -> Result<Option<Id>, Error> {
-        let Some(owner) = self.owner(job.slot) else {
-            self.look_again(None);
-            return Err(self.error_of_slot(job.slot, no_primary()));
-        };
-        if !owner.is_callable() {
-            // Another one may have its slots by now.
-            self.look_again(Some(owner.address.clone()));
-            return Err(owner.breaker_error().of_one_server(owner.outage()));
+    /// If there is no reply in time, no primary has the slot, its circuit breaker is open, there is no runtime, or it
+    /// refuses the request.
+    pub(in crate::store::redis) async fn ask(self: &Arc<Self>, mut job: Box<Job>) -> Result<Part, NoReply> {
+        if self.is_unknown() {
+            self.find(job.timeout).await;
         }
-        owner.lanes.push(job).map_err(|_| no_runtime())
+        let (timeout, mut next) = (job.timeout, None);
+        loop {
+            let node = match next.take() {
+                Some(node) => node,
+                None => self.callable(job.slot)?,
+            };
+            job.permit = Some(node.acquire()?);
+            let of_node = |error: Error| error.of_one_server(node.outage());
+            let mut asking = node.server.ask(job)?;
+            let refused = match (&mut asking).await {
+                Ok(part) => return Ok(part),
+                Err(Failed::Refused(refused)) => refused,
+                Err(Failed::Late(error)) => return Err(NoReply { error: of_node(error), late: Some(asking) }),
+                Err(Failed::Error(error)) => return Err(of_node(error).into()),
+            };
+            let Refused { error, cause, job: mut refused } = *refused;
+            match self.follow(&node, &cause, &mut refused) {
+                Follow::To(other) => next = Some(other),
+                Follow::Owner => {}
+                Follow::Later if Instant::now() + SLOT_PAUSE < timeout.until => {
+                    sleep_until(Instant::now() + SLOT_PAUSE).await;
+                }
+                Follow::Later => {
+                    sleep_until(timeout.until).await;
+                    return Err(of_node(timeout.error()).into());
+                }
+                Follow::Nobody => return Err(of_node(error).into()),
+            }
+            job = refused;
+        }
     }
 
-    /// As [`push`](Self::push), for a settlement, for which no caller waits. If the circuit breaker
-    /// is open, it waits in the lane. Without a primary for its slot it fails, which is
-    /// logged.
-    pub(in crate::store::redis) fn push_settlement(self: &Arc<Self>, job: Job) {
-        if let Some(owner) = self.owner(job.slot) {
-            return owner.lanes.push_settlement(job);
-        }
-        self.look_again(None);
-        UNSENT.log("", |more| {
-            tracing::warn!(
-                code = "settlement_unsent",
-                more,
-                "a settlement was not sent: no primary of the Redis Cluster has its slot"
-            );
-        });
-        job.complete(Err(no_primary().unsent()));
-    }
-
-    /// Makes a call of its own to the primary that has a slot, once, within the timeout. It is not counted by the
-    /// circuit breaker.
-    ///
-    /// # Errors
-    ///
-    /// If no primary has the slot, there is no reply in time, or the call is refused or redirected: then the slots are
-    /// looked up again.
-    pub(in crate::store::redis) async fn call<T>(
-        self: &Arc<Self>,
-        slot: u16,
-        timeout: Timeout,
-        command: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
-    ) -> Result<T, Error> {
+    /// Returns the primary that has a slot, if it may be called.
+    fn callable(self: &Arc<Self>, slot: u16) -> Result<Arc<Node>, Error> {
         let Some(owner) = self.owner(slot) else {
             self.look_again(None);
             return Err(self.error_of_slot(slot, no_primary()));
         };
-        owner.lanes.call(timeout, command).await.map_err(|failure| {
-            // Another one may have the slot by now.
-            self.look_again(Some(owner.address.clone()));
-            timeout.error_of(failure).of_one_server(owner.outage())
-        })
+        match self.breaker_error(slot) {
+            Some(error) => Err(error),
+            None => Ok(owner),
+        }
+    }
+
+    /// Sends a settlement to the primary that has its slot, in the background. Returns what receives the result.
+    ///
+    /// # Errors
+    ///
+    /// If no primary has the slot, which is logged, or too many settlements are on their way to it.
+    pub(in crate::store::redis) fn settle(
+        self: &Arc<Self>,
+        job: Box<Job>,
+    ) -> Result<oneshot::Receiver<Settled>, Error> {
+        let Some(owner) = self.owner(job.slot) else {
+            self.look_again(None);
+            UNSENT.log("", |more| {
+                tracing::warn!(
+                    code = "settlement_unsent",
+                    more,
+                    "a settlement was not sent: no primary of the Redis Cluster has its slot"
+                );
+            });
+            return Err(no_primary().unsent());
+        };
+        let (settler, receiver) = owner.server.settler()?;
+        owner.server.settle(job, settler);
+        Ok(receiver)
     }
 
     /// Returns whether one primary has two slots, as far as is known.
@@ -95,9 +110,9 @@ impl Cluster {
         one.zip(other).is_some_and(|(one, other)| Arc::ptr_eq(&one, &other))
     }
 
-    /// Returns how the Lua files are called.
-    pub(in crate::store::redis) fn calls(&self) -> Calls {
-        self.plan.settings.calls
+    /// Returns how calls are made.
+    pub(in crate::store::redis) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Returns the error of a call for a slot if its primary's circuit breaker is open and no probe
@@ -123,33 +138,6 @@ impl Cluster {
         let mut states: Vec<_> = self.map.load().nodes().iter().map(states).collect();
         states.sort_unstable_by(|(address, _), (other, _)| address.cmp(other));
         states
-    }
-}
-
-impl Others for Cluster {
-    fn owner(&self, slot: u16) -> Option<Arc<Node>> {
-        Self::owner(self, slot)
-    }
-
-    fn named(self: Arc<Self>, redirection: &RedisError, from: &Address) -> Option<Arc<Node>> {
-        let (address, _) = redirection.redirect_node()?;
-        self.node(&Address::read(address, from)?).ok()
-    }
-
-    fn moved(&self, slot: u16, node: &Arc<Node>) {
-        self.map.rcu(|map| {
-            let mut map = Map::clone(map);
-            map.give(slot..=slot, node);
-            map
-        });
-    }
-
-    fn keep(&self, node: &Arc<Node>) {
-        Self::keep(self, node);
-    }
-
-    fn look_again(self: Arc<Self>, failed: Option<Address>) {
-        Self::look_again(&self, failed);
     }
 }
 

@@ -28,18 +28,18 @@ const fn table() -> [u16; 256] {
 }
 
 /// Returns the slot to which Redis assigns a key, from 0 to 16,383.
-pub(in crate::store::redis) fn slot_of(redis_key: &str) -> u16 {
+pub(in crate::store::redis) fn slot_of(redis_key: &[u8]) -> u16 {
     let tag = tag(redis_key).unwrap_or(redis_key);
-    let sum = tag.bytes().fold(0, |sum: u16, byte| sum << 8 ^ TABLE[usize::from(sum >> 8 ^ u16::from(byte))]);
+    let sum = tag.iter().fold(0, |sum: u16, byte| sum << 8 ^ TABLE[usize::from(sum >> 8 ^ u16::from(*byte))]);
     sum % SLOTS
 }
 
 /// Returns the hash tag: what stands between the first opening brace and the next closing one.
 /// `None` if there is no such pair, or nothing between them: then the whole key is hashed.
-fn tag(redis_key: &str) -> Option<&str> {
-    let (_, behind) = redis_key.split_once('{')?;
-    let (tag, _) = behind.split_once('}')?;
-    (!tag.is_empty()).then_some(tag)
+fn tag(redis_key: &[u8]) -> Option<&[u8]> {
+    let behind = redis_key.iter().position(|byte| *byte == b'{')? + 1;
+    let length = redis_key[behind..].iter().position(|byte| *byte == b'}')?;
+    (length > 0).then(|| &redis_key[behind..behind + length])
 }
 
 #[cfg(test)]
@@ -51,15 +51,15 @@ mod tests {
         // As CLUSTER KEYSLOT replies.
         let slots = [("123456789", 12_739), ("foo", 12_182), ("bar", 5_061), ("hello", 866), ("", 0)];
         for (key, slot) in slots {
-            assert_eq!(slot_of(key), slot, "{key}");
+            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
         }
     }
 
     #[test]
     fn only_the_first_hash_tag_counts_and_only_if_it_holds_something() {
-        assert_eq!(slot_of("a{foo}b{bar}"), slot_of("foo"));
-        assert_eq!(slot_of("a{foo}{bar}"), slot_of("{foo}"));
-        assert_ne!(slot_of("{}foo"), slot_of("foo"));
-        assert_ne!(slot_of("{foo"), slot_of("foo"));
+        assert_eq!(slot_of(b"a{foo}b{bar}"), slot_of(b"foo"));
+        assert_eq!(slot_of(b"a{foo}{bar}"), slot_of(b"{foo}"));
+        assert_ne!(slot_of(b"{}foo"), slot_of(b"foo"));
+        assert_ne!(slot_of(b"{foo"), slot_of(b"foo"));
     }
 }

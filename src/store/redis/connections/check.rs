@@ -6,17 +6,17 @@
 //! new connection of a store that calls Lua first calls `lua/check.lua`, whose result is the same
 //! on every server where counts are right.
 
-use std::sync::OnceLock;
-
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{InfoDict, RedisError, Script, Value, cmd, pipe};
+use deadpool_redis::redis::{InfoDict, RedisError, Value, cmd, pipe};
 
-use super::failure::failed;
-use super::link::Link;
-use super::scripts::{MOST_LOADS, is_missing, last_of, load_and_check};
+use super::failure::{failed, is_missing};
+use super::link::Opened;
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::{CHECK, Calls, Program};
+
+/// How often a library is loaded: the server may be flushed in between.
+const MOST_LOADS: usize = 3;
 
 /// Calls `lua/check.lua` on a connection, in the way in which decisions will be called for.
 ///
@@ -26,8 +26,8 @@ use crate::store::redis::wire::{CHECK, Calls, Program};
 ///
 /// If the server returns something else, refuses the call, has no functions though they are to be
 /// used, or the connection is lost.
-pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
-    let mut connection = link.connection.clone();
+pub(super) async fn check(opened: &mut Opened, calls: Calls) -> Result<(), Error> {
+    let mut connection = opened.connection.clone();
     let checked = async {
         let found = match calls {
             Calls::Scripts => by_script(&mut connection).await,
@@ -38,31 +38,17 @@ pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
             found => found.map_err(|error| failed(&error)),
         })
     };
-    match link.drive(checked).await.map_err(|error| failed(&error))?? {
+    match opened.drive(checked).await.map_err(|error| failed(&error))?? {
         Some(Value::BulkString(bytes)) if bytes == expected() => Ok(()),
         None => Ok(()),
         Some(found) => Err(no_redis(&found)),
     }
 }
 
-/// Loads and calls the check as a script; it is sent again if the server has flushed its scripts in
-/// between, three times in all.
+/// Calls the check as a script.
 async fn by_script(connection: &mut MultiplexedConnection) -> Result<Option<Value>, RedisError> {
-    static SCRIPT: OnceLock<(String, String)> = OnceLock::new();
-    let (source, hash) = SCRIPT.get_or_init(|| {
-        let source = format!("{CHECK}\nreturn check()\n");
-        let hash = Script::new(&source).get_hash().to_owned();
-        (source, hash)
-    });
-    // Two commands in one step, as a user need not be allowed to call EVAL.
-    let mut both = pipe();
-    both.cmd("SCRIPT").arg("LOAD").arg(source).cmd("EVALSHA").arg(hash).arg(0);
-    let (mut checked, mut loads) = (last_of(connection.send_packed_commands(&both, 0, 2).await?), 1);
-    while loads < MOST_LOADS && checked.as_ref().is_err_and(is_missing) {
-        loads += 1;
-        checked = last_of(connection.send_packed_commands(&both, 0, 2).await?);
-    }
-    checked.map(Some)
+    let script = format!("{CHECK}\nreturn check()\n");
+    cmd("EVAL").arg(script).arg(0).query_async(connection).await.map(Some)
 }
 
 /// Calls the check of the library, which is loaded if it is missing. Returns `None` for a replica
@@ -77,6 +63,21 @@ async fn by_function(connection: &mut MultiplexedConnection) -> Result<Option<Va
     match checked {
         Err(error) if error.code() == Some("READONLY") => Ok(None),
         checked => checked.map(Some),
+    }
+}
+
+/// Loads a library and calls its check, in one round trip.
+async fn load_and_check(library: &Program, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
+    let mut both = pipe();
+    if let Some(load) = Program::load_command(Calls::Functions) {
+        both.add_command(load);
+    }
+    both.add_command(library.check_command());
+    let mut replies = connection.send_packed_commands(&both, 0, 2).await?.into_iter();
+    match replies.next().map(Value::extract_error) {
+        // Another process may have loaded it meanwhile: it is the same, as it is named by its content.
+        Some(Err(error)) if !error.detail().is_some_and(|detail| detail.contains("already exists")) => Err(error),
+        _ => replies.next().unwrap_or(Value::Nil).extract_error(),
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::RedisConnectionInfo;
 
-use super::own_task::OwnTasks;
+use super::own_task::own_task;
 use crate::core::Error;
 use crate::core::error::Kind;
 
@@ -59,13 +59,11 @@ type Fetching = Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn StdError
 #[derive(Clone)]
 pub(in crate::store::redis) struct Provider {
     fetch: Arc<dyn Fn() -> Fetching + Send + Sync>,
-    /// Where it runs. Shared with the dialer, as both may block threads.
-    tasks: OwnTasks,
 }
 
 impl Provider {
     /// Returns a provider that calls a closure, in tasks of its own.
-    pub(in crate::store::redis) fn new<F, T, E>(credentials: F, tasks: OwnTasks) -> Self
+    pub(in crate::store::redis) fn new<F, T, E>(credentials: F) -> Self
     where
         F: Fn() -> T + Send + Sync + 'static,
         T: Future<Output = Result<Credentials, E>> + Send + 'static,
@@ -75,7 +73,7 @@ impl Provider {
             let fetching = credentials();
             Box::pin(async move { fetching.await.map_err(Into::into) })
         };
-        Self { fetch: Arc::new(fetch), tasks }
+        Self { fetch: Arc::new(fetch) }
     }
 }
 
@@ -106,9 +104,9 @@ impl Login {
     ///
     /// If the provider returns an error or panics: the error is one of the connection.
     pub(super) async fn next(&self) -> Result<RedisConnectionInfo, Error> {
-        let Some(Provider { fetch, tasks }) = self.provider.clone() else { return Ok(self.info.clone()) };
+        let Some(Provider { fetch }) = self.provider.clone() else { return Ok(self.info.clone()) };
         let none = || Error::new(Kind::Connection, "there are no credentials for Redis");
-        let login = tasks.run(move || fetch()).await;
+        let login = own_task(move || fetch()).await;
         let Credentials { user, password } =
             login.map_err(|error| none().with_source(error))?.map_err(|error| none().with_source(error))?;
         Ok(self.info.clone().set_username(user).set_password(password))

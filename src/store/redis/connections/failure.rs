@@ -1,14 +1,4 @@
 //! How a call to Redis fails, and what that shows about the connection.
-//!
-//! Errors of the redis crate come in; this crate's errors, and the decision whether a connection
-//! can be used further, go out. There are three degrees:
-//!
-//! - the connection is cut: earlier replies are good, and there will be none after them;
-//! - it is lost: cut, or out of step, so that its next reply may be to an earlier call;
-//! - it leads to the wrong server: to a replica, after a failover. Another connection may do
-//!   better.
-//!
-//! All else, such as `OOM` or `NOSCRIPT`, leaves the connection as it is.
 
 use std::fmt;
 
@@ -25,15 +15,11 @@ pub(in crate::store::redis) enum Failure {
     NotConnected(Error),
     /// The server refused the call, or the connection was lost.
     Error(RedisError),
-    /// It shows nothing about the server: the call was not sent, or its failure is counted with
-    /// that of another one.
-    Unsent,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unsent => f.write_str("the connection was lost"),
             Self::Late => f.write_str("no reply in time"),
             Self::NotConnected(error) => write!(f, "{error:#}"),
             Self::Error(error) => f.write_str(&chain(error)),
@@ -46,30 +32,20 @@ impl fmt::Display for Failure {
 const OF_A_REPLICA: [(ServerErrorKind, &str); 2] =
     [(ServerErrorKind::ReadOnly, " -READONLY "), (ServerErrorKind::MasterDown, " -MASTERDOWN ")];
 
-/// Returns whether another connection may do better: this one is lost, or leads to a replica.
-pub(in crate::store::redis) fn is_of_the_connection(error: &RedisError) -> bool {
-    is_of_a_replica(error) || is_lost(error)
-}
-
-/// Returns whether the connection has ended, or returned something else than was called for: its
-/// next reply may be to an earlier call.
-pub(in crate::store::redis) fn is_lost(error: &RedisError) -> bool {
-    is_cut(error) || error.is_unrecoverable_error() || error.kind() == ErrorKind::UnexpectedReturnType
-}
-
-/// Returns whether the connection has ended. Replies received before are valid.
-pub(in crate::store::redis) fn is_cut(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_connection_dropped()
-}
-
 /// Returns whether it redirects to another node (`MOVED` or `ASK`), as only nodes of a Cluster do.
 pub(in crate::store::redis) fn is_redirection(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask))
 }
 
-/// Returns whether only a replica fails in this way. Before Redis 7, and on `KeyDB`, an error
-/// within a script has its code only within the text of another error.
-fn is_of_a_replica(error: &RedisError) -> bool {
+/// Returns whether the server does not have the script or the function that was called.
+pub(in crate::store::redis) fn is_missing(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+        || error.detail().is_some_and(|detail| detail.starts_with("Function not found"))
+}
+
+/// Returns whether only a replica fails in this way, so that another connection may do better. Before Redis 7, and on
+/// `KeyDB`, an error within a script has its code only within the text of another error.
+pub(in crate::store::redis) fn is_of_a_replica(error: &RedisError) -> bool {
     let script = error.detail().filter(|detail| detail.starts_with("Error running script"));
     let mut codes = OF_A_REPLICA.iter();
     codes.any(|(kind, code)| {
@@ -88,6 +64,24 @@ pub(in crate::store::redis) fn failed(error: &RedisError) -> Error {
         (Kind::Store, "Redis refused a command")
     };
     Error::new(kind, text).with_source(error.clone())
+}
+
+/// Errors with which a server says that it has done nothing, and may do it later, or another one may.
+const NOT_DONE: [&str; 9] =
+    ["READONLY", "OOM", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY"];
+
+/// Returns whether the server surely did nothing, and may yet do it.
+pub(in crate::store::redis) fn is_definite(error: &RedisError) -> bool {
+    let script = error.detail().filter(|detail| detail.starts_with("Error running script"));
+    is_redirection(error)
+        || error.code().is_some_and(|code| NOT_DONE.contains(&code))
+        // Before Redis 7 and on KeyDB, the code is within the text.
+        || script.is_some_and(|detail| NOT_DONE.iter().any(|code| detail.contains(&format!(" -{code} "))))
+}
+
+/// Returns the error of a connection that could not be opened.
+pub(super) fn not_connected(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(Kind::Connection, "cannot connect to Redis").with_source(cause)
 }
 
 #[cfg(test)]
@@ -111,7 +105,7 @@ mod tests {
             for text in
                 [reply.to_owned(), format!("{reply} script: 2ff5, on @user_script:12."), format!("{within}-{reply}")]
             {
-                assert!(is_of_the_connection(&sent(&text)), "{text}");
+                assert!(is_of_a_replica(&sent(&text)), "{text}");
             }
         }
     }
@@ -127,7 +121,7 @@ mod tests {
             format!("{within}-OOM command not allowed when used memory > 'maxmemory'."),
             format!("{within}@user_script: 12: unknown key READONLY in table"),
         ] {
-            assert!(!is_of_the_connection(&sent(&text)), "{text}");
+            assert!(!is_of_a_replica(&sent(&text)), "{text}");
         }
     }
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 use deadpool_redis::redis::{Value, cmd};
 use tokio::time::timeout;
 
-use super::link::{Connecting, Connector, Link, not_connected};
+use super::failure::not_connected;
+use super::link::Opened;
 use super::server::Server;
 use crate::core::Error;
 use crate::core::error::Kind;
@@ -44,7 +45,7 @@ impl Sentinels {
     /// # Errors
     ///
     /// The error of the last one, if none does.
-    async fn find(&self) -> Result<Link, Error> {
+    pub(super) async fn find(&self) -> Result<Opened, Error> {
         let (count, first) = (self.known.len(), self.first.load(Ordering::Relaxed));
         let mut failure = not_connected("there is no sentinel to call");
         for place in (0..count).map(|step| (first + step) % count) {
@@ -60,7 +61,7 @@ impl Sentinels {
     }
 
     /// Connects to the primary that one sentinel names.
-    async fn named_by(&self, sentinel: &Server) -> Result<Link, Error> {
+    async fn named_by(&self, sentinel: &Server) -> Result<Opened, Error> {
         let (host, port) = self.in_time("the sentinel", self.primary_address(sentinel)).await?;
         self.in_time("the primary", self.open_primary(self.primary.moved_to(host, port))).await
     }
@@ -87,7 +88,7 @@ impl Sentinels {
 
     /// Connects to the server that a sentinel named, if `ROLE` returns that it is a primary: after a
     /// failover a sentinel may still name the old one, which is a replica by then.
-    async fn open_primary(&self, primary: Server) -> Result<Link, Error> {
+    async fn open_primary(&self, primary: Server) -> Result<Opened, Error> {
         let mut link = primary.open().await?;
         let mut connection = link.connection.clone();
         let role: Vec<Value> = link.drive(cmd("ROLE").query_async(&mut connection)).await.map_err(not_connected)?;
@@ -95,11 +96,5 @@ impl Sentinels {
             Some(Value::BulkString(role)) if role == b"master" => Ok(link),
             _ => Err(not_connected(format!("{} was named as the primary, but is not one", primary.address))),
         }
-    }
-}
-
-impl Connector for Sentinels {
-    fn connect(&self) -> Connecting<'_> {
-        Box::pin(self.find())
     }
 }

@@ -7,7 +7,7 @@ use deadpool_redis::redis::ConnectionAddr;
 
 use super::credentials::Login;
 use super::dial::Dialer;
-use super::link::{Connecting, Connector, Link};
+use super::link::Opened;
 use super::stream;
 use super::tls::Encryption;
 use crate::core::Error;
@@ -32,7 +32,7 @@ impl Server {
     ///
     /// If there are no credentials, or the server cannot be reached or refuses the login. It does
     /// not end by itself if the server never responds: callers bound it.
-    pub(super) async fn open(&self) -> Result<Link, Error> {
+    pub(super) async fn open(&self) -> Result<Opened, Error> {
         let login = self.login.next().await?;
         stream::open(&self.address, &login, &self.encryption, self.dialer.as_ref()).await
     }
@@ -48,11 +48,5 @@ impl Server {
             _ => ConnectionAddr::Tcp(host, port),
         };
         Self { address, ..self.clone() }
-    }
-}
-
-impl Connector for Server {
-    fn connect(&self) -> Connecting<'_> {
-        Box::pin(self.open())
     }
 }

@@ -1,7 +1,7 @@
 //! Opening streams: TCP, TLS over TCP, Unix sockets, and what a dialer opens.
 //!
-//! An address and a login come in; a link goes out, logged in. There is no timeout here: the pool
-//! bounds connecting as a whole, and each call has a deadline of its own.
+//! An address and a login come in; a link goes out, logged in. There is no timeout here:
+//! connecting is bounded as a whole.
 //!
 //! | address | without a dialer | with one |
 //! | --- | --- | --- |
@@ -11,14 +11,15 @@
 
 use std::io;
 
-use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{AsyncConnectionConfig, ConnectionAddr, RedisConnectionInfo};
+use deadpool_redis::redis::{ConnectionAddr, RedisConnectionInfo};
+#[cfg(feature = "tls")]
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::dial::Dialer;
-use super::link::{Link, not_connected};
+use super::failure::not_connected;
+use super::link::{Link, Opened};
 use super::tls::Encryption;
 use crate::core::Error;
 
@@ -35,11 +36,13 @@ pub(super) async fn open(
     login: &RedisConnectionInfo,
     encryption: &Encryption,
     dialer: Option<&Dialer>,
-) -> Result<Link, Error> {
+) -> Result<Opened, Error> {
     match (address, dialer) {
-        (ConnectionAddr::Tcp(host, port), Some(dialer)) => logged_in(dialer.dial(host, *port).await?, login).await,
+        (ConnectionAddr::Tcp(host, port), Some(dialer)) => {
+            Opened::log_in(dialer.dial(host, *port).await?, login, Link::Other).await
+        }
         (ConnectionAddr::Tcp(host, port), None) => {
-            logged_in(tcp(host, *port).await.map_err(not_connected)?, login).await
+            Opened::log_in(tcp(host, *port).await.map_err(not_connected)?, login, Link::Tcp).await
         }
         #[cfg(feature = "tls")]
         (ConnectionAddr::TcpTls { host, port, .. }, Some(dialer)) => {
@@ -52,7 +55,7 @@ pub(super) async fn open(
         #[cfg(unix)]
         (ConnectionAddr::Unix(path), _) => {
             let stream = tokio::net::UnixStream::connect(path).await.map_err(not_connected)?;
-            logged_in(stream, login).await
+            Opened::log_in(stream, login, |stream| Link::Other(Box::new(stream))).await
         }
         (other, _) => Err(not_connected(format!("{other} cannot be connected to from here"))),
     }
@@ -65,23 +68,12 @@ async fn encrypted<S>(
     stream: S,
     login: &RedisConnectionInfo,
     encryption: &Encryption,
-) -> Result<Link, Error>
+) -> Result<Opened, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    logged_in(encryption.wrap(host, stream).await.map_err(not_connected)?, login).await
-}
-
-/// Logs in on a stream. The redis crate's own timeouts are off.
-async fn logged_in<S>(stream: S, login: &RedisConnectionInfo) -> Result<Link, Error>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    // Connecting as a whole, and each call, has a deadline of its own.
-    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
-    let (connection, driver) = opened.map_err(not_connected)?;
-    Ok(Link { connection, driver: Box::pin(driver), room: None })
+    let stream = encryption.wrap(host, stream).await.map_err(not_connected)?;
+    Opened::log_in(stream, login, |stream| Link::Other(Box::new(stream))).await
 }
 
 /// Connects to the first of a host's addresses that accepts: they are all tried at once, so that

@@ -30,7 +30,7 @@ mod verdict;
 #[cfg(feature = "redis-cell")]
 pub(super) use names::cell_key;
 pub(super) use names::redis_key;
-pub(super) use packed::Packed;
+pub(super) use packed::{Packed, Seen};
 pub(super) use ratio::{ShardReport, ShardTotals};
 pub(super) use reply::{Reply, ReplyPart, no_decision};
 pub(super) use request::{MOST_CHECKS, Request};

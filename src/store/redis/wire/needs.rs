@@ -90,11 +90,6 @@ impl Needs {
         Self(self.0 | BANS)
     }
 
-    /// Returns the needs of each algorithm alone, with each of the entries but that for bans.
-    pub(super) fn each() -> impl Iterator<Item = Self> {
-        ALGORITHMS.into_iter().map(Self::of).flat_map(Self::entries)
-    }
-
     /// Returns the same algorithms with each of the entries but that for bans: batch, single, singles.
     pub(super) fn entries(self) -> [Self; 3] {
         [self, self.singles(1), self.singles(2)]

@@ -9,15 +9,17 @@
 //! of keys that each decides (`lua/single.lua`, `lua/singles.lua`). All else is a batch, which
 //! names the places of key and rule for each check (`lua/batch.lua`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hash;
 
 use ahash::RandomState;
-use deadpool_redis::redis::Cmd;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use smallvec::{SmallVec, smallvec};
 
 use super::needs::Needs;
 use super::request::{Request, Rule};
-use super::script::{Calls, Program};
+use super::script::{Calls, Program, count_of};
 
 /// The keys and the argument of a call.
 ///
@@ -25,19 +27,43 @@ use super::script::{Calls, Program};
 #[derive(Debug)]
 pub(in crate::store::redis) struct Packed<'a> {
     /// Every key, once.
-    keys: Vec<&'a str>,
+    keys: SmallVec<[&'a str; 1]>,
     /// The rules, and what refers to them: the second argument of the script.
-    bytes: Vec<u8>,
+    bytes: SmallVec<[u8; 48]>,
     /// What the script must be able to do: it decides which one is called.
     needs: Needs,
 }
 
+/// Tells apart the keys of a call, by their hashes; kept for its room.
+#[derive(Default)]
+pub(in crate::store::redis) struct Seen {
+    hashes: HashTable<u64>,
+    hasher: RandomState,
+}
+
+impl Seen {
+    /// Returns whether a key is another than those before. Two keys of one hash are taken for one, and then leave in a
+    /// batch.
+    fn is_new(&mut self, key: &str) -> bool {
+        let hash = self.hasher.hash_one(key);
+        match self.hashes.entry(hash, |other| *other == hash, |other| *other) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(room) => {
+                room.insert(hash);
+                true
+            }
+        }
+    }
+}
+
 /// Returns the keys and rules of requests of one check each, or `None` if one of them has more, is
 /// no decision, or a key occurs twice.
-fn singles<R: AsRef<Request>>(requests: &[R]) -> Option<Vec<(&str, &Rule)>> {
-    let mut seen = HashSet::with_capacity_and_hasher(requests.len(), RandomState::new());
-    let singles = requests.iter().map(|request| request.as_ref().single().filter(|(key, _)| seen.insert(*key)));
-    singles.collect()
+fn singles<'a, R: AsRef<Request>>(requests: &'a [R], seen: &mut Seen) -> Option<SmallVec<[(&'a str, &'a Rule); 1]>> {
+    if let [request] = requests {
+        return request.as_ref().single().map(|single| smallvec![single]);
+    }
+    seen.hashes.clear();
+    requests.iter().map(|request| request.as_ref().single().filter(|(key, _)| seen.is_new(key))).collect()
 }
 
 impl<'a> Packed<'a> {
@@ -49,7 +75,7 @@ impl<'a> Packed<'a> {
     pub(in crate::store::redis) fn sort<R: AsRef<Request>>(requests: &mut [R]) {
         let rule = |request: &R| request.as_ref().single().map(|(_, rule)| *rule);
         // Mostly all have one rule.
-        if !requests.is_sorted_by_key(rule) && singles(requests).is_some() {
+        if !requests.is_sorted_by_key(rule) && singles(requests, &mut Seen::default()).is_some() {
             requests.sort_by_key(rule);
         }
     }
@@ -59,34 +85,59 @@ impl<'a> Packed<'a> {
     /// # Panics
     ///
     /// If there are more than 255 checks: the caller bounds them.
-    pub(in crate::store::redis) fn of<R: AsRef<Request>>(requests: &'a [R]) -> Self {
-        match singles(requests) {
+    pub(in crate::store::redis) fn of<R: AsRef<Request>>(requests: &'a [R], seen: &mut Seen) -> Self {
+        match singles(requests, seen) {
             Some(singles) => Self::singles(&singles, needs(requests)),
             None => Self::batch(requests),
         }
     }
 
-    /// Returns the program to call, and the call itself.
+    /// Returns the program to call.
+    pub(in crate::store::redis) fn program(&self, calls: Calls) -> &'static Program {
+        Program::of(calls, self.needs)
+    }
+
+    /// Returns the arguments of the call of a program, its name first.
     ///
     /// `now` is the time of the decisions in microseconds since the Unix epoch, in digits; if it is
-    /// empty, the script takes the server's `TIME`. The program is returned too, as it must be
-    /// loaded if the server does not have it.
-    pub(in crate::store::redis) fn command(self, calls: Calls, now: &str) -> (&'static Program, Cmd) {
-        let program = Program::of(calls, self.needs);
-        let room = self.keys.iter().map(|key| key.len()).sum::<usize>() + now.len() + self.bytes.len();
-        let mut call = program.command(self.needs.entry(), self.keys.len() + 3, room);
-        call.arg(self.keys.len()).arg(self.keys).arg(now).arg(self.bytes);
-        (program, call)
+    /// empty, the script takes the server's `TIME`. If the server may not have a script, its source is sent.
+    pub(in crate::store::redis) fn arguments<'b>(
+        &'b self,
+        program: &'b Program,
+        now: &'b str,
+        is_missing: bool,
+    ) -> impl Iterator<Item = &'b [u8]> {
+        let keys = self.keys.iter().map(|key| key.as_bytes());
+        let count = [count_of(self.keys.len())];
+        program
+            .call(self.needs.entry(), is_missing)
+            .into_iter()
+            .chain(count)
+            .chain(keys)
+            .chain([now.as_bytes(), &self.bytes])
+    }
+
+    /// Returns how many arguments that are.
+    pub(in crate::store::redis) fn count(&self) -> usize {
+        self.keys.len() + 5
     }
 
     /// Packs decisions of one check each: the number of runs of the same rule, then for each run
     /// the rule and its number of keys.
     fn singles(singles: &[(&'a str, &'a Rule)], needs: Needs) -> Self {
-        let mut bytes = Vec::with_capacity(2 + size_of::<Rule>());
+        if let [(key, rule)] = singles {
+            // Mostly one leaves alone.
+            let mut bytes = SmallVec::new();
+            bytes.push(1);
+            bytes.extend_from_slice(*rule);
+            bytes.push(1);
+            return Self { keys: smallvec![*key], bytes, needs: needs.singles(1) };
+        }
+        let mut bytes = SmallVec::new();
         bytes.push(0);
         for same in singles.chunk_by(|one, next| one.1 == next.1) {
             bytes[0] += 1;
-            bytes.extend(same[0].1);
+            bytes.extend_from_slice(same[0].1);
             bytes.push(count(same.len()));
         }
         Self { keys: singles.iter().map(|(key, _)| *key).collect(), bytes, needs: needs.singles(singles.len()) }
@@ -103,11 +154,11 @@ impl<'a> Packed<'a> {
                 checks.push(rules.place_of(&request.rules[usize::from(*rule)]));
             }
         }
-        let mut bytes = Vec::with_capacity(1 + rules.items.len() * size_of::<Rule>() + checks.len());
+        let mut bytes = SmallVec::with_capacity(1 + rules.items.len() * size_of::<Rule>() + checks.len());
         bytes.push(count(rules.items.len()));
-        bytes.extend(rules.items.into_iter().flatten());
-        bytes.extend(checks);
-        Self { keys: keys.items, bytes, needs: needs(requests) }
+        rules.items.into_iter().for_each(|rule| bytes.extend_from_slice(rule));
+        bytes.extend_from_slice(&checks);
+        Self { keys: keys.items.into(), bytes, needs: needs(requests) }
     }
 }
 

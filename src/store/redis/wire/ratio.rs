@@ -101,13 +101,15 @@ impl ShardReport {
         &self.keys[0]
     }
 
-    /// Returns the program to call, and the call itself.
-    pub(in crate::store::redis) fn command(&self, calls: Calls) -> (&'static Program, Cmd) {
+    /// Returns the call. If the server does not have the script, its source is sent.
+    pub(in crate::store::redis) fn command(&self, calls: Calls, is_missing: bool) -> Cmd {
         let program = Program::ratio(calls);
-        let room = self.keys.iter().map(String::len).sum::<usize>() + self.head.len() + self.counters.len();
-        let mut call = program.command("ratio", self.keys.len() + 3, room);
+        let mut call = Cmd::new();
+        for argument in program.call("ratio", is_missing) {
+            call.arg(argument);
+        }
         call.arg(self.keys.len()).arg(&self.keys).arg(&self.head).arg(&self.counters);
-        (program, call)
+        call
     }
 
     /// Reads the reply to it; `None` if that is something else.

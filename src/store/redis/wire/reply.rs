@@ -25,7 +25,7 @@
 //! No length in a reply is trusted: every read is bounded by what is there, and a reply
 //! that is too short, too long or otherwise no reply to the request is `None`, never a panic.
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use smallvec::SmallVec;
 
 use super::request::Request;
@@ -51,13 +51,13 @@ const WIDE_MARK: u8 = 255;
 const COHORT: usize = 11;
 
 /// The reply to a call, or what is left of it when the first requests have taken their parts.
-pub(in crate::store::redis) struct Reply {
+pub(in crate::store::redis) struct Reply<'a> {
     /// The time of all its decisions, in microseconds since the Unix epoch.
     now_us: u64,
     /// One byte for each check that is left.
-    flags: Bytes,
+    flags: &'a [u8],
     /// The states found, of those checks that found one.
-    views: Bytes,
+    views: &'a [u8],
     /// Identifies the call among all calls; `None` of a call with one check.
     call: Option<CallId>,
 }
@@ -78,41 +78,35 @@ pub(in crate::store::redis) struct ReplyPart {
     pub(in crate::store::redis) call: Option<CallId>,
 }
 
-impl Reply {
-    /// Reads the reply to a number of checks; `None` if it is too short for their flags. [`fits`](Self::fits)
-    /// checks whether the states fit the requests.
-    pub(in crate::store::redis) fn read(mut bytes: Bytes, checks: usize) -> Option<Self> {
+impl<'a> Reply<'a> {
+    /// Reads the reply to a number of checks; `None` if it is too short for their flags. Whether the states fit the
+    /// requests shows as they are taken.
+    pub(in crate::store::redis) fn read(mut bytes: &'a [u8], checks: usize) -> Option<Self> {
         let now_us = bytes.try_get_uint(7).ok()?;
-        let flags = (bytes.len() >= checks).then(|| bytes.split_to(checks))?;
+        let (flags, views) = bytes.split_at_checked(checks)?;
         let call = (checks > 1).then(CallId::new);
-        Some(Self { now_us, flags, views: bytes, call })
+        Some(Self { now_us, flags, views, call })
     }
 
     /// Takes the part of the first request of those that are left; `None` if there is none, or it
     /// is no reply to this request. Then nothing was taken.
     pub(in crate::store::redis) fn take(&mut self, request: &Request) -> Option<ReplyPart> {
         let flags = SmallVec::from_slice(self.flags.get(..request.size())?);
-        let size = size_of(request, &flags, &self.views)?;
+        let size = size_of(request, &flags, self.views)?;
         let views = SmallVec::from_slice(self.views.get(..size)?);
-        self.flags.advance(flags.len());
-        self.views.advance(size);
+        (self.flags, self.views) = (&self.flags[flags.len()..], &self.views[size..]);
         Some(ReplyPart { now_us: self.now_us, flags, views, read: (0, 0), call: self.call })
     }
 
     /// Returns whether it is the reply to these requests, and to no more. Nothing is taken.
-    pub(in crate::store::redis) fn fits<'a>(&self, requests: impl Iterator<Item = &'a Request>) -> bool {
-        let (mut flags, mut views) = (&self.flags[..], &self.views[..]);
+    pub(in crate::store::redis) fn fits<'b>(&self, requests: impl Iterator<Item = &'b Request>) -> bool {
+        let (mut flags, mut views) = (self.flags, self.views);
         for request in requests {
             let Some((first, rest)) = flags.split_at_checked(request.size()) else { return false };
             let Some(view) = size_of(request, first, views).and_then(|size| views.get(size..)) else { return false };
             (flags, views) = (rest, view);
         }
         flags.is_empty() && views.is_empty()
-    }
-
-    /// Returns whether nothing is left: every request has taken its part.
-    pub(in crate::store::redis) fn is_empty(&self) -> bool {
-        self.flags.is_empty() && self.views.is_empty()
     }
 }
 

@@ -91,7 +91,7 @@ impl View {
 /// The checks of one decision, one adjustment, or one reset: what is decided all or nothing.
 ///
 /// Its checks are in the order in which they were given, and so is their part of the reply.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::store::redis) struct Request {
     /// The distinct keys in Redis, mostly one.
     pub(super) keys: SmallVec<[String; 1]>,
@@ -164,12 +164,6 @@ impl Request {
         let windows = [counter.quota().window_ticks(), counter.quota().capacity()];
         request.add(prefix, counter, RESETS, windows, [0, 0]);
         request
-    }
-
-    /// A request that has no more than its size.
-    #[cfg(test)]
-    pub(in crate::store::redis) fn of_size(checks: usize) -> Self {
-        Self { checks: (0..checks).map(|_| [0, 0]).collect(), ..Self::default() }
     }
 
     /// A request that changes the ban of a counter's key.

@@ -5,7 +5,7 @@
 //! [`Needs::SETS`] scripts and one library. Both are named by a hash of their source, so that
 //! different versions of this crate can share a server without changing each other's code.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use deadpool_redis::redis::{Cmd, Script, cmd};
 
@@ -21,9 +21,6 @@ pub(in crate::store::redis) const CHECK: &str = include_str!("../../../../lua/ch
 
 /// The entry that adds reports to a tally: the only one that is no decision.
 const RATIO: &str = "ratio";
-
-/// Bytes to reserve in a command for the name of what is called, and for the number of keys.
-const ROOM: usize = 64;
 
 /// How the Lua files are called.
 ///
@@ -53,10 +50,12 @@ pub(in crate::store::redis) enum Way {
 pub(in crate::store::redis) struct Program {
     /// Which of the two it is.
     calls: Calls,
-    /// The source, as `SCRIPT LOAD` or `FUNCTION LOAD` takes it.
+    /// The source, as `EVAL` or `FUNCTION LOAD` takes it.
     source: String,
     /// The SHA-1 of a script in hexadecimal digits, or the name of a library.
     name: String,
+    /// The functions of a library, but for the check.
+    functions: Vec<String>,
 }
 
 impl Program {
@@ -79,17 +78,11 @@ impl Program {
         }
     }
 
-    /// Returns the scripts for each algorithm alone, which are those that most calls need: they are
-    /// loaded in advance, the others when they are first called.
-    pub(in crate::store::redis) fn each_script() -> impl Iterator<Item = &'static Self> {
-        Needs::each().map(|needs| Self::of(Calls::Scripts, needs))
-    }
-
     /// Makes the script for some needs.
     fn script(needs: Needs, entry: &str) -> Self {
         let source = script_for(needs, entry);
         let name = Script::new(&source).get_hash().to_owned();
-        Self { calls: Calls::Scripts, source, name }
+        Self { calls: Calls::Scripts, source, name, functions: Vec::new() }
     }
 
     /// Returns the library, which has every algorithm and entry, and the check of the server's Lua.
@@ -105,19 +98,19 @@ impl Program {
             let statements = format!("{statements}{CHECK}");
             let name = format!("tollgate_{}", &Script::new(&statements).get_hash()[..16]);
             let register = |entry| format!("redis.register_function('{name}_{entry}', {entry})\n");
+            let functions = entries.iter().map(|entry| format!("{name}_{entry}")).collect();
             let registered = entries.map(register).concat() + &register("check");
             let source = format!("#!lua name={name}\n{statements}{registered}");
-            Self { calls: Calls::Functions, source, name }
+            Self { calls: Calls::Functions, source, name, functions }
         })
     }
 
-    /// Returns the command that loads it: `SCRIPT LOAD` or `FUNCTION LOAD`, without `REPLACE`.
-    pub(in crate::store::redis) fn load_command(&self) -> Cmd {
-        let command = match self.calls {
-            Calls::Scripts => "SCRIPT",
-            Calls::Functions => "FUNCTION",
-        };
-        cmd(command).arg("LOAD").arg(&self.source).take()
+    /// Returns the command that loads the library, without `REPLACE`. Scripts need none: they are sent by `EVAL`.
+    pub(in crate::store::redis) fn load_command(calls: Calls) -> Option<Cmd> {
+        match calls {
+            Calls::Scripts => None,
+            Calls::Functions => Some(cmd("FUNCTION").arg("LOAD").arg(&Self::library().source).take()),
+        }
     }
 
     /// Returns the call of the library's check, which shows whether the server's Lua is that of
@@ -126,14 +119,25 @@ impl Program {
         cmd("FCALL").arg(format!("{}_check", self.name)).arg(0).take()
     }
 
-    /// Begins the call of an entry. Its keys and arguments are added by the
-    /// caller; there is room for `args` of them, of together so many `bytes`.
-    pub(super) fn command(&self, entry: &str, args: usize, bytes: usize) -> Cmd {
-        let mut call = Cmd::with_capacity(args + 2, bytes + ROOM);
+    /// Returns the first arguments of the call of an entry: the command, and what is called. If the server does not have
+    /// a script, its source is sent.
+    pub(super) fn call(&self, entry: &'static str, is_missing: bool) -> [&[u8]; 2] {
         match self.calls {
-            Calls::Scripts => call.arg("EVALSHA").arg(&self.name),
-            Calls::Functions => call.arg("FCALL").arg(format!("{}_{entry}", self.name)),
-        };
-        call
+            Calls::Scripts if is_missing => [b"EVAL", self.source.as_bytes()],
+            Calls::Scripts => [b"EVALSHA", self.name.as_bytes()],
+            Calls::Functions => [b"FCALL", self.function(entry).as_bytes()],
+        }
     }
+
+    /// Returns the name of the function of an entry in the library.
+    fn function(&self, entry: &str) -> &str {
+        let of = |function: &&String| function.strip_prefix(&*self.name).is_some_and(|end| &end[1..] == entry);
+        self.functions.iter().find(of).expect("the library has every entry")
+    }
+}
+
+/// Returns a number of keys as the argument that it is: there are at most 255.
+pub(super) fn count_of(keys: usize) -> &'static [u8] {
+    static DIGITS: LazyLock<Vec<String>> = LazyLock::new(|| (0..=255).map(|count: u8| count.to_string()).collect());
+    DIGITS[keys].as_bytes()
 }

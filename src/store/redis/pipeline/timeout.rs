@@ -5,8 +5,7 @@
 //! is unavailable, whereas a short deadline is not. Settlements wait longer than a budget, as
 //! no caller waits for them and their refunds must not be lost.
 //!
-//! All times are of tokio's clock, which tests can pause. Nothing here waits; `clock.rs` and
-//! callers on other runtimes do.
+//! All times are of tokio's clock, which tests can pause. Nothing here waits; the task of a connection does.
 
 use std::time::Duration;
 
@@ -15,14 +14,9 @@ use tokio::time::Instant;
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::Deadline;
-use crate::store::redis::connections::{Failure, failed};
 
 /// The limit of a budget: longer than any useful one, and short enough to be added to a time.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365);
-
-/// How much later than its timeout a caller of another runtime's lane looks at the clock by itself,
-/// so that normally the lane ends the wait.
-pub(in crate::store::redis) const GRACE: Duration = Duration::from_millis(5);
 
 /// How long a settlement may wait to be sent.
 const SETTLEMENT_WAIT: Duration = Duration::from_secs(10);
@@ -83,16 +77,6 @@ impl Timeout {
     /// Returns the error of a caller that waited for so long.
     pub(in crate::store::redis) fn error(self) -> Error {
         Error::new(Kind::Timeout, format!("Redis did not reply within {:?}", self.time()))
-    }
-
-    /// Returns the error of a call that failed.
-    pub(in crate::store::redis) fn error_of(self, failure: Failure) -> Error {
-        match failure {
-            Failure::Late => self.error(),
-            Failure::NotConnected(error) => error,
-            Failure::Error(error) => failed(&error),
-            Failure::Unsent => Error::new(Kind::Connection, "the connection to Redis was lost"),
-        }
     }
 }
 

@@ -1,0 +1,222 @@
+//! One server: its connections, one for each runtime that asks, and settlements on their way to it.
+//!
+//! A connection ends with its runtime. What it has not sent of settlements moves to another one, or waits here until
+//! there is one. Dropping the server lets each connection send what it has, and end.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+use tokio::runtime::{Handle, Id};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::calls::Settings;
+use super::job::{Job, Settled, Settler, Unsettled, stopped};
+use super::pipe::{Asking, Pipe};
+use super::task::Task;
+use super::watch::{Watch, settle_again};
+use crate::core::error::Kind;
+use crate::core::{Error, Lines};
+use crate::store::redis::connections::{Link, Source};
+
+/// The most settlements on their way to one server. They wait through outages, and would fill the memory.
+const MOST_SETTLEMENTS: usize = 4_096;
+
+/// One server, or one node of a Cluster.
+pub(in crate::store::redis) struct Server {
+    /// Where connections come from.
+    source: Arc<Source>,
+    settings: Arc<Settings>,
+    watch: Arc<dyn Watch>,
+    /// Some may have ended, which are removed when the next one is made.
+    lines: ArcSwap<Vec<Line>>,
+    /// Held while one is made.
+    making: Mutex<()>,
+    /// Settlements that wait for a connection of any runtime.
+    orphans: Mutex<Vec<Unsettled>>,
+    /// One permit for each settlement that may yet be on its way.
+    places: Arc<Semaphore>,
+}
+
+/// The connection of one runtime.
+#[derive(Clone)]
+struct Line {
+    id: Id,
+    pipe: Arc<Pipe>,
+}
+
+/// The watch of a server that is none of a Cluster: its layer's circuit breaker counts.
+struct Alone(Weak<Server>);
+
+impl Watch for Alone {
+    fn settle_again(&self, settlement: Unsettled) -> Option<Unsettled> {
+        let Some(server) = self.0.upgrade() else { return Some(settlement) };
+        server.settle(settlement.job, settlement.settler);
+        None
+    }
+}
+
+impl Server {
+    pub(in crate::store::redis) fn new(
+        source: Arc<Source>,
+        settings: Arc<Settings>,
+        watch: Option<Arc<dyn Watch>>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| {
+            let (lines, making, orphans) = (ArcSwap::default(), Mutex::default(), Mutex::default());
+            let watch = watch.unwrap_or_else(|| Arc::new(Alone(Weak::clone(this))));
+            let places = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
+            Self { source, settings, watch, lines, making, orphans, places }
+        })
+    }
+
+    pub(in crate::store::redis) fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// Asks over the connection of the calling runtime. The runtime is that of the first poll's caller, and nothing is
+    /// sent before that.
+    ///
+    /// # Errors
+    ///
+    /// If there is no runtime.
+    pub(in crate::store::redis) fn ask(&self, job: Box<Job>) -> Result<Asking, Error> {
+        let here = Handle::try_current().ok();
+        let runtime = self.settings.runtime.as_ref().or(here.as_ref()).ok_or_else(no_runtime)?;
+        Ok(Asking::new(self.line(runtime).pipe, job))
+    }
+
+    /// Connects now, if the calling runtime has no connection.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached or used.
+    pub(in crate::store::redis) async fn prepare(&self) -> Result<(), Error> {
+        let here = Handle::try_current().map_err(|_| no_runtime())?;
+        let runtime = self.settings.runtime.as_ref().unwrap_or(&here);
+        if self.lines.load().iter().all(|line| line.id != runtime.id()) {
+            let source = Arc::clone(&self.source);
+            // Streams belong to the runtime that opens them.
+            let link = runtime.spawn(async move { source.take().await }).await.map_err(|_| stopped())??;
+            self.make(runtime, Some(link));
+        }
+        Ok(())
+    }
+
+    /// Returns a settlement that takes one of the places of this server, and what receives the result.
+    ///
+    /// # Errors
+    ///
+    /// If there is no place: it is not sent, which is logged.
+    pub(in crate::store::redis) fn settler(&self) -> Result<(Settler, oneshot::Receiver<Settled>), Error> {
+        static UNSENT: Lines = Lines::new();
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        place.map(Settler::new).map_err(|_| {
+            UNSENT.log("", |more| {
+                tracing::warn!(
+                    code = "settlement_unsent",
+                    more,
+                    "a settlement was not sent: too many are on their way"
+                );
+            });
+            Error::new(Kind::Crowd, "too many settlements are on their way")
+        })
+    }
+
+    /// Sends a settlement, after those sent before by the same runtime. Outside of a runtime it goes by any connection,
+    /// or waits for one.
+    pub(in crate::store::redis) fn settle(&self, mut job: Box<Job>, settler: Settler) {
+        job.settles = true;
+        let here = Handle::try_current().ok();
+        let runtime = self.settings.runtime.as_ref().or(here.as_ref());
+        let line = runtime.map(|runtime| self.line(runtime));
+        self.give(line.as_ref(), job, settler);
+    }
+
+    /// Gives a settlement to a connection, if that has not ended, or to any other.
+    fn give(&self, line: Option<&Line>, mut job: Box<Job>, mut settler: Settler) {
+        for line in line.into_iter().chain(self.lines.load().iter()) {
+            match line.pipe.settle(job, settler) {
+                Ok(()) => return,
+                Err(back) => (job, settler) = back,
+            }
+        }
+        // Who makes one meanwhile takes the orphans when it is there.
+        let _making = lock(&self.making);
+        if let Some(line) = self.lines.load().iter().find(|line| !line.has_ended()) {
+            match line.pipe.settle(job, settler) {
+                Ok(()) => return,
+                Err(back) => (job, settler) = back,
+            }
+        }
+        lock(&self.orphans).push(Unsettled { job, settler, error: stopped(), cause: None });
+    }
+
+    /// Returns the connection of a runtime, which is made if there is none.
+    fn line(&self, runtime: &Handle) -> Line {
+        let id = runtime.id();
+        // One that has ended, as its task has panicked, is replaced.
+        let known = self.lines.load().iter().find(|line| line.id == id && !line.has_ended()).cloned();
+        known.unwrap_or_else(|| self.make(runtime, None))
+    }
+
+    /// Makes the connection of a runtime; with too many, returns the first one.
+    #[cold]
+    fn make(&self, runtime: &Handle, connection: Option<Link>) -> Line {
+        let (making, id) = (lock(&self.making), runtime.id());
+        let mut lines = Vec::clone(&self.lines.load());
+        lines.retain(|line| !line.has_ended());
+        let full = lines.first().filter(|_| lines.len() >= self.settings.most);
+        if let Some(line) = lines.iter().find(|line| line.id == id).or(full) {
+            return line.clone();
+        }
+        let line = Line { id, pipe: Arc::new(Pipe::new(Arc::clone(&self.settings), Arc::clone(&self.watch))) };
+        lines.push(line.clone());
+        self.lines.store(Arc::new(lines));
+        drop(making);
+        let (pipe, source) = (Arc::clone(&line.pipe), Arc::clone(&self.source));
+        runtime.spawn(Task::new(pipe, source, runtime.clone(), connection));
+        // It has ended already if its runtime is being shut down.
+        if !line.has_ended() {
+            for Unsettled { job, settler, .. } in std::mem::take(&mut *lock(&self.orphans)) {
+                self.give(Some(&line), job, settler);
+            }
+        }
+        line
+    }
+}
+
+impl Line {
+    fn has_ended(&self) -> bool {
+        self.pipe.lock().end.is_some()
+    }
+}
+
+impl Drop for Server {
+    /// Lets the connections end once all is sent and has its replies.
+    fn drop(&mut self) {
+        for line in self.lines.load().iter() {
+            line.pipe.lock().is_last = true;
+            line.pipe.wake();
+        }
+        let orphans = std::mem::take(&mut *lock(&self.orphans));
+        settle_again(&*self.watch, orphans);
+    }
+}
+
+/// Locks a mutex. Nothing panics while one is held.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The error of a call outside of a tokio runtime.
+#[cold]
+pub(in crate::store::redis) fn no_runtime() -> Error {
+    Error::new(Kind::Store, "Redis cannot be called outside of a tokio runtime")
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("source", &self.source).finish_non_exhaustive()
+    }
+}

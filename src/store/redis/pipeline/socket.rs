@@ -1,0 +1,209 @@
+//! The two halves of a stream to a server: callers write by one, and the task reads the other.
+//!
+//! A TCP socket has two halves of its own. Every other stream, of TLS, of a Unix socket or of an application's dialer, is
+//! one behind a lock; whatever it registers is the waker of the task. So what it does not take, and what it keeps for
+//! later, as a part of a TLS record, is finished by the task.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+use crate::store::redis::connections::Duplex;
+
+/// Room for what is read at once.
+const ROOM: usize = 16 * 1_024;
+
+/// The half that is written.
+#[derive(Debug)]
+pub(super) enum Socket {
+    Tcp(OwnedWriteHalf),
+    Other(Arc<Locked>),
+}
+
+/// The half that is read.
+#[derive(Debug)]
+pub(super) enum Reader {
+    Tcp(OwnedReadHalf),
+    Other(Arc<Locked>),
+}
+
+/// A stream whose halves are one.
+pub(super) struct Locked {
+    stream: Mutex<Stream>,
+    task: Arc<TaskWaker>,
+    /// Wakes the task.
+    waker: Waker,
+}
+
+struct Stream {
+    stream: Box<dyn Duplex>,
+    /// What was read by [`Socket::is_quiet`]; with nothing in it, the stream has ended.
+    ahead: Option<BytesMut>,
+}
+
+#[derive(Default)]
+struct TaskWaker {
+    task: Mutex<Option<Waker>>,
+    /// Whether the stream took nothing, and has woken nobody since.
+    is_full: AtomicBool,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.is_full.store(false, Ordering::Release);
+        let task = lock(&self.task).clone();
+        task.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Returns the halves of a TCP socket.
+pub(super) fn tcp(stream: TcpStream) -> (Socket, Reader) {
+    let (reader, socket) = stream.into_split();
+    (Socket::Tcp(socket), Reader::Tcp(reader))
+}
+
+/// Returns the halves of any other stream.
+pub(super) fn other(stream: Box<dyn Duplex>) -> (Socket, Reader) {
+    let task = Arc::new(TaskWaker::default());
+    let (stream, waker) = (Mutex::new(Stream { stream, ahead: None }), Waker::from(Arc::clone(&task)));
+    let locked = Arc::new(Locked { stream, task, waker });
+    (Socket::Other(Arc::clone(&locked)), Reader::Other(locked))
+}
+
+impl Socket {
+    /// Writes what the stream takes without a wait. Returns how much that was.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is lost, and took nothing.
+    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let written = match self {
+                Self::Tcp(half) => half.try_write(&bytes[sent..]),
+                Self::Other(locked) => locked.write(&bytes[sent..]),
+            };
+            match written {
+                Ok(0) if sent == 0 => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(0) => break,
+                Ok(taken) => sent += taken,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The next write fails again.
+                Err(_) if sent > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Polls, for the task, whether the stream takes anything.
+    pub(super) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(half) => half.as_ref().poll_write_ready(cx),
+            Self::Other(locked) => {
+                // A write has registered the waker, and may have woken it already.
+                if !locked.task.is_full.load(Ordering::Acquire) {
+                    cx.waker().wake_by_ref();
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Returns whether nothing has come, as far as is known without a system call. While nothing is in flight, whatever
+    /// comes is the end of the connection.
+    pub(super) fn is_quiet(&self) -> bool {
+        match self {
+            // Without a call, it is an error if the socket is known to have nothing to read.
+            Self::Tcp(half) => half.as_ref().try_io(Interest::READABLE, || Ok(())).is_err(),
+            Self::Other(locked) => locked.is_quiet(),
+        }
+    }
+}
+
+impl Reader {
+    /// Reads into a buffer. Returns whether anything was read, or the stream has ended.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut BytesMut) -> Poll<io::Result<bool>> {
+        bytes.reserve(ROOM);
+        match self {
+            Self::Tcp(half) => read(half, cx, bytes),
+            Self::Other(locked) => {
+                register(&mut lock(&locked.task.task), cx.waker());
+                locked.poll_read(bytes)
+            }
+        }
+    }
+}
+
+impl Locked {
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut cx = Context::from_waker(&self.waker);
+        let Stream { stream, .. } = &mut *lock(&self.stream);
+        // Before it may wake somebody.
+        self.task.is_full.store(true, Ordering::Release);
+        let written = match Pin::new(&mut *stream).poll_write(&mut cx, bytes) {
+            Poll::Ready(written) => written?,
+            Poll::Pending => return Err(io::ErrorKind::WouldBlock.into()),
+        };
+        self.task.is_full.store(false, Ordering::Release);
+        // What is kept is flushed by the task, as it is woken, which hears of an error, too: the bytes were taken.
+        let _ = Pin::new(stream).poll_flush(&mut cx);
+        Ok(written)
+    }
+
+    fn is_quiet(&self) -> bool {
+        let mut cx = Context::from_waker(&self.waker);
+        let Stream { stream, ahead } = &mut *lock(&self.stream);
+        if ahead.is_some() {
+            return false;
+        }
+        let mut bytes = BytesMut::with_capacity(ROOM);
+        let is_quiet = read(stream, &mut cx, &mut bytes).is_pending();
+        if !is_quiet {
+            *ahead = Some(bytes);
+        }
+        is_quiet
+    }
+
+    fn poll_read(&self, bytes: &mut BytesMut) -> Poll<io::Result<bool>> {
+        let mut cx = Context::from_waker(&self.waker);
+        let Stream { stream, ahead } = &mut *lock(&self.stream);
+        if let Some(ahead) = ahead.take() {
+            bytes.extend_from_slice(&ahead);
+            return Poll::Ready(Ok(!ahead.is_empty()));
+        }
+        let _ = Pin::new(&mut *stream).poll_flush(&mut cx)?;
+        read(stream, &mut cx, bytes)
+    }
+}
+
+impl std::fmt::Debug for Locked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Locked").finish_non_exhaustive()
+    }
+}
+
+/// Reads what there is into the free room of a buffer.
+fn read(from: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>, bytes: &mut BytesMut) -> Poll<io::Result<bool>> {
+    let mut reading = std::pin::pin!(from.read_buf(bytes));
+    reading.as_mut().poll(cx).map_ok(|read| read > 0)
+}
+
+/// Keeps a waker, unless it is there already.
+pub(super) fn register(kept: &mut Option<Waker>, waker: &Waker) {
+    if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+        *kept = Some(waker.clone());
+    }
+}
+
+/// Locks a mutex. A stream that has panicked fails by itself.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
