@@ -41,7 +41,6 @@ const WITHIN: [Order<'static>; 2] = [
         rooms: &[
             "wire",
             "connections",
-            "batch",
             "pipeline",
             "cluster",
             "servers",
