@@ -135,21 +135,19 @@ impl Server {
 
     /// Gives a settlement to a connection, if that has not ended, or to any other.
     fn give(&self, line: Option<&Line>, mut job: Box<Job>, mut settler: Settler) {
-        for line in line.into_iter().chain(self.lines.load().iter()) {
-            match line.pipe.settle(job, settler) {
-                Ok(()) => return,
-                Err(back) => (job, settler) = back,
+        loop {
+            for line in line.into_iter().chain(self.lines.load().iter()) {
+                match line.pipe.settle(job, settler) {
+                    Ok(()) => return,
+                    Err(back) => (job, settler) = back,
+                }
+            }
+            // Who makes one after this takes the orphans along.
+            let _making = lock(&self.making);
+            if self.lines.load().iter().all(Line::has_ended) {
+                return lock(&self.orphans).push(Unsettled { job, settler, error: stopped(), cause: None });
             }
         }
-        // Who makes one meanwhile takes the orphans when it is there.
-        let _making = lock(&self.making);
-        if let Some(line) = self.lines.load().iter().find(|line| !line.has_ended()) {
-            match line.pipe.settle(job, settler) {
-                Ok(()) => return,
-                Err(back) => (job, settler) = back,
-            }
-        }
-        lock(&self.orphans).push(Unsettled { job, settler, error: stopped(), cause: None });
     }
 
     /// Returns the connection of a runtime, which is made if there is none.
