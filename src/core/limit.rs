@@ -10,7 +10,11 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use super::quota::Tick;
 use super::{PolicyName, Quota};
+
+/// The version of names and states. A new version starts with fresh state, as no name of the old one is read any more.
+pub(crate) const FORMAT: &str = "1";
 
 /// How many are interned: many more than a process has policies. Beyond that, references are counted.
 const MOST_INTERNED: usize = 4_096;
@@ -31,11 +35,28 @@ pub(crate) enum Limit {
 pub(crate) struct NamedQuota {
     pub(crate) policy: PolicyName,
     pub(crate) quota: Quota,
+    /// What databases name the state of a counter besides its key: `<policy>:<shape>`.
+    ///
+    /// The shape is the format, the letter of the algorithm, the window in ticks, and `u` or `m` for ticks of 1 µs or
+    /// 1 ms. In place of the last two, a calendar has its name, which no digit begins: `1fmonth31@Europe/Berlin`.
+    pub(crate) state: Box<str>,
+}
+
+impl NamedQuota {
+    fn new(policy: PolicyName, quota: Quota) -> Self {
+        let window = match (quota.calendar(), quota.tick()) {
+            (Some(calendar), _) => calendar.name().to_owned(),
+            (None, Tick::Micro) => format!("{}u", quota.window_ticks()),
+            (None, Tick::Milli) => format!("{}m", quota.window_ticks()),
+        };
+        let state = format!("{policy}:{FORMAT}{}{window}", quota.facts().letter).into_boxed_str();
+        Self { policy, quota, state }
+    }
 }
 
 impl Limit {
     pub(crate) fn new(policy: PolicyName, quota: Quota) -> Self {
-        Self::Counted(Arc::new(NamedQuota { policy, quota }))
+        Self::Counted(Arc::new(NamedQuota::new(policy, quota)))
     }
 
     pub(crate) fn interned(self) -> Self {
@@ -49,7 +70,7 @@ impl Limit {
             Some(same) => Self::Interned(same),
             None if interned.len() >= MOST_INTERNED => self,
             None => {
-                let limit = Box::leak(Box::new(NamedQuota { policy: self.policy.clone(), quota: self.quota }));
+                let limit = Box::leak(Box::new(NamedQuota::new(self.policy.clone(), self.quota)));
                 interned.insert(limit);
                 Self::Interned(limit)
             }

@@ -40,7 +40,7 @@ pub(crate) use digits::Digits;
 pub use error::Error;
 pub use key::Key;
 pub(crate) use key::Kind;
-pub(crate) use limit::Limit;
+pub(crate) use limit::{FORMAT, Limit};
 pub(crate) use lines::{Lines, OutageLines};
 pub use name::PolicyName;
 pub use quota::Quota;

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::fmt;
 
 use crate::store::Counter;
-use crate::store::name::{ROOM, push_ban_name, push_name};
+use crate::store::name::{ban_name, name};
 
 /// The identity of one counter's state: its policy, key, algorithm and window; or of the ban of its key.
 ///
@@ -29,16 +29,16 @@ pub struct StateId(Box<str>);
 impl StateId {
     /// Returns the identity of a counter's state.
     pub fn of(counter: &Counter) -> Self {
-        let mut name = String::with_capacity(ROOM + counter.key().as_bytes().len());
-        push_name(&mut name, counter);
-        Self(name.into_boxed_str())
+        Self::joined(&name(counter))
     }
 
     /// Returns the identity of the ban of a counter's key.
     pub(super) fn of_ban(counter: &Counter) -> Self {
-        let mut name = String::with_capacity(ROOM + counter.key().as_bytes().len());
-        push_ban_name(&mut name, counter);
-        Self(name.into_boxed_str())
+        Self::joined(&ban_name(counter))
+    }
+
+    fn joined(parts: &[&[u8]]) -> Self {
+        Self(String::from_utf8(parts.concat()).expect("keys and names are ASCII").into_boxed_str())
     }
 
     /// Returns the text.

@@ -5,32 +5,37 @@
 //! The client's key stands in braces, as a hash tag: on a Cluster all policies over one key are in
 //! one slot, and one script can decide them.
 
-use crate::store::Counter;
+use smallvec::SmallVec;
+
 #[cfg(feature = "redis-cell")]
-use crate::store::name::FORMAT;
-use crate::store::name::{ROOM, push_ban_name, push_name};
+use crate::core::FORMAT;
+use crate::store::Counter;
+use crate::store::name::{ban_name, name};
+
+/// The name of a key in Redis, mostly without an allocation.
+pub(in crate::store::redis) type RedisKey = SmallVec<[u8; 80]>;
 
 /// Returns the name of the key that has a counter's state: `<prefix>:{<key>}:<policy>:<shape>`.
 ///
 /// The prefix has no braces, so the tag begins at the first one; all policies over one key share a
 /// slot of a Cluster.
-pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> String {
-    let mut name = String::with_capacity(prefix.len() + 1 + ROOM + counter.key().as_bytes().len());
-    name.push_str(prefix);
-    name.push(':');
-    push_name(&mut name, counter);
-    name
+pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> RedisKey {
+    joined(prefix, &name(counter))
 }
 
 /// Returns the name of the key that has the ban of a counter's key: `<prefix>:{<key>}:<policy>:1b`.
 ///
 /// It is in the slot of the counter.
-pub(super) fn ban_key(prefix: &str, counter: &Counter) -> String {
-    let mut name = String::with_capacity(prefix.len() + 1 + ROOM + counter.key().as_bytes().len());
-    name.push_str(prefix);
-    name.push(':');
-    push_ban_name(&mut name, counter);
-    name
+pub(super) fn ban_key(prefix: &str, counter: &Counter) -> RedisKey {
+    joined(prefix, &ban_name(counter))
+}
+
+fn joined(prefix: &str, parts: &[&[u8]]) -> RedisKey {
+    let mut key = RedisKey::new();
+    key.extend_from_slice(prefix.as_bytes());
+    key.push(b':');
+    parts.iter().for_each(|part| key.extend_from_slice(part));
+    key
 }
 
 /// Returns the name of the key in which redis-cell keeps a counter's state. Its shape, with the

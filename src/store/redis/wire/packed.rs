@@ -27,7 +27,7 @@ use super::script::{Calls, Program, count_of};
 #[derive(Debug)]
 pub(in crate::store::redis) struct Packed<'a> {
     /// Every key, once.
-    keys: SmallVec<[&'a str; 1]>,
+    keys: SmallVec<[&'a [u8]; 1]>,
     /// The rules, and what refers to them: the second argument of the script.
     bytes: SmallVec<[u8; 48]>,
     /// What the script must be able to do: it decides which one is called.
@@ -44,7 +44,7 @@ pub(in crate::store::redis) struct Seen {
 impl Seen {
     /// Returns whether a key is another than those before. Two keys of one hash are taken for one, and then leave in a
     /// batch.
-    fn is_new(&mut self, key: &str) -> bool {
+    fn is_new(&mut self, key: &[u8]) -> bool {
         let hash = self.hasher.hash_one(key);
         match self.hashes.entry(hash, |other| *other == hash, |other| *other) {
             Entry::Occupied(_) => false,
@@ -58,7 +58,7 @@ impl Seen {
 
 /// Returns the keys and rules of requests of one check each, or `None` if one of them has more, is
 /// no decision, or a key occurs twice.
-fn singles<'a, R: AsRef<Request>>(requests: &'a [R], seen: &mut Seen) -> Option<SmallVec<[(&'a str, &'a Rule); 1]>> {
+fn singles<'a, R: AsRef<Request>>(requests: &'a [R], seen: &mut Seen) -> Option<SmallVec<[(&'a [u8], &'a Rule); 1]>> {
     if let [request] = requests {
         return request.as_ref().single().map(|single| smallvec![single]);
     }
@@ -107,7 +107,7 @@ impl<'a> Packed<'a> {
         now: &'b str,
         is_missing: bool,
     ) -> impl Iterator<Item = &'b [u8]> {
-        let keys = self.keys.iter().map(|key| key.as_bytes());
+        let keys = self.keys.iter().copied();
         let count = [count_of(self.keys.len())];
         program
             .call(self.needs.entry(), is_missing)
@@ -124,7 +124,7 @@ impl<'a> Packed<'a> {
 
     /// Packs decisions of one check each: the number of runs of the same rule, then for each run
     /// the rule and its number of keys.
-    fn singles(singles: &[(&'a str, &'a Rule)], needs: Needs) -> Self {
+    fn singles(singles: &[(&'a [u8], &'a Rule)], needs: Needs) -> Self {
         if let [(key, rule)] = singles {
             // Mostly one leaves alone.
             let mut bytes = SmallVec::new();

@@ -23,7 +23,7 @@ use std::mem::take;
 
 use smallvec::SmallVec;
 
-use super::names::{ban_key, redis_key};
+use super::names::{RedisKey, ban_key, redis_key};
 use super::needs::{Needs, algorithm_of};
 use crate::core::Ban;
 use crate::core::algorithm::{Adjustment, Layout, MOST_UNITS};
@@ -94,7 +94,7 @@ impl View {
 #[derive(Clone, Debug, Default)]
 pub(in crate::store::redis) struct Request {
     /// The distinct keys in Redis, mostly one.
-    pub(super) keys: SmallVec<[String; 1]>,
+    pub(super) keys: SmallVec<[RedisKey; 1]>,
     /// The distinct rules, mostly one.
     pub(super) rules: SmallVec<[Rule; 1]>,
     /// The places of each check's key and rule in this request, from 0.
@@ -181,7 +181,7 @@ impl Request {
         self.needs = self.needs.bans();
     }
 
-    fn add_rule(&mut self, key: String, rule: Rule) {
+    fn add_rule(&mut self, key: RedisKey, rule: Rule) {
         let key = place_of(&mut self.keys, key);
         let rule = place_of(&mut self.rules, rule);
         self.checks.push([key, rule]);
@@ -208,8 +208,8 @@ impl Request {
 
     /// Returns one of its keys, or `None` if it has no checks. On a Cluster all keys are in its
     /// slot.
-    pub(in crate::store::redis) fn key(&self) -> Option<&str> {
-        self.keys.first().map(String::as_str)
+    pub(in crate::store::redis) fn key(&self) -> Option<&[u8]> {
+        self.keys.first().map(|key| &**key)
     }
 
     /// Returns whether a window of it is that of a calendar.
@@ -224,7 +224,7 @@ impl Request {
 
     /// Returns the key and the rule of a decision over one check; `None` of more checks, and of an
     /// adjustment or a reset.
-    pub(super) fn single(&self) -> Option<(&str, &Rule)> {
+    pub(super) fn single(&self) -> Option<(&[u8], &Rule)> {
         match (&*self.keys, &*self.rules, &*self.checks) {
             ([key], [rule], [_]) if rule[1] < REFUNDS => Some((key, rule)),
             _ => None,
