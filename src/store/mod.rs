@@ -57,7 +57,7 @@ pub use cell::{RedisCellStore, RedisCellStoreBuilder};
 pub use clock::{Clock, SystemClock};
 pub use deny::{DenyCache, DenyCacheBuilder};
 pub use failure::OnFailure;
-pub(crate) use failure::{FailureRules, FailureStore, SharedStore};
+pub(crate) use failure::{Call, Deciding, FailureRules, FailureStore, SharedStore};
 pub use hybrid::{HybridStore, HybridStoreBuilder};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};

@@ -27,7 +27,7 @@ use crate::http::gate::Gate;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
-use crate::store::{Answer, Ask, Check, Decided, Store};
+use crate::store::{Ask, Call, Check, Decided, Deciding};
 use crate::telemetry::Timer;
 
 /// The admitted request, or the reason for which it is not admitted.
@@ -44,12 +44,7 @@ pub(crate) enum Admission {
     ///
     /// `places` are those of the policies in the decision, and `timer` runs since the call. If this is dropped, the
     /// store may still take the units, and they stay taken.
-    Deciding {
-        pending: Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>,
-        places: Places,
-        bytes: ByteChecks,
-        timer: Timer,
-    },
+    Deciding { call: Call, places: Places, bytes: ByteChecks, timer: Timer },
     /// Keys or quotas are looked up, and then the store decides, both within one budget.
     ///
     /// If this is dropped during the lookups, nothing is taken; the lookups themselves go on, and are cached.
@@ -77,22 +72,20 @@ impl Admission {
         let has_body = gate.counts_bytes && has_body(&parts.headers);
         if plan.pending.is_empty() {
             lacking.warn_unless_limited(gate, &plan.checks);
-            return Self::by(gate, &plan, has_body);
+            return Self::by(gate, plan, has_body);
         }
         Self::after_lookups(gate, plan, lacking, has_body)
     }
 
     /// Begins to decide by checks that are known.
-    fn by(gate: &Arc<Gate>, plan: &Plan<Waiting>, has_body: bool) -> Self {
+    fn by(gate: &Arc<Gate>, plan: Plan<Waiting>, has_body: bool) -> Self {
         let Plan { places, checks, .. } = plan;
         let timer = gate.limits.telemetry.start();
-        let decided = gate.limits.store.decide(checks, Ask::default());
-        let bytes = ByteChecks::of(gate, places, checks, has_body);
-        match decided {
-            Answer::Ready(decided) => Admission::Known(Some(verdict(gate, places, bytes, timer, decided))),
-            Answer::Pending(pending) => {
-                Admission::Deciding { pending, places: Places::from_slice(places), bytes, timer }
-            }
+        let deciding = gate.limits.store.begin(&checks, Ask::default());
+        let bytes = ByteChecks::of(gate, &places, &checks, has_body);
+        match deciding {
+            Deciding::Ready(decided) => Admission::Known(Some(verdict(gate, &places, bytes, timer, decided))),
+            Deciding::Waits(call) => Admission::Deciding { call, places, bytes, timer },
         }
     }
 
@@ -120,8 +113,8 @@ impl Admission {
     pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
-            Admission::Deciding { pending, places, bytes, timer } => {
-                let decided = ready!(pending.as_mut().poll(cx));
+            Admission::Deciding { call, places, bytes, timer } => {
+                let decided = ready!(Pin::new(call).poll(cx));
                 Poll::Ready(verdict(gate, places, mem::take(bytes), *timer, decided))
             }
             Admission::Resolving(pending) => pending.as_mut().poll(cx),

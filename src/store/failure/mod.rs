@@ -23,4 +23,4 @@ mod without;
 
 pub(crate) use rule::FailureRules;
 pub use rule::OnFailure;
-pub(crate) use store::{FailureStore, SharedStore};
+pub(crate) use store::{Call, Deciding, FailureStore, SharedStore};

@@ -14,6 +14,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
@@ -101,16 +102,30 @@ impl FailureStore {
         if permit.is_probe() { self.budget.min(LONGEST_PROBE) } else { self.budget }
     }
 
+    /// Decides. A call that waits is no boxed future, so that the inner store's is the only one.
+    pub(crate) fn begin(&self, checks: &[Check], ask: Ask) -> Deciding {
+        if checks.is_empty() {
+            // No policy applies, so it does not matter whether the store is available.
+            let receipt = Receipt::new(self.without.local.id(), []);
+            return Deciding::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
+        }
+        let Some(permit) = self.without.acquire() else {
+            return Deciding::Ready(self.without.decide(checks, breaker_is_open()));
+        };
+        let mode = if permit.is_probe() { AskMode::Probe } else { ask.mode };
+        match self.inner.decide(checks, Ask { deadline: self.deadline(permit, ask.deadline), mode }) {
+            Answer::Ready(mut decided) => {
+                self.without.report(permit, &decided);
+                self.without.stand_in(checks, &mut decided);
+                Deciding::Ready(decided)
+            }
+            Answer::Pending(pending) => Deciding::Waits(self.wait(pending, permit, checks, ask.deadline)),
+        }
+    }
+
     /// Waits for the inner store, with the permit it was called by. A timer is added if it keeps no
     /// deadlines; a probe, and a decision that takes slots, continues in a task if there is a runtime.
-    fn wait(
-        &self,
-        answer: Answer<Result<Decided, Error>>,
-        permit: Permit,
-        checks: &[Check],
-        deadline: Deadline,
-    ) -> Answer<Result<Decided, Error>> {
-        let Answer::Pending(pending) = answer else { return answer };
+    fn wait(&self, pending: Pending, permit: Permit, checks: &[Check], deadline: Deadline) -> Call {
         let budget = self.budget_of(permit);
         let timer = if self.own.is_none() { deadline.earlier(Deadline::after(budget)) } else { Deadline::none() };
         let pending = match timer.instant() {
@@ -118,40 +133,23 @@ impl FailureStore {
             Some(at) => Box::pin(within(at, budget, pending)),
             None => pending,
         };
-        let (without, checks) = (Arc::clone(&self.without), kept(checks));
-        let call = InFlight { without: Arc::clone(&without), permit: Some(permit) }.outcome(pending);
+        let mut call = InFlight { pending, without: Arc::clone(&self.without), permit: Some(permit) };
         let takes_slots = |check: &Check| check.cost > 0 && check.counter.quota().facts().held;
         let goes_on = permit.is_probe() || checks.iter().any(takes_slots);
-        match goes_on.then(Runtime::try_current) {
-            Some(Ok(runtime)) => go_on(&runtime, call, without, Arc::clone(&self.keeper), checks),
-            _ => Answer::pending(async move {
-                let mut decided = call.await;
-                without.stand_in(&checks, &mut decided);
-                decided
-            }),
+        if let Some(Ok(runtime)) = goes_on.then(Runtime::try_current) {
+            let (without, pending) = (Arc::clone(&self.without), go_on(&runtime, call, Arc::clone(&self.keeper)));
+            call = InFlight { pending, without, permit: None };
         }
+        Call { call, checks: kept(checks) }
     }
 }
 
 impl Store for FailureStore {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
-        if checks.is_empty() {
-            // No policy applies, so it does not matter whether the store is available.
-            let receipt = Receipt::new(self.without.local.id(), []);
-            return Answer::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
+        match self.begin(checks, ask) {
+            Deciding::Ready(decided) => Answer::Ready(decided),
+            Deciding::Waits(call) => Answer::pending(call),
         }
-        let Some(permit) = self.without.acquire() else {
-            return Answer::Ready(self.without.decide(checks, breaker_is_open()));
-        };
-        let mode = if permit.is_probe() { AskMode::Probe } else { ask.mode };
-        let mut answer = self.inner.decide(checks, Ask { deadline: self.deadline(permit, ask.deadline), mode });
-        if let Answer::Ready(decided) = &mut answer {
-            self.without.report(permit, decided);
-            self.without.stand_in(checks, decided);
-        } else {
-            answer = self.wait(answer, permit, checks, ask.deadline);
-        }
-        answer
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -170,22 +168,46 @@ impl Store for FailureStore {
 /// A decision of the inner store that is waited for.
 type Pending = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
 
+/// A decision, or what waits for it.
+pub(crate) enum Deciding {
+    Ready(Result<Decided, Error>),
+    Waits(Call),
+}
+
+/// A call that is waited for, and the checks, for the rules if it fails.
+pub(crate) struct Call {
+    call: InFlight,
+    checks: Checks,
+}
+
+impl Future for Call {
+    type Output = Result<Decided, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut decided = ready!(Pin::new(&mut self.call).poll(cx));
+        self.call.without.stand_in(&self.checks, &mut decided);
+        Poll::Ready(decided)
+    }
+}
+
 /// A call of the inner store in flight. Dropped before it has reported its outcome, it lets another request probe.
 struct InFlight {
+    pending: Pending,
     /// Where the outcome is reported.
     without: Arc<Without>,
-    /// The permit; `None` once the outcome was reported.
+    /// The permit; `None` if the outcome was reported, or is by a task.
     permit: Option<Permit>,
 }
 
-impl InFlight {
-    /// Waits for the outcome, and reports it.
-    async fn outcome(mut self, pending: Pending) -> Result<Decided, Error> {
-        let decided = pending.await;
+impl Future for InFlight {
+    type Output = Result<Decided, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let decided = ready!(self.pending.as_mut().poll(cx));
         if let Some(permit) = self.permit.take() {
             self.without.report(permit, &decided);
         }
-        decided
+        Poll::Ready(decided)
     }
 }
 
@@ -211,24 +233,14 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
 
 /// Makes a call in a task, as its caller may disconnect, or never be polled again: all requests depend on the outcome of
 /// a probe, and somebody has to release slots. Other units that were taken stay taken then.
-fn go_on(
-    runtime: &Runtime,
-    call: impl Future<Output = Result<Decided, Error>> + Send + 'static,
-    without: Arc<Without>,
-    keeper: Arc<SlotKeeper>,
-    checks: Checks,
-) -> Answer<Result<Decided, Error>> {
+fn go_on(runtime: &Runtime, call: InFlight, keeper: Arc<SlotKeeper>) -> Pending {
     let (sender, receiver) = oneshot::channel();
     runtime.spawn(async move {
         let decided = call.await;
         // A caller that disconnected needs no result: its slots are released.
         let _ = sender.send(Unclaimed::new(keeper, decided));
     });
-    Answer::pending(async move {
-        let mut decided = receiver.await.map_or_else(|_| Err(stopped()), Unclaimed::claim);
-        without.stand_in(&checks, &mut decided);
-        decided
-    })
+    Box::pin(async move { receiver.await.map_or_else(|_| Err(stopped()), Unclaimed::claim) })
 }
 
 /// Waits until a time; a decision that comes later is dropped, as its store keeps no deadline.
