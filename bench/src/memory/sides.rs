@@ -1,15 +1,14 @@
 //! The two sides, asked alike.
 
 use std::hint::black_box;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Instant;
 
 use futures::FutureExt;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
-use tollgate::store::{Ask, Check};
-use tollgate::test_util::{Recorded, RecordingStore};
-use tollgate::{Key, Limiter, MemoryStore, Quota, Rule, Store};
+use tollgate::store::{Answer, Applied, Ask, Change, Check, Counter, Decided, Receipt, Settlement, Settling};
+use tollgate::{Error, Key, Limiter, MemoryStore, Quota, Rule, Store};
 
 /// Units an hour: so few that a key that was used stays in use during a run.
 const LIMIT: u32 = 1_000;
@@ -120,15 +119,35 @@ impl Side for Tollgate {
 
 /// Returns the checks of so many keys, as a limiter makes them.
 fn checks(rule: Rule, keys: usize) -> Vec<Check> {
-    let store = RecordingStore::new(MemoryStore::new());
-    let limiter = Limiter::new(store.clone(), [rule]);
+    let asked = Arc::default();
+    let limiter = Limiter::new(Asking { store: MemoryStore::new(), asked: Arc::clone(&asked) }, [rule]);
     let check = |key| {
         let decided = limiter.check(&Key::new("ip", address(key))).now_or_never().expect("memory answers at once");
         assert!(decided.is_ok_and(|decision| decision.is_allowed()));
-        let Some(Recorded::Decide(checks)) = store.take().pop() else { unreachable!("the limiter asked") };
-        checks[0].clone()
+        asked.lock().expect("nothing panics").pop().expect("the limiter asked")
     };
     (0..keys).map(check).collect()
+}
+
+/// A store that keeps what it is asked. That of the feature for tests would slow the timers of all sides down.
+struct Asking {
+    store: MemoryStore,
+    asked: Arc<Mutex<Vec<Check>>>,
+}
+
+impl Store for Asking {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        self.asked.lock().expect("nothing panics").extend_from_slice(checks);
+        self.store.decide(checks, ask)
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.store.settle(receipt, changes)
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        self.store.adjust(counter, change)
+    }
 }
 
 pub(crate) fn allows(store: &MemoryStore, check: &Check) -> bool {
