@@ -1,7 +1,10 @@
 //! Redis away, back, paused, or without its scripts.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use tokio::time::timeout;
 use tollgate::store::{Change, Settlement, Store};
 use tollgate::{Error, RedisStore};
 
@@ -217,4 +220,33 @@ async fn decisions_on_their_way_when_their_connection_is_given_up_end_within_the
         assert!(waited < BOUND, "{waited:?}");
     }
     server.resume();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_panics_holds_up_no_decision_and_not_the_store() {
+    let (server, is_broken) = (RedisServer::start(), Arc::<AtomicBool>::default());
+    let broken = Arc::clone(&is_broken);
+    let clock = move || {
+        assert!(!broken.load(Ordering::SeqCst), "the clock is broken");
+        SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later")
+    };
+    let settings = RedisStore::builder().without_deny_cache().budget(BUDGET).with_clock(clock);
+    let store = settings.connect(&server.url()).await.expect("the server was started");
+    for round in 0..3 {
+        is_broken.store(true, Ordering::SeqCst);
+        let asked = (0..20).map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { take(&store, "broken", 1).await })
+        });
+        for task in asked.collect::<Vec<_>>() {
+            let ended = timeout(RETURN, task).await.unwrap_or_else(|_| panic!("round {round}: it has not ended"));
+            // It panics in the task that asked, or ends with an error.
+            assert!(!matches!(ended, Ok(Ok(_))), "round {round}: it was decided without a time");
+        }
+        is_broken.store(false, Ordering::SeqCst);
+        let start = Instant::now();
+        while take(&store, "whole", 1).await.is_err() {
+            assert!(start.elapsed() < RETURN, "round {round}: nothing is decided any more");
+        }
+    }
 }

@@ -1,13 +1,15 @@
 //! One decision: from checks to a reply within the budget, and from the reply to a decision and a receipt.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Arg, Cmd, Value};
 
 use super::pipeline::{Job, NoReply, Part, Timeout};
 use super::server_time::ServerTime;
-use super::servers::Servers;
+use super::servers::{Asked, Servers};
 use super::wire::{ReplyPart, Request, Verdict, no_decision, step_of_one};
 use crate::core::Error;
 use crate::store::deny::Refusals;
@@ -48,8 +50,8 @@ impl Engine {
         Ok(Arc::new(Self { id, servers, prefix, budget, time, refusals: Arc::new(refusals) }))
     }
 
-    /// Has a request decided, in one call with others of the same moment, within the budget and by
-    /// the deadline.
+    /// Has a request decided, in one call with others of the same moment, within the budget from now on and by the
+    /// deadline.
     ///
     /// # Errors
     ///
@@ -59,15 +61,11 @@ impl Engine {
     /// # Cancellation
     ///
     /// A request that was not sent yet is dropped. Units taken by one that was sent stay taken.
-    pub(super) async fn call(&self, request: Request, deadline: Deadline) -> Result<ReplyPart, NoReply> {
+    pub(super) fn call(self: &Arc<Self>, request: Request, deadline: Deadline) -> Call {
         let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
-        let has_calendars = request.has_calendars();
-        let job = Job::new(request, Timeout::by(self.budget, deadline), slot);
-        let Part::Script(part) = self.servers.ask(job).await? else { return Err(no_decision().into()) };
-        if has_calendars {
-            self.time.learn(part.now_us());
-        }
-        Ok(part)
+        let learns = request.has_calendars();
+        let asked = self.servers.ask(Job::new(request, Timeout::by(self.budget, deadline), slot));
+        Call { engine: Arc::clone(self), asked, learns }
     }
 
     /// Sends a command of its own to the server that has its key, once, within the budget and by the deadline.
@@ -104,6 +102,28 @@ impl Engine {
     /// If the reply is not one to these checks.
     pub(super) fn decided(&self, checks: &[Check], part: ReplyPart) -> Result<Decided, Error> {
         decided_by(self.id, checks, part)
+    }
+}
+
+/// The wait for what the script found.
+pub(super) struct Call {
+    pub(super) engine: Arc<Engine>,
+    asked: Asked,
+    /// Whether the time of the server is learned from the reply.
+    learns: bool,
+}
+
+impl Future for Call {
+    type Output = Result<ReplyPart, NoReply>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Part::Script(part) = ready!(Pin::new(&mut self.asked).poll(cx))? else {
+            return Poll::Ready(Err(no_decision().into()));
+        };
+        if self.learns {
+            self.engine.time.learn(part.now_us());
+        }
+        Poll::Ready(Ok(part))
     }
 }
 

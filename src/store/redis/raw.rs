@@ -3,9 +3,12 @@
 //! Checks come in; a decision goes out, from one script call, or, on a Cluster, from one call for each slot
 //! (`apart.rs`).
 
+use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
-use super::engine::Engine;
+use super::engine::{Call, Engine};
 use super::wire::{MOST_CHECKS, Request, applied_change};
 use crate::core::decision::{Decision, Source};
 use crate::core::{Checks, Error, kept};
@@ -44,25 +47,45 @@ impl RawRedisStore {
         })
     }
 
-    /// Decides by a call, and returns the checks with the decision.
-    pub(super) fn call(
-        &self,
-        checks: Checks,
-        deadline: Deadline,
-    ) -> impl Future<Output = (Checks, Result<Decided, Error>)> + Send + use<> {
-        let engine = Arc::clone(&self.engine);
-        async move {
-            if !engine.servers.keep_together(&checks) && engine.is_apart(&checks) {
-                let decided = engine.decide_apart(checks.clone(), deadline).await;
-                return (checks, decided);
-            }
+    /// Decides by a call. Nothing is sent before the first poll.
+    pub(super) fn call(&self, checks: Checks, deadline: Deadline) -> Deciding {
+        let engine = &self.engine;
+        let way = if !engine.servers.keep_together(&checks) && engine.is_apart(&checks) {
+            let (engine, checks) = (Arc::clone(engine), checks.clone());
+            Way::Apart(Box::pin(async move { engine.decide_apart(checks, deadline).await }))
+        } else {
             let request = Request::new(&engine.prefix, &checks, || engine.time.now_ms());
-            let decided = match engine.call(request, deadline).await {
-                Ok(part) => engine.decided(&checks, part),
-                Err(no_reply) => Err(engine.refund_late(&checks, no_reply)),
-            };
-            (checks, decided)
-        }
+            Way::Together(engine.call(request, deadline))
+        };
+        Deciding { checks, way }
+    }
+}
+
+/// The wait for a decision, which is returned with its checks.
+pub(super) struct Deciding {
+    checks: Checks,
+    way: Way,
+}
+
+enum Way {
+    /// All keys are in one slot.
+    Together(Call),
+    Apart(Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>),
+}
+
+impl Future for Deciding {
+    type Output = (Checks, Result<Decided, Error>);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { checks, way } = &mut *self;
+        let decided = match way {
+            Way::Together(call) => match ready!(Pin::new(&mut *call).poll(cx)) {
+                Ok(part) => call.engine.decided(checks, part),
+                Err(no_reply) => Err(call.engine.refund_late(checks, no_reply)),
+            },
+            Way::Apart(deciding) => ready!(deciding.as_mut().poll(cx)),
+        };
+        Poll::Ready((mem::take(checks), decided))
     }
 }
 
@@ -82,10 +105,10 @@ impl Store for RawRedisStore {
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         let taken = of_any(counter);
         let request = Request::adjustment(&self.engine.prefix, &[], &taken, change, || self.engine.time.now_ms());
-        let engine = Arc::clone(&self.engine);
+        let call = self.engine.call(request, Deadline::none());
         Answer::pending(async move {
             // There is nothing to refund if the reply is late.
-            let part = engine.call(request, Deadline::none()).await.map_err(|no_reply| no_reply.error)?;
+            let part = call.await.map_err(|no_reply| no_reply.error)?;
             applied_change(&taken, change, part)
         })
     }

@@ -3,15 +3,19 @@
 //! This is the only place outside `cluster/` and `builder/` in which calls differ for a Cluster: one server is treated
 //! as a Cluster whose slots are all slot 0.
 
+use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 #[cfg(feature = "cluster")]
 use super::cluster::{Cluster, slot_of};
-use super::pipeline::{Job, NoReply, Part, Server, Settings, Settled};
+use super::pipeline::{Asking, Job, NoReply, Part, Server, Settings, Settled};
 use crate::core::Error;
 use crate::store::{BreakerState, Check};
 
@@ -20,13 +24,40 @@ use crate::store::{BreakerState, Check};
 const GRACE: Duration = Duration::from_millis(5);
 
 /// One server, or many that share the keys by slots.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Servers {
     /// It has every key; all are in slot 0.
     One(Arc<Server>),
     /// Each primary has the keys of its slots.
     #[cfg(feature = "cluster")]
     Cluster(Arc<Cluster>),
+}
+
+/// The wait for a reply.
+pub(super) enum Asked {
+    /// That of the one server, on the connection of the calling runtime: no future around it.
+    Server(Asking),
+    Other(Pin<Box<dyn Future<Output = Result<Part, NoReply>> + Send>>),
+    Over,
+}
+
+impl Future for Asked {
+    type Output = Result<Part, NoReply>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let failed = match &mut *self {
+            Self::Server(asking) => match ready!(Pin::new(asking).poll(cx)) {
+                Ok(part) => return Poll::Ready(Ok(part)),
+                Err(failed) => failed,
+            },
+            Self::Other(asking) => return asking.as_mut().poll(cx),
+            Self::Over => panic!("it was polled after its reply"),
+        };
+        match mem::replace(&mut *self, Self::Over) {
+            Self::Server(asking) => Poll::Ready(Err(asking.failed(failed))),
+            Self::Other(_) | Self::Over => Poll::Ready(Err(failed.into_error().into())),
+        }
+    }
 }
 
 #[cfg_attr(not(feature = "cluster"), allow(unused_variables, reason = "one server has every slot"))]
@@ -56,20 +87,32 @@ impl Servers {
     ///
     /// If there is no reply in time, no server has the slot, its circuit breaker is open, there is no runtime, or the
     /// server refuses the request.
-    pub(super) async fn ask(&self, job: Box<Job>) -> Result<Part, NoReply> {
-        if self.settings().runtime.is_none() {
-            return self.ask_server(job).await;
+    ///
+    /// # Cancellation
+    ///
+    /// As of [`Asking`]. Nothing is sent before the first poll.
+    pub(super) fn ask(&self, job: Box<Job>) -> Asked {
+        if let Self::One(server) = self
+            && server.settings().runtime.is_none()
+            && let Ok(here) = Handle::try_current()
+        {
+            return Asked::Server(server.ask_by(&here, job));
         }
-        let timeout = job.timeout;
-        let asking = Box::pin(timeout_at(timeout.until + GRACE, self.ask_server(job)));
-        asking.await.unwrap_or_else(|_| Err(timeout.error().into()))
+        let (servers, timeout, has_runtime) = (self.clone(), job.timeout, self.settings().runtime.is_some());
+        Asked::Other(Box::pin(async move {
+            if !has_runtime {
+                return servers.ask_server(job).await;
+            }
+            let asking = timeout_at(timeout.until + GRACE, servers.ask_server(job));
+            asking.await.unwrap_or_else(|_| Err(timeout.error().into()))
+        }))
     }
 
     async fn ask_server(&self, job: Box<Job>) -> Result<Part, NoReply> {
         match self {
             Self::One(server) => server.ask(job)?.reply().await,
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => Box::pin(cluster.ask(job)).await,
+            Self::Cluster(cluster) => cluster.ask(job).await,
         }
     }
 

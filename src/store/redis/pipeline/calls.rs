@@ -10,14 +10,15 @@ use deadpool_redis::redis::{Cmd, Pipeline, RedisError, Value, pipe};
 use smallvec::{SmallVec, smallvec};
 use tokio::runtime::Handle;
 
-use super::job::{Asked, Command, Entries, Entry, What};
+use super::entries::Entries;
+use super::job::{Asked, Command, Ids};
 use super::resp::Reply;
 use crate::store::Clock;
 use crate::store::clock::micros;
 use crate::store::redis::connections::is_missing;
 #[cfg(feature = "cluster")]
 use crate::store::redis::wire::Way;
-use crate::store::redis::wire::{Calls, Packed, Program, Reply as Script, Seen};
+use crate::store::redis::wire::{Calls, Packed, Program, Reply as Script, Request, Seen};
 
 /// How calls are made. The same for all servers of a store.
 pub(in crate::store::redis) struct Settings {
@@ -78,53 +79,55 @@ pub(super) enum Outcome {
 }
 
 /// Makes commands of a round: one for all requests of the same slot, and of one that is alone.
-pub(super) fn calls(what: What) -> SmallVec<[Command; 1]> {
-    let mut entries = match what {
-        What::Again(command) => return smallvec![command],
-        What::New(entries) => entries,
-    };
-    let part = |entry: &Entry| entry.job.part();
-    if entries.len() == 1 || entries.iter().all(|entry| part(entry) == part(&entries[0]) && !entry.job.is_alone) {
-        return smallvec![command(entries)];
+pub(super) fn calls(mut ids: Ids, entries: &Entries) -> SmallVec<[Command; 1]> {
+    let (part, is_alone) = (|id: &usize| entries.job(*id).part(), |id: &usize| entries.job(*id).is_alone);
+    if ids.len() == 1 || ids.iter().all(|id| part(id) == part(&ids[0]) && !is_alone(id)) {
+        return smallvec![command(ids, entries)];
     }
-    entries.sort_by_key(part);
-    let mut parts: Vec<Entries> = Vec::new();
-    for entry in entries {
-        match parts.last_mut() {
-            Some(last) if !entry.job.is_alone && !last[0].job.is_alone && part(&last[0]) == part(&entry) => {
-                last.push(entry);
-            }
-            _ => parts.push(smallvec![entry]),
-        }
-    }
-    parts.into_iter().map(command).collect()
+    ids.sort_by_key(part);
+    let parts = ids.chunk_by(|one, next| part(one) == part(next) && !is_alone(one) && !is_alone(next));
+    parts.map(|ids| command(Ids::from_slice(ids), entries)).collect()
 }
 
-fn command(mut entries: Entries) -> Command {
-    if entries.len() > 1 {
-        Packed::sort(&mut entries);
+fn command(mut ids: Ids, entries: &Entries) -> Command {
+    if ids.len() > 1 {
+        Packed::sort(&mut ids, |id| request(entries, *id));
     }
-    Command::new(entries)
+    Command::new(ids, entries)
 }
 
-/// Appends commands as they are sent.
-pub(super) fn encode(commands: &mut [Command], settings: &Settings, known: &mut Known, out: &mut Vec<u8>) {
-    for command in commands {
-        prepare(command, settings, |before| before.write_packed_command(out));
-        match &command.entries[0].job.asked {
-            Asked::Command(call) => call.write_packed_command(out),
-            Asked::Script(_) => {
-                let (packed, now) = (Packed::of(&command.entries, &mut known.seen), settings.now());
-                let (program, is_new) = known.program(&packed, settings, command.loads);
-                push_head(out, b'*', packed.count());
-                for argument in packed.arguments(program, &now, is_new) {
-                    push_head(out, b'$', argument.len());
-                    out.extend_from_slice(argument);
-                    out.extend_from_slice(b"\r\n");
-                }
+/// Returns a request of a command that is a call of the script.
+fn request(entries: &Entries, id: usize) -> &Request {
+    entries.job(id).request().expect("a command of its own is alone")
+}
+
+/// Appends a command as it is sent.
+pub(super) fn encode(
+    command: &mut Command,
+    entries: &Entries,
+    settings: &Settings,
+    known: &mut Known,
+    out: &mut Vec<u8>,
+) {
+    prepare(command, entries, settings, |before| before.write_packed_command(out));
+    match &entries.job(command.ids[0]).asked {
+        Asked::Command(call) => call.write_packed_command(out),
+        Asked::Script(_) => {
+            let (packed, now) = (packed(command, entries, known), settings.now());
+            let (program, is_new) = known.program(&packed, settings, command.loads);
+            push_head(out, b'*', packed.count());
+            for argument in packed.arguments(program, &now, is_new) {
+                push_head(out, b'$', argument.len());
+                out.extend_from_slice(argument);
+                out.extend_from_slice(b"\r\n");
             }
         }
     }
+}
+
+fn packed<'a>(command: &Command, entries: &'a Entries, known: &mut Known) -> Packed<'a> {
+    let requests: SmallVec<[&Request; 1]> = command.ids.iter().map(|id| request(entries, *id)).collect();
+    Packed::of(&requests, &mut known.seen)
 }
 
 /// Appends a length.
@@ -138,15 +141,15 @@ fn push_head(out: &mut Vec<u8>, kind: u8, length: usize) {
 }
 
 /// Returns a command as the redis crate sends it, behind what is to be done before.
-pub(super) fn pipeline(command: &mut Command, settings: &Settings, known: &mut Known) -> Pipeline {
+pub(super) fn pipeline(command: &mut Command, entries: &Entries, settings: &Settings, known: &mut Known) -> Pipeline {
     let mut all = pipe();
-    prepare(command, settings, |before| {
+    prepare(command, entries, settings, |before| {
         all.add_command(before);
     });
-    match &command.entries[0].job.asked {
+    match &entries.job(command.ids[0]).asked {
         Asked::Command(call) => all.add_command(Cmd::clone(call)),
         Asked::Script(_) => {
-            let (packed, now) = (Packed::of(&command.entries, &mut known.seen), settings.now());
+            let (packed, now) = (packed(command, entries, known), settings.now());
             let (program, is_new) = known.program(&packed, settings, command.loads);
             let mut call = Cmd::new();
             for argument in packed.arguments(program, &now, is_new) {
@@ -159,7 +162,8 @@ pub(super) fn pipeline(command: &mut Command, settings: &Settings, known: &mut K
 }
 
 /// Does what comes before a command.
-fn prepare(command: &mut Command, settings: &Settings, mut send: impl FnMut(Cmd)) {
+#[cfg_attr(not(feature = "cluster"), allow(unused_variables, reason = "only a Cluster has calls that ask"))]
+fn prepare(command: &mut Command, entries: &Entries, settings: &Settings, mut send: impl FnMut(Cmd)) {
     command.before = 0;
     let mut send = |before| {
         command.before += 1;
@@ -171,20 +175,20 @@ fn prepare(command: &mut Command, settings: &Settings, mut send: impl FnMut(Cmd)
         send(load);
     }
     #[cfg(feature = "cluster")]
-    if command.entries[0].job.way == Way::Asking {
+    if entries.job(command.ids[0]).way == Way::Asking {
         // It is about the next command.
         send(cmd("ASKING"));
     }
 }
 
 /// Returns what a reply is to a command. Of a string that ends what was received, `end` is the place of its end.
-pub(super) fn outcome(command: &Command, reply: Reply<'_>, end: usize) -> Outcome {
-    let is_script = matches!(command.entries[0].job.asked, Asked::Script(_));
+pub(super) fn outcome(command: &Command, entries: &Entries, reply: Reply<'_>, end: usize) -> Outcome {
+    let is_script = entries.job(command.ids[0]).request().is_some();
     match reply {
         Reply::Bytes(bytes) if !is_script => Outcome::Value(Value::BulkString(bytes.to_vec())),
         Reply::Bytes(bytes) => {
-            let fits =
-                script(command, bytes).is_some_and(|reply| reply.fits(command.entries.iter().map(AsRef::as_ref)));
+            let requests = command.ids.iter().map(|id| request(entries, *id));
+            let fits = Script::read(bytes, command.size).is_some_and(|reply| reply.fits(requests));
             if fits { Outcome::Parts(end - bytes.len()..end) } else { Outcome::Stray }
         }
         Reply::Error(error) if is_missing(&error) && is_script => match &command.failure {
@@ -198,9 +202,4 @@ pub(super) fn outcome(command: &Command, reply: Reply<'_>, end: usize) -> Outcom
         Reply::Other(value) if !is_script => Outcome::Value(value),
         Reply::Other(_) | Reply::Pushed => Outcome::Stray,
     }
-}
-
-/// Reads what the script returned to all requests of a command.
-pub(super) fn script<'a>(command: &Command, bytes: &'a [u8]) -> Option<Script<'a>> {
-    Script::read(bytes, command.entries.iter().map(|entry| entry.job.size()).sum())
 }

@@ -1,11 +1,13 @@
 //! A request on its way to Redis, and what becomes of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, RedisError, Value};
 use smallvec::SmallVec;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::entries::{Entries, EntryId};
 use super::timeout::Timeout;
 use crate::core::error::Kind;
 use crate::core::{Error, Lines};
@@ -142,6 +144,7 @@ pub(in crate::store::redis) struct Unsettled {
 
 impl Job {
     /// Returns a part of a call of the script.
+    #[inline]
     pub(in crate::store::redis) fn new(request: Request, timeout: Timeout, slot: u16) -> Box<Self> {
         Box::new(Self::of(Asked::Script(request), timeout, slot))
     }
@@ -151,6 +154,7 @@ impl Job {
         Box::new(Self { is_alone: true, ..Self::of(Asked::Command(Arc::new(command)), timeout, slot) })
     }
 
+    #[inline]
     fn of(asked: Asked, timeout: Timeout, slot: u16) -> Self {
         let (way, is_alone, tries, hops, settles, permit) = (Way::Plain, false, 0, 0, false, None);
         Self { asked, timeout, slot, way, is_alone, tries, hops, settles, permit }
@@ -168,35 +172,32 @@ impl Job {
     pub(super) fn part(&self) -> (u16, Way) {
         (self.slot, self.way)
     }
-}
 
-/// The place of who waits for a request.
-pub(super) type SlotId = usize;
-
-/// A request, and the slot of who waits for it.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) id: SlotId,
-    pub(super) job: Box<Job>,
-}
-
-impl AsRef<Request> for Entry {
-    fn as_ref(&self) -> &Request {
-        match &self.job.asked {
-            Asked::Script(request) => request,
-            Asked::Command(_) => unreachable!("a command of its own is alone"),
+    /// Returns the part of a call; `None` of a command of its own.
+    pub(super) fn request(&self) -> Option<&Request> {
+        match &self.asked {
+            Asked::Script(request) => Some(request),
+            Asked::Command(_) => None,
         }
     }
 }
 
-/// The requests of a round.
-pub(super) type Entries = SmallVec<[Entry; 1]>;
+/// Requests of a round.
+pub(super) type Ids = SmallVec<[EntryId; 2]>;
 
 /// One command: requests that leave together, all of one slot of a Cluster.
 #[derive(Debug)]
 pub(super) struct Command {
     /// In the order of the reply. Not empty.
-    pub(super) entries: Entries,
+    pub(super) ids: Ids,
+    /// The checks of all.
+    pub(super) size: usize,
+    /// The budget of the first.
+    pub(super) budget: Duration,
+    /// The permit by which its outcome is reported: that of a probe, if it has one.
+    pub(super) permit: Option<Permit>,
+    /// Whether a settlement is in it.
+    pub(super) settles: bool,
     /// How often the server was sent the script or the library with it.
     pub(super) loads: u8,
     /// How many replies come before its own.
@@ -205,24 +206,18 @@ pub(super) struct Command {
     pub(super) failure: Option<RedisError>,
 }
 
-/// What leaves in a round.
-pub(super) enum What {
-    New(Entries),
-    /// A command that the server could not do, with what it lacked.
-    Again(Command),
-}
-
 impl Command {
-    pub(super) fn new(entries: Entries) -> Self {
-        Self { entries, loads: 0, before: 0, failure: None }
-    }
-
-    pub(super) fn size(&self) -> usize {
-        self.entries.iter().map(|entry| entry.job.size()).sum()
-    }
-
-    pub(super) fn timeout(&self) -> Timeout {
-        self.entries[0].job.timeout
+    pub(super) fn new(ids: Ids, entries: &Entries) -> Self {
+        let first = entries.job(ids[0]);
+        let (mut size, mut permit, mut settles) = (first.size(), first.permit, first.settles);
+        for job in ids[1..].iter().map(|id| entries.job(*id)) {
+            size += job.size();
+            if !permit.is_some_and(Permit::is_probe) {
+                permit = job.permit.filter(|permit| permit.is_probe()).or(permit).or(job.permit);
+            }
+            settles |= job.settles;
+        }
+        Self { budget: first.timeout.budget, ids, size, permit, settles, loads: 0, before: 0, failure: None }
     }
 
     /// Returns whether a reply with this failure is to what stands before it.
@@ -233,17 +228,6 @@ impl Command {
         self.before -= 1;
         self.failure = self.failure.take().or_else(|| failure.cloned());
         true
-    }
-
-    /// Returns whether a settlement is in it.
-    pub(super) fn settles(&self) -> bool {
-        self.entries.iter().any(|entry| entry.job.settles)
-    }
-
-    /// Returns the permit by which its outcome is reported: that of a probe, if it has one.
-    pub(super) fn permit(&self) -> Option<Permit> {
-        let permits = || self.entries.iter().filter_map(|entry| entry.job.permit);
-        permits().find(|permit| permit.is_probe()).or_else(|| permits().next())
     }
 }
 

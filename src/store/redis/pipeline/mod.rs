@@ -1,11 +1,11 @@
 //! From many callers to one call and back: who writes, who reads, and what becomes of requests that a server does not
 //! decide.
 //!
-//! A [`Job`] comes in: a request over keys of one slot, and its timeout. A caller that finds fewer than two rounds of
-//! calls in flight writes its own; otherwise it queues (`queue.rs`, `pipe.rs`). One task a connection reads replies,
-//! hands them out, and sends what has queued as one round (`task.rs`). So at low load a request leaves at once and
-//! alone, under load calls batch by themselves without a timer, and no handler that blocks its thread holds up what
-//! others send.
+//! A [`Job`] comes in: a request over keys of one slot, and its timeout. It has an entry until it is over
+//! (`entries.rs`). A caller that finds fewer than two rounds of calls in flight writes its own; otherwise it queues
+//! (`queue.rs`, `pipe.rs`). One task a connection reads replies, hands them out, and sends what has queued as one round
+//! (`task.rs`). So at low load a request leaves at once and alone, under load calls batch by themselves without a timer,
+//! and no handler that blocks its thread holds up what others send.
 //!
 //! There is one connection for each runtime that asks (`server.rs`), and it ends with its runtime.
 //!
@@ -21,6 +21,7 @@
 //! decision ends at its timeout at the latest, as long as the runtime of its connection runs.
 
 mod calls;
+mod entries;
 mod job;
 #[cfg(test)]
 mod models;
@@ -52,7 +53,7 @@ pub(super) use calls::Settings;
 #[cfg(feature = "cluster")]
 pub(super) use job::{Failed, Refused, Unsettled};
 pub(super) use job::{Job, Part, Settled, stopped};
-pub(super) use pipe::NoReply;
+pub(super) use pipe::{Asking, NoReply};
 pub(super) use server::{Server, no_runtime};
 pub(super) use timeout::Timeout;
 #[cfg(feature = "cluster")]

@@ -10,14 +10,13 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::time::Instant;
-
-use super::calls::{SharedSettings, calls, encode};
-use super::job::{Failed, Job, Part, Response, Settler, SlotId};
-use super::queue::{Buffers, Done, Launched, Next, Queue, Round};
+use super::calls::SharedSettings;
+use super::entries::EntryId;
+use super::job::{Failed, Job, Part, Response, Settler};
+use super::queue::{Next, Queue, Round};
 use super::socket::Socket;
 use super::sync::{Arc, Mutex, MutexGuard, wake};
-use super::watch::{SharedWatch, settle_again};
+use super::watch::SharedWatch;
 use crate::core::Error;
 
 /// How often one caller writes for others, before it leaves that to the task.
@@ -27,15 +26,14 @@ const MOST_WRITES: usize = 2;
 pub(super) struct Pipe {
     queue: Mutex<Queue>,
     pub(super) watch: SharedWatch,
-    pub(super) settings: SharedSettings,
 }
 
 impl Pipe {
     pub(super) fn new(settings: SharedSettings, watch: SharedWatch) -> Self {
-        Self { queue: Mutex::new(Queue::new(settings.batch_size, settings.in_flight)), watch, settings }
+        Self { queue: Mutex::new(Queue::new(settings)), watch }
     }
 
-    /// Locks the queue. Nothing that can panic is done under the lock.
+    /// Locks the queue. Of what is done under the lock, only a clock can panic.
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
         match self.queue.lock() {
             Ok(queue) => queue,
@@ -45,68 +43,30 @@ impl Pipe {
 
     /// Queues a settlement. Returns it if the runtime has ended.
     pub(super) fn settle(&self, job: Box<Job>, settler: Settler) -> Result<(), (Box<Job>, Settler)> {
-        let silent = job.timeout.ends;
         let mut queue = self.lock();
         let next = queue.settle(job, settler)?;
-        // Whether the server is silent is looked at by the timer of a decision, or by this one.
-        let arms = queue.armed.is_none();
-        queue.armed.get_or_insert(silent);
         self.follow(queue, next);
-        if arms {
-            self.wake();
-        }
         Ok(())
     }
 
-    /// Does what is to be done after a change of the queue.
-    pub(super) fn follow(&self, queue: MutexGuard<'_, Queue>, next: Next) {
-        match next {
-            Next::Rest => {}
-            Next::Wake => {
-                let task = queue.task.clone();
-                drop(queue);
-                task.into_iter().for_each(wake);
-            }
-            Next::Write(round) => {
-                drop(queue);
-                self.write(round);
-            }
+    /// Does what is to be done after a change of the queue: wakes the task, writes a round, and then what has queued
+    /// meanwhile.
+    pub(super) fn follow<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, mut next: Next) {
+        for turn in 1.. {
+            let wakes = mem::take(&mut queue.arms) || matches!(next, Next::Wake);
+            let task = if wakes { queue.task.clone() } else { None };
+            drop(queue);
+            // Before a write, which may panic: then only the task's timer ends the wait.
+            task.into_iter().for_each(wake);
+            let Next::Write(round) = next else { return };
+            let (number, rest, unsent) = round.write();
+            queue = self.lock();
+            next = queue.written(number, rest, unsent, turn < MOST_WRITES);
         }
     }
 
     pub(super) fn wake(&self) {
-        let queue = self.lock();
-        self.follow(queue, Next::Wake);
-    }
-
-    /// Writes a round, and then what has queued meanwhile.
-    fn write(&self, mut round: Round) {
-        for turn in 1.. {
-            let Round { socket, number, what, mut buffers } = round;
-            let (mut commands, Buffers { bytes, known }) = (calls(what), &mut buffers);
-            encode(&mut commands, &self.settings, known, bytes);
-            let count = commands.len();
-            let mut queue = self.lock();
-            let Ok(Launched { was_quiet, arms }) = queue.launch(number, commands) else {
-                return self.give_back(queue);
-            };
-            drop(queue);
-            if arms {
-                self.wake();
-            }
-            // One that has ended while nothing was in flight costs no request, if it is known by now.
-            let is_over = was_quiet && !socket.is_quiet();
-            // Of an error the task hears, too, when it writes the rest.
-            let result = if is_over { Ok(0) } else { socket.send(bytes) };
-            // A stream that fails may have passed on the first of several commands.
-            let unsent = if matches!(result, Ok(0)) || result.is_err() && count == 1 { count } else { 0 };
-            bytes.drain(..result.unwrap_or(0));
-            let mut queue = self.lock();
-            match queue.written(number, buffers, unsent, turn < MOST_WRITES) {
-                Next::Write(more) => round = more,
-                next => return self.follow(queue, next),
-            }
-        }
+        self.follow(self.lock(), Next::Wake);
     }
 
     /// Writes, for the task, what the socket has not taken before, and then what has queued.
@@ -126,36 +86,33 @@ impl Pipe {
                 continue;
             };
             drop(queue);
-            let sent = socket.send(&rest.bytes);
-            rest.bytes.drain(..*sent.as_ref().unwrap_or(&0));
-            let (is_rest, unsent) = (
-                !rest.bytes.is_empty(),
-                if matches!(sent, Ok(0)) || sent.is_err() && unsent == 1 { unsent } else { 0 },
-            );
+            let sent = socket.send(&rest);
+            rest.drain(..*sent.as_ref().unwrap_or(&0));
+            let (is_rest, unsent) =
+                (!rest.is_empty(), if matches!(sent, Ok(0)) || sent.is_err() && unsent == 1 { unsent } else { 0 });
             let _ = self.lock().written(number, rest, unsent, false);
             sent?;
             if is_rest {
                 // It takes no more for now.
-                match ready!(socket.poll_ready(cx)) {
-                    Ok(()) => {}
-                    Err(error) => return Poll::Ready(Err(error)),
-                }
+                ready!(socket.poll_ready(cx))?;
             }
         }
     }
+}
 
-    /// Ends a write to a connection that was given up before: its requests wait again, unless the runtime has ended.
-    #[cold]
-    fn give_back(&self, mut queue: MutexGuard<'_, Queue>) {
-        let mut done = Done::default();
-        if let Some(end) = queue.end.as_ref().map(Error::shared) {
-            queue.fail_waiting(Instant::now(), &end, &mut done);
-        }
-        done.wakers.append(&mut queue.woken);
-        self.follow(queue, Next::Wake);
-        let unsettled = mem::take(&mut done.unsettled);
-        done.finish();
-        settle_again(&*self.watch, unsettled);
+impl Round {
+    /// Writes. Returns the number of the connection, what it did not take, and of how many of the last commands it
+    /// surely took nothing.
+    fn write(self) -> (u64, Vec<u8>, usize) {
+        let Self { socket, number, mut bytes, count, was_quiet } = self;
+        // One that has ended while nothing was in flight costs no request, if it is known by now.
+        let is_over = was_quiet && !socket.is_quiet();
+        // Of an error the task hears, too, when it writes the rest.
+        let result = if is_over { Ok(0) } else { socket.send(&bytes) };
+        // A stream that fails may have passed on the first of several commands.
+        let unsent = if matches!(result, Ok(0)) || result.is_err() && count == 1 { count } else { 0 };
+        bytes.drain(..result.unwrap_or(0));
+        (number, bytes, unsent)
     }
 }
 
@@ -171,30 +128,23 @@ pub(in crate::store::redis) struct Asking {
 
 enum Stage {
     New(Box<Job>),
-    Waits(SlotId),
+    Waits(EntryId),
     Over,
 }
 
 impl Asking {
+    #[inline]
     pub(super) fn new(pipe: Arc<Pipe>, job: Box<Job>) -> Self {
         Self { pipe, stage: Stage::New(job) }
     }
 
     /// Asks, and writes if nobody else does.
     fn ask(&mut self, job: Box<Job>, cx: &Context<'_>) -> Poll<Response> {
-        let until = job.timeout.until;
         let mut queue = self.pipe.lock();
         match queue.ask(job, cx.waker()) {
             Ok((id, next)) => {
                 self.stage = Stage::Waits(id);
-                let arms = queue.armed.is_none_or(|armed| armed > until);
-                if arms {
-                    queue.armed = Some(until);
-                }
                 self.pipe.follow(queue, next);
-                if arms {
-                    self.pipe.wake();
-                }
                 Poll::Pending
             }
             Err(error) => Poll::Ready(Err(Failed::Error(error))),
@@ -245,10 +195,14 @@ impl From<Error> for NoReply {
 impl Asking {
     /// Waits for the reply.
     pub(in crate::store::redis) async fn reply(mut self) -> Result<Part, NoReply> {
-        match (&mut self).await {
-            Ok(part) => Ok(part),
-            Err(Failed::Late(error)) => Err(NoReply { error, late: Some(self) }),
-            Err(failed) => Err(failed.into_error().into()),
+        (&mut self).await.map_err(|failed| self.failed(failed))
+    }
+
+    /// Returns why there is no reply, and itself if there still may be one.
+    pub(in crate::store::redis) fn failed(self, failed: Failed) -> NoReply {
+        match failed {
+            Failed::Late(error) => NoReply { error, late: Some(self) },
+            failed => failed.into_error().into(),
         }
     }
 }

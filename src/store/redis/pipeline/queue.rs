@@ -1,23 +1,21 @@
 //! Who waits for what: requests in no call yet, calls in flight, and who writes.
 //!
-//! All of it is one value behind one lock; the methods here are what happens under it. At most one writes at a time: it
-//! has got [`Next::Write`], hands in its calls by [`Queue::launch`], and ends by [`Queue::written`]. What it does
+//! All of it is one value behind one lock; the methods here are what happens under it, and calls are made of requests
+//! there, too. At most one writes at a time: it has got [`Next::Write`], and ends by [`Queue::written`]. What it does
 //! meanwhile has no effect if the connection was given up: that has another [number](Queue::number) then.
 
 use std::collections::VecDeque;
 use std::mem;
 use std::task::{Poll, Waker};
 
-use deadpool_redis::redis::RedisError;
-use slab::Slab;
-use smallvec::SmallVec;
+use deadpool_redis::redis::{Pipeline, RedisError};
+use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-use super::calls::Known;
-use super::job::{
-    Command, Entries, Entry, Failed, Job, Part, Refused, Response, Settler, SlotId, Unsettled, What, fail_all,
-};
-use super::socket::Socket;
+use super::calls::{Known, SharedSettings, calls, encode, pipeline};
+use super::entries::{Entries, Entry, EntryId, State};
+use super::job::{Command, Failed, Ids, Job, Part, Refused, Response, Settler, Unsettled, fail_all};
+use super::socket::{Socket, register};
 use super::sync::Arc;
 use super::timeout::{Lateness, Timeout};
 use crate::core::Error;
@@ -36,21 +34,6 @@ const MOST_TRIES: u8 = 3;
 /// How often a call is repeated with what it lacks: the server may be flushed in between.
 const MOST_LOADS: u8 = 3;
 
-enum Slot {
-    /// Waits for a reply. Once its time is over, it waits only to refund what is taken.
-    Waits {
-        waker: Option<Waker>,
-        is_late: bool,
-    },
-    /// Its time was over while it was in flight; its caller was woken, and does not know yet.
-    Late(Error),
-    Done(Response),
-    /// Nobody waits any more.
-    Left,
-    /// A settlement, which waits for no call of [`Queue::poll`].
-    Settles(Settler),
-}
-
 /// A command in flight.
 struct Flight {
     command: Command,
@@ -63,6 +46,9 @@ struct Flight {
     /// Whether it was reported to be late.
     is_late: bool,
 }
+
+/// The commands of a round.
+pub(super) type Commands = SmallVec<[Command; 1]>;
 
 /// The way to the server.
 pub(super) enum Line {
@@ -82,29 +68,16 @@ pub(super) enum Next {
     Rest,
 }
 
-/// What one writer makes calls of.
+/// What one writer writes.
 pub(super) struct Round {
     pub(super) socket: Arc<Socket>,
     /// The number of the connection.
     pub(super) number: u64,
-    pub(super) what: What,
-    pub(super) buffers: Buffers,
-}
-
-/// What a writer has to know of what it has put in flight.
-pub(super) struct Launched {
+    pub(super) bytes: Vec<u8>,
+    /// How many commands that is.
+    pub(super) count: usize,
     /// Whether nothing was in flight before.
     pub(super) was_quiet: bool,
-    /// Whether the task has to set its timer anew.
-    pub(super) arms: bool,
-}
-
-/// What only the writer uses.
-#[derive(Default)]
-pub(super) struct Buffers {
-    /// What is to be written.
-    pub(super) bytes: Vec<u8>,
-    pub(super) known: Known,
 }
 
 /// What is done after the lock: wakers are called, settlements completed or handed on.
@@ -129,9 +102,9 @@ pub(super) struct Expired {
 }
 
 pub(super) struct Queue {
-    slots: Slab<Slot>,
+    pub(super) entries: Entries,
     /// Requests in no call yet, in their order.
-    waiting: VecDeque<Entry>,
+    waiting: VecDeque<EntryId>,
     /// The checks of all that wait.
     checks: usize,
     /// Commands that are to be sent again.
@@ -143,22 +116,22 @@ pub(super) struct Queue {
     pub(super) line: Line,
     /// The number of the connection.
     pub(super) number: u64,
+    /// Scripts that the connection has been sent.
+    known: Known,
     /// Whether somebody writes.
     writing: bool,
-    /// With what the socket has not taken yet, for the task; mostly with nothing.
-    rest: Buffers,
+    /// What the socket has not taken yet, for the task; mostly nothing.
+    rest: Vec<u8>,
     /// How many of the last commands in flight surely were not sent.
     unsent: usize,
     /// How many replies came on this connection.
     heard: u64,
     /// When the task's timer goes off at the latest, if it is set.
     pub(super) armed: Option<Instant>,
+    /// Whether the task has to set it anew.
+    pub(super) arms: bool,
     late: Lateness,
-    /// The most checks of a round.
-    batch_size: usize,
-    /// The most rounds in flight: the server and the process work at the same time, and requests that come meanwhile
-    /// form the next one.
-    most_rounds: usize,
+    settings: SharedSettings,
     /// Why no more is sent, once the runtime has ended.
     pub(super) end: Option<Error>,
     /// Whether no more will be asked.
@@ -170,9 +143,9 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(batch_size: usize, most_rounds: usize) -> Self {
+    pub(super) fn new(settings: SharedSettings) -> Self {
         Self {
-            slots: Slab::new(),
+            entries: Entries::default(),
             waiting: VecDeque::new(),
             checks: 0,
             again: VecDeque::new(),
@@ -181,14 +154,15 @@ impl Queue {
             rounds: 0,
             line: Line::Down,
             number: 0,
+            known: Known::default(),
             writing: false,
-            rest: Buffers::default(),
+            rest: Vec::new(),
             unsent: 0,
             heard: 0,
             armed: None,
+            arms: false,
             late: Lateness::default(),
-            batch_size,
-            most_rounds,
+            settings,
             end: None,
             is_last: false,
             task: None,
@@ -201,15 +175,17 @@ impl Queue {
     /// # Errors
     ///
     /// If too many wait, or the runtime has ended.
-    pub(super) fn ask(&mut self, job: Box<Job>, waker: &Waker) -> Result<(SlotId, Next), Error> {
+    pub(super) fn ask(&mut self, job: Box<Job>, waker: &Waker) -> Result<(EntryId, Next), Error> {
         if let Some(end) = &self.end {
             return Err(end.shared());
         }
         if self.waiting.len() >= MOST_WAITING {
             return Err(Error::new(Kind::Crowd, "too many decisions wait for Redis"));
         }
-        let id = self.slots.insert(Slot::Waits { waker: Some(waker.clone()), is_late: false });
-        Ok((id, self.add(Entry { id, job })))
+        self.arm(job.timeout.until);
+        let size = job.size();
+        let id = self.entries.insert(job, State::Waits { waker: Some(waker.clone()), is_late: false });
+        Ok((id, self.add(id, size)))
     }
 
     /// Adds a settlement. Returns it if the runtime has ended.
@@ -217,31 +193,42 @@ impl Queue {
         if self.end.is_some() {
             return Err((job, settler));
         }
-        let id = self.slots.insert(Slot::Settles(settler));
-        Ok(self.add(Entry { id, job }))
+        // When it is looked whether the server is silent.
+        self.arm(job.timeout.ends);
+        let size = job.size();
+        let id = self.entries.insert(job, State::Settles(settler));
+        Ok(self.add(id, size))
     }
 
-    fn add(&mut self, entry: Entry) -> Next {
+    /// Has the task's timer go off at a time, or earlier.
+    fn arm(&mut self, until: Instant) {
+        if self.armed.is_none_or(|armed| armed > until) {
+            (self.armed, self.arms) = (Some(until), true);
+        }
+    }
+
+    fn add(&mut self, id: EntryId, size: usize) -> Next {
         if let Line::Socket(socket) = &self.line
             && self.waiting.is_empty()
             && self.again.is_empty()
             && self.may_write()
         {
             let socket = Arc::clone(socket);
-            return self.begin(socket, What::New(SmallVec::from_buf([entry])));
+            let command = Command::new(smallvec![id], &self.entries);
+            return self.begin(socket, smallvec![command]);
         }
-        self.checks += entry.job.size();
-        self.waiting.push_back(entry);
+        self.checks += size;
+        self.waiting.push_back(id);
         match &self.line {
             Line::Down => Next::Wake,
-            Line::Pool if self.rounds < self.most_rounds => Next::Wake,
+            Line::Pool if self.rounds < self.settings.in_flight => Next::Wake,
             Line::Socket(_) => self.next(),
             _ => Next::Rest,
         }
     }
 
     fn may_write(&self) -> bool {
-        !self.writing && self.rest.bytes.is_empty() && self.rounds < self.most_rounds
+        !self.writing && self.rest.is_empty() && self.rounds < self.settings.in_flight
     }
 
     /// Takes what whoever asks is to write now.
@@ -251,89 +238,93 @@ impl Queue {
             return Next::Rest;
         }
         let socket = Arc::clone(socket);
-        self.take().map_or(Next::Rest, |what| self.begin(socket, what))
+        self.take().map_or(Next::Rest, |commands| self.begin(socket, commands))
     }
 
-    fn begin(&mut self, socket: Arc<Socket>, what: What) -> Next {
+    /// Puts commands in flight, which are written next. If the clock of the store panics, they have no reply, as if the
+    /// server were silent.
+    fn begin(&mut self, socket: Arc<Socket>, commands: Commands) -> Next {
+        let (before, count, mut bytes) = (self.flight.len(), commands.len(), mem::take(&mut self.rest));
         self.writing = true;
-        Next::Write(Round { socket, number: self.number, what, buffers: mem::take(&mut self.rest) })
+        self.launch(commands);
+        let Self { flight, entries, settings, known, .. } = self;
+        for Flight { command, .. } in flight.range_mut(before..) {
+            encode(command, entries, settings, known, &mut bytes);
+        }
+        let was_quiet = before == 0;
+        Next::Write(Round { socket, number: self.number, bytes, count, was_quiet })
     }
 
-    /// Takes what the task is to send on the application's connection now, and the number of that.
-    pub(super) fn next_of_pool(&mut self) -> Option<(u64, What)> {
-        if self.rounds < self.most_rounds { self.take().map(|what| (self.number, what)) } else { None }
+    /// Puts in flight what the task is to send on the application's connection now.
+    pub(super) fn next_of_pool(&mut self) -> Option<SmallVec<[(Pipeline, usize); 1]>> {
+        if self.rounds >= self.settings.in_flight {
+            return None;
+        }
+        let (before, commands) = (self.flight.len(), self.take()?);
+        self.launch(commands);
+        let Self { flight, entries, settings, known, .. } = self;
+        let sent = flight.range_mut(before..).map(|Flight { command, .. }| {
+            let all = pipeline(command, entries, settings, known);
+            (all, command.before + 1)
+        });
+        Some(sent.collect())
     }
 
-    /// Takes the requests of the next round, without those whose callers have left.
-    fn take(&mut self) -> Option<What> {
+    /// Takes the commands of the next round, without requests whose callers have left.
+    fn take(&mut self) -> Option<Commands> {
         if let Some(command) = self.again.pop_front() {
-            return Some(What::Again(command));
+            return Some(smallvec![command]);
         }
         // Calls in flight should be alike in size: a short one behind a long one ends before the callers of the long
         // one can ask again, and then the server waits for the process.
-        let share =
-            if self.sent == 0 { self.checks } else { (self.sent + self.checks).div_ceil(self.most_rounds).max(LEAST) };
-        let most = share.min(self.batch_size);
-        let (mut entries, mut checks) = (Entries::with_capacity(most.min(self.waiting.len())), 0);
-        while let Some(entry) = self.waiting.front() {
-            let size = entry.job.size();
-            if !entries.is_empty() && checks + size > most {
+        let share = if self.sent == 0 {
+            self.checks
+        } else {
+            (self.sent + self.checks).div_ceil(self.settings.in_flight).max(LEAST)
+        };
+        let most = share.min(self.settings.batch_size);
+        let (mut ids, mut checks) = (Ids::with_capacity(most.min(self.waiting.len())), 0);
+        while let Some(id) = self.waiting.front().copied() {
+            let size = self.entries.job(id).size();
+            if !ids.is_empty() && checks + size > most {
                 break;
             }
-            let Some(entry) = self.waiting.pop_front() else { break };
+            self.waiting.pop_front();
             self.checks -= size;
-            if matches!(self.slots.get(entry.id), Some(Slot::Left)) {
-                self.slots.remove(entry.id);
+            if self.entries.is_left(id) {
+                self.entries.remove(id);
             } else {
                 checks += size;
-                entries.push(entry);
+                ids.push(id);
             }
         }
-        if entries.is_empty() { None } else { Some(What::New(entries)) }
+        if ids.is_empty() { None } else { Some(calls(ids, &self.entries)) }
     }
 
-    /// Puts commands in flight, which are written next.
-    ///
-    /// # Errors
-    ///
-    /// If the connection was given up: they wait again.
-    pub(super) fn launch(&mut self, number: u64, commands: SmallVec<[Command; 1]>) -> Result<Launched, ()> {
-        if number != self.number {
-            for command in commands.into_iter().rev() {
-                self.put_back(command);
-            }
-            return Err(());
-        }
-        let (was_quiet, now, was_armed) = (self.flight.is_empty(), Instant::now(), self.armed);
+    fn launch(&mut self, commands: Commands) {
+        let (now, count) = (Instant::now(), commands.len());
         self.rounds += 1;
-        let count = commands.len();
         for (place, command) in commands.into_iter().enumerate() {
-            self.sent += command.size();
-            let ends_round = place + 1 == count;
-            let (silent, heard) = (now + command.timeout().budget, self.heard);
-            let until = command.entries.iter().map(|entry| entry.job.timeout.until).min();
-            // The timer may have gone off while they were in the hands of the writer.
-            self.armed = self.armed.into_iter().chain(until).min();
+            self.sent += command.size;
+            let (silent, heard, ends_round) = (now + command.budget, self.heard, place + 1 == count);
+            self.arm(silent);
             self.flight.push_back(Flight { command, heard, silent, ends_round, is_late: false });
         }
-        Ok(Launched { was_quiet, arms: self.armed != was_armed })
     }
 
-    /// Ends a write: what `rest` has was not taken, and of the last `unsent` commands nothing was.
-    pub(super) fn written(&mut self, number: u64, rest: Buffers, unsent: usize, may_go_on: bool) -> Next {
+    /// Ends a write: `rest` was not taken, and of the last `unsent` commands nothing was.
+    pub(super) fn written(&mut self, number: u64, rest: Vec<u8>, unsent: usize, may_go_on: bool) -> Next {
         if number != self.number {
             return Next::Wake;
         }
-        self.writing = false;
-        self.unsent = unsent;
-        self.rest = rest;
-        if !self.rest.bytes.is_empty() {
+        (self.writing, self.unsent, self.rest) = (false, unsent, rest);
+        if !self.rest.is_empty() {
             return Next::Wake;
         }
         if may_go_on {
             return self.next();
         }
-        if self.rounds < self.most_rounds && !(self.waiting.is_empty() && self.again.is_empty()) {
+        if self.rounds < self.settings.in_flight && !(self.waiting.is_empty() && self.again.is_empty()) {
             Next::Wake
         } else {
             Next::Rest
@@ -341,8 +332,8 @@ impl Queue {
     }
 
     /// Takes what the socket has not taken; the task writes it, and ends by [`written`](Self::written).
-    pub(super) fn take_rest(&mut self) -> Option<Buffers> {
-        if self.writing || self.rest.bytes.is_empty() {
+    pub(super) fn take_rest(&mut self) -> Option<Vec<u8>> {
+        if self.writing || self.rest.is_empty() {
             return None;
         }
         self.writing = true;
@@ -365,24 +356,24 @@ impl Queue {
             return Ok(None);
         }
         let Flight { command, ends_round, .. } = self.flight.pop_front().ok_or(())?;
-        self.sent -= command.size();
+        self.sent -= command.size;
         self.rounds -= usize::from(ends_round);
         Ok(Some(command))
     }
 
-    /// Hands a part of a reply to its slot.
-    pub(super) fn hand(&mut self, id: SlotId, response: Response, done: &mut Done) {
-        let Some(slot) = self.slots.get_mut(id) else { return };
-        match slot {
-            Slot::Waits { waker, .. } => {
+    /// Hands a part of a reply to its entry.
+    pub(super) fn hand(&mut self, id: EntryId, response: Response, done: &mut Done) {
+        let Some(Entry { state, .. }) = self.entries.get_mut(id) else { return };
+        match state {
+            State::Waits { waker, .. } => {
                 done.wakers.extend(waker.take());
-                *slot = Slot::Done(response);
+                *state = State::Done(response);
             }
             // It came before the caller knew that it was late.
-            Slot::Late(_) => *slot = Slot::Done(response),
-            Slot::Left => drop(self.slots.remove(id)),
-            Slot::Done(_) | Slot::Settles(_) => {
-                if let (Slot::Settles(settler), Ok(part)) = (self.slots.remove(id), response) {
+            State::Late(_) => *state = State::Done(response),
+            State::Left => drop(self.entries.remove(id)),
+            State::Done(_) | State::Settles(_) => {
+                if let (Some((_, settler)), Ok(part)) = (self.settlement(id), response) {
                     done.settled.push((settler, part));
                 }
             }
@@ -392,23 +383,24 @@ impl Queue {
     /// Hands a refusal to all of a command. Settlements that may be done later are handed on.
     pub(super) fn refuse(
         &mut self,
-        command: Command,
+        command: &Command,
         cause: &RedisError,
         error: &Error,
         is_definite: bool,
         done: &mut Done,
     ) {
         let mut failed = Vec::new();
-        for Entry { id, job } in command.entries {
-            match self.settler(id) {
+        for id in command.ids.iter().copied() {
+            match self.settlement(id) {
                 // It may go to another node, or come back when this one is able again.
-                Some(settler) if is_definite => {
+                Some((job, settler)) if is_definite => {
                     let (error, cause) = (error.shared(), Some(cause.clone()));
                     done.unsettled.push(Unsettled { job, settler, error, cause });
                 }
-                Some(settler) => failed.push(settler),
+                Some((_, settler)) => failed.push(settler),
                 None => {
-                    let refused = Refused { error: error.shared(), cause: cause.clone(), job };
+                    let (error, job) = (error.shared(), Box::new(self.entries.job(id).clone()));
+                    let refused = Refused { error, cause: cause.clone(), job };
                     self.hand(id, Err(Failed::Refused(Box::new(refused))), done);
                 }
             }
@@ -416,15 +408,13 @@ impl Queue {
         done.fail(failed, error);
     }
 
-    /// Takes the settler of a slot, if it is that of a settlement.
-    fn settler(&mut self, id: SlotId) -> Option<Settler> {
-        if !matches!(self.slots.get(id), Some(Slot::Settles(_))) {
+    /// Takes the settlement of an entry, if it is one.
+    fn settlement(&mut self, id: EntryId) -> Option<(Box<Job>, Settler)> {
+        if !matches!(self.entries.get_mut(id)?.state, State::Settles(_)) {
             return None;
         }
-        match self.slots.remove(id) {
-            Slot::Settles(settler) => Some(settler),
-            _ => None,
-        }
+        let Entry { job, state } = self.entries.remove(id)?;
+        if let State::Settles(settler) = state { Some((job, settler)) } else { None }
     }
 
     /// Has a command sent again with what the server lacks; returns it if that was done often enough.
@@ -439,40 +429,38 @@ impl Queue {
     }
 
     /// Polls for the reply.
-    pub(super) fn poll(&mut self, id: SlotId, waker: &Waker) -> Poll<Response> {
-        match self.slots.get_mut(id) {
-            Some(Slot::Waits { waker: kept, .. }) => {
-                if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
-                    *kept = Some(waker.clone());
-                }
+    pub(super) fn poll(&mut self, id: EntryId, waker: &Waker) -> Poll<Response> {
+        let lost = || Poll::Ready(Err(Failed::Error(lost_connection())));
+        let Some(Entry { state, .. }) = self.entries.get_mut(id) else { return lost() };
+        match state {
+            State::Waits { waker: kept, .. } => {
+                register(kept, waker);
                 Poll::Pending
             }
-            Some(slot @ Slot::Late(_)) => match mem::replace(slot, Slot::Waits { waker: None, is_late: true }) {
-                Slot::Late(error) => Poll::Ready(Err(Failed::Late(error))),
-                _ => Poll::Pending,
+            State::Late(_) => match mem::replace(state, State::Waits { waker: None, is_late: true }) {
+                State::Late(error) => Poll::Ready(Err(Failed::Late(error))),
+                _ => lost(),
             },
-            Some(Slot::Done(_)) => match self.slots.remove(id) {
-                Slot::Done(response) => Poll::Ready(response),
-                _ => Poll::Pending,
+            State::Done(_) => match self.entries.remove(id) {
+                Some(Entry { state: State::Done(response), .. }) => Poll::Ready(response),
+                _ => lost(),
             },
-            _ => Poll::Ready(Err(Failed::Error(lost_connection()))),
+            State::Left | State::Settles(_) => lost(),
         }
     }
 
     /// The caller leaves. What waits is never sent; of what is in flight, the reply is dropped.
-    pub(super) fn leave(&mut self, id: SlotId) {
-        match self.slots.get_mut(id) {
-            Some(slot @ (Slot::Waits { .. } | Slot::Late(_))) => *slot = Slot::Left,
-            Some(Slot::Done(_)) => drop(self.slots.remove(id)),
-            _ => {}
+    pub(super) fn leave(&mut self, id: EntryId) {
+        let Some(Entry { state, .. }) = self.entries.get_mut(id) else { return };
+        match state {
+            State::Waits { .. } | State::Late(_) => *state = State::Left,
+            State::Done(_) => drop(self.entries.remove(id)),
+            State::Left | State::Settles(_) => {}
         }
         // No queue of those who left grows while nothing is sent.
-        while let Some(entry) =
-            self.waiting.front().filter(|entry| matches!(self.slots.get(entry.id), Some(Slot::Left)))
-        {
-            self.slots.remove(entry.id);
-            self.checks -= entry.job.size();
+        while let Some(id) = self.waiting.front().copied().filter(|id| self.entries.is_left(*id)) {
             self.waiting.pop_front();
+            self.checks -= self.entries.remove(id).map_or(0, |entry| entry.job.size());
         }
     }
 
@@ -482,52 +470,43 @@ impl Queue {
         let (mut expired, mut next) = (Expired::default(), None::<Instant>);
         let mut await_until = |until: Instant| next = Some(next.map_or(until, |next: Instant| next.min(until)));
         done.wakers.append(&mut self.woken);
-        let Self { slots, waiting, late, checks, .. } = self;
         // What was not sent leaves the queue with its caller.
-        waiting.retain(|Entry { id, job }| {
-            let Timeout { until, ends, .. } = job.timeout;
-            if until > now && !matches!(slots.get(*id), Some(Slot::Left)) {
+        for id in mem::take(&mut self.waiting) {
+            let Timeout { until, ends, .. } = self.entries.job(id).timeout;
+            if until > now && !self.entries.is_left(id) {
                 await_until(until);
-                return true;
+                self.waiting.push_back(id);
+                continue;
             }
-            *checks -= job.size();
-            match slots.get_mut(*id) {
-                Some(slot @ Slot::Waits { .. }) => {
-                    expired.is_crowded |= ends <= now;
-                    let ended = Slot::Done(Err(Failed::Error(late.error(now, job.timeout))));
-                    if let Slot::Waits { waker, .. } = mem::replace(slot, ended) {
-                        done.wakers.extend(waker);
-                    }
-                }
-                Some(Slot::Settles(_)) => {
-                    if let Slot::Settles(settler) = slots.remove(*id) {
-                        let error = late.error(now, job.timeout);
-                        done.unsettled.push(Unsettled { job: job.clone(), settler, error, cause: None });
-                    }
-                }
-                Some(Slot::Left) => drop(slots.remove(*id)),
-                _ => {}
+            self.checks -= self.entries.job(id).size();
+            if self.entries.is_left(id) {
+                self.entries.remove(id);
+                continue;
             }
-            false
-        });
+            let error = self.late.error(now, self.entries.job(id).timeout);
+            expired.is_crowded |= ends <= now && !self.entries.job(id).settles;
+            self.fail_unsent(id, &error, done);
+        }
         let commands = self.flight.iter().map(|flight| &flight.command).chain(&self.again);
         let commands = commands.chain(replaced.iter().copied().flatten());
-        for Entry { id, job } in commands.flat_map(|command| &command.entries) {
-            let Some(slot @ Slot::Waits { is_late: false, .. }) = slots.get_mut(*id) else { continue };
+        for id in commands.flat_map(|command| &command.ids) {
+            let Some(Entry { job, state }) = self.entries.get_mut(*id) else { continue };
+            let State::Waits { is_late: false, waker } = state else { continue };
             if job.timeout.until > now {
                 await_until(job.timeout.until);
-            } else if let Slot::Waits { waker, .. } = mem::replace(slot, Slot::Late(late.error(now, job.timeout))) {
-                done.wakers.extend(waker);
+            } else {
+                done.wakers.extend(waker.take());
+                *state = State::Late(self.late.error(now, job.timeout));
             }
         }
         if let Some(front) = self.flight.front_mut() {
             if front.silent <= now {
                 expired.is_silent = mem::replace(&mut front.heard, self.heard) == self.heard;
                 if !mem::replace(&mut front.is_late, true) {
-                    expired.late = front.command.permit();
+                    expired.late = front.command.permit;
                 }
                 // It is slow, and replies to others.
-                front.silent = now + front.command.timeout().budget;
+                front.silent = now + front.command.budget;
             }
             await_until(front.silent);
         }
@@ -538,65 +517,62 @@ impl Queue {
     /// Gives the connection up. Requests that surely were not sent wait for the next one; returns the others.
     pub(super) fn disconnect(&mut self, done: &mut Done) -> VecDeque<Command> {
         self.number += 1;
-        (self.line, self.writing, self.rest) = (Line::Down, false, Buffers::default());
+        (self.line, self.writing, self.rest, self.known) = (Line::Down, false, Vec::new(), Known::default());
         let first_unsent = self.flight.len() - mem::take(&mut self.unsent).min(self.flight.len());
         let unsent = self.flight.split_off(first_unsent);
         let sent: VecDeque<Command> = mem::take(&mut self.flight).into_iter().map(|flight| flight.command).collect();
         (self.sent, self.rounds) = (0, 0);
         let again = mem::take(&mut self.again);
-        let mut given_up = Vec::new();
-        for command in unsent.into_iter().map(|flight| flight.command).chain(again).rev() {
-            if command.entries.iter().any(|entry| entry.job.tries >= MOST_TRIES) {
-                given_up.push(command);
-            } else {
-                self.put_back(command);
-            }
-        }
         let error = lost_connection().unsent();
-        for Entry { id, job } in given_up.into_iter().flat_map(|command| command.entries) {
-            match self.settler(id) {
-                Some(settler) => {
-                    done.unsettled.push(Unsettled { job, settler, error: error.shared(), cause: None });
+        for command in unsent.into_iter().map(|flight| flight.command).chain(again).rev() {
+            let is_given_up = command.ids.iter().any(|id| self.entries.job(*id).tries >= MOST_TRIES);
+            for id in command.ids.into_iter().rev() {
+                if is_given_up {
+                    self.fail_unsent(id, &error, done);
+                } else {
+                    self.put_back(id);
                 }
-                None => self.hand(id, Err(Failed::Error(error.shared())), done),
             }
         }
         done.wakers.append(&mut self.woken);
         sent
     }
 
-    /// Has the requests of a command, which was not sent, wait before all others. Those whose time is over have failed.
-    fn put_back(&mut self, command: Command) {
-        for mut entry in command.entries.into_iter().rev() {
-            match self.slots.get_mut(entry.id) {
-                Some(slot @ Slot::Late(_)) => {
-                    if let Slot::Late(error) = mem::replace(slot, Slot::Left) {
-                        *slot = Slot::Done(Err(Failed::Error(error)));
-                    }
-                }
-                Some(slot @ Slot::Waits { is_late: true, .. }) => {
-                    let ended = Slot::Done(Err(Failed::Error(lost_connection())));
-                    if let Slot::Waits { waker: Some(waker), .. } = mem::replace(slot, ended) {
-                        // Not under way any more: there is nothing to refund.
-                        self.woken.push(waker);
-                    }
-                }
-                Some(Slot::Left) => drop(self.slots.remove(entry.id)),
-                _ => {
-                    entry.job.tries += 1;
-                    self.checks += entry.job.size();
-                    self.waiting.push_front(entry);
-                }
+    /// Has a request, which was not sent, wait before all others. One whose time is over has failed.
+    fn put_back(&mut self, id: EntryId) {
+        let Some(Entry { job, state }) = self.entries.get_mut(id) else { return };
+        match state {
+            State::Late(error) => *state = State::Done(Err(Failed::Error(error.shared()))),
+            State::Waits { is_late: true, waker } => {
+                // Not under way any more: there is nothing to refund.
+                self.woken.extend(waker.take());
+                *state = State::Done(Err(Failed::Error(lost_connection())));
             }
+            State::Left => drop(self.entries.remove(id)),
+            _ => {
+                job.tries += 1;
+                self.checks += job.size();
+                self.waiting.push_front(id);
+            }
+        }
+    }
+
+    /// Fails a decision that was not sent, or hands a settlement on.
+    fn fail_unsent(&mut self, id: EntryId, error: &Error, done: &mut Done) {
+        match self.settlement(id) {
+            Some((job, settler)) => {
+                done.unsettled.push(Unsettled { job, settler, error: error.shared(), cause: None });
+            }
+            None => self.hand(id, Err(Failed::Error(error.shared())), done),
         }
     }
 
     /// Fails commands that were sent.
     pub(super) fn fail(&mut self, commands: VecDeque<Command>, error: &Error, done: &mut Done) {
         let mut failed = Vec::new();
-        for Entry { id, .. } in commands.into_iter().flat_map(|command| command.entries) {
-            match self.settler(id) {
-                Some(settler) => failed.push(settler),
+        for id in commands.into_iter().flat_map(|command| command.ids) {
+            match self.settlement(id) {
+                Some((_, settler)) => failed.push(settler),
                 None => self.hand(id, Err(Failed::Error(error.shared())), done),
             }
         }
@@ -604,23 +580,22 @@ impl Queue {
     }
 
     /// Fails the decisions that waited before `by`, and hands all settlements on: none of them was sent. Returns the
-    /// first of them.
-    pub(super) fn fail_waiting(&mut self, by: Instant, error: &Error, done: &mut Done) -> Option<Box<Job>> {
+    /// permit of the first decision.
+    pub(super) fn fail_waiting(&mut self, by: Instant, error: &Error, done: &mut Done) -> Option<Permit> {
         let mut first = None;
-        for entry in mem::take(&mut self.waiting) {
-            let Entry { id, job } = entry;
-            self.checks -= job.size();
-            if let Some(settler) = self.settler(id) {
-                done.unsettled.push(Unsettled { job, settler, error: error.shared(), cause: None });
-            } else if job.timeout.began() <= by || matches!(self.slots.get(id), Some(Slot::Left)) {
-                self.hand(id, Err(Failed::Error(error.shared())), done);
-                first = first.or(Some(job));
+        for id in mem::take(&mut self.waiting) {
+            let &Job { timeout, settles, permit, .. } = self.entries.job(id);
+            if settles || timeout.began() <= by || self.entries.is_left(id) {
+                self.checks -= self.entries.job(id).size();
+                self.fail_unsent(id, error, done);
+                if !settles {
+                    first.get_or_insert(permit);
+                }
             } else {
-                self.checks += job.size();
-                self.waiting.push_back(Entry { id, job });
+                self.waiting.push_back(id);
             }
         }
-        first
+        first.flatten()
     }
 
     /// Ends it with its runtime: nothing is asked any more.

@@ -83,7 +83,12 @@ impl Server {
     pub(in crate::store::redis) fn ask(&self, job: Box<Job>) -> Result<Asking, Error> {
         let here = Handle::try_current().ok();
         let runtime = self.settings.runtime.as_ref().or(here.as_ref()).ok_or_else(no_runtime)?;
-        Ok(Asking::new(self.line(runtime).pipe, job))
+        Ok(self.ask_by(runtime, job))
+    }
+
+    /// Asks over the connection of a runtime. Nothing is sent before the first poll.
+    pub(in crate::store::redis) fn ask_by(&self, runtime: &Handle, job: Box<Job>) -> Asking {
+        Asking::new(self.line(runtime).pipe, job)
     }
 
     /// Connects now, if the calling runtime has no connection.

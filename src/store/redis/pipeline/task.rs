@@ -23,17 +23,17 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::calls::{Known, Outcome, calls, outcome, pipeline, script};
-use super::job::{Asked, Command, Failed, Part, stopped};
+use super::calls::{Outcome, outcome};
+use super::job::{Command, Failed, Part, stopped};
 use super::pipe::Pipe;
-use super::queue::{Done, Line, lost_connection};
+use super::queue::{Done, Line, Queue, lost_connection};
 use super::resp::{OutOfStep, Reply, next};
 use super::socket::{Reader, Socket, other, register, tcp};
 use super::watch::{settle_again, settle_later};
 use crate::core::Error;
 use crate::store::breaker::Permit;
 use crate::store::redis::connections::{Failure, Link, Source, failed, is_definite, is_of_a_replica, is_redirection};
-use crate::store::redis::wire::no_decision;
+use crate::store::redis::wire::{Reply as Script, no_decision};
 
 /// How long late replies are read on a connection that was replaced.
 const LATE_REPLIES: Duration = Duration::from_secs(10);
@@ -85,7 +85,6 @@ struct Pooled {
     connection: MultiplexedConnection,
     sent: VecDeque<Sent>,
     received: Received,
-    known: Known,
 }
 
 /// What came, and how much of it are replies that were read.
@@ -140,7 +139,7 @@ impl Task {
             // What was sent is on its way by now: callers that are woken delay what comes after it.
             self.finish(done);
             let queue = self.pipe.lock();
-            let settles = self.replaced.iter().any(|replaced| replaced.commands.iter().any(Command::settles));
+            let settles = self.replaced.iter().any(|replaced| replaced.commands.iter().any(|command| command.settles));
             if queue.is_last && queue.is_idle() && !settles {
                 return Poll::Ready(());
             }
@@ -171,9 +170,8 @@ impl Task {
                 let mut queue = self.pipe.lock();
                 queue.line = Line::Down;
                 // Later ones have an attempt of their own: this one may have begun before the server was there.
-                let first = queue.fail_waiting(began, &error, done);
+                let permit = queue.fail_waiting(began, &error, done);
                 drop(queue);
-                let permit = first.and_then(|job| job.permit);
                 self.report(permit, Some(&Failure::NotConnected(error)));
             }
         }
@@ -190,8 +188,8 @@ impl Task {
             Link::Tcp(opened) => stream(tcp(opened)),
             Link::Other(opened) => stream(other(opened)),
             Link::Pool(connection) => {
-                let (sent, received, known) = (VecDeque::new(), Received::default(), Known::default());
-                (Wire::Pool(Pooled { connection, sent, received, known }), Line::Pool)
+                let (sent, received) = (VecDeque::new(), Received::default());
+                (Wire::Pool(Pooled { connection, sent, received }), Line::Pool)
             }
         };
         let mut queue = self.pipe.lock();
@@ -203,7 +201,7 @@ impl Task {
     fn receive(&mut self, cx: &mut Context<'_>, done: &mut Done) {
         let Some(mut received) = self.wire.received() else { return };
         let mut read = Read::new();
-        let result = self.wire.receive(cx, &mut received, &mut read, |failure| self.pipe.lock().replied(failure));
+        let result = self.wire.receive(cx, &self.pipe, &mut received, &mut read, Queue::replied);
         let handed = self.hand(read, &received, done);
         self.wire.keep(received);
         match (handed, result) {
@@ -233,19 +231,20 @@ impl Task {
         let mut queue = self.pipe.lock();
         queue.hear();
         for (command, outcome) in read {
-            let permit = command.permit();
+            let permit = command.permit;
             let (command, error) = match outcome {
                 Outcome::Parts(place) => {
-                    let mut reply = script(&command, &received.bytes[place]);
-                    for entry in &command.entries {
-                        let part = reply.as_mut().and_then(|reply| reply.take(entry.as_ref())).map(Part::Script);
-                        queue.hand(entry.id, part.ok_or_else(|| Failed::Error(no_decision())), done);
+                    let mut reply = Script::read(&received.bytes[place], command.size);
+                    for id in command.ids {
+                        let part = reply.as_mut().and_then(|reply| reply.take(queue.entries.job(id).request()?));
+                        let part = part.map(Part::Script).ok_or_else(|| Failed::Error(no_decision()));
+                        queue.hand(id, part, done);
                     }
                     reports.extend(permit.map(|permit| (permit, None)));
                     continue;
                 }
                 Outcome::Value(value) => {
-                    queue.hand(command.entries[0].id, Ok(Part::Command(value)), done);
+                    queue.hand(command.ids[0], Ok(Part::Command(value)), done);
                     reports.extend(permit.map(|permit| (permit, None)));
                     continue;
                 }
@@ -260,8 +259,8 @@ impl Task {
                 handed = Handed::OfReplica;
             }
             // What is wrong with a command of the application's is no failure of the server.
-            let counts = is_definite(&error) || matches!(command.entries[0].job.asked, Asked::Script(_));
-            queue.refuse(command, &error, &failed(&error), is_definite(&error), done);
+            let counts = is_definite(&error) || queue.entries.job(command.ids[0]).request().is_some();
+            queue.refuse(&command, &error, &failed(&error), is_definite(&error), done);
             reports.extend(permit.map(|permit| (permit, counts.then_some(Failure::Error(error)))));
         }
         drop(queue);
@@ -280,25 +279,16 @@ impl Task {
                     self.lose(VecDeque::new(), Some(error), done);
                 }
             }
-            Wire::Pool(Pooled { connection, sent, known, .. }) => {
-                let mut is_new = false;
-                loop {
-                    // The lock is not held in the body.
-                    let next = self.pipe.lock().next_of_pool();
-                    let Some((number, what)) = next else { break };
-                    let mut commands = calls(what);
-                    for command in &mut commands {
-                        let (mut connection, all) = (connection.clone(), pipeline(command, &self.pipe.settings, known));
-                        let count = command.before + 1;
-                        sent.push_back(Sent::New(Box::pin(async move {
-                            connection.send_packed_commands(&all, 0, count).await
-                        })));
-                    }
-                    // Only the task changes the number.
-                    let _ = self.pipe.lock().launch(number, commands);
-                    is_new = true;
+            Wire::Pool(Pooled { connection, sent, .. }) => {
+                let before = sent.len();
+                // The lock is not held in the body.
+                while let Some(all) = { self.pipe.lock().next_of_pool() } {
+                    sent.extend(all.into_iter().map(|(all, count)| {
+                        let mut connection = connection.clone();
+                        Sent::New(Box::pin(async move { connection.send_packed_commands(&all, 0, count).await }))
+                    }));
                 }
-                if is_new {
+                if sent.len() > before {
                     // The first poll sends.
                     self.receive(cx, done);
                 }
@@ -318,7 +308,7 @@ impl Task {
         let mut queue = self.pipe.lock();
         let mut lost = queue.disconnect(done);
         lost.extend(stray);
-        let permit = lost.iter().find_map(Command::permit);
+        let permit = lost.iter().find_map(|command| command.permit);
         queue.fail(lost, &error, done);
         drop(queue);
         self.report(permit, Some(&Failure::NotConnected(error)));
@@ -345,7 +335,7 @@ impl Task {
         for mut replaced in mem::take(&mut self.replaced) {
             let (mut read, commands) = (Read::new(), &mut replaced.commands);
             let mut received = replaced.wire.received().unwrap_or_default();
-            let result = replaced.wire.receive(cx, &mut received, &mut read, |failure| {
+            let result = replaced.wire.receive(cx, &self.pipe, &mut received, &mut read, |_, failure| {
                 let front = commands.front_mut().ok_or(())?;
                 Ok(if front.is_before(failure) { None } else { commands.pop_front() })
             });
@@ -434,14 +424,16 @@ impl Wire {
     fn receive(
         &mut self,
         cx: &mut Context<'_>,
+        pipe: &Pipe,
         received: &mut Received,
         read: &mut Read,
-        mut replied: impl FnMut(Option<&RedisError>) -> Result<Option<Command>, ()>,
+        mut replied: impl FnMut(&mut Queue, Option<&RedisError>) -> Result<Option<Command>, ()>,
     ) -> Result<(), Lost> {
         let mut note = |reply: Reply<'_>, end: usize| {
             let failure = if let Reply::Error(error) = &reply { Some(error) } else { None };
-            if let Some(command) = replied(failure).map_err(|()| Lost(None))? {
-                let outcome = outcome(&command, reply, end);
+            let mut queue = pipe.lock();
+            if let Some(command) = replied(&mut queue, failure).map_err(|()| Lost(None))? {
+                let outcome = outcome(&command, &queue.entries, reply, end);
                 read.push((command, outcome));
             }
             Ok(())

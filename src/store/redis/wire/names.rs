@@ -34,7 +34,9 @@ fn joined(prefix: &str, parts: &[&[u8]]) -> RedisKey {
     let mut key = RedisKey::new();
     key.extend_from_slice(prefix.as_bytes());
     key.push(b':');
-    parts.iter().for_each(|part| key.extend_from_slice(part));
+    for part in parts {
+        key.extend_from_slice(part);
+    }
     key
 }
 

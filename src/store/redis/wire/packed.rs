@@ -56,14 +56,17 @@ impl Seen {
     }
 }
 
+/// The key and the rule of a request of one check.
+type Single<'a> = (&'a [u8], &'a Rule);
+
 /// Returns the keys and rules of requests of one check each, or `None` if one of them has more, is
 /// no decision, or a key occurs twice.
-fn singles<'a, R: AsRef<Request>>(requests: &'a [R], seen: &mut Seen) -> Option<SmallVec<[(&'a [u8], &'a Rule); 1]>> {
+fn singles<'a>(requests: &[&'a Request], seen: &mut Seen) -> Option<SmallVec<[Single<'a>; 1]>> {
     if let [request] = requests {
-        return request.as_ref().single().map(|single| smallvec![single]);
+        return request.single().map(|single| smallvec![single]);
     }
     seen.hashes.clear();
-    requests.iter().map(|request| request.as_ref().single().filter(|(key, _)| seen.is_new(key))).collect()
+    requests.iter().map(|request| request.single().filter(|(key, _)| seen.is_new(key))).collect()
 }
 
 impl<'a> Packed<'a> {
@@ -72,11 +75,14 @@ impl<'a> Packed<'a> {
     ///
     /// Neighbours of the same rule share its bytes in the call. Requests that are a batch stay as
     /// they are: what an earlier one takes, a later one over the same key must find taken.
-    pub(in crate::store::redis) fn sort<R: AsRef<Request>>(requests: &mut [R]) {
-        let rule = |request: &R| request.as_ref().single().map(|(_, rule)| *rule);
+    pub(in crate::store::redis) fn sort<'r, T>(items: &mut [T], request: impl Fn(&T) -> &'r Request) {
+        let rule = |item: &T| request(item).single().map(|(_, rule)| *rule);
         // Mostly all have one rule.
-        if !requests.is_sorted_by_key(rule) && singles(requests, &mut Seen::default()).is_some() {
-            requests.sort_by_key(rule);
+        if !items.is_sorted_by_key(rule) {
+            let requests: Vec<&Request> = items.iter().map(&request).collect();
+            if singles(&requests, &mut Seen::default()).is_some() {
+                items.sort_by_key(rule);
+            }
         }
     }
 
@@ -85,7 +91,7 @@ impl<'a> Packed<'a> {
     /// # Panics
     ///
     /// If there are more than 255 checks: the caller bounds them.
-    pub(in crate::store::redis) fn of<R: AsRef<Request>>(requests: &'a [R], seen: &mut Seen) -> Self {
+    pub(in crate::store::redis) fn of(requests: &[&'a Request], seen: &mut Seen) -> Self {
         match singles(requests, seen) {
             Some(singles) => Self::singles(&singles, needs(requests)),
             None => Self::batch(requests),
@@ -124,7 +130,7 @@ impl<'a> Packed<'a> {
 
     /// Packs decisions of one check each: the number of runs of the same rule, then for each run
     /// the rule and its number of keys.
-    fn singles(singles: &[(&'a [u8], &'a Rule)], needs: Needs) -> Self {
+    fn singles(singles: &[Single<'a>], needs: Needs) -> Self {
         if let [(key, rule)] = singles {
             // Mostly one leaves alone.
             let mut bytes = SmallVec::new();
@@ -145,9 +151,9 @@ impl<'a> Packed<'a> {
 
     /// Packs any requests: the number of rules, the rules, then for each request the number of its
     /// checks and the places of their keys and rules, from 1.
-    fn batch<R: AsRef<Request>>(requests: &'a [R]) -> Self {
+    fn batch(requests: &[&'a Request]) -> Self {
         let (mut keys, mut rules, mut checks) = (Places::default(), Places::default(), Vec::new());
-        for request in requests.iter().map(AsRef::as_ref) {
+        for request in requests {
             checks.push(count(request.checks.len()));
             for [key, rule] in &request.checks {
                 checks.push(keys.place_of(&*request.keys[usize::from(*key)]));
@@ -163,8 +169,8 @@ impl<'a> Packed<'a> {
 }
 
 /// Returns what the script needs for all of these requests, as a batch.
-fn needs<R: AsRef<Request>>(requests: &[R]) -> Needs {
-    requests.iter().fold(Needs::default(), |needs, request| needs.and(request.as_ref().needs))
+fn needs(requests: &[&Request]) -> Needs {
+    requests.iter().fold(Needs::default(), |needs, request| needs.and(request.needs))
 }
 
 /// Returns a number of items, or a place from 1, as the byte that stands for it.

@@ -42,6 +42,10 @@ mod job {
     pub(super) use super::super::job::*;
 }
 
+mod entries {
+    pub(super) use super::super::entries::*;
+}
+
 mod timeout {
     pub(super) use super::super::timeout::*;
 }
@@ -65,9 +69,11 @@ mod sync {
 mod calls {
     use std::sync::Arc;
 
+    use deadpool_redis::redis::Pipeline;
     use smallvec::{SmallVec, smallvec};
 
-    use super::job::{Command, What};
+    use super::entries::Entries;
+    use super::job::{Command, Ids};
 
     pub(super) struct Settings {
         pub(super) batch_size: usize,
@@ -77,22 +83,21 @@ mod calls {
     pub(super) type SharedSettings = Arc<Settings>;
 
     #[derive(Default)]
-    pub(super) struct Known;
+    pub(super) struct Known {}
 
     /// Makes commands of a round: one of all its requests.
-    pub(super) fn calls(what: What) -> SmallVec<[Command; 1]> {
-        match what {
-            What::New(entries) => smallvec![Command::new(entries)],
-            What::Again(command) => smallvec![command],
-        }
+    pub(super) fn calls(ids: Ids, entries: &Entries) -> SmallVec<[Command; 1]> {
+        smallvec![Command::new(ids, entries)]
     }
 
-    /// Appends commands as they are sent.
-    pub(super) fn encode(commands: &mut [Command], _: &Settings, _: &mut Known, out: &mut Vec<u8>) {
-        for command in commands {
-            out.push(super::byte(command.entries.len()));
-            out.extend(command.entries.iter().map(|entry| super::number(&entry.job)));
-        }
+    /// Appends a command as it is sent.
+    pub(super) fn encode(command: &mut Command, entries: &Entries, _: &Settings, _: &mut Known, out: &mut Vec<u8>) {
+        out.push(super::byte(command.ids.len()));
+        out.extend(command.ids.iter().map(|id| super::number(entries.job(*id))));
+    }
+
+    pub(super) fn pipeline(_: &mut Command, _: &Entries, _: &Settings, _: &mut Known) -> Pipeline {
+        unreachable!("no connection is the application's")
     }
 }
 
@@ -101,6 +106,7 @@ mod socket {
     use std::task::{Context, Poll, Waker};
     use std::{io, mem};
 
+    pub(super) use super::super::socket::register;
     use super::sync::{Mutex, MutexGuard};
 
     pub(super) struct Socket {
@@ -308,10 +314,10 @@ impl Task {
             let Some(numbers) = reply else { return self.lose(done) };
             let mut queue = self.pipe.lock();
             let command = queue.replied(None).ok().flatten().expect("it is in flight");
-            assert!(command.entries.iter().map(|entry| number(&entry.job)).eq(numbers), "they are in step");
-            for entry in command.entries {
-                let value = Value::Int(entry.job.slot.into());
-                queue.hand(entry.id, Ok(Part::Command(value)), done);
+            assert!(command.ids.iter().map(|id| number(queue.entries.job(*id))).eq(numbers), "they are in step");
+            for id in command.ids {
+                let value = Value::Int(queue.entries.job(id).slot.into());
+                queue.hand(id, Ok(Part::Command(value)), done);
             }
         }
     }
@@ -479,10 +485,10 @@ impl Model {
         let mut queue = pipe.lock();
         assert!(queue.is_idle());
         (queue.line, queue.end) = (Line::Connecting, None);
-        // As many slots as there were requests can be had again.
+        // As many entries as there were requests can be had again.
         for _ in 0..=self.requests {
-            let (slot, _) = queue.ask(request(0), Waker::noop()).expect("there is room");
-            assert!(slot <= self.requests.into(), "a slot is left");
+            let (id, _) = queue.ask(request(0), Waker::noop()).expect("there is room");
+            assert!(id <= self.requests.into(), "an entry is left");
         }
     }
 }
