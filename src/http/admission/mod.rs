@@ -79,13 +79,16 @@ impl Admission {
 
     /// Begins to decide by checks that are known.
     fn by(gate: &Arc<Gate>, plan: Plan<Waiting>, has_body: bool) -> Self {
-        let Plan { places, checks, .. } = plan;
+        let Plan { places, mut checks, .. } = plan;
         let timer = gate.limits.telemetry.start();
         let deciding = gate.limits.store.begin(&checks, Ask::default());
         let bytes = ByteChecks::of(gate, &places, &checks, has_body);
         match deciding {
             Deciding::Ready(decided) => Admission::Known(Some(verdict(gate, &places, bytes, timer, decided))),
-            Deciding::Waits(call) => Admission::Deciding { call, places, bytes, timer },
+            Deciding::Waits(call) => {
+                let call = call.of(checks.drain(..).collect());
+                Admission::Deciding { call, places, bytes, timer }
+            }
         }
     }
 

@@ -125,7 +125,7 @@ impl FailureStore {
 
     /// Waits for the inner store, with the permit it was called by. A timer is added if it keeps no
     /// deadlines; a probe, and a decision that takes slots, continues in a task if there is a runtime.
-    fn wait(&self, pending: Pending, permit: Permit, checks: &[Check], deadline: Deadline) -> Call {
+    fn wait(&self, pending: Pending, permit: Permit, checks: &[Check], deadline: Deadline) -> InFlight {
         let budget = self.budget_of(permit);
         let timer = if self.own.is_none() { deadline.earlier(Deadline::after(budget)) } else { Deadline::none() };
         let pending = match timer.instant() {
@@ -140,7 +140,7 @@ impl FailureStore {
             let (without, pending) = (Arc::clone(&self.without), go_on(&runtime, call, Arc::clone(&self.keeper)));
             call = InFlight { pending, without, permit: None };
         }
-        Call { call, checks: kept(checks) }
+        call
     }
 }
 
@@ -148,7 +148,7 @@ impl Store for FailureStore {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         match self.begin(checks, ask) {
             Deciding::Ready(decided) => Answer::Ready(decided),
-            Deciding::Waits(call) => Answer::pending(call),
+            Deciding::Waits(call) => Answer::pending(call.of(kept(checks))),
         }
     }
 
@@ -168,10 +168,10 @@ impl Store for FailureStore {
 /// A decision of the inner store that is waited for.
 type Pending = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
 
-/// A decision, or what waits for it.
+/// A decision, or what waits for it once it [has](InFlight::of) its checks.
 pub(crate) enum Deciding {
     Ready(Result<Decided, Error>),
-    Waits(Call),
+    Waits(InFlight),
 }
 
 /// A call that is waited for, and the checks, for the rules if it fails.
@@ -191,12 +191,19 @@ impl Future for Call {
 }
 
 /// A call of the inner store in flight. Dropped before it has reported its outcome, it lets another request probe.
-struct InFlight {
+pub(crate) struct InFlight {
     pending: Pending,
     /// Where the outcome is reported.
     without: Arc<Without>,
     /// The permit; `None` if the outcome was reported, or is by a task.
     permit: Option<Permit>,
+}
+
+impl InFlight {
+    /// Returns what waits for it; the rules decide the checks if it fails.
+    pub(crate) fn of(self, checks: Checks) -> Call {
+        Call { call: self, checks }
+    }
 }
 
 impl Future for InFlight {
