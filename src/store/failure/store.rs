@@ -27,7 +27,7 @@ use crate::core::decision::{Decision, Source};
 use crate::core::error::Kind;
 use crate::core::{Checks, Error, Requirement, kept};
 use crate::store::breaker::{LONGEST_PROBE, Permit};
-use crate::store::slots::{Held, SlotKeeper, Unclaimed};
+use crate::store::slots::{SlotHold, SlotRenewer, Unclaimed};
 use crate::store::{
     Answer, Applied, Ask, AskMode, BreakerState, Capabilities, Change, Check, Counter, Deadline, Decided, Receipt,
     Settlement, Settling, Store,
@@ -48,7 +48,7 @@ pub(crate) struct FailureStore {
     /// The rules, the breaker and the local store, shared with calls in flight.
     without: Arc<Without>,
     /// Keeps the slots that both stores have taken.
-    keeper: Arc<SlotKeeper>,
+    keeper: Arc<SlotRenewer>,
 }
 
 impl FailureStore {
@@ -59,7 +59,7 @@ impl FailureStore {
         let without = Arc::new(Without::new(rules));
         let keeper = {
             let (inner, without) = (Arc::clone(&inner), Arc::clone(&without));
-            SlotKeeper::new(move |receipt, changes| settle(&*inner, &without, receipt, changes))
+            SlotRenewer::new(move |receipt, changes| settle(&*inner, &without, receipt, changes))
         };
         Self { inner, budget: rules.budget(own), own, without, keeper }
     }
@@ -67,7 +67,7 @@ impl FailureStore {
     /// Holds the slots that a decision took until the returned value is dropped; `None` if it took none.
     ///
     /// Called once for each receipt, by whoever receives the decision: otherwise its slots are not released, and expire.
-    pub(crate) fn hold(&self, receipt: &Receipt) -> Option<Held> {
+    pub(crate) fn hold(&self, receipt: &Receipt) -> Option<SlotHold> {
         self.keeper.hold(receipt)
     }
 
@@ -240,7 +240,7 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
 
 /// Makes a call in a task, as its caller may disconnect, or never be polled again: all requests depend on the outcome of
 /// a probe, and somebody has to release slots. Other units that were taken stay taken then.
-fn go_on(runtime: &Runtime, call: InFlight, keeper: Arc<SlotKeeper>) -> Pending {
+fn go_on(runtime: &Runtime, call: InFlight, keeper: Arc<SlotRenewer>) -> Pending {
     let (sender, receiver) = oneshot::channel();
     runtime.spawn(async move {
         let decided = call.await;

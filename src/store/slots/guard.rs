@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
 
-use super::keeper::Held;
+use super::renewer::SlotHold;
 
 /// Holds slots of a [`Quota::concurrency`](crate::Quota::concurrency) until it and all its clones are dropped.
 ///
@@ -37,7 +37,7 @@ use super::keeper::Held;
 #[derive(Clone, Default)]
 #[must_use = "slots are released when their guard is dropped"]
 pub struct SlotGuard {
-    held: SmallVec<[Arc<Held>; 1]>,
+    held: SmallVec<[Arc<SlotHold>; 1]>,
 }
 
 impl SlotGuard {
@@ -48,7 +48,7 @@ impl SlotGuard {
     }
 
     /// A guard of what one decision took.
-    pub(crate) fn new(held: Option<Held>) -> Self {
+    pub(crate) fn new(held: Option<SlotHold>) -> Self {
         Self { held: held.map(Arc::new).into_iter().collect() }
     }
 
@@ -66,7 +66,7 @@ impl SlotGuard {
 /// The slots of guards, which it does not hold.
 #[derive(Debug, Default)]
 pub(crate) struct WeakSlots {
-    held: SmallVec<[Weak<Held>; 1]>,
+    held: SmallVec<[Weak<SlotHold>; 1]>,
 }
 
 impl WeakSlots {

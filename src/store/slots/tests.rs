@@ -25,10 +25,10 @@ enum Replies {
     Never,
 }
 
-fn keeper(replies: Replies) -> (Arc<SlotKeeper>, Log) {
+fn keeper(replies: Replies) -> (Arc<SlotRenewer>, Log) {
     let log = Log::default();
     let sent = Arc::clone(&log);
-    let keeper = SlotKeeper::new(move |receipt, changes| {
+    let keeper = SlotRenewer::new(move |receipt, changes| {
         let [settlement] = changes else { panic!("one change at a time") };
         sent.lock().expect("nothing panics").push(settlement.change);
         let applied = Ok(vec![Applied::new(receipt.taken()[0].units, receipt.taken()[0].stamp + 1)]);
@@ -212,7 +212,7 @@ async fn renewals_and_releases_of_many_counters_need_no_deep_stack() {
 }
 
 /// A runtime that nobody drives any more, and what it holds when a renewal of that has just been sent.
-fn stopped_in_a_renewal(keeper: &Arc<SlotKeeper>, log: &Log, units: u64) -> (Runtime, Option<Held>) {
+fn stopped_in_a_renewal(keeper: &Arc<SlotRenewer>, log: &Log, units: u64) -> (Runtime, Option<SlotHold>) {
     let still = Builder::new_current_thread().enable_all().build().expect("it starts");
     let held = still.block_on(async {
         let held = keeper.hold(&receipt(units));
@@ -263,7 +263,7 @@ fn results_that_a_runtime_leaves_unread_do_not_slow_down_releases_of_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_panics_does_not_end_the_timer_of_others() {
-    let panicking = SlotKeeper::new(|_, _| panic!("as the test wants"));
+    let panicking = SlotRenewer::new(|_, _| panic!("as the test wants"));
     let (keeper, log) = keeper(Replies::Later);
     let (broken, _held) = (panicking.hold(&receipt(1)), keeper.hold(&receipt(2)));
     sleep(2 * LIFE).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::keeper::SlotKeeper;
+use super::renewer::SlotRenewer;
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::Decided;
@@ -12,7 +12,7 @@ use crate::store::Decided;
 /// The result of a decision on its way to its caller. If it is dropped before that, its slots are released: the caller
 /// has disconnected, and no body of a response will end.
 pub(in crate::store) struct Unclaimed {
-    keeper: Arc<SlotKeeper>,
+    keeper: Arc<SlotRenewer>,
     decided: Option<Result<Decided, Error>>,
     /// When it is too late to hold its slots: nothing renews them before.
     until: Option<Instant>,
@@ -20,7 +20,7 @@ pub(in crate::store) struct Unclaimed {
 
 impl Unclaimed {
     /// A result that its caller has not received yet.
-    pub(in crate::store) fn new(keeper: Arc<SlotKeeper>, decided: Result<Decided, Error>) -> Self {
+    pub(in crate::store) fn new(keeper: Arc<SlotRenewer>, decided: Result<Decided, Error>) -> Self {
         let slots = decided.iter().flat_map(|decided| decided.receipt.taken()).filter(|taken| taken.holds_slots());
         let until = slots.map(|taken| taken.counter.quota().window() / 3).min().map(|time| Instant::now() + time);
         Self { keeper, decided: Some(decided), until }

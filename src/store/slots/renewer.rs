@@ -1,7 +1,7 @@
 //! The keeper of slots of one layer or limiter: what is held comes in, settlements of its store go out.
 //!
 //! A release is sent at once, by the thread that releases: the next request of the same client comes after it. What has
-//! to wait, because too many settlements are in flight, and renewals, are sent by [`SlotKeeper::pump`], which runs after
+//! to wait, because too many settlements are in flight, and renewals, are sent by [`SlotRenewer::pump`], which runs after
 //! each result and at each heartbeat. Results are followed in tasks.
 //!
 //! Without any runtime that has taken slots, results are not followed: there are renewals only for a store that makes
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use tokio::runtime::{Handle as Runtime, Id};
 use tokio::time::Instant;
 
-use super::lots::{Known, Lots, Sent, TicketId};
+use super::held::{HeldSlots, HoldId, PendingSettlement, SendResult};
 use super::timer::{self, Beat};
 use crate::core::Error;
 use crate::core::algorithm::HEARTBEAT;
@@ -29,7 +29,7 @@ use crate::telemetry::Telemetry;
 type Settle = Box<dyn Fn(Receipt, &[Settlement]) -> Settling + Send + Sync>;
 
 /// Keeps the slots that are held of one store.
-pub(in crate::store) struct SlotKeeper {
+pub(in crate::store) struct SlotRenewer {
     book: Mutex<Book>,
     settle: Settle,
     telemetry: Telemetry,
@@ -38,7 +38,7 @@ pub(in crate::store) struct SlotKeeper {
 /// What is held, and who calls the keeper.
 #[derive(Default)]
 struct Book {
-    lots: Lots,
+    lots: HeldSlots,
     /// The timers that call the keeper.
     timers: SmallVec<[Timer; 1]>,
     /// When the last heartbeat was.
@@ -97,12 +97,12 @@ impl Book {
 }
 
 /// The slots that one decision took. They are released when it is dropped.
-pub(crate) struct Held {
-    keeper: Arc<SlotKeeper>,
-    tickets: SmallVec<[TicketId; 1]>,
+pub(crate) struct SlotHold {
+    keeper: Arc<SlotRenewer>,
+    tickets: SmallVec<[HoldId; 1]>,
 }
 
-impl SlotKeeper {
+impl SlotRenewer {
     /// A keeper that holds nothing, and settles by `settle`.
     pub(in crate::store) fn new(
         settle: impl Fn(Receipt, &[Settlement]) -> Settling + Send + Sync + 'static,
@@ -113,7 +113,7 @@ impl SlotKeeper {
     /// Holds the slots that a decision took; `None` if it took none.
     ///
     /// Called once for each receipt: what it returns is what releases them.
-    pub(in crate::store) fn hold(self: &Arc<Self>, receipt: &Receipt) -> Option<Held> {
+    pub(in crate::store) fn hold(self: &Arc<Self>, receipt: &Receipt) -> Option<SlotHold> {
         let mut slots = receipt.taken().iter().filter(|taken| taken.holds_slots()).peekable();
         slots.peek()?;
         let (now, mut book) = (Instant::now(), self.book());
@@ -122,11 +122,11 @@ impl SlotKeeper {
         let taken = book.lots.held() - before;
         self.tick(book, now);
         self.telemetry.slots_taken(taken);
-        Some(Held { keeper: Arc::clone(self), tickets })
+        Some(SlotHold { keeper: Arc::clone(self), tickets })
     }
 
     /// Releases the slots of tickets that are left.
-    fn release(self: &Arc<Self>, tickets: &[TicketId]) {
+    fn release(self: &Arc<Self>, tickets: &[HoldId]) {
         for ticket in tickets {
             let (sent, released) = self.book().lots.release(*ticket);
             self.telemetry.slots_released(released);
@@ -176,14 +176,14 @@ impl SlotKeeper {
         }
     }
 
-    fn next(&self) -> Option<Sent> {
+    fn next(&self) -> Option<PendingSettlement> {
         self.book().lots.next(Instant::now())
     }
 
     /// Sends a settlement, and follows its result.
-    fn send(self: &Arc<Self>, sent: Sent) {
+    fn send(self: &Arc<Self>, sent: PendingSettlement) {
         let (receipt, changes) = sent.settlement();
-        let following = Following { keeper: Arc::clone(self), sent: Some(sent), known: Known::Lost };
+        let following = Following { keeper: Arc::clone(self), sent: Some(sent), known: SendResult::Lost };
         // A store that panics must not end the timer of others, nor a thread that is panicking already.
         match panic::catch_unwind(AssertUnwindSafe(|| (self.settle)(receipt, &changes))) {
             Err(_) => drop(following),
@@ -205,7 +205,7 @@ impl SlotKeeper {
     }
 }
 
-impl Beat for SlotKeeper {
+impl Beat for SlotRenewer {
     fn beat(self: Arc<Self>, runtime: Id) -> bool {
         let (now, mut book) = (Instant::now(), self.book());
         book.note_beat(runtime, now);
@@ -226,9 +226,9 @@ impl Beat for SlotKeeper {
 /// The wait for the result of a settlement. When it is dropped, the book receives the result, or that it is lost: the
 /// runtime ended, or the store panicked.
 struct Following {
-    keeper: Arc<SlotKeeper>,
-    sent: Option<Sent>,
-    known: Known,
+    keeper: Arc<SlotRenewer>,
+    sent: Option<PendingSettlement>,
+    known: SendResult,
 }
 
 impl Following {
@@ -254,11 +254,11 @@ impl Drop for Following {
 }
 
 /// Returns what a result says of the only change of a settlement.
-fn known(result: Result<Vec<Applied>, Error>) -> Known {
+fn known(result: Result<Vec<Applied>, Error>) -> SendResult {
     match result {
-        Ok(applied) => Known::Made(applied.into_iter().next()),
-        Err(error) if error.is_unsent() => Known::Unsent,
-        Err(_) => Known::Lost,
+        Ok(applied) => SendResult::Made(applied.into_iter().next()),
+        Err(error) if error.is_unsent() => SendResult::Unsent,
+        Err(_) => SendResult::Lost,
     }
 }
 
@@ -283,20 +283,20 @@ impl Drop for Pumping {
     }
 }
 
-impl Drop for Held {
+impl Drop for SlotHold {
     fn drop(&mut self) {
         self.keeper.release(&self.tickets);
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for SlotHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").finish_non_exhaustive()
+        f.debug_struct("SlotHold").finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for SlotKeeper {
+impl fmt::Debug for SlotRenewer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SlotKeeper").field("held", &self.book().lots.held()).finish_non_exhaustive()
+        f.debug_struct("SlotRenewer").field("held", &self.book().lots.held()).finish_non_exhaustive()
     }
 }

@@ -35,18 +35,18 @@ use crate::store::{Applied, Change, Counter, Receipt, Settlement, StoreId, Taken
 const MOST_IN_FLIGHT: usize = 1_024;
 
 /// A counter, and the store that has it.
-pub(super) type Place = (StoreId, Counter);
+pub(super) type CounterRef = (StoreId, Counter);
 
 /// The identity of a ticket: when its slots are released at the latest, and its number.
-pub(super) type TicketId = (Instant, u64);
+pub(super) type HoldId = (Instant, u64);
 
 /// All that is held. It grows and shrinks with the slots.
 #[derive(Debug, Default)]
-pub(super) struct Lots {
-    counters: HashMap<Place, Lines, RandomState>,
-    tickets: BTreeMap<TicketId, (Place, u64)>,
+pub(super) struct HeldSlots {
+    counters: HashMap<CounterRef, Lines, RandomState>,
+    tickets: BTreeMap<HoldId, (CounterRef, u64)>,
     /// The counters with something to send, each once.
-    queue: VecDeque<Place>,
+    queue: VecDeque<CounterRef>,
     in_flight: usize,
     /// Counts up when settlements in flight are given up, so that their late results are not subtracted.
     round: u32,
@@ -61,14 +61,14 @@ pub(super) struct Lots {
 /// What is held of one counter.
 #[derive(Debug, Default)]
 struct Lines {
-    lots: SmallVec<[Lot; 1]>,
+    lots: SmallVec<[SlotCohort; 1]>,
     /// Whether the counter is in the queue.
     is_queued: bool,
 }
 
 /// Slots of one counter with the same stamp: at least one, unless a renewal is in flight.
 #[derive(Clone, Copy, Debug)]
-struct Lot {
+struct SlotCohort {
     number: u64,
     stamp: u64,
     /// When the first of them was taken, or last renewed.
@@ -94,8 +94,8 @@ enum Stage {
 
 /// A settlement that is to be sent, or was.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
-    place: Place,
+pub(super) struct PendingSettlement {
+    place: CounterRef,
     what: What,
     stamp: u64,
     units: u64,
@@ -112,7 +112,7 @@ enum What {
 
 /// What is known of a settlement.
 #[derive(Debug)]
-pub(super) enum Known {
+pub(super) enum SendResult {
     /// It was made, with this result; `None` if the store returned none.
     Made(Option<Applied>),
     /// It was certainly not sent.
@@ -121,7 +121,7 @@ pub(super) enum Known {
     Lost,
 }
 
-impl Sent {
+impl PendingSettlement {
     /// Returns the settlement as stores receive it.
     pub(super) fn settlement(&self) -> (Receipt, [Settlement; 1]) {
         let change = match self.what {
@@ -134,12 +134,12 @@ impl Sent {
     }
 }
 
-impl Lots {
+impl HeldSlots {
     /// Adds slots that were just taken, and returns their ticket.
-    pub(super) fn hold(&mut self, store: StoreId, taken: &Taken, now: Instant) -> TicketId {
+    pub(super) fn hold(&mut self, store: StoreId, taken: &Taken, now: Instant) -> HoldId {
         let quota = taken.counter.quota();
         let (place, number) = ((store, taken.counter.clone()), self.number());
-        let lot = Lot {
+        let lot = SlotCohort {
             number,
             stamp: taken.stamp,
             since: now,
@@ -157,7 +157,7 @@ impl Lots {
 
     /// Releases the slots of a ticket, unless they were released before. Returns what is to be sent now, as the rest
     /// [waits](Self::next), and how many slots were released.
-    pub(super) fn release(&mut self, ticket: TicketId) -> (SmallVec<[Sent; 1]>, u64) {
+    pub(super) fn release(&mut self, ticket: HoldId) -> (SmallVec<[PendingSettlement; 1]>, u64) {
         let mut now = SmallVec::new();
         let Some((place, units)) = self.tickets.remove(&ticket) else { return (now, 0) };
         self.held -= units;
@@ -215,13 +215,14 @@ impl Lots {
     /// Gives up the results of renewals that were sent a heartbeat ago or earlier, so that the next beat sends others.
     pub(super) fn give_up(&mut self, now: Instant) {
         for (place, lines) in &mut self.counters {
-            let late = |lot: &&mut Lot| lot.stage == Stage::Renewing && lot.due + HEARTBEAT <= now + patience(place);
+            let late =
+                |lot: &&mut SlotCohort| lot.stage == Stage::Renewing && lot.due + HEARTBEAT <= now + patience(place);
             lines.lots.iter_mut().filter(late).for_each(|lot| lot.due = now);
         }
     }
 
     /// Returns what is to be sent next, of what had to wait.
-    pub(super) fn next(&mut self, now: Instant) -> Option<Sent> {
+    pub(super) fn next(&mut self, now: Instant) -> Option<PendingSettlement> {
         while self.in_flight < MOST_IN_FLIGHT {
             let place = self.queue.pop_front()?;
             let Some(lines) = self.counters.get_mut(&place) else { continue };
@@ -237,7 +238,7 @@ impl Lots {
     }
 
     /// Applies the result of a settlement. Returns how many slots are held that the store had lost.
-    pub(super) fn done(&mut self, sent: Sent, known: &Known, now: Instant) -> u64 {
+    pub(super) fn done(&mut self, sent: PendingSettlement, known: &SendResult, now: Instant) -> u64 {
         if sent.round == self.round {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
@@ -250,32 +251,32 @@ impl Lots {
     }
 
     /// Has a release sent again that was certainly not sent, unless the slots have expired.
-    fn released(&mut self, sent: Sent, since: Instant, known: &Known, now: Instant) {
-        let Sent { place, stamp, units, .. } = sent;
-        if matches!(known, Known::Unsent) && now < expiry(&place, since) {
+    fn released(&mut self, sent: PendingSettlement, since: Instant, known: &SendResult, now: Instant) {
+        let PendingSettlement { place, stamp, units, .. } = sent;
+        if matches!(known, SendResult::Unsent) && now < expiry(&place, since) {
             let (number, due) = (self.number(), since + place.1.quota().window());
-            let lot = Lot { number, stamp, since, due, held: 0, released: units, stage: Stage::Waiting };
+            let lot = SlotCohort { number, stamp, since, due, held: 0, released: units, stage: Stage::Waiting };
             self.counters.entry(place).or_default().merge(lot);
         }
     }
 
     /// Applies the result of a renewal, begun `at`. Returns how many slots the store had lost.
-    fn renewed(&mut self, sent: &Sent, number: u64, at: Instant, known: &Known, now: Instant) -> u64 {
+    fn renewed(&mut self, sent: &PendingSettlement, number: u64, at: Instant, known: &SendResult, now: Instant) -> u64 {
         let Some(lines) = self.counters.get_mut(&sent.place) else { return 0 };
         let Some(index) = lines.lots.iter().position(|lot| lot.number == number) else { return 0 };
         let (mut lot, life) = (lines.lots.swap_remove(index), sent.place.1.quota().window());
         let mut gone = 0;
         lot.stage = Stage::Open;
         match known {
-            Known::Made(applied) => {
+            SendResult::Made(applied) => {
                 (lot.since, lot.due) = (at, at + life / 3);
                 if let Some(applied) = applied {
                     lot.stamp = applied.stamp;
                     gone = sent.units.saturating_sub(applied.units);
                 }
             }
-            Known::Unsent => (lot.stage, lot.due) = (Stage::Waiting, now),
-            Known::Lost => lot.due = now + retry(life),
+            SendResult::Unsent => (lot.stage, lot.due) = (Stage::Waiting, now),
+            SendResult::Lost => lot.due = now + retry(life),
         }
         lines.merge(lot);
         self.settle_lines(&sent.place, Some(now));
@@ -293,7 +294,7 @@ impl Lots {
     }
 
     /// Queues a counter that has something to send, by then at the latest, or forgets it if it has no slots.
-    fn settle_lines(&mut self, place: &Place, by: Option<Instant>) {
+    fn settle_lines(&mut self, place: &CounterRef, by: Option<Instant>) {
         let Some(lines) = self.counters.get_mut(place) else { return };
         lines.lots.retain(|lot| !lot.is_empty());
         let has_more = lines.lots.iter().any(|lot| lot.sends_release() || by.is_some_and(|by| lot.sends_renewal(by)));
@@ -313,8 +314,8 @@ impl Lots {
 
 impl Lines {
     /// Adds a lot: to the one of its stamp, if nothing of that is in flight.
-    fn merge(&mut self, lot: Lot) {
-        let same = |other: &&mut Lot| other.stamp == lot.stamp && other.stage != Stage::Renewing;
+    fn merge(&mut self, lot: SlotCohort) {
+        let same = |other: &&mut SlotCohort| other.stamp == lot.stamp && other.stage != Stage::Renewing;
         match self.lots.iter_mut().find(same) {
             Some(other) => {
                 (other.since, other.due) = (other.since.min(lot.since), other.due.min(lot.due));
@@ -359,21 +360,21 @@ impl Lines {
         self.lots.iter().any(|lot| lot.sends_release() || lot.sends_renewal(now))
     }
 
-    fn send_release(&mut self, place: &Place, round: u32) -> Option<Sent> {
+    fn send_release(&mut self, place: &CounterRef, round: u32) -> Option<PendingSettlement> {
         let lot = self.lots.iter_mut().find(|lot| lot.sends_release())?;
         let (units, what) = (mem::take(&mut lot.released), What::Release { since: lot.since });
-        Some(Sent { place: place.clone(), what, stamp: lot.stamp, units, round })
+        Some(PendingSettlement { place: place.clone(), what, stamp: lot.stamp, units, round })
     }
 
-    fn send_renewal(&mut self, place: &Place, round: u32, now: Instant) -> Option<Sent> {
+    fn send_renewal(&mut self, place: &CounterRef, round: u32, now: Instant) -> Option<PendingSettlement> {
         let lot = self.lots.iter_mut().find(|lot| lot.sends_renewal(now))?;
         (lot.stage, lot.due) = (Stage::Renewing, now + patience(place));
         let what = What::Renewal { lot: lot.number, at: now };
-        Some(Sent { place: place.clone(), what, stamp: lot.stamp, units: lot.held, round })
+        Some(PendingSettlement { place: place.clone(), what, stamp: lot.stamp, units: lot.held, round })
     }
 }
 
-impl Lot {
+impl SlotCohort {
     fn is_empty(&self) -> bool {
         self.held + self.released == 0 && self.stage != Stage::Renewing
     }
@@ -388,14 +389,14 @@ impl Lot {
 }
 
 /// When slots that were taken or renewed at a time have expired, whatever their store's clock rounds.
-fn expiry((_, counter): &Place, since: Instant) -> Instant {
+fn expiry((_, counter): &CounterRef, since: Instant) -> Instant {
     let life = counter.quota().window();
     since + life + life / 8 + 2 * HEARTBEAT
 }
 
 /// How long the result of a renewal is waited for: longer than settlements wait for a connection, and mostly shorter
 /// than slots live. A runtime that nobody drives any more would keep it for good.
-fn patience((_, counter): &Place) -> Duration {
+fn patience((_, counter): &CounterRef) -> Duration {
     (counter.quota().window() / 2).max(Duration::from_secs(15))
 }
 

@@ -20,31 +20,31 @@ fn taken(key: &str, units: u64, stamp: u64) -> Taken {
 }
 
 /// The only change of a settlement, by the stamp of its receipt.
-fn change(sent: &Sent) -> (Change, u64) {
+fn change(sent: &PendingSettlement) -> (Change, u64) {
     let (receipt, [settlement]) = sent.settlement();
     (settlement.change, receipt.taken()[0].stamp)
 }
 
-fn changes(sent: &[Sent]) -> Vec<(Change, u64)> {
+fn changes(sent: &[PendingSettlement]) -> Vec<(Change, u64)> {
     sent.iter().map(change).collect()
 }
 
 /// What is sent at once when a ticket is released.
-fn released(lots: &mut Lots, ticket: TicketId) -> SmallVec<[Sent; 1]> {
+fn released(lots: &mut HeldSlots, ticket: HoldId) -> SmallVec<[PendingSettlement; 1]> {
     lots.release(ticket).0
 }
 
-fn all_next(lots: &mut Lots, now: Instant) -> Vec<Sent> {
+fn all_next(lots: &mut HeldSlots, now: Instant) -> Vec<PendingSettlement> {
     std::iter::from_fn(|| lots.next(now)).collect()
 }
 
-fn made(units: u64, stamp: u64) -> Known {
-    Known::Made(Some(Applied::new(units, stamp)))
+fn made(units: u64, stamp: u64) -> SendResult {
+    SendResult::Made(Some(Applied::new(units, stamp)))
 }
 
 #[test]
 fn a_release_is_sent_at_once_by_the_stamp_and_only_once() {
-    let (mut lots, now, store) = (Lots::default(), Instant::now(), StoreId::new());
+    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
     let ticket = lots.hold(store, &taken("ada", 3, 7), now);
     let sent = released(&mut lots, ticket);
     assert_eq!(changes(&sent), [(Change::Refund(3), 7)]);
@@ -57,7 +57,7 @@ fn a_release_is_sent_at_once_by_the_stamp_and_only_once() {
 
 #[test]
 fn slots_are_renewed_when_a_third_of_their_life_has_passed_all_of_a_stamp_as_one() {
-    let (mut lots, now, store) = (Lots::default(), Instant::now(), StoreId::new());
+    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
     let tickets: Vec<_> = (0..100).map(|_| lots.hold(store, &taken("ada", 1, 7), now)).collect();
     lots.beat(now + LIFE / 3 - Duration::from_millis(1));
     assert!(all_next(&mut lots, now + LIFE / 3 - Duration::from_millis(1)).is_empty());
@@ -77,9 +77,9 @@ fn slots_are_renewed_when_a_third_of_their_life_has_passed_all_of_a_stamp_as_one
 
 #[test]
 fn releases_beyond_what_is_in_flight_wait_and_are_merged() {
-    let (mut lots, now, store) = (Lots::default(), Instant::now(), StoreId::new());
+    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
     let tickets: Vec<_> = (0..100_000).map(|_| lots.hold(store, &taken("ada", 1, 7), now)).collect();
-    let mut sent: Vec<Sent> = tickets.into_iter().flat_map(|ticket| released(&mut lots, ticket)).collect();
+    let mut sent: Vec<PendingSettlement> = tickets.into_iter().flat_map(|ticket| released(&mut lots, ticket)).collect();
     assert_eq!(sent.len(), MOST_IN_FLIGHT);
     lots.done(sent.pop().expect("many are in flight"), &made(1, 7), now);
     let waited = all_next(&mut lots, now);
@@ -94,13 +94,13 @@ fn releases_beyond_what_is_in_flight_wait_and_are_merged() {
 
 #[test]
 fn what_was_certainly_not_sent_is_sent_with_the_next_beat_until_the_slots_expire() {
-    let (mut lots, now, store) = (Lots::default(), Instant::now(), StoreId::new());
+    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
     let ticket = lots.hold(store, &taken("ada", 3, 7), now);
     let mut sent = released(&mut lots, ticket).to_vec();
     for beat in 1..60 {
         let now = now + HEARTBEAT * beat;
         sent.drain(..).for_each(|sent| {
-            lots.done(sent, &Known::Unsent, now);
+            lots.done(sent, &SendResult::Unsent, now);
         });
         assert!(all_next(&mut lots, now).is_empty(), "it waits for the beat");
         lots.beat(now);
@@ -113,10 +113,10 @@ fn what_was_certainly_not_sent_is_sent_with_the_next_beat_until_the_slots_expire
 
 #[test]
 fn a_release_whose_result_is_lost_is_not_sent_again() {
-    let (mut lots, now, store) = (Lots::default(), Instant::now(), StoreId::new());
+    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
     let ticket = lots.hold(store, &taken("ada", 3, 7), now);
     for sent in released(&mut lots, ticket) {
-        lots.done(sent, &Known::Lost, now);
+        lots.done(sent, &SendResult::Lost, now);
     }
     lots.beat(now + HEARTBEAT);
     assert!(all_next(&mut lots, now + HEARTBEAT).is_empty() && !lots.is_needed());
@@ -124,7 +124,7 @@ fn a_release_whose_result_is_lost_is_not_sent_again() {
 
 #[test]
 fn a_renewal_is_repeated_by_the_same_stamp_until_it_is_known_to_be_made() {
-    let (mut lots, now, store) = (Lots::default(), Instant::now(), StoreId::new());
+    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
     let _ticket = lots.hold(store, &taken("ada", 3, 7), now);
     let mut renewed = Vec::new();
     for beat in 1..=30 {
@@ -133,7 +133,7 @@ fn a_renewal_is_repeated_by_the_same_stamp_until_it_is_known_to_be_made() {
         for sent in all_next(&mut lots, now) {
             assert_eq!(change(&sent), (Change::Renew(3), 7));
             renewed.push(beat);
-            lots.done(sent, &if beat == 10 { Known::Unsent } else { Known::Lost }, now);
+            lots.done(sent, &if beat == 10 { SendResult::Unsent } else { SendResult::Lost }, now);
         }
     }
     assert_eq!(renewed, [10, 11, 19, 27]);
@@ -141,7 +141,7 @@ fn a_renewal_is_repeated_by_the_same_stamp_until_it_is_known_to_be_made() {
 
 #[test]
 fn slots_that_are_held_for_too_long_are_released_though_nobody_drops_them() {
-    let (mut lots, now, store) = (Lots::default(), Instant::now(), StoreId::new());
+    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
     let ticket = lots.hold(store, &taken("ada", 3, 7), now);
     let end = now + Duration::from_secs(600);
     assert_eq!(lots.beat(end - HEARTBEAT), 0);
@@ -152,9 +152,9 @@ fn slots_that_are_held_for_too_long_are_released_though_nobody_drops_them() {
 
 #[test]
 fn settlements_whose_results_nobody_follows_do_not_keep_others_waiting() {
-    let (mut lots, now, store) = (Lots::default(), Instant::now(), StoreId::new());
+    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
     let tickets: Vec<_> = (0..5_000).map(|_| lots.hold(store, &taken("ada", 1, 7), now)).collect();
-    let stuck: Vec<Sent> = tickets.into_iter().flat_map(|ticket| released(&mut lots, ticket)).collect();
+    let stuck: Vec<PendingSettlement> = tickets.into_iter().flat_map(|ticket| released(&mut lots, ticket)).collect();
     lots.beat(now + HEARTBEAT);
     assert_eq!(changes(&all_next(&mut lots, now + HEARTBEAT)), [(Change::Refund(5_000 - stuck.len() as u64), 7)]);
     for sent in stuck {
@@ -165,7 +165,7 @@ fn settlements_whose_results_nobody_follows_do_not_keep_others_waiting() {
 
 #[test]
 fn a_renewal_whose_result_never_comes_is_repeated_and_keeps_no_release_waiting() {
-    let (mut lots, now, store) = (Lots::default(), Instant::now(), StoreId::new());
+    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
     let ticket = lots.hold(store, &taken("ada", 3, 7), now);
     let _other = lots.hold(store, &taken("ada", 2, 7), now);
     let mut sent = Vec::new();
@@ -197,7 +197,7 @@ impl Counted {
         self.time
     }
 
-    fn make(&mut self, sent: &Sent) -> Applied {
+    fn make(&mut self, sent: &PendingSettlement) -> Applied {
         let (receipt, [settlement]) = sent.settlement();
         let taken = &receipt.taken()[0];
         let (key, Change::Refund(units) | Change::Renew(units)) =
@@ -222,16 +222,16 @@ impl Counted {
 struct World {
     store: Counted,
     now: Instant,
-    books: [Lots; 2],
-    tickets: Vec<(usize, TicketId)>,
-    flying: Vec<(usize, Sent)>,
+    books: [HeldSlots; 2],
+    tickets: Vec<(usize, HoldId)>,
+    flying: Vec<(usize, PendingSettlement)>,
     /// At each rest, what the store counts and what is held.
     seen: Vec<(u64, u64)>,
 }
 
 impl World {
     fn new() -> Self {
-        let (store, books, now) = (Counted::default(), [Lots::default(), Lots::default()], Instant::now());
+        let (store, books, now) = (Counted::default(), [HeldSlots::default(), HeldSlots::default()], Instant::now());
         Self { store, now, books, tickets: Vec::new(), flying: Vec::new(), seen: Vec::new() }
     }
 
@@ -258,9 +258,9 @@ impl World {
     }
 
     /// Replies to a settlement; `known` is what its process knows of it, if it was made.
-    fn reply(&mut self, sent: usize, is_made: bool, known: impl FnOnce(Applied) -> Known) {
+    fn reply(&mut self, sent: usize, is_made: bool, known: impl FnOnce(Applied) -> SendResult) {
         let (book, sent) = self.flying.swap_remove(sent);
-        let known = if is_made { known(self.store.make(&sent)) } else { Known::Unsent };
+        let known = if is_made { known(self.store.make(&sent)) } else { SendResult::Unsent };
         self.books[book].done(sent, &known, self.now);
         self.send(book);
     }
@@ -268,7 +268,7 @@ impl World {
     fn note_if_at_rest(&mut self) {
         let mut lots = self.books.iter().flat_map(|book| book.counters.values()).flat_map(|all| &all.lots);
         if self.flying.is_empty() && lots.all(|lot| lot.released == 0) {
-            self.seen.push((self.store.total(), self.books.iter().map(Lots::held).sum()));
+            self.seen.push((self.store.total(), self.books.iter().map(HeldSlots::held).sum()));
         }
     }
 
@@ -284,7 +284,11 @@ impl World {
             _ if !self.flying.is_empty() => {
                 let (sent, kind) = (rng.usize(..self.flying.len()), rng.u8(..4));
                 let is_lost = loses && kind == 1;
-                self.reply(sent, kind > 0, |applied| if is_lost { Known::Lost } else { Known::Made(Some(applied)) });
+                self.reply(
+                    sent,
+                    kind > 0,
+                    |applied| if is_lost { SendResult::Lost } else { SendResult::Made(Some(applied)) },
+                );
             }
             _ => {}
         }
@@ -295,9 +299,9 @@ impl World {
         while !self.tickets.is_empty() {
             self.release(0);
         }
-        while self.books.iter().any(Lots::is_needed) {
+        while self.books.iter().any(HeldSlots::is_needed) {
             while !self.flying.is_empty() {
-                self.reply(0, true, |applied| Known::Made(Some(applied)));
+                self.reply(0, true, |applied| SendResult::Made(Some(applied)));
             }
             self.beat(0);
             self.beat(1);
