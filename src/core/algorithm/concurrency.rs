@@ -14,7 +14,7 @@ use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, Rule};
 use super::{Found, NEVER, State, Step};
 
-/// How often the keeper of slots renews those that are due. A life has at least two of them.
+/// How often slots that are due are renewed. A life has at least two of them.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// The facts about concurrency.

@@ -47,8 +47,8 @@ pub(crate) struct FailureStore {
     own: Option<Duration>,
     /// The rules, the breaker and the local store, shared with calls in flight.
     without: Arc<Without>,
-    /// Keeps the slots that both stores have taken.
-    keeper: Arc<SlotRenewer>,
+    /// Renews and releases the slots that both stores have taken.
+    slots: Arc<SlotRenewer>,
 }
 
 impl FailureStore {
@@ -57,18 +57,18 @@ impl FailureStore {
     pub(crate) fn new(inner: SharedStore, rules: FailureRules) -> Self {
         let own = Capabilities::of(&*inner).budget;
         let without = Arc::new(Without::new(rules));
-        let keeper = {
+        let slots = {
             let (inner, without) = (Arc::clone(&inner), Arc::clone(&without));
             SlotRenewer::new(move |receipt, changes| settle(&*inner, &without, receipt, changes))
         };
-        Self { inner, budget: rules.budget(own), own, without, keeper }
+        Self { inner, budget: rules.budget(own), own, without, slots }
     }
 
     /// Holds the slots that a decision took until the returned value is dropped; `None` if it took none.
     ///
     /// Called once for each receipt, by whoever receives the decision: otherwise its slots are not released, and expire.
     pub(crate) fn hold(&self, receipt: &Receipt) -> Option<SlotHold> {
-        self.keeper.hold(receipt)
+        self.slots.hold(receipt)
     }
 
     /// Returns the state of the breaker.
@@ -137,7 +137,7 @@ impl FailureStore {
         let takes_slots = |check: &Check| check.cost > 0 && check.counter.quota().facts().held;
         let goes_on = permit.is_probe() || checks.iter().any(takes_slots);
         if let Some(Ok(runtime)) = goes_on.then(Runtime::try_current) {
-            let (without, pending) = (Arc::clone(&self.without), go_on(&runtime, call, Arc::clone(&self.keeper)));
+            let (without, pending) = (Arc::clone(&self.without), go_on(&runtime, call, Arc::clone(&self.slots)));
             call = InFlight { pending, without, permit: None };
         }
         call
@@ -240,12 +240,12 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
 
 /// Makes a call in a task, as its caller may disconnect, or never be polled again: all requests depend on the outcome of
 /// a probe, and somebody has to release slots. Other units that were taken stay taken then.
-fn go_on(runtime: &Runtime, call: InFlight, keeper: Arc<SlotRenewer>) -> Pending {
+fn go_on(runtime: &Runtime, call: InFlight, slots: Arc<SlotRenewer>) -> Pending {
     let (sender, receiver) = oneshot::channel();
     runtime.spawn(async move {
         let decided = call.await;
         // A caller that disconnected needs no result: its slots are released.
-        let _ = sender.send(Unclaimed::new(keeper, decided));
+        let _ = sender.send(Unclaimed::new(slots, decided));
     });
     Box::pin(async move { receiver.await.map_or_else(|_| Err(stopped()), Unclaimed::claim) })
 }

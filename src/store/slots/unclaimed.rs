@@ -12,7 +12,7 @@ use crate::store::Decided;
 /// The result of a decision on its way to its caller. If it is dropped before that, its slots are released: the caller
 /// has disconnected, and no body of a response will end.
 pub(in crate::store) struct Unclaimed {
-    keeper: Arc<SlotRenewer>,
+    renewer: Arc<SlotRenewer>,
     decided: Option<Result<Decided, Error>>,
     /// When it is too late to hold its slots: nothing renews them before.
     until: Option<Instant>,
@@ -20,10 +20,10 @@ pub(in crate::store) struct Unclaimed {
 
 impl Unclaimed {
     /// A result that its caller has not received yet.
-    pub(in crate::store) fn new(keeper: Arc<SlotRenewer>, decided: Result<Decided, Error>) -> Self {
+    pub(in crate::store) fn new(renewer: Arc<SlotRenewer>, decided: Result<Decided, Error>) -> Self {
         let slots = decided.iter().flat_map(|decided| decided.receipt.taken()).filter(|taken| taken.holds_slots());
         let until = slots.map(|taken| taken.counter.quota().window() / 3).min().map(|time| Instant::now() + time);
-        Self { keeper, decided: Some(decided), until }
+        Self { renewer, decided: Some(decided), until }
     }
 
     /// Returns the result, to the caller.
@@ -43,7 +43,7 @@ impl Unclaimed {
 impl Drop for Unclaimed {
     fn drop(&mut self) {
         if let Some(Ok(decided)) = &self.decided {
-            drop(self.keeper.hold(&decided.receipt));
+            drop(self.renewer.hold(&decided.receipt));
         }
     }
 }
