@@ -6,10 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::store::{SlotGuard, WeakSlots};
 
 /// The slots of a request, as its layer and all handles share them. Handles do not hold them: they may be kept for hours.
-#[derive(Debug)]
 pub(super) struct RequestSlots(Mutex<State>);
 
-#[derive(Debug)]
 enum State {
     /// There is no response yet: what the request takes is held here.
     Held(SlotGuard),
@@ -39,7 +37,7 @@ impl RequestSlots {
     pub(super) fn guard(&self) -> SlotGuard {
         match &*self.state() {
             State::Held(slots) => slots.clone(),
-            State::Passed(slots) => slots.upgrade(),
+            State::Passed(slots) => SlotGuard::upgrade(slots),
         }
     }
 
@@ -48,7 +46,7 @@ impl RequestSlots {
         let mut state = self.state();
         let State::Held(slots) = &mut *state else { return SlotGuard::default() };
         let slots = mem::take(slots);
-        *state = State::Passed(if slots.is_empty() { WeakSlots::default() } else { slots.downgrade() });
+        *state = State::Passed(slots.downgrade());
         slots
     }
 

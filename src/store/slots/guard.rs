@@ -7,6 +7,9 @@ use smallvec::SmallVec;
 
 use super::renewer::SlotHold;
 
+/// Slots that may be released at any time.
+pub(crate) type WeakSlots = SmallVec<[Weak<SlotHold>; 1]>;
+
 /// Holds slots of a [`Quota::concurrency`](crate::Quota::concurrency) until it and all its clones are dropped.
 ///
 /// [`Handle::slots`](crate::Handle::slots) returns that of a request, and [`Limiter::acquire`](crate::Limiter::acquire)
@@ -57,22 +60,14 @@ impl SlotGuard {
         self.held.extend(other.held);
     }
 
-    /// Returns what holds the same slots as long as this guard, or a clone of it, does.
+    /// Returns its slots without holding them.
     pub(crate) fn downgrade(&self) -> WeakSlots {
-        WeakSlots { held: self.held.iter().map(Arc::downgrade).collect() }
+        self.held.iter().map(Arc::downgrade).collect()
     }
-}
 
-/// The slots of guards, which it does not hold.
-#[derive(Debug, Default)]
-pub(crate) struct WeakSlots {
-    held: SmallVec<[Weak<SlotHold>; 1]>,
-}
-
-impl WeakSlots {
     /// Returns a guard of those slots that are still held.
-    pub(crate) fn upgrade(&self) -> SlotGuard {
-        SlotGuard { held: self.held.iter().filter_map(Weak::upgrade).collect() }
+    pub(crate) fn upgrade(slots: &WeakSlots) -> Self {
+        Self { held: slots.iter().filter_map(Weak::upgrade).collect() }
     }
 }
 
