@@ -97,9 +97,9 @@ pub trait Store: Send + Sync + 'static {
     /// expiring by [`Change::Renew`], in settlements with receipts of their own. Where a store makes no
     /// renewals, slots that are held for longer than a life expire.
     ///
-    /// Never blocks and may be called from `Drop`; what has to be sent is sent in the background,
+    /// Never blocks nor panics, and may be called from `Drop`; what has to be sent is sent in the background,
     /// once. A receipt of another store is ignored. The answer is ready in a bounded time, even if
-    /// only with an error: requests that wait for it are kept until then.
+    /// only with an error: requests and slots that wait for it are kept until then.
     ///
     /// [`Change::Renew`](super::Change::Renew) comes again and again while a request holds slots of a
     /// [concurrency](crate::Quota::concurrency). A store that does not know it loses them after a life,

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fastrand::Rng;
 
@@ -29,111 +29,160 @@ fn changes(sent: &[PendingSettlement]) -> Vec<(Change, u64)> {
     sent.iter().map(change).collect()
 }
 
-/// What is sent at once when a ticket is released.
-fn released(lots: &mut HeldSlots, ticket: HoldId) -> SmallVec<[PendingSettlement; 1]> {
-    lots.release(ticket).0
+/// What is sent when the slots of a hold are released.
+fn released(slots: &mut HeldSlots, hold: HoldId, now: Instant) -> Vec<PendingSettlement> {
+    slots.release(hold, now);
+    all_next(slots, now)
 }
 
-fn all_next(lots: &mut HeldSlots, now: Instant) -> Vec<PendingSettlement> {
-    std::iter::from_fn(|| lots.next(now)).collect()
+fn all_next(slots: &mut HeldSlots, now: Instant) -> Vec<PendingSettlement> {
+    std::iter::from_fn(|| slots.next(now)).collect()
 }
 
-fn made(units: u64, stamp: u64) -> SendResult {
-    SendResult::Made(Some(Applied::new(units, stamp)))
+/// What is sent at a heartbeat.
+fn beat(slots: &mut HeldSlots, now: Instant) -> Vec<PendingSettlement> {
+    slots.beat(now);
+    all_next(slots, now)
+}
+
+const LOST: Settled = None;
+
+fn made(units: u64, stamp: u64) -> Vec<Applied> {
+    vec![Applied::new(units, stamp)]
+}
+
+fn unsent() -> Error {
+    Error::invalid("it is not sent").unsent()
 }
 
 #[test]
 fn a_release_is_sent_at_once_by_the_stamp_and_only_once() {
-    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
-    let ticket = lots.hold(store, &taken("ada", 3, 7), now);
-    let sent = released(&mut lots, ticket);
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let hold = slots.hold(store, &taken("ada", 3, 7), now);
+    let sent = released(&mut slots, hold, now);
     assert_eq!(changes(&sent), [(Change::Refund(3), 7)]);
-    assert!(released(&mut lots, ticket).is_empty());
-    for sent in sent {
-        lots.done(sent, &made(3, 7), now);
-    }
-    assert!(!lots.is_needed() && lots.held() == 0);
+    assert_eq!(slots.release(hold, now), 0);
+    assert!(all_next(&mut slots, now).is_empty());
+    slots.done(&sent[0], Some(Ok(made(3, 7))), now);
+    assert!(slots.is_empty() && slots.holds.is_empty() && slots.in_flight == 0);
 }
 
 #[test]
 fn slots_are_renewed_when_a_third_of_their_life_has_passed_all_of_a_stamp_as_one() {
-    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
-    let tickets: Vec<_> = (0..100).map(|_| lots.hold(store, &taken("ada", 1, 7), now)).collect();
-    lots.beat(now + LIFE / 3 - Duration::from_millis(1));
-    assert!(all_next(&mut lots, now + LIFE / 3 - Duration::from_millis(1)).is_empty());
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let holds: Vec<_> = (0..100).map(|_| slots.hold(store, &taken("ada", 1, 7), now)).collect();
+    assert!(beat(&mut slots, now + LIFE / 3 - Duration::from_millis(1)).is_empty());
     let due = now + LIFE / 3;
-    lots.beat(due);
-    let sent = all_next(&mut lots, due);
+    let sent = beat(&mut slots, due);
     assert_eq!(changes(&sent), [(Change::Renew(100), 7)]);
-    // They are being renewed: what is released now is sent by the new stamp, and what is taken now is another lot.
-    assert!(released(&mut lots, tickets[0]).is_empty());
-    let late = lots.hold(store, &taken("ada", 5, 7), due);
-    for sent in sent {
-        assert_eq!(lots.done(sent, &made(98, 8), due), 2, "the store had lost them");
+    // They are being renewed: what is released now waits for the result, and what is taken now is another cohort.
+    assert!(released(&mut slots, holds[0], due).is_empty());
+    let late = slots.hold(store, &taken("ada", 5, 7), due);
+    assert_eq!(slots.done(&sent[0], Some(Ok(made(98, 8))), due), 2, "the store had lost them");
+    // Whose slots are released does not matter.
+    assert_eq!(changes(&all_next(&mut slots, due)), [(Change::Refund(1), 7)]);
+    assert_eq!(changes(&released(&mut slots, late, due)), [(Change::Refund(4), 7), (Change::Refund(1), 8)]);
+    assert!(beat(&mut slots, due + LIFE / 3 - Duration::from_millis(1)).is_empty());
+    assert_eq!(changes(&beat(&mut slots, due + LIFE / 3)), [(Change::Renew(99), 8)]);
+}
+
+#[test]
+fn slots_of_one_counter_that_are_renewed_together_are_one_from_then_on() {
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let _holds: Vec<_> = (1..=50).map(|stamp| slots.hold(store, &taken("ada", 1, stamp), now)).collect();
+    let due = now + LIFE / 3;
+    let sent = beat(&mut slots, due);
+    assert_eq!(sent.len(), 50);
+    for sent in &sent {
+        slots.done(sent, Some(Ok(made(1, 60))), due);
     }
-    assert_eq!(changes(&all_next(&mut lots, due)), [(Change::Refund(1), 8)]);
-    assert_eq!(changes(&released(&mut lots, late)), [(Change::Refund(5), 8)], "the oldest are released first");
+    assert_eq!(changes(&beat(&mut slots, due + LIFE / 3)), [(Change::Renew(50), 60)]);
 }
 
 #[test]
 fn releases_beyond_what_is_in_flight_wait_and_are_merged() {
-    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
-    let tickets: Vec<_> = (0..100_000).map(|_| lots.hold(store, &taken("ada", 1, 7), now)).collect();
-    let mut sent: Vec<PendingSettlement> = tickets.into_iter().flat_map(|ticket| released(&mut lots, ticket)).collect();
-    assert_eq!(sent.len(), MOST_IN_FLIGHT);
-    lots.done(sent.pop().expect("many are in flight"), &made(1, 7), now);
-    let waited = all_next(&mut lots, now);
-    assert_eq!(changes(&waited), [(Change::Refund(100_000 - MOST_IN_FLIGHT as u64), 7)]);
-    sent.into_iter().chain(waited).for_each(|sent| {
-        lots.done(sent, &made(1, 7), now);
-    });
-    assert!(!lots.is_needed());
-    lots.beat(now);
-    assert!(lots.counters.capacity() < 100 && lots.queue.capacity() < 100);
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let holds: Vec<_> = (0..100_000).map(|_| slots.hold(store, &taken("ada", 1, 7), now)).collect();
+    let mut sent: Vec<_> = holds.into_iter().flat_map(|hold| released(&mut slots, hold, now)).collect();
+    assert_eq!(sent.len(), MAX_IN_FLIGHT);
+    slots.done(&sent.pop().expect("many are in flight"), Some(Ok(made(1, 7))), now);
+    let waited = all_next(&mut slots, now);
+    assert_eq!(changes(&waited), [(Change::Refund(100_000 - MAX_IN_FLIGHT as u64), 7)]);
+    sent.iter().chain(&waited).for_each(|sent| _ = slots.done(sent, Some(Ok(made(1, 7))), now));
+    assert!(slots.is_empty() && slots.in_flight == 0);
 }
 
 #[test]
-fn what_was_certainly_not_sent_is_sent_with_the_next_beat_until_the_slots_expire() {
-    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
-    let ticket = lots.hold(store, &taken("ada", 3, 7), now);
-    let mut sent = released(&mut lots, ticket).to_vec();
-    for beat in 1..60 {
-        let now = now + HEARTBEAT * beat;
-        sent.drain(..).for_each(|sent| {
-            lots.done(sent, &SendResult::Unsent, now);
-        });
-        assert!(all_next(&mut lots, now).is_empty(), "it waits for the beat");
-        lots.beat(now);
-        sent = all_next(&mut lots, now);
-        let is_alive = now.saturating_duration_since(now - HEARTBEAT * beat) <= LIFE + LIFE / 8 + 2 * HEARTBEAT;
-        assert_eq!(changes(&sent), [(Change::Refund(3), 7)][..is_alive.into()], "beat {beat}");
+fn memory_is_given_back_with_the_next_heartbeat() {
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let holds = (0..10_000).map(|number| slots.hold(store, &taken(&number.to_string(), 1, 7), now));
+    let holds: Vec<_> = holds.collect();
+    let mut sent: VecDeque<_> = holds.into_iter().flat_map(|hold| released(&mut slots, hold, now)).collect();
+    while let Some(first) = sent.pop_front() {
+        slots.done(&first, Some(Ok(made(1, 7))), now);
+        sent.extend(all_next(&mut slots, now));
     }
-    assert!(!lots.is_needed());
+    assert!(slots.is_empty() && slots.counters.capacity() >= 10_000);
+    slots.beat(now);
+    assert!(slots.counters.capacity() < 100 && slots.queue.capacity() < 100);
+}
+
+#[test]
+fn what_was_certainly_not_sent_is_sent_with_the_next_heartbeat_until_the_slots_expire() {
+    let (mut slots, start, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let hold = slots.hold(store, &taken("ada", 3, 7), start);
+    let mut sent = released(&mut slots, hold, start);
+    for number in 1..60 {
+        let now = start + HEARTBEAT * number;
+        let result = now - HEARTBEAT / 2;
+        sent.drain(..).for_each(|sent| _ = slots.done(&sent, Some(Err(unsent())), result));
+        assert!(all_next(&mut slots, result).is_empty(), "it waits for the heartbeat");
+        sent = beat(&mut slots, now);
+        let is_alive = result - start < LIFE + LIFE / 8 + 2 * HEARTBEAT;
+        assert_eq!(changes(&sent), [(Change::Refund(3), 7)][..is_alive.into()], "heartbeat {number}");
+    }
+    assert!(slots.is_empty());
+}
+
+#[test]
+fn a_store_that_sends_nothing_is_called_once_a_heartbeat_for_each_cohort() {
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let holds: Vec<_> = (1..=9).map(|stamp| slots.hold(store, &taken("ada", 1, stamp), now)).collect();
+    for hold in holds {
+        slots.release(hold, now);
+    }
+    for number in 0..5 {
+        let mut calls = 0;
+        while let Some(sent) = slots.next(now + HEARTBEAT * number) {
+            slots.done(&sent, Some(Err(unsent())), now + HEARTBEAT * number);
+            calls += 1;
+        }
+        assert_eq!(calls, 9, "heartbeat {number}");
+        slots.beat(now + HEARTBEAT * (number + 1));
+    }
 }
 
 #[test]
 fn a_release_whose_result_is_lost_is_not_sent_again() {
-    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
-    let ticket = lots.hold(store, &taken("ada", 3, 7), now);
-    for sent in released(&mut lots, ticket) {
-        lots.done(sent, &SendResult::Lost, now);
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let hold = slots.hold(store, &taken("ada", 3, 7), now);
+    for sent in released(&mut slots, hold, now) {
+        slots.done(&sent, LOST, now);
     }
-    lots.beat(now + HEARTBEAT);
-    assert!(all_next(&mut lots, now + HEARTBEAT).is_empty() && !lots.is_needed());
+    assert!(beat(&mut slots, now + HEARTBEAT).is_empty() && slots.is_empty());
 }
 
 #[test]
 fn a_renewal_is_repeated_by_the_same_stamp_until_it_is_known_to_be_made() {
-    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
-    let _ticket = lots.hold(store, &taken("ada", 3, 7), now);
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let _hold = slots.hold(store, &taken("ada", 3, 7), now);
     let mut renewed = Vec::new();
-    for beat in 1..=30 {
-        let now = now + HEARTBEAT * beat;
-        lots.beat(now);
-        for sent in all_next(&mut lots, now) {
+    for number in 1..=30 {
+        let now = now + HEARTBEAT * number;
+        for sent in beat(&mut slots, now) {
             assert_eq!(change(&sent), (Change::Renew(3), 7));
-            renewed.push(beat);
-            lots.done(sent, &if beat == 10 { SendResult::Unsent } else { SendResult::Lost }, now);
+            renewed.push(number);
+            slots.done(&sent, if number == 10 { Some(Err(unsent())) } else { LOST }, now);
         }
     }
     assert_eq!(renewed, [10, 11, 19, 27]);
@@ -141,47 +190,13 @@ fn a_renewal_is_repeated_by_the_same_stamp_until_it_is_known_to_be_made() {
 
 #[test]
 fn slots_that_are_held_for_too_long_are_released_though_nobody_drops_them() {
-    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
-    let ticket = lots.hold(store, &taken("ada", 3, 7), now);
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let hold = slots.hold(store, &taken("ada", 3, 7), now);
     let end = now + Duration::from_secs(600);
-    assert_eq!(lots.beat(end - HEARTBEAT), 0);
-    assert_eq!(lots.beat(end), 3);
-    assert_eq!(changes(&all_next(&mut lots, end)), [(Change::Refund(3), 7)]);
-    assert!(released(&mut lots, ticket).is_empty() && lots.held() == 0);
-}
-
-#[test]
-fn settlements_whose_results_nobody_follows_do_not_keep_others_waiting() {
-    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
-    let tickets: Vec<_> = (0..5_000).map(|_| lots.hold(store, &taken("ada", 1, 7), now)).collect();
-    let stuck: Vec<PendingSettlement> = tickets.into_iter().flat_map(|ticket| released(&mut lots, ticket)).collect();
-    lots.beat(now + HEARTBEAT);
-    assert_eq!(changes(&all_next(&mut lots, now + HEARTBEAT)), [(Change::Refund(5_000 - stuck.len() as u64), 7)]);
-    for sent in stuck {
-        lots.done(sent, &made(1, 7), now);
-    }
-    assert_eq!(lots.in_flight, 1, "late results are not counted twice");
-}
-
-#[test]
-fn a_renewal_whose_result_never_comes_is_repeated_and_keeps_no_release_waiting() {
-    let (mut lots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
-    let ticket = lots.hold(store, &taken("ada", 3, 7), now);
-    let _other = lots.hold(store, &taken("ada", 2, 7), now);
-    let mut sent = Vec::new();
-    for beat in 1..=26 {
-        lots.beat(now + HEARTBEAT * beat);
-        sent.extend(all_next(&mut lots, now + HEARTBEAT * beat));
-        if beat == 11 {
-            assert!(released(&mut lots, ticket).is_empty(), "it waits for the result");
-        }
-    }
-    assert_eq!(changes(&sent), [(Change::Renew(5), 7), (Change::Refund(3), 7), (Change::Renew(2), 7)]);
-    // The result of the first one changes nothing any more.
-    lots.done(sent.remove(0), &made(5, 8), now);
-    lots.done(sent.pop().expect("the second renewal"), &made(0, 9), now + HEARTBEAT * 26);
-    lots.beat(now + HEARTBEAT * 40);
-    assert_eq!(changes(&all_next(&mut lots, now + HEARTBEAT * 40)), [(Change::Renew(2), 9)]);
+    assert_eq!(slots.beat(end - HEARTBEAT), 0);
+    assert_eq!(slots.beat(end), 3);
+    assert_eq!(changes(&all_next(&mut slots, end))[0], (Change::Refund(3), 7));
+    assert_eq!(slots.release(hold, end), 0);
 }
 
 /// A store by the rules of cohorts, whose replies may be lost.
@@ -220,10 +235,11 @@ impl Counted {
 
 /// Two processes that share a store: what each holds, and has in flight.
 struct World {
+    id: StoreId,
     store: Counted,
     now: Instant,
     books: [HeldSlots; 2],
-    tickets: Vec<(usize, HoldId)>,
+    holds: Vec<(usize, HoldId)>,
     flying: Vec<(usize, PendingSettlement)>,
     /// At each rest, what the store counts and what is held.
     seen: Vec<(u64, u64)>,
@@ -232,18 +248,19 @@ struct World {
 impl World {
     fn new() -> Self {
         let (store, books, now) = (Counted::default(), [HeldSlots::default(), HeldSlots::default()], Instant::now());
-        Self { store, now, books, tickets: Vec::new(), flying: Vec::new(), seen: Vec::new() }
+        Self { id: StoreId::new(), store, now, books, holds: Vec::new(), flying: Vec::new(), seen: Vec::new() }
     }
 
     fn hold(&mut self, book: usize, key: &str, units: u64) {
         let of = taken_for(LONG, key, units, 0);
         let stamp = self.store.take(&format!("{:?}", of.counter.key()), units);
-        self.tickets.push((book, self.books[book].hold(StoreId::new(), &of.stamp(stamp), self.now)));
+        self.holds.push((book, self.books[book].hold(self.id, &of.stamp(stamp), self.now)));
     }
 
-    fn release(&mut self, ticket: usize) {
-        let (book, ticket) = self.tickets.swap_remove(ticket);
-        self.flying.extend(released(&mut self.books[book], ticket).into_iter().map(|sent| (book, sent)));
+    fn release(&mut self, hold: usize) {
+        let (book, hold) = self.holds.swap_remove(hold);
+        self.books[book].release(hold, self.now);
+        self.send(book);
     }
 
     fn send(&mut self, book: usize) {
@@ -258,17 +275,18 @@ impl World {
     }
 
     /// Replies to a settlement; `known` is what its process knows of it, if it was made.
-    fn reply(&mut self, sent: usize, is_made: bool, known: impl FnOnce(Applied) -> SendResult) {
+    fn reply(&mut self, sent: usize, is_made: bool, known: impl FnOnce(Applied) -> Settled) {
         let (book, sent) = self.flying.swap_remove(sent);
-        let known = if is_made { known(self.store.make(&sent)) } else { SendResult::Unsent };
-        self.books[book].done(sent, &known, self.now);
+        let known = if is_made { known(self.store.make(&sent)) } else { Some(Err(unsent())) };
+        self.books[book].done(&sent, known, self.now);
         self.send(book);
     }
 
     fn note_if_at_rest(&mut self) {
-        let mut lots = self.books.iter().flat_map(|book| book.counters.values()).flat_map(|all| &all.lots);
-        if self.flying.is_empty() && lots.all(|lot| lot.released == 0) {
-            self.seen.push((self.store.total(), self.books.iter().map(HeldSlots::held).sum()));
+        let mut cohorts = self.books.iter().flat_map(|book| book.counters.values()).flat_map(|slots| &slots.cohorts);
+        if self.flying.is_empty() && cohorts.all(|cohort| cohort.is_held) {
+            let held = self.books.iter().flat_map(|book| book.holds.values()).map(|(_, units)| units).sum();
+            self.seen.push((self.store.total(), held));
         }
     }
 
@@ -276,7 +294,7 @@ impl World {
         let book = rng.usize(..2);
         match rng.u8(..7) {
             0 | 1 if takes => self.hold(book, ["ada", "bob"][rng.usize(..2)], rng.u64(1..5)),
-            2 if !self.tickets.is_empty() => self.release(rng.usize(..self.tickets.len())),
+            2 if !self.holds.is_empty() => self.release(rng.usize(..self.holds.len())),
             3 => {
                 (self.now, self.store.time) = (self.now + HEARTBEAT, self.store.time + rng.u64(..2));
                 self.beat(book);
@@ -284,11 +302,7 @@ impl World {
             _ if !self.flying.is_empty() => {
                 let (sent, kind) = (rng.usize(..self.flying.len()), rng.u8(..4));
                 let is_lost = loses && kind == 1;
-                self.reply(
-                    sent,
-                    kind > 0,
-                    |applied| if is_lost { SendResult::Lost } else { SendResult::Made(Some(applied)) },
-                );
+                self.reply(sent, kind > 0, |applied| if is_lost { LOST } else { Some(Ok(vec![applied])) });
             }
             _ => {}
         }
@@ -296,13 +310,14 @@ impl World {
     }
 
     fn end(&mut self) {
-        while !self.tickets.is_empty() {
+        while !self.holds.is_empty() {
             self.release(0);
         }
-        while self.books.iter().any(HeldSlots::is_needed) {
+        while !self.flying.is_empty() || !self.books.iter().all(HeldSlots::is_empty) {
             while !self.flying.is_empty() {
-                self.reply(0, true, |applied| SendResult::Made(Some(applied)));
+                self.reply(0, true, |applied| Some(Ok(vec![applied])));
             }
+            self.now += HEARTBEAT;
             self.beat(0);
             self.beat(1);
         }
