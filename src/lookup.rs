@@ -10,13 +10,7 @@
 //! [`limiter`](crate::limiter) for quotas.
 
 #[cfg(feature = "lookup")]
-mod flight;
-#[cfg(feature = "lookup")]
-mod memory;
-#[cfg(feature = "lookup")]
-mod settings;
-#[cfg(feature = "lookup")]
-mod shared;
+mod cache;
 
 use std::fmt;
 
@@ -24,9 +18,7 @@ use std::fmt;
 use percent_encoding::percent_decode_str;
 
 #[cfg(feature = "lookup")]
-pub(crate) use self::memory::Looked;
-#[cfg(feature = "lookup")]
-pub(crate) use self::shared::Lookups;
+pub(crate) use self::cache::{Looked, Lookups};
 #[cfg(feature = "lookup")]
 use crate::core::Key;
 

@@ -1,9 +1,3 @@
-//! Tiers: quotas that are looked up by key, such as by the plan of a customer.
-//!
-//! A [`TierLookup`] wraps an async function of the caller in a bounded cache and shields what it queries: requests with
-//! one key share a lookup, and few are in flight at a time. A lookup never refuses: without a result in time, the quota
-//! of the rule applies.
-
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
@@ -28,6 +22,8 @@ use crate::store::Answer;
 ///   [budget](crate::RateLimitLayer::budget) allows.
 /// - Results are cached for up to 10,000 keys: quotas for 60 s, `None` for 10 s, and failures (an error, a timeout, a
 ///   panic) for 1 s. A failure is logged as a warning with the code `lookup_failed`, at most once a second.
+/// - A result that has expired is used for as long again where the fresh one takes longer than a quarter of the timeout,
+///   or cannot be had.
 ///
 /// Clones share the cache and the lookups in flight. Outside of a tokio runtime each request makes its own lookup,
 /// without a timeout.
@@ -78,12 +74,11 @@ impl TierLookup {
     ///
     /// This and the other methods that set something return lookups with an empty cache of their own.
     pub fn capacity(self, keys: u64) -> Self {
-        Self { lookups: self.lookups.capacity(keys) }
+        Self { lookups: self.lookups.with(|settings| settings.capacity = keys) }
     }
 
     /// Sets how long a quota is cached, 60 s by default, 365 days at most. `None` is cached for that time or 10 s,
-    /// whichever is shorter;
-    /// failures are cached for 1 s.
+    /// whichever is shorter; failures are cached for 1 s.
     ///
     /// # Examples
     ///
@@ -104,7 +99,7 @@ impl TierLookup {
     /// # let _ = tiers;
     /// ```
     pub fn lifetime(self, lifetime: Duration) -> Self {
-        Self { lookups: self.lookups.lifetime(lifetime) }
+        Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime) }
     }
 
     /// Sets the timeout of a lookup, 50 ms by default.
@@ -112,12 +107,12 @@ impl TierLookup {
     /// Requests wait no longer than their [budget](crate::RateLimitLayer::budget) allows; a result that comes after
     /// that, and within the timeout, is cached for the next request.
     pub fn timeout(self, timeout: Duration) -> Self {
-        Self { lookups: self.lookups.timeout(timeout) }
+        Self { lookups: self.lookups.with(|settings| settings.timeout = timeout) }
     }
 
     /// Sets how many lookups are in flight at most, 256 by default; 0 becomes 1.
     pub fn in_flight(self, lookups: usize) -> Self {
-        Self { lookups: self.lookups.in_flight(lookups) }
+        Self { lookups: self.lookups.with(|settings| settings.in_flight = lookups) }
     }
 
     /// Returns the quota of a key, ready if it is cached, or `None` for that of the rule.

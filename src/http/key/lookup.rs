@@ -1,10 +1,3 @@
-//! Extracts a key that is looked up by another one.
-//!
-//! The key of another extractor comes in, with the value the client sent; the key that an
-//! asynchronous function returns for it goes out, such as the account of a token. Results are cached and concurrent
-//! lookups of one key are shared, in [`lookup`](crate::lookup), so that no flood of requests becomes a flood of
-//! queries. A response that rejects a request is cached too.
-
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
@@ -55,6 +48,8 @@ pub(super) enum FoundKey {
 ///   [budget](crate::RateLimitLayer::budget) allows.
 /// - The results for up to 10,000 keys are cached: a key for 60 s ([`lifetime`](KeyLookup::lifetime)); a missing or
 ///   ambiguous key, or a response that rejects, for at most 10 s; a lookup that failed, timed out or panicked for 1 s.
+/// - A result that has expired is used for as long again where the fresh one takes longer than a quarter of the timeout,
+///   or cannot be had.
 ///
 /// A key that could not be looked up is not a missing one: [`OnFailure`](crate::OnFailure#keys) decides what happens.
 /// A warning is logged with the code `lookup_failed`, or `lookups_full` if too many were in flight, at most once a
@@ -102,7 +97,7 @@ where
 impl KeyLookup {
     /// Sets for how many keys results are cached, instead of 10,000; with 0 nothing is cached.
     pub fn capacity(self, keys: u64) -> Self {
-        Self { lookups: self.lookups.capacity(keys), ..self }
+        Self { lookups: self.lookups.with(|settings| settings.capacity = keys), ..self }
     }
 
     /// Sets how long a key is cached, instead of 60 s.
@@ -110,7 +105,7 @@ impl KeyLookup {
     /// At most 365 days. A missing or ambiguous key, or a response that rejects, is cached for 10 s, or for this long
     /// if it is less; a failed lookup for 1 s, whatever is set here.
     pub fn lifetime(self, lifetime: Duration) -> Self {
-        Self { lookups: self.lookups.lifetime(lifetime), ..self }
+        Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime), ..self }
     }
 
     /// Sets the timeout of a lookup, instead of 50 ms.
@@ -118,12 +113,12 @@ impl KeyLookup {
     /// A request waits no longer than its [budget](crate::RateLimitLayer::budget) allows; a result that comes later,
     /// but before the timeout, is cached for the next one.
     pub fn timeout(self, timeout: Duration) -> Self {
-        Self { lookups: self.lookups.timeout(timeout), ..self }
+        Self { lookups: self.lookups.with(|settings| settings.timeout = timeout), ..self }
     }
 
     /// Sets how many lookups may be in flight at a time, instead of 256; 0 is taken as 1.
     pub fn in_flight(self, lookups: usize) -> Self {
-        Self { lookups: self.lookups.in_flight(lookups), ..self }
+        Self { lookups: self.lookups.with(|settings| settings.in_flight = lookups), ..self }
     }
 }
 

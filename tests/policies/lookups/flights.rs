@@ -1,7 +1,6 @@
 //! A lookup belongs to none of the requests that wait for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -58,35 +57,28 @@ async fn a_request_that_is_polled_once_and_left_holds_up_no_other() {
     assert_eq!(directory.asked(), 1);
 }
 
-/// The worker that began a lookup may go on with what blocks it, and not get to the lookup.
 #[test]
-fn a_lookup_is_made_while_the_task_that_began_it_blocks_its_thread() {
+fn a_request_that_is_polled_once_on_a_thread_that_then_blocks_holds_up_no_other() {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    let asked = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&asked);
-    let lookup = TierLookup::new(move |_| {
-        seen.store(true, Ordering::SeqCst);
-        // Long enough that it is waited for, even if it was begun at once elsewhere.
-        async {
-            tokio::time::sleep(ms(500)).await;
-            Ok::<_, &str>(Some(PRO))
-        }
-    });
-    let lookup = lookup.timeout(Duration::from_secs(20));
-    let layer = layer(lookup).budget(Duration::from_secs(40));
-    let made = runtime.block_on(async move {
+    let directory = Directory::default();
+    let layer = layer(directory.tiers(ms(5)).timeout(Duration::from_secs(20))).budget(Duration::from_secs(40));
+    let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+    let limit = runtime.block_on(async {
+        let (began, begins) = tokio::sync::oneshot::channel();
+        let left = layer.clone();
         let blocks = tokio::spawn(async move {
-            let mut left = Box::pin(told(&layer, "ada", "x-ratelimit-limit"));
+            let mut left = Box::pin(told(&left, "ada", "x-ratelimit-limit"));
             assert!((&mut left).now_or_never().is_none());
-            let start = std::time::Instant::now();
-            while !asked.load(Ordering::SeqCst) && start.elapsed() < Duration::from_secs(5) {
-                std::thread::sleep(ms(1));
-            }
-            asked.load(Ordering::SeqCst)
+            began.send(()).expect("it is received");
+            let _ = blocked.recv();
         });
-        blocks.await.expect("no panic")
+        begins.await.expect("no panic");
+        let limit = tokio::time::timeout(Duration::from_secs(10), told(&layer, "ada", "x-ratelimit-limit")).await;
+        drop(unblock);
+        blocks.await.expect("no panic");
+        limit
     });
-    assert!(made, "the lookup waited for the worker that began it");
+    assert_eq!(limit.as_deref(), Ok("200000"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,23 +135,6 @@ fn a_lookup_whose_runtime_ends_is_made_on_that_of_the_next_request() {
     });
     assert_eq!(limit, "200000");
     assert_eq!(directory.asked(), 2);
-}
-
-#[test]
-fn a_runtime_that_stands_still_holds_up_no_key_for_long() {
-    let directory = Directory::default();
-    let layer = layer(directory.tiers(ms(1)));
-    let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
-    let (stands_still, other) = (runtime(), runtime());
-    stands_still.block_on(async {
-        assert!(send(&layer, with_token("ada")).now_or_never().is_none());
-    });
-    other.block_on(async {
-        assert_eq!(told(&layer, "ada", "x-ratelimit-limit").await, "100000", "nobody goes on with it");
-        advance(Duration::from_secs(2)).await;
-        assert_eq!(told(&layer, "ada", "x-ratelimit-limit").await, "200000");
-    });
-    drop(stands_still);
 }
 
 #[test]

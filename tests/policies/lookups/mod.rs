@@ -6,4 +6,5 @@ mod looks;
 mod raw;
 mod rig;
 mod shield;
+mod stale;
 mod unknown;
