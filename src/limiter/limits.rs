@@ -6,19 +6,18 @@
 //! and the decision.
 
 use std::future::poll_fn;
-use std::mem;
 use std::ptr;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, timeout_at};
 
 use super::flow::Pools;
 use super::peek;
-use super::plan::{PendingCheck, Plan, Resolution};
+use super::plan::{PendingCheck, Plan};
 use super::rule::Rule;
 use super::rule_keys::RuleKeys;
 use super::warned::Warned;
@@ -194,63 +193,57 @@ impl Limits {
         Ok((plan, timer, decided))
     }
 
-    /// Makes the lookups of a plan in half of the time that is left, and inserts their checks. Those of rules that do not
-    /// apply stay pending.
+    /// Makes the lookups of a plan in half of the time that is left, and inserts their checks.
     pub(crate) async fn resolve_pending<F: PendingCheck>(
         &self,
         plan: &mut Plan<F>,
         deadline: Deadline,
     ) -> Result<(), F::Refusal> {
         let half = deadline.remaining().and_then(|left| Instant::now().checked_add(left / 2));
-        let (checks, skipped) = resolve_all(mem::take(&mut plan.pending), half).await?;
+        let checks = resolve_all(&mut plan.pending, half).await?;
         plan.insert(checks);
-        plan.pending = skipped;
         Ok(())
     }
 }
 
-/// A check that needs a lookup, and its resolution once it is complete.
-type Resolving<F> = (F, Option<Resolution<<F as PendingCheck>::Refusal>>);
-
-/// The checks that were looked up, with the indexes of their rules, and the lookups of rules that do not apply.
-type LookedUp<F> = (Vec<(usize, Check)>, Vec<F>);
-
-/// Runs lookups concurrently and returns what they result in, or the refusal of the first rule that refuses.
-///
-/// A lookup that is not complete at `until` is treated as [timed out](PendingCheck::timed_out). Outside of a tokio
-/// runtime there are no timers, so every lookup is awaited.
-async fn resolve_all<F: PendingCheck>(pending: Vec<F>, until: Option<Instant>) -> Result<LookedUp<F>, F::Refusal> {
+/// Runs lookups concurrently, until a time, and returns their checks with the places of their rules, or the first refusal.
+async fn resolve_all<F: PendingCheck>(
+    pending: &mut [F],
+    until: Option<Instant>,
+) -> Result<Vec<(usize, Check)>, F::Refusal> {
+    // Outside of a tokio runtime there are no timers, so every lookup is awaited.
     let until = until.filter(|_| Runtime::try_current().is_ok());
-    let mut timer = until.map(|until| Box::pin(sleep_until(until)));
-    let mut each: Vec<Resolving<F>> = pending.into_iter().map(|check| (check, None)).collect();
+    let mut lookups: Vec<_> = pending.iter_mut().map(|check| (check.place(), Box::pin(check.resolve(until)))).collect();
+    let mut checks = Vec::with_capacity(lookups.len());
     poll_fn(|cx| {
-        if poll_each(&mut each, cx) {
-            return Poll::Ready(());
+        let mut refused = None;
+        lookups.retain_mut(|(place, lookup)| match lookup.as_mut().poll(cx) {
+            Poll::Ready(Ok(check)) => {
+                checks.extend(check.map(|check| (*place, check)));
+                false
+            }
+            Poll::Ready(Err(refusal)) => {
+                refused.get_or_insert(refusal);
+                false
+            }
+            Poll::Pending => true,
+        });
+        match refused {
+            // It decides the request, so the other results are not needed.
+            Some(refusal) => Poll::Ready(Err(refusal)),
+            None if lookups.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
         }
-        timer.as_mut().map_or(Poll::Pending, |timer| timer.as_mut().poll(cx))
     })
-    .await;
-    // One refusal decides the request, so the other results are not needed.
-    let refusal = each.iter().position(|(_, resolution)| matches!(resolution, Some(Resolution::Refused(_))));
-    let needed = refusal.map_or(0..each.len(), |refusal| refusal..refusal + 1);
-    let (mut checks, mut skipped) = (Vec::with_capacity(needed.len()), Vec::new());
-    for (pending, resolution) in each.drain(needed) {
-        match resolution.unwrap_or_else(|| pending.timed_out()) {
-            Resolution::Check(check) => checks.push((pending.place(), check)),
-            Resolution::Refused(refusal) => return Err(refusal),
-            Resolution::Skip => skipped.push(pending),
-        }
-    }
-    Ok((checks, skipped))
+    .await?;
+    drop(lookups);
+    Ok(checks)
 }
 
-/// Polls the lookups that are pending; returns whether all are complete, or one refuses.
-fn poll_each<F: PendingCheck>(each: &mut [Resolving<F>], cx: &mut Context<'_>) -> bool {
-    for (pending, resolution) in each.iter_mut().filter(|(_, resolution)| resolution.is_none()) {
-        if let Poll::Ready(resolved) = pending.poll(cx) {
-            *resolution = Some(resolved);
-        }
+/// Returns what a future yields until a time.
+pub(crate) async fn in_time<T>(until: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match until {
+        Some(until) => timeout_at(until, future).await.ok(),
+        None => Some(future.await),
     }
-    let refuses = each.iter().any(|(_, resolution)| matches!(resolution, Some(Resolution::Refused(_))));
-    refuses || each.iter().all(|(_, resolution)| resolution.is_some())
 }

@@ -4,9 +4,8 @@
 //! as outcomes are listed in that order. The plan is generic over its lookups: those of a layer also look keys up, and
 //! may refuse.
 
-use std::task::{Context, Poll};
-
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::rule::Rule;
 use crate::core::{Key, Limit, Quota};
@@ -33,21 +32,9 @@ pub(crate) trait PendingCheck {
     /// Returns the place of the rule.
     fn place(&self) -> usize;
 
-    /// Polls the lookup.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Resolution<Self::Refusal>>;
-
-    /// Returns the resolution of a lookup that timed out.
-    fn timed_out(&self) -> Resolution<Self::Refusal>;
-}
-
-/// The result of the lookup of a [`PendingCheck`].
-pub(crate) enum Resolution<R> {
-    /// The check of the rule.
-    Check(Check),
-    /// The rule does not apply.
-    Skip,
-    /// The rule refuses the request, or its key is unavailable.
-    Refused(R),
+    /// Waits for the lookup, but not longer than until a time. Returns the check of the rule, or `None` if the rule does
+    /// not apply.
+    fn resolve(&mut self, until: Option<Instant>) -> impl Future<Output = Result<Option<Check>, Self::Refusal>> + Send;
 }
 
 impl<F> Default for Plan<F> {

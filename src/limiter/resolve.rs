@@ -4,12 +4,12 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
-use super::limits::Limits;
-use super::plan::{Draft, PendingCheck, Plan, Resolution};
+use super::limits::{Limits, in_time};
+use super::plan::{Draft, PendingCheck, Plan};
 use super::rule::Rule;
 use crate::core::{Error, Key, Quota};
 use crate::lookup::RawValues;
@@ -64,14 +64,8 @@ impl PendingCheck for Tier<'_> {
         self.draft.place
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Resolution<Infallible>> {
-        let tier = self.pending.as_mut().poll(cx);
-        tier.map(|tier| {
-            Resolution::Check(self.draft.clone().with_tier(self.rule, tier).check(self.rule, self.key.clone()))
-        })
-    }
-
-    fn timed_out(&self) -> Resolution<Infallible> {
-        Resolution::Check(self.draft.clone().check(self.rule, self.key.clone()))
+    async fn resolve(&mut self, until: Option<Instant>) -> Result<Option<Check>, Infallible> {
+        let tier = in_time(until, &mut self.pending).await.flatten();
+        Ok(Some(self.draft.clone().with_tier(self.rule, tier).check(self.rule, self.key.clone())))
     }
 }
