@@ -258,9 +258,13 @@ impl Book {
         }
     }
 
-    /// Notes that the task which waited for a call, or for time to pass, is gone: those in line have another one do it.
-    pub(super) fn lost(&mut self, was_in_flight: bool, out: &mut Out) {
-        self.in_flight &= !was_in_flight;
+    /// Notes that the call in flight will never be decided.
+    pub(super) fn lost(&mut self) {
+        self.in_flight = false;
+    }
+
+    /// Wakes those in line.
+    pub(super) fn wake(&self, out: &mut Out) {
         out.wakers.extend(self.line.iter().map(|waiter| waiter.waker.clone()));
     }
 

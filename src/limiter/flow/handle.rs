@@ -5,15 +5,12 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use arc_swap::ArcSwap;
-
 use super::checks::FlowChecks;
 use super::error::FlowError;
-use super::lessor::PoolStore;
 use super::line::{Waits, Want};
-use super::pool::{Pool, Ticket};
-use super::pools::Pools;
+use super::pool::{Pool, Pools, Ticket};
 use crate::core::{Decision, PolicyName};
+use crate::store::FailureStore;
 
 /// Units that pass one after the other: the bytes of a body, the messages of a connection, the items of a stream.
 ///
@@ -42,8 +39,8 @@ use crate::core::{Decision, PolicyName};
 ///
 /// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
 ///
-/// Each runtime has portions of its own: a flow that finds no units leased goes on with those of the runtime in which
-/// it is used.
+/// A task leases portions, in the runtime of whoever waited first; if that runtime ends, in that of the next one who
+/// waits.
 ///
 /// # Failures
 ///
@@ -68,26 +65,15 @@ use crate::core::{Decision, PolicyName};
 /// ```
 #[must_use = "a flow that takes nothing limits nothing"]
 pub struct Flow {
-    pools: Arc<Pools>,
-    /// Replaced by that of another runtime when it would have to wait there.
-    pool: ArcSwap<Pool>,
+    pool: Arc<Pool>,
     /// The place of [`poll_take`](Self::poll_take) in the line.
     ticket: Option<Ticket>,
 }
 
 impl Flow {
     /// Returns a flow of these checks, with nothing leased unless others flow by them already.
-    pub(in crate::limiter) fn new(pools: &Arc<Pools>, checks: FlowChecks, store: &PoolStore) -> Self {
-        let pool = pools.pool(Arc::new(checks), store);
-        Self { pools: Arc::clone(pools), pool: ArcSwap::new(pool), ticket: None }
-    }
-
-    /// Returns the pool of the runtime of the caller, in which somebody may wait: that of another may stand still.
-    fn pool_here(&self) -> Arc<Pool> {
-        let pool = self.pool.load_full();
-        let Some(here) = self.pools.other_than(&pool) else { return pool };
-        self.pool.store(Arc::clone(&here));
-        here
+    pub(in crate::limiter) fn new(pools: &Arc<Pools>, checks: FlowChecks, store: &Arc<FailureStore>) -> Self {
+        Self { pool: pools.pool(checks, store), ticket: None }
     }
 
     /// Takes units that are leased already, without waiting for anything.
@@ -97,11 +83,7 @@ impl Flow {
     /// If too few are leased, or others wait for them. With [`FlowError::is_pending`] nothing refuses them: a call for
     /// a portion is in flight.
     pub fn try_take(&self, units: u64) -> Result<(), FlowError> {
-        let want = Want { least: units, most: units, waits: Waits::ForCall };
-        if units == 0 || self.pool.load().take(want, true).is_some() {
-            return Ok(());
-        }
-        self.pool_here().try_take(units)
+        if units == 0 { Ok(()) } else { self.pool.try_take(units) }
     }
 
     /// Takes units, and waits for a call to the store if too few are leased.
@@ -153,7 +135,7 @@ impl Flow {
         if want.least == 0 {
             return Ok(());
         }
-        poll_fn(|cx| self.poll_with(&mut ticket, cx, want)).await.map(drop)
+        poll_fn(|cx| self.pool.poll_take(want, &mut ticket, cx)).await.map(drop)
     }
 
     /// Polls for units, as [`take`](Self::take): for streams, sinks and bodies of your own.
@@ -172,33 +154,18 @@ impl Flow {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, want: Want) -> Poll<Result<u64, FlowError>> {
-        let mut ticket = self.ticket.take();
-        let polled = self.poll_with(&mut ticket, cx, want);
-        self.ticket = ticket;
-        polled
-    }
-
-    /// Polls for units, with a place in the line of the present runtime.
-    fn poll_with(&self, ticket: &mut Option<Ticket>, cx: &mut Context<'_>, want: Want) -> Poll<Result<u64, FlowError>> {
-        if ticket.is_none()
-            && let Some(units) = self.pool.load().take(want, true)
-        {
-            return Poll::Ready(Ok(units));
-        }
-        let pool = self.pool_here();
-        *ticket = ticket.take().filter(|ticket| ticket.is_of(&pool));
-        pool.poll_take(want, ticket, cx)
+        self.pool.poll_take(want, &mut self.ticket, cx)
     }
 
     /// Counts a body that a policy has cut.
     pub(crate) fn count_cut(&self, policy: &PolicyName) {
-        self.pool.load().count_cut(policy);
+        self.pool.count_cut(policy);
     }
 
     /// Polls for some of these units. A caller that waits for a call receives a chunk at least: otherwise it would wait
     /// for each unit that the quota gains.
     pub(crate) fn poll_some(&mut self, cx: &mut Context<'_>, most: u64, waits: Waits) -> Poll<Result<u64, FlowError>> {
-        let least = if waits == Waits::ForCall { most.min(self.pool.load().chunk()) } else { 1 };
+        let least = if waits == Waits::ForCall { most.min(self.pool.chunk()) } else { 1 };
         self.poll(cx, Want { least, most, waits })
     }
 
@@ -210,13 +177,13 @@ impl Flow {
     /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was
     /// none, or if the last one could not be made.
     pub fn decision(&self) -> Option<Decision> {
-        self.pool.load().decision()
+        self.pool.decision()
     }
 }
 
 impl Clone for Flow {
     fn clone(&self) -> Self {
-        Self { pools: Arc::clone(&self.pools), pool: ArcSwap::new(self.pool.load_full()), ticket: None }
+        Self { pool: Arc::clone(&self.pool), ticket: None }
     }
 }
 

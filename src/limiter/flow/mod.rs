@@ -5,9 +5,8 @@
 //!
 //! - `book.rs` is what a pool holds and who waits for it ([`line`]): no store, no runtime; `portion.rs` says how large
 //!   portions are.
-//! - `pool.rs` calls the store ([`lessor`]); `pool/tasks.rs` waits for the result, and keeps the time.
-//! - `checks.rs` has the checks of a portion; `pools.rs` all pools of a limiter (`registry.rs`); `handle.rs` is what
-//!   users hold.
+//! - `pool.rs` calls the store; its task waits for the result, and keeps the time.
+//! - `checks.rs` has the checks of a portion; `handle.rs` is what users hold.
 //! - `stream.rs` paces streams and sinks (feature `stream`).
 //!
 //! Invariants: what passes was admitted before; what was admitted passes or is refunded, once; at most one call is in
@@ -17,12 +16,9 @@ mod book;
 mod checks;
 mod error;
 mod handle;
-mod lessor;
 mod line;
 mod pool;
-mod pools;
 mod portion;
-mod registry;
 #[cfg(feature = "stream")]
 mod stream;
 
@@ -31,7 +27,7 @@ pub(in crate::limiter) use self::checks::{Each, FlowChecks, can_lease};
 pub use self::error::FlowError;
 pub use self::handle::Flow;
 pub(crate) use self::line::Waits;
-pub(crate) use self::pools::Pools;
+pub(crate) use self::pool::Pools;
 pub(crate) use self::portion::refuses_frames;
 #[cfg(feature = "stream")]
 pub use self::stream::{Paced, PacedError};

@@ -1,86 +1,85 @@
 //! A pool: the units that the flows of one key share in this process, and who calls the store for more.
 //!
-//! Whoever needs units calls the store in place; if it does not decide at once, a task waits for the decision, as the
-//! caller may leave. Another task comes back when units are to be refunded, or the store is to be called again. Neither
-//! holds the pool: with its last flow it refunds what is left, and the tasks end.
+//! Whoever needs units calls the store in place. If it does not decide at once, the task of the pool waits for the
+//! decision, as the caller may leave. The task comes back when units are to be refunded, or the store is to be called
+//! again. It does not hold the pool, which refunds what is left with its last flow; then the task ends.
 //!
 //! A lock is never held while the store is called, a task is spawned, or a waker is woken or dropped.
 
-mod tasks;
-
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
+use std::thread;
+use std::time::Duration;
 
-use tokio::runtime::{Handle as Runtime, Id};
+use ahash::RandomState;
+use smallvec::SmallVec;
+use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use self::tasks::{InFlight, Timing, elsewhere};
 use super::book::Book;
 use super::checks::{Each, FlowChecks};
 use super::error::FlowError;
-use super::lessor::{Lessor, PoolStore};
 use super::line::{Known, Out, Refused, Step, Waits, Want};
-use super::registry::Registration;
 use crate::core::error::Kind;
 use crate::core::{Decision, Error, PolicyName};
-use crate::store::{Answer, Ask, Check, Decided, Store};
+use crate::store::{Answer, Ask, Change, Check, Decided, FailureStore, Receipt, Settlement, Store};
 use crate::telemetry::Telemetry;
 
-/// What a pool is for. Flows of one runtime share it if they take from the same counters: a runtime that stands still
-/// must not keep those of others waiting.
-#[derive(PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    pub(super) runtime: Option<Id>,
-    pub(super) checks: Each,
+/// Longer than any wait of a task.
+const NEVER: Duration = Duration::from_secs(86_400);
+
+/// The pools of a limiter or layer that have flows, by their checks.
+#[derive(Default)]
+pub(crate) struct Pools {
+    each: Mutex<HashMap<Each, Weak<Pool>, RandomState>>,
+    telemetry: Arc<Telemetry>,
 }
 
 /// The units that flows of one key share.
 pub(super) struct Pool {
     state: Mutex<State>,
-    checks: Arc<FlowChecks>,
-    place: Registration<Place, Self>,
-    lessor: Lessor,
-    /// Woken when the timer has to come back sooner than it thinks.
+    checks: FlowChecks,
+    store: Arc<FailureStore>,
+    pools: Arc<Pools>,
+    /// Woken when the task has to come back sooner than it thinks.
     sooner: Arc<Notify>,
 }
 
-#[derive(Debug)]
 struct State {
     book: Book,
-    /// When the timer comes back; `None` if there is none.
-    timer: Option<Instant>,
+    /// When the task comes back; `None` if there is none.
+    comes: Option<Instant>,
+    /// A call for the task to wait for.
+    call: Option<Call>,
     /// Why no decision could be made the last time.
     failure: Option<Arc<Error>>,
 }
 
+impl Pools {
+    /// Returns the pool of these checks.
+    pub(super) fn pool(self: &Arc<Self>, checks: FlowChecks, store: &Arc<FailureStore>) -> Arc<Pool> {
+        let mut each = self.each();
+        if let Some(pool) = each.get(checks.first()).and_then(Weak::upgrade) {
+            return pool;
+        }
+        let state = State { book: Book::new(checks.first()), comes: None, call: None, failure: None };
+        let key = checks.first().into();
+        let (state, store, pools) = (Mutex::new(state), Arc::clone(store), Arc::clone(self));
+        let pool = Arc::new(Pool { state, checks, store, pools, sooner: Arc::default() });
+        each.insert(key, Arc::downgrade(&pool));
+        pool
+    }
+
+    /// Locks the pools. None is dropped while they are locked.
+    fn each(&self) -> MutexGuard<'_, HashMap<Each, Weak<Pool>, RandomState>> {
+        self.each.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Pool {
-    pub(super) fn new(
-        checks: Arc<FlowChecks>,
-        store: PoolStore,
-        telemetry: Arc<Telemetry>,
-        place: Registration<Place, Self>,
-    ) -> Self {
-        let book = Book::new(checks.first());
-        let state = State { book, timer: None, failure: None };
-        let lessor = Lessor { store, telemetry };
-        Self { state: Mutex::new(state), checks, place, lessor, sooner: Arc::default() }
-    }
-
-    /// Returns the runtime whose flows it is for.
-    pub(super) fn runtime(&self) -> Option<Id> {
-        self.place.key.runtime
-    }
-
-    pub(super) fn checks(&self) -> &Arc<FlowChecks> {
-        &self.checks
-    }
-
-    pub(super) fn store(&self) -> &PoolStore {
-        &self.lessor.store
-    }
-
     /// Locks the state. Nothing panics while it is locked.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,7 +87,12 @@ impl Pool {
 
     /// Does what cannot be done with the lock.
     fn finish(&self, out: Out) {
-        out.lots.into_iter().for_each(|lot| self.lessor.close(lot));
+        for lot in out.lots {
+            for taken in lot.receipt.taken() {
+                self.pools.telemetry.portion_closed(taken.counter.policy(), lot.units - lot.left, lot.left);
+            }
+            refund(&self.store, lot.receipt, lot.left);
+        }
         for waker in out.wakers {
             waker.wake();
         }
@@ -106,7 +110,7 @@ impl Pool {
 
     /// Counts a body that a policy has cut.
     pub(super) fn count_cut(&self, policy: &PolicyName) {
-        self.lessor.telemetry.body_cut(policy);
+        self.pools.telemetry.body_cut(policy);
     }
 
     /// Takes units that are leased; otherwise calls the store for a portion.
@@ -142,7 +146,7 @@ impl Pool {
     pub(super) fn take(self: &Arc<Self>, want: Want, may_call: bool) -> Option<u64> {
         let mut out = Out::default();
         let mut state = self.state();
-        if state.timer.is_none() && state.book.is_stale(Instant::now()) {
+        if state.comes.is_none() && state.book.is_stale(Instant::now()) {
             drop(state);
             self.lease();
             state = self.state();
@@ -224,7 +228,7 @@ impl Pool {
         if result.as_ref().is_err_and(|error| error.is_pending() || waits && !error.is_unavailable()) {
             return None;
         }
-        self.lessor.telemetry.flow_waited(self.checks.first(), since.elapsed());
+        self.pools.telemetry.flow_waited(self.checks.first(), since.elapsed());
         self.lease();
         Some(Poll::Ready(result))
     }
@@ -250,40 +254,78 @@ impl Pool {
         }
     }
 
-    /// Asks the store for what is needed, until it does not decide at once, and has the timer come back.
+    /// Calls the store for what is needed, until it does not decide at once; what is left is for the task.
     fn lease(self: &Arc<Self>) {
+        let Some((at, call)) = self.advance(false) else { return };
+        let mut state = self.state();
+        if call.is_none() && state.comes.is_some_and(|comes| comes <= at) {
+            return;
+        }
+        let runtime = if state.comes.is_none() { Runtime::try_current().map(Some) } else { Ok(None) };
+        let Ok(runtime) = runtime else {
+            drop(state);
+            let why = "a flow needs a tokio runtime, as its store does not decide at once";
+            return call.into_iter().for_each(|call| call.end(Err(Error::new(Kind::Store, why))));
+        };
+        state.comes = Some(at);
+        if call.is_some() {
+            state.call = call;
+        }
+        drop(state);
+        match runtime {
+            Some(runtime) => drop(runtime.spawn(Task(Arc::downgrade(self)).run(Arc::clone(&self.sooner)))),
+            None => self.sooner.notify_one(),
+        }
+    }
+
+    /// Does what is due; returns when to come back, and the call to wait for before.
+    fn advance(self: &Arc<Self>, is_task: bool) -> Option<(Instant, Option<Call>)> {
         loop {
             let (mut out, now) = (Out::default(), Instant::now());
-            let (step, comes) = {
-                let mut state = self.state();
-                let step = state.book.step(now, &mut out);
-                let comes = match step {
-                    Step::Wait(at) => self.set_timer(&mut state, at),
-                    _ => Timer::Stays,
-                };
-                (step, comes)
-            };
+            let mut state = self.state();
+            let step = state.book.step(now, &mut out);
+            if is_task {
+                state.comes = Some(match step {
+                    Step::Call(_) => now,
+                    Step::Wait(at) => at,
+                    Step::Rest => now + NEVER,
+                });
+            }
+            drop(state);
             self.finish(out);
-            self.start(comes);
-            let Step::Call(units) = step else { return };
-            let checks = self.checks.now();
-            let units = self.state().book.adapt(&checks, units);
-            let checks: Each = checks.into_iter().map(|check| check.cost(units)).collect();
-            let mut in_flight = InFlight { pool: Arc::downgrade(self), is_done: false };
-            match self.lessor.store.decide(&checks, Ask::default()) {
-                Answer::Ready(decided) => {
-                    in_flight.is_done = true;
-                    self.leased(&checks, units, decided);
+            match step {
+                Step::Rest => return None,
+                Step::Wait(at) => return Some((at, None)),
+                Step::Call(units) => {
+                    if let Some(call) = self.call(units) {
+                        return Some((now, Some(call)));
+                    }
                 }
-                pending @ Answer::Pending(_) => return self.wait(in_flight, checks, units, pending),
             }
         }
+    }
+
+    /// Calls the store for units; returns the call if it is not decided at once.
+    fn call(self: &Arc<Self>, units: u64) -> Option<Call> {
+        let checks = self.checks.now();
+        let units = self.state().book.adapt(&checks, units);
+        let checks: Each = checks.into_iter().map(|check| check.cost(units)).collect();
+        let (pool, store) = (Arc::downgrade(self), Arc::clone(&self.store));
+        let mut call = Call { pool, store, checks, units, decided: None, is_over: false };
+        match self.store.decide(&call.checks, Ask::default()) {
+            Answer::Ready(decided) => call.end(decided),
+            pending @ Answer::Pending(_) => {
+                call.decided = Some(pending);
+                return Some(call);
+            }
+        }
+        None
     }
 
     /// Applies the result of a call.
     fn leased(&self, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
         if let Ok(decided) = &decided {
-            self.lessor.telemetry.portion_decided(checks, decided.decision.is_allowed());
+            self.pools.telemetry.portion_decided(checks, decided.decision.is_allowed());
         }
         let (mut out, now) = (Out::default(), Instant::now());
         let mut state = self.state();
@@ -300,53 +342,93 @@ impl Pool {
         drop(state);
         self.finish(out);
     }
+}
 
-    /// Has a task wait for the result of a call.
-    fn wait(self: &Arc<Self>, in_flight: InFlight, checks: Each, units: u64, pending: Answer<Result<Decided, Error>>) {
-        let lessor = self.lessor.clone();
-        let Ok(runtime) = Runtime::try_current() else {
-            drop(in_flight);
-            let error = Error::new(Kind::Store, "a flow needs a tokio runtime, as its store does not decide at once");
-            return self.leased(&checks, units, Err(error));
-        };
-        runtime.spawn(async move {
-            let decided = pending.wait().await;
-            in_flight.done(&lessor, &checks, units, decided);
-        });
-        elsewhere(&runtime);
-    }
+/// Refunds units of a receipt.
+fn refund(store: &FailureStore, receipt: Receipt, units: u64) {
+    let changes: SmallVec<[Settlement; 2]> = match units {
+        0 => SmallVec::new(),
+        _ => (0..receipt.taken().len()).map(|check| Settlement::new(check, Change::Refund(units))).collect(),
+    };
+    // The changes are made whether or not their result is waited for.
+    drop(store.settle(receipt, &changes));
+}
 
-    /// Sets the time at which the timer has to come back.
-    fn set_timer(&self, state: &mut State, at: Instant) -> Timer {
-        match state.timer {
-            Some(set) if set <= at => Timer::Stays,
-            Some(_) => {
-                state.timer = Some(at);
-                self.sooner.notify_one();
-                Timer::Stays
-            }
-            None if Runtime::try_current().is_ok() => {
-                state.timer = Some(at);
-                Timer::Starts
-            }
-            None => Timer::Stays,
+/// A call in flight.
+struct Call {
+    pool: Weak<Pool>,
+    store: Arc<FailureStore>,
+    checks: Each,
+    units: u64,
+    decided: Option<Answer<Result<Decided, Error>>>,
+    is_over: bool,
+}
+
+impl Call {
+    async fn wait(mut self) {
+        if let Some(decided) = self.decided.take() {
+            let decided = decided.wait().await;
+            self.end(decided);
         }
     }
 
-    fn start(self: &Arc<Self>, timer: Timer) {
-        if let (Timer::Starts, Ok(runtime)) = (timer, Runtime::try_current()) {
-            let (guard, sooner) = (Timing(Arc::downgrade(self)), Arc::clone(&self.sooner));
-            runtime.spawn(guard.run(sooner));
-            elsewhere(&runtime);
+    /// Passes the result on; if the pool is gone, nobody needs the units.
+    fn end(mut self, decided: Result<Decided, Error>) {
+        self.is_over = true;
+        match (self.pool.upgrade(), decided) {
+            (Some(pool), decided) => pool.leased(&self.checks, self.units, decided),
+            (None, Ok(decided)) => refund(&self.store, decided.receipt, self.units),
+            (None, Err(_)) => {}
         }
     }
 }
 
-/// Whether a timer has to be started.
-#[derive(Clone, Copy)]
-enum Timer {
-    Stays,
-    Starts,
+impl Drop for Call {
+    /// If it is not over, its runtime has ended, and others call again; or the store has panicked, which is a failure.
+    fn drop(&mut self) {
+        let Some(pool) = self.pool.upgrade().filter(|_| !self.is_over) else { return };
+        if thread::panicking() {
+            pool.leased(&[], 0, Err(Error::new(Kind::Store, "the store panicked")));
+        } else {
+            pool.state().book.lost();
+        }
+    }
+}
+
+/// The task of a pool.
+struct Task(Weak<Pool>);
+
+impl Task {
+    async fn run(self, sooner: Arc<Notify>) {
+        loop {
+            let next = {
+                let Some(pool) = self.0.upgrade() else { return };
+                let call = pool.state().call.take();
+                if call.is_some() { Some((Instant::now(), call)) } else { pool.advance(true) }
+            };
+            match next {
+                Some((_, Some(call))) => call.wait().await,
+                Some((at, None)) => drop(timeout_at(at, sooner.notified()).await),
+                None => sooner.notified().await,
+            }
+        }
+    }
+}
+
+impl Drop for Task {
+    /// If the pool is still there, the runtime has ended: those in line have another task do it.
+    fn drop(&mut self) {
+        let Some(pool) = self.0.upgrade() else { return };
+        let mut out = Out::default();
+        let call = {
+            let mut state = pool.state();
+            state.comes = None;
+            state.book.wake(&mut out);
+            state.call.take()
+        };
+        drop(call);
+        pool.finish(out);
+    }
 }
 
 /// A place in the line of a pool, which is left when it is dropped.
@@ -357,40 +439,57 @@ pub(super) struct Ticket {
     is_done: bool,
 }
 
-impl Ticket {
-    /// Returns whether it is a place in the line of this pool.
-    pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
-        Arc::ptr_eq(&self.pool, pool)
-    }
-}
-
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.is_done {
-            let (mut out, now) = (Out::default(), Instant::now());
-            let mut state = self.pool.state();
-            state.book.leave(self.id, now, &mut out);
-            // The timer waits for what this one needed.
-            if state.timer.is_some() {
-                state.timer = Some(now);
-                self.pool.sooner.notify_one();
-            }
-            drop(state);
+            let mut out = Out::default();
+            self.pool.state().book.leave(self.id, Instant::now(), &mut out);
             self.pool.finish(out);
+            // The task waits for what this one needed.
+            self.pool.sooner.notify_one();
         }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        let mut each = self.pools.each();
+        // There may be a new one in its place.
+        if each.get(self.checks.first()).is_some_and(|pool| pool.strong_count() == 0) {
+            each.remove(self.checks.first());
+        }
+        drop(each);
         let out = self.state().book.close();
         self.finish(out);
         self.sooner.notify_one();
     }
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for Pools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").finish_non_exhaustive()
+        f.debug_struct("Pools").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Counter, Key, PolicyName, Quota};
+    use crate::limiter::flows::flow_of;
+    use crate::limiter::limits::Limits;
+    use crate::store::{Check, MemoryStore};
+
+    #[test]
+    fn pools_without_flows_are_gone() {
+        let limits = Limits::new(Arc::new(MemoryStore::new()));
+        let policy = || PolicyName::try_from("bytes").expect("valid");
+        let counter = |key| Counter::new(policy(), Key::new("user", key), Quota::per_second(10));
+        let flow = |key| flow_of(&limits, [Check::new(counter(key), 0)]);
+        let (ada, again, bob) = (flow("ada"), flow("ada"), flow("bob"));
+        assert_eq!(limits.pools.each().len(), 2);
+        drop((ada, bob));
+        assert_eq!(limits.pools.each().len(), 1);
+        drop(again);
+        assert_eq!(limits.pools.each().len(), 0);
     }
 }
