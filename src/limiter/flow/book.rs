@@ -4,17 +4,17 @@
 //! in line; a portion that comes is granted from the front of the line. A grant is only set aside: it is taken out of
 //! lots when it is claimed. So whoever leaves the line needs no lot to return units to.
 //!
-//! Invariants: `granted` is the sum of the grants, and never more than what is left; lots are refunded once; at most
-//! one call is in flight.
+//! Invariants: `granted` is the sum of the grants that are neither claimed nor released, and never more than what is
+//! left; lots are refunded once; at most one call is in flight.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem;
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use tokio::sync::oneshot::{self, Receiver};
 use tokio::time::Instant;
 
-use super::line::{Grant, Known, Lot, Out, Refused, Step, Waiter, Waits, Want};
+use super::line::{Grant, Known, Lot, Out, Step, Waiter, Waits, Want};
 use super::portion::{Hold, Portion, remaining};
 use crate::core::{Decided, Decision, Source};
 use crate::store::Check;
@@ -30,8 +30,6 @@ pub(super) struct Book {
     /// Those of them that are set aside for grants.
     granted: u64,
     line: VecDeque<Waiter>,
-    grants: BTreeMap<u64, Grant>,
-    next_id: u64,
     portion: Portion,
     hold: Option<Hold>,
     /// When the last portion was admitted.
@@ -40,8 +38,6 @@ pub(super) struct Book {
     in_flight: bool,
     /// Whether less than a quarter of a portion was left when units were taken.
     is_low: bool,
-    /// What [`try_take`](Self::take) did not find, to be leased.
-    missed: u64,
     /// The last decision.
     pub(super) decision: Option<Decision>,
 }
@@ -54,14 +50,11 @@ impl Book {
             left: 0,
             granted: 0,
             line: VecDeque::new(),
-            grants: BTreeMap::new(),
-            next_id: 0,
             portion: Portion::of(checks),
             hold: None,
             admitted: None,
             in_flight: false,
             is_low: false,
-            missed: 0,
             decision: None,
         }
     }
@@ -86,11 +79,6 @@ impl Book {
         Some(units)
     }
 
-    /// Notes that somebody needs units and does not wait for them.
-    pub(super) fn miss(&mut self, units: u64) {
-        self.missed = self.missed.max(units);
-    }
-
     /// Returns whether a portion is needed soon.
     pub(super) fn is_low(&self) -> bool {
         self.is_low && !self.in_flight
@@ -109,45 +97,46 @@ impl Book {
         Known::MayFit
     }
 
-    /// Joins the line. Returns the number to [`poll`](Self::poll) with.
-    pub(super) fn join(&mut self, want: Want, waker: &Waker) -> u64 {
-        self.next_id += 1;
-        self.line.push_back(Waiter { id: self.next_id, want, waker: waker.clone() });
-        self.next_id
+    /// Joins the line. Returns where the grant comes.
+    pub(super) fn join(&mut self, want: Want) -> Receiver<Grant> {
+        let (sender, receiver) = oneshot::channel();
+        self.line.push_back(Waiter { want, sender });
+        receiver
     }
 
-    /// Polls for a grant, and claims it. `None` if the number is not in the line any more.
-    pub(super) fn poll(&mut self, id: u64, waker: &Waker, out: &mut Out) -> Option<Poll<Result<u64, Refused>>> {
-        if let Some(grant) = self.grants.remove(&id) {
-            return Some(Poll::Ready(match grant {
-                Grant::Units(units, _) => {
-                    self.granted -= units;
-                    self.spend(units, out);
-                    Ok(units)
-                }
-                Grant::Nothing => Err(Refused),
-            }));
+    /// Claims a grant, unless it was set aside long ago: then it is released.
+    pub(super) fn claim(&mut self, (units, at): (u64, Instant), now: Instant, out: &mut Out) -> Option<u64> {
+        if at + IDLE <= now {
+            self.release(units, now, out);
+            return None;
         }
-        let place = self.line.binary_search_by_key(&id, |waiter| waiter.id).ok()?;
-        let own = &mut self.line[place].waker;
-        if !own.will_wake(waker) {
-            out.old.push(mem::replace(own, waker.clone()));
-        }
-        Some(Poll::Pending)
+        self.granted -= units;
+        self.spend(units, out);
+        Some(units)
     }
 
-    /// Leaves the line; what was granted is left for others, unless it was gained long ago.
-    pub(super) fn leave(&mut self, id: u64, now: Instant, out: &mut Out) {
-        if let Some(Grant::Units(units, _)) = self.grants.remove(&id) {
-            self.granted -= units;
-            self.expire_lots(units, now, out);
-        } else if let Ok(place) = self.line.binary_search_by_key(&id, |waiter| waiter.id) {
-            out.old.extend(self.line.remove(place).map(|waiter| waiter.waker));
-            if place == 0 {
-                self.expire_lots(u64::MAX, now, out);
-            }
-        }
+    /// Leaves what was granted for others, unless it was gained long ago.
+    pub(super) fn release(&mut self, units: u64, now: Instant, out: &mut Out) {
+        self.granted -= units;
+        self.expire_lots(units, now, out);
         self.grant(now, out);
+    }
+
+    /// Notes that somebody may have left the line.
+    pub(super) fn left(&mut self, now: Instant, out: &mut Out) {
+        if self.skip_those_who_left(out) {
+            self.expire_lots(u64::MAX, now, out);
+            self.grant(now, out);
+        }
+    }
+
+    /// Takes those who have left off the front of the line; returns whether there were any.
+    fn skip_those_who_left(&mut self, out: &mut Out) -> bool {
+        let before = self.line.len();
+        while self.line.front().is_some_and(|front| front.sender.is_closed()) {
+            out.grants.extend(self.line.pop_front().map(|front| (front.sender, None)));
+        }
+        self.line.len() < before
     }
 
     /// Takes units out of lots, the oldest first.
@@ -167,7 +156,10 @@ impl Book {
     /// Returns what to do now. A [call](Step::Call) has to be followed by [`leased`](Self::leased) or
     /// [`failed`](Self::failed).
     pub(super) fn step(&mut self, now: Instant, out: &mut Out) -> Step {
-        self.expire(now, out);
+        self.left(now, out);
+        if self.line.is_empty() {
+            self.expire_lots(u64::MAX, now, out);
+        }
         let wanted = self.wanted();
         if let Some(hold) = &mut self.hold {
             hold.shorten(wanted, now);
@@ -176,7 +168,7 @@ impl Book {
         if !self.in_flight
             && let Some(units) = self.due(now)
         {
-            (self.in_flight, self.is_low, self.missed) = (true, false, 0);
+            (self.in_flight, self.is_low) = (true, false);
             return Step::Call(units);
         }
         // After a long wait, nobody who has taken units may be there any more.
@@ -185,17 +177,13 @@ impl Book {
         // One that is late is granted, and over with its grant.
         let oldest = self.lots.front().filter(|_| self.line.is_empty()).map(|lot| lot.at + IDLE);
         let oldest = oldest.filter(|at| *at > now);
-        let grants = self.grants.values().filter_map(|grant| match grant {
-            Grant::Units(_, at) => Some(*at + IDLE),
-            Grant::Nothing => None,
-        });
-        again.into_iter().chain(oldest).chain(grants.min()).min().map_or(Step::Rest, Step::Wait)
+        again.into_iter().chain(oldest).min().map_or(Step::Rest, Step::Wait)
     }
 
     /// Returns the units of the next call, if it is time.
     fn due(&mut self, now: Instant) -> Option<u64> {
         let front = self.line.front().map(|waiter| waiter.want);
-        let need = front.map_or(self.missed, |want| want.least.max(1));
+        let need = front.map_or(0, |want| want.least.max(1));
         if need == 0 && !self.is_low {
             return None;
         }
@@ -207,13 +195,13 @@ impl Book {
         let Some(hold) = &self.hold else { return Some(lack) };
         // Until it is over no more than this is there: of use to those who need no more, and cannot wait for a portion.
         let units = lack.min(hold.left(now));
-        let is_urgent = hold.is_long || front.is_none_or(|want| want.waits == Waits::ForCall);
+        let is_urgent = hold.is_long || front.is_some_and(|want| want.waits == Waits::ForCall);
         (units > 0 && need > 0 && need <= available + units && is_urgent).then_some(units)
     }
 
     /// Returns the units that a call is to bring: a portion, or what the front of the line needs.
     fn lack(&self) -> u64 {
-        let need = self.line.front().map_or(self.missed, |waiter| waiter.want.least);
+        let need = self.line.front().map_or(0, |waiter| waiter.want.least);
         self.portion.units().max(need).saturating_sub(self.available()).clamp(1, self.portion.capacity())
     }
 
@@ -252,10 +240,7 @@ impl Book {
     pub(super) fn failed(&mut self, out: &mut Out) {
         self.in_flight = false;
         self.decision = None;
-        for waiter in mem::take(&mut self.line) {
-            self.grants.insert(waiter.id, Grant::Nothing);
-            out.wakers.push(waiter.waker);
-        }
+        out.grants.extend(mem::take(&mut self.line).into_iter().map(|waiter| (waiter.sender, None)));
     }
 
     /// Notes that the call in flight will never be decided.
@@ -263,9 +248,9 @@ impl Book {
         self.in_flight = false;
     }
 
-    /// Wakes those in line.
-    pub(super) fn wake(&self, out: &mut Out) {
-        out.wakers.extend(self.line.iter().map(|waiter| waiter.waker.clone()));
+    /// Empties the line: whoever was in it joins again.
+    pub(super) fn disband(&mut self) -> VecDeque<Waiter> {
+        mem::take(&mut self.line)
     }
 
     /// Follows new quotas. Returns how many of the units one call can be for.
@@ -276,17 +261,15 @@ impl Book {
 
     /// Sets units aside for the front of the line.
     fn grant(&mut self, now: Instant, out: &mut Out) {
-        while let Some(front) = self.line.front() {
-            let (want, available) = (front.want, self.available());
-            if available < want.least {
-                return;
-            }
+        loop {
+            self.skip_those_who_left(out);
+            let (want, available) = match self.line.front() {
+                Some(front) if front.want.least <= self.available() => (front.want, self.available()),
+                _ => return,
+            };
             let units = want.most.min(available);
             self.granted += units;
-            if let Some(waiter) = self.line.pop_front() {
-                self.grants.insert(waiter.id, Grant::Units(units, now));
-                out.wakers.push(waiter.waker);
-            }
+            out.grants.extend(self.line.pop_front().map(|front| (front.sender, Some((units, now)))));
         }
     }
 
@@ -294,36 +277,16 @@ impl Book {
     fn refuse(&mut self, now: Instant, out: &mut Out) {
         let Some(hold) = &self.hold else { return };
         let (available, left) = (self.available(), hold.left(now));
-        let (grants, mut needs) = (&mut self.grants, 0_u64);
-        self.line.retain(|waiter| {
+        let mut needs = 0_u64;
+        for waiter in mem::take(&mut self.line) {
             needs = needs.saturating_add(waiter.keeps());
             let stays = waiter.want.waits == Waits::ForQuota
                 || needs.saturating_add(waiter.want.least) <= available.saturating_add(left);
-            if !stays {
-                grants.insert(waiter.id, Grant::Nothing);
-                out.wakers.push(waiter.waker.clone());
+            if stays {
+                self.line.push_back(waiter);
+            } else {
+                out.grants.push((waiter.sender, None));
             }
-            stays
-        });
-    }
-
-    /// Takes back grants that nobody claimed, and returns what has not been used for long, unless somebody waits.
-    fn expire(&mut self, now: Instant, out: &mut Out) {
-        let mut back = 0;
-        self.grants.retain(|_, grant| match grant {
-            Grant::Units(units, at) if *at + IDLE <= now => {
-                back += *units;
-                false
-            }
-            _ => true,
-        });
-        self.granted -= back;
-        if back > 0 {
-            self.expire_lots(back, now, out);
-            self.grant(now, out);
-        }
-        if self.line.is_empty() {
-            self.expire_lots(u64::MAX, now, out);
         }
     }
 

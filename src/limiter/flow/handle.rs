@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use super::checks::FlowChecks;
 use super::error::FlowError;
@@ -30,7 +30,8 @@ use crate::store::FailureStore;
 /// quarter of its capacity, and at least 1 unit. For a burst, portions grow to at most 1/32 of the capacity, and to a
 /// quarter of what is left. So, for each key and process, up to one portion may be refused to other processes although
 /// it has not passed. Units are charged at most 2 s before they pass: those that are leased are refunded after 1 s,
-/// unless somebody waits for more, and those that are set aside for somebody who waited after another 1 s. So over any
+/// unless somebody waits for more, and those that are set aside for somebody who waited pass within another 1 s, or are
+/// refunded when that one is polled or dropped. So over any
 /// interval *d* all processes together pass at most what the quota admits in *d* + 2 s. Units for a
 /// [`take`](Self::take) of more than that are charged as the quota gains them.
 ///
@@ -83,7 +84,14 @@ impl Flow {
     /// If too few are leased, or others wait for them. With [`FlowError::is_pending`] nothing refuses them: a call for
     /// a portion is in flight.
     pub fn try_take(&self, units: u64) -> Result<(), FlowError> {
-        if units == 0 { Ok(()) } else { self.pool.try_take(units) }
+        if units == 0 {
+            return Ok(());
+        }
+        let want = Want { least: units, most: units, waits: Waits::ForCall };
+        match self.pool.poll_take(want, &mut None, &mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(taken) => taken.map(drop),
+            Poll::Pending => Err(self.pool.refusal(units)),
+        }
     }
 
     /// Takes units, and waits for a call to the store if too few are leased.

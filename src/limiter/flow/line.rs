@@ -1,8 +1,7 @@
 //! What the book of a pool is about: lots, those in line and what they want, grants, and what is to be done.
 
-use std::task::Waker;
-
 use smallvec::SmallVec;
+use tokio::sync::oneshot::Sender;
 use tokio::time::Instant;
 
 use crate::store::Receipt;
@@ -41,29 +40,19 @@ pub(crate) enum Waits {
 /// Somebody in line.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    pub(super) id: u64,
     pub(super) want: Want,
-    pub(super) waker: Waker,
+    pub(super) sender: Sender<Grant>,
 }
 
 impl Waiter {
     /// Returns the units that those behind cannot have until they are gained.
     pub(super) fn keeps(&self) -> u64 {
-        if self.want.waits == Waits::ForQuota { self.want.least } else { 0 }
+        if self.want.waits == Waits::ForQuota && !self.sender.is_closed() { self.want.least } else { 0 }
     }
 }
 
-/// What somebody who was in line may claim.
-#[derive(Debug)]
-pub(super) enum Grant {
-    Units(u64, Instant),
-    /// The store refused, or failed.
-    Nothing,
-}
-
-/// Why nothing was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused;
+/// What somebody who was in line may claim: units, since a time, or nothing, as the store refused or failed.
+pub(super) type Grant = Option<(u64, Instant)>;
 
 /// What is known about units that are not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,11 +78,10 @@ pub(super) enum Step {
 
 /// What is to be done without the lock.
 #[derive(Debug, Default)]
-#[must_use = "lots are to be closed, and waiters to be woken"]
+#[must_use = "lots are to be closed, and grants to be sent"]
 pub(super) struct Out {
     /// Lots that are over.
     pub(super) lots: SmallVec<[Lot; 1]>,
-    pub(super) wakers: SmallVec<[Waker; 4]>,
-    /// Wakers that nobody needs. They are dropped without the lock, as that may drop a task.
-    pub(super) old: SmallVec<[Waker; 1]>,
+    /// Sent without the lock, as that wakes a task.
+    pub(super) grants: Vec<(Sender<Grant>, Grant)>,
 }

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::thread;
@@ -17,12 +18,13 @@ use ahash::RandomState;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
+use tokio::sync::oneshot::Receiver;
 use tokio::time::{Instant, timeout_at};
 
 use super::book::Book;
 use super::checks::{Each, FlowChecks};
 use super::error::FlowError;
-use super::line::{Known, Out, Refused, Step, Waits, Want};
+use super::line::{Grant, Known, Out, Step, Waits, Want};
 use crate::core::error::Kind;
 use crate::core::{Decision, Error, PolicyName};
 use crate::store::{Answer, Ask, Change, Check, Decided, FailureStore, Receipt, Settlement, Store};
@@ -85,6 +87,14 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the book, and does without the lock what follows.
+    fn update<T>(&self, change: impl FnOnce(&mut Book, Instant, &mut Out) -> T) -> T {
+        let (mut out, now) = (Out::default(), Instant::now());
+        let result = change(&mut self.state().book, now, &mut out);
+        self.finish(out);
+        result
+    }
+
     /// Does what cannot be done with the lock.
     fn finish(&self, out: Out) {
         for lot in out.lots {
@@ -93,8 +103,10 @@ impl Pool {
             }
             refund(&self.store, lot.receipt, lot.left);
         }
-        for waker in out.wakers {
-            waker.wake();
+        for (sender, grant) in out.grants {
+            if let Err(Some((units, _))) = sender.send(grant) {
+                self.update(|book, now, out| book.release(units, now, out));
+            }
         }
     }
 
@@ -113,24 +125,6 @@ impl Pool {
         self.pools.telemetry.body_cut(policy);
     }
 
-    /// Takes units that are leased; otherwise calls the store for a portion.
-    pub(super) fn try_take(self: &Arc<Self>, units: u64) -> Result<(), FlowError> {
-        let want = Want { least: units, most: units, waits: Waits::ForCall };
-        if self.take(want, true).is_some() {
-            return Ok(());
-        }
-        if self.is_too_much(units) {
-            return Err(self.refusal(units));
-        }
-        self.state().book.miss(units);
-        self.lease();
-        // A store that decides at once has done so.
-        if self.take(want, false).is_some() {
-            return Ok(());
-        }
-        Err(self.refusal(units))
-    }
-
     /// Returns whether so many units can never be taken at once, by the rules in force.
     fn is_too_much(&self, units: u64) -> bool {
         let is_never = || self.state().book.known(units, Instant::now()) == Known::Never;
@@ -142,23 +136,22 @@ impl Pool {
         is_never()
     }
 
-    /// Takes units that are leased, if nobody waits before; `may_call` unless that was just done.
-    pub(super) fn take(self: &Arc<Self>, want: Want, may_call: bool) -> Option<u64> {
-        let mut out = Out::default();
-        let mut state = self.state();
-        if state.comes.is_none() && state.book.is_stale(Instant::now()) {
-            drop(state);
+    /// Takes units that are leased, if nobody waits before.
+    fn take(self: &Arc<Self>, want: Want) -> Option<u64> {
+        if self.is_stale() {
             self.lease();
-            state = self.state();
         }
-        let taken = state.book.take(want, &mut out);
-        let is_low = state.book.is_low();
-        drop(state);
-        self.finish(out);
-        if is_low && may_call && taken.is_some() {
+        let (taken, is_low) = self.update(|book, _, out| (book.take(want, out), book.is_low()));
+        if is_low && taken.is_some() {
             self.lease();
         }
         taken
+    }
+
+    /// Returns whether units are held for longer than they should, as no task runs.
+    fn is_stale(&self) -> bool {
+        let state = self.state();
+        state.comes.is_none() && state.book.is_stale(Instant::now())
     }
 
     /// Polls for units; `ticket` is the caller's place in the line, and `None` at first.
@@ -172,10 +165,15 @@ impl Pool {
             return Poll::Ready(result);
         }
         if ticket.is_none() {
-            if let Some(taken) = self.take_at_once(want) {
-                return Poll::Ready(taken);
+            if let Some(units) = self.take(want) {
+                return Poll::Ready(Ok(units));
             }
-            self.join(want, ticket, cx);
+            let is_known = || self.state().book.known(want.least, Instant::now()) != Known::MayFit;
+            if want.waits == Waits::ForCall && (self.is_too_much(want.least) || is_known()) {
+                return Poll::Ready(Err(self.refusal(want.least)));
+            }
+            let receiver = self.state().book.join(want);
+            *ticket = Some(Ticket { pool: Arc::clone(self), receiver, since: Instant::now() });
         }
         self.lease();
         // The store may have decided at once.
@@ -185,44 +183,22 @@ impl Pool {
         })
     }
 
-    /// Takes units, or returns why not, if that is known without waiting.
-    fn take_at_once(self: &Arc<Self>, want: Want) -> Option<Result<u64, FlowError>> {
-        if let Some(units) = self.take(want, true) {
-            return Some(Ok(units));
-        }
-        if want.waits != Waits::ForCall {
-            return None;
-        }
-        if self.is_too_much(want.least) || self.state().book.known(want.least, Instant::now()) != Known::MayFit {
-            return Some(Err(self.refusal(want.least)));
-        }
-        Runtime::try_current().is_err().then(|| {
-            self.state().book.miss(want.least);
-            self.lease();
-            self.take(want, false).ok_or_else(|| self.refusal(want.least))
-        })
-    }
-
     /// Polls for the grant of the caller's place. `None` if it has none any more, and is to join the line again: it did
-    /// not claim its grant in time, or what refused it is over.
+    /// not claim its grant in time, what refused it is over, or the task was lost.
     fn poll_line(
         self: &Arc<Self>,
         want: Want,
         ticket: &mut Option<Ticket>,
-        cx: &Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Option<Poll<Result<u64, FlowError>>> {
-        let own = ticket.as_mut()?;
-        let mut out = Out::default();
-        let polled = self.state().book.poll(own.id, cx.waker(), &mut out);
-        self.finish(out);
-        if let Some(Poll::Pending) = polled {
+        let Poll::Ready(granted) = Pin::new(&mut ticket.as_mut()?.receiver).poll(cx) else {
             return Some(Poll::Pending);
-        }
-        let since = own.since;
-        own.is_done = true;
-        *ticket = None;
-        let Some(Poll::Ready(granted)) = polled else { return None };
-        let result = granted.map_err(|Refused| self.refusal(want.least));
+        };
+        let since = ticket.take()?.since;
+        let result = match granted.ok()? {
+            Some(grant) => Ok(self.update(|book, now, out| book.claim(grant, now, out))?),
+            None => Err(self.refusal(want.least)),
+        };
         // It was polled so late that the units were gained, or the store is back.
         let waits = want.waits == Waits::ForQuota;
         if result.as_ref().is_err_and(|error| error.is_pending() || waits && !error.is_unavailable()) {
@@ -233,15 +209,8 @@ impl Pool {
         Some(Poll::Ready(result))
     }
 
-    /// Joins the line.
-    fn join(self: &Arc<Self>, want: Want, ticket: &mut Option<Ticket>, cx: &Context<'_>) {
-        let since = Instant::now();
-        let id = self.state().book.join(want, cx.waker());
-        *ticket = Some(Ticket { pool: Arc::clone(self), id, since, is_done: false });
-    }
-
     /// Returns why these units are not there.
-    fn refusal(&self, units: u64) -> FlowError {
+    pub(super) fn refusal(&self, units: u64) -> FlowError {
         let (now, state) = (Instant::now(), self.state());
         if let Some(error) = &state.failure {
             return FlowError::failed(Arc::clone(error));
@@ -419,35 +388,35 @@ impl Drop for Task {
     /// If the pool is still there, the runtime has ended: those in line have another task do it.
     fn drop(&mut self) {
         let Some(pool) = self.0.upgrade() else { return };
-        let mut out = Out::default();
-        let call = {
+        let lost = {
             let mut state = pool.state();
             state.comes = None;
-            state.book.wake(&mut out);
-            state.call.take()
+            (state.call.take(), state.book.disband())
         };
-        drop(call);
-        pool.finish(out);
+        drop(lost);
     }
 }
 
 /// A place in the line of a pool, which is left when it is dropped.
 pub(super) struct Ticket {
     pool: Arc<Pool>,
-    id: u64,
+    receiver: Receiver<Grant>,
     since: Instant,
-    is_done: bool,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.is_done {
-            let mut out = Out::default();
-            self.pool.state().book.leave(self.id, Instant::now(), &mut out);
-            self.pool.finish(out);
-            // The task waits for what this one needed.
-            self.pool.sooner.notify_one();
+        if self.receiver.is_terminated() {
+            return;
         }
+        self.receiver.close();
+        let granted = self.receiver.try_recv().ok().flatten();
+        self.pool.update(|book, now, out| match granted {
+            Some((units, _)) => book.release(units, now, out),
+            None => book.left(now, out),
+        });
+        // The task waits for what this one needed.
+        self.pool.sooner.notify_one();
     }
 }
 

@@ -148,7 +148,7 @@ async fn who_leaves_the_line_takes_nothing_and_keeps_nobody_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_nobody_claims_goes_to_others() {
+async fn a_grant_that_nobody_claims_keeps_no_other_waiting() {
     let (limiter, counts) = limiter(memory(), Quota::per_second(4));
     let flow = limiter.flow(&ada()).await.expect("a flow");
     flow.take(4).await.expect("the burst");
