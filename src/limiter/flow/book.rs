@@ -9,14 +9,16 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot::{self, Receiver};
 use tokio::time::Instant;
 
+use super::error::FlowError;
 use super::line::{Grant, Known, Lot, Out, Step, Waiter, Waits, Want};
 use super::portion::{Hold, Portion, remaining};
-use crate::core::{Decided, Decision, Source};
+use crate::core::{Decided, Decision, Error, Source};
 use crate::store::Check;
 
 /// How long units are held that nobody takes.
@@ -40,6 +42,8 @@ pub(super) struct Book {
     is_low: bool,
     /// The last decision.
     pub(super) decision: Option<Decision>,
+    /// Why no decision could be made the last time.
+    failure: Option<Arc<Error>>,
 }
 
 impl Book {
@@ -56,6 +60,7 @@ impl Book {
             in_flight: false,
             is_low: false,
             decision: None,
+            failure: None,
         }
     }
 
@@ -70,7 +75,10 @@ impl Book {
     }
 
     /// Takes units if enough of them are left and nobody waits before.
-    pub(super) fn take(&mut self, want: Want, out: &mut Out) -> Option<u64> {
+    pub(super) fn take(&mut self, want: Want, now: Instant, out: &mut Out) -> Option<u64> {
+        if self.line.is_empty() {
+            self.expire_lots(u64::MAX, now, out);
+        }
         if !self.line.is_empty() || self.available() < want.least {
             return None;
         }
@@ -95,6 +103,18 @@ impl Book {
             return Known::Until(hold.retry(needs - self.available()));
         }
         Known::MayFit
+    }
+
+    /// Returns why these units are not there.
+    pub(super) fn refusal(&self, units: u64, now: Instant) -> FlowError {
+        if let Some(error) = &self.failure {
+            return FlowError::failed(Arc::clone(error));
+        }
+        match self.known(units, now) {
+            Known::MayFit => FlowError::pending(),
+            Known::Until(at) => FlowError::refused(self.decision.as_ref(), at.map(|at| at - now)),
+            Known::Never => FlowError::refused(self.decision.as_ref(), None),
+        }
     }
 
     /// Joins the line. Returns where the grant comes.
@@ -153,8 +173,8 @@ impl Book {
         self.is_low |= self.available() < self.portion.units().div_ceil(4);
     }
 
-    /// Returns what to do now. A [call](Step::Call) has to be followed by [`leased`](Self::leased) or
-    /// [`failed`](Self::failed).
+    /// Returns what to do now. A [call](Step::Call) has to be followed by [`decided`](Self::decided) or
+    /// [`lost`](Self::lost).
     pub(super) fn step(&mut self, now: Instant, out: &mut Out) -> Step {
         self.left(now, out);
         if self.line.is_empty() {
@@ -217,10 +237,17 @@ impl Book {
         self.lack().max(self.portion.units())
     }
 
-    /// Notes the decision about the units of a call.
-    pub(super) fn leased(&mut self, units: u64, decided: Decided, now: Instant, out: &mut Out) {
+    /// Notes the decision about the units of a call. If none was made, all who wait are refused.
+    pub(super) fn decided(&mut self, units: u64, decided: Result<Decided, Error>, now: Instant, out: &mut Out) {
         self.in_flight = false;
-        let Decided { decision, receipt } = decided;
+        let Decided { decision, receipt } = match decided {
+            Ok(decided) => decided,
+            Err(error) => {
+                (self.decision, self.failure) = (None, Some(Arc::new(error)));
+                return out.grants.extend(self.disband().into_iter().map(|waiter| (waiter.sender, None)));
+            }
+        };
+        self.failure = None;
         if decision.is_allowed() {
             let since = self.admitted.replace(now).map(|last| now - last);
             self.portion.admitted(since, remaining(&decision));
@@ -236,19 +263,12 @@ impl Book {
         self.refuse(now, out);
     }
 
-    /// Notes that no decision was made, for whatever reason. All who wait are refused.
-    pub(super) fn failed(&mut self, out: &mut Out) {
-        self.in_flight = false;
-        self.decision = None;
-        out.grants.extend(mem::take(&mut self.line).into_iter().map(|waiter| (waiter.sender, None)));
-    }
-
     /// Notes that the call in flight will never be decided.
     pub(super) fn lost(&mut self) {
         self.in_flight = false;
     }
 
-    /// Empties the line: whoever was in it joins again.
+    /// Empties the line: whose sender is dropped joins again.
     pub(super) fn disband(&mut self) -> VecDeque<Waiter> {
         mem::take(&mut self.line)
     }
@@ -300,15 +320,10 @@ impl Book {
         }
     }
 
-    /// Returns whether units are held for longer than they should, as no timer runs.
-    pub(super) fn is_stale(&self, now: Instant) -> bool {
-        self.lots.front().is_some_and(|lot| lot.at + IDLE <= now)
-    }
-
     /// Returns all lots, as nobody takes units any more.
-    pub(super) fn close(&mut self) -> Out {
+    pub(super) fn close(&mut self, out: &mut Out) {
         (self.left, self.granted) = (0, 0);
-        Out { lots: mem::take(&mut self.lots).into_iter().collect(), ..Out::default() }
+        out.lots.extend(mem::take(&mut self.lots));
     }
 }
 

@@ -41,7 +41,7 @@ use crate::store::FailureStore;
 /// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
 ///
 /// A task leases portions, in the runtime of whoever waited first; if that runtime ends, in that of the next one who
-/// waits.
+/// waits. A handler that blocks its thread may keep flows of its key waiting for as long.
 ///
 /// # Failures
 ///

@@ -5,7 +5,7 @@
 //!
 //! - `book.rs` is what a pool holds and who waits for it ([`line`]): no store, no runtime; `portion.rs` says how large
 //!   portions are.
-//! - `pool.rs` calls the store; its task waits for the result, and keeps the time.
+//! - `pool.rs` is what flows of one key share; `task.rs` calls the store for it, and keeps the time.
 //! - `checks.rs` has the checks of a portion; `handle.rs` is what users hold.
 //! - `stream.rs` paces streams and sinks (feature `stream`).
 //!
@@ -21,6 +21,7 @@ mod pool;
 mod portion;
 #[cfg(feature = "stream")]
 mod stream;
+mod task;
 
 pub(crate) use self::checks::can_flow;
 pub(in crate::limiter) use self::checks::{Each, FlowChecks, can_lease};

@@ -22,7 +22,7 @@ fn where_everything_is_admitted_what_is_taken_needs_one_decision() {
         let _waiting = book.join(want);
         let Step::Call(called) = book.step(now, &mut out) else { panic!("nothing is left") };
         assert!(called <= 10, "{called}");
-        book.leased(called, open(), now, &mut out);
+        book.decided(called, Ok(open()), now, &mut out);
         let (_, grant) = out.grants.pop().expect("there is enough");
         assert_eq!(book.claim(grant.expect("it is admitted"), now, &mut out), Some(units));
         assert_eq!(book.available(), 0);
