@@ -1,9 +1,9 @@
 //! Flows of a key, by the rules of a limiter.
 
 use super::Limiter;
-use super::flow::{Each, Flow, FlowChecks, can_flow, can_lease};
+use super::flow::{Each, Flow, FlowChecks, can_flow};
 use super::limits::Limits;
-use super::resolve::plan_for;
+use super::resolve::looks;
 use super::rule::Rule;
 use crate::core::{Error, Key};
 use crate::store::{Check, Counter};
@@ -52,15 +52,12 @@ impl Limiter {
         let now = self.in_force.now();
         let limits = now.limits();
         let places = self.places(limits, key)?;
-        places.iter().try_for_each(|place| can_flow(&limits.rules[*place]))?;
+        let mut rules = places.iter().map(|place| &limits.rules[*place]);
+        rules.try_for_each(|rule| can_flow(rule.name(), rule.quota()))?;
         limits.supports_refunds(&places)?;
-        let mut plan = plan_for(limits, &places, key, Some(0));
-        if !plan.pending.is_empty() {
-            let resolved = limits.resolve_pending(&mut plan, limits.deadline()).await;
-            resolved.unwrap_or_else(|refused| match refused {});
-        }
-        plan.checks.iter().try_for_each(|check| can_lease(check.counter.policy(), check.counter.quota()))?;
-        let flow = flow_of(limits, plan.checks);
+        let (checks, _) = looks(limits, &places, key).await;
+        checks.iter().try_for_each(|check| can_flow(check.counter.policy(), check.counter.quota()))?;
+        let flow = flow_of(limits, checks);
         match flow.begin().await {
             Err(error) if error.is_unavailable() => Err(error.into_error()),
             _ => Ok(flow),
@@ -92,7 +89,7 @@ fn by_rules(check: &Check, rules: &[Rule]) -> Option<Check> {
     let rule = rules.iter().find(|rule| check.counter.policy() == rule.name())?;
     let ban = rule.ban_check().map(Box::new);
     let mut check = Check { ban, ..check.clone().mode(rule.mode()) }.without_strikes();
-    if can_flow(rule).is_ok() {
+    if can_flow(rule.name(), rule.quota()).is_ok() {
         check.counter = Counter::of(rule.limit(None), check.counter.key().clone());
     }
     Some(check)

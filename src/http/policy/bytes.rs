@@ -109,7 +109,7 @@ impl Policy {
         if self.options.bytes.is_none() {
             return Ok(());
         }
-        can_flow(&self.rule)?;
+        can_flow(self.rule.name(), self.rule.quota())?;
         let has_cost = self.options.cost_by.is_some() || self.rule.units() != 1;
         let wrong = [
             ("cost", has_cost),

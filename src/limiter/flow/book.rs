@@ -16,7 +16,7 @@ use tokio::sync::oneshot::{self, Receiver};
 use tokio::time::Instant;
 
 use super::error::FlowError;
-use super::line::{Grant, Known, Lot, Out, Step, Waiter, Waits, Want};
+use super::line::{Grant, Lot, Out, Step, Waiter, Waits, Want};
 use super::portion::{Hold, Portion, remaining};
 use crate::core::{Decided, Decision, Error, Source};
 use crate::store::Check;
@@ -92,29 +92,24 @@ impl Book {
         self.is_low && !self.in_flight
     }
 
-    /// Returns what is known about units that are not there.
-    pub(super) fn known(&self, units: u64, now: Instant) -> Known {
+    /// Returns what the store is known to say of units that are not there.
+    pub(super) fn known(&self, units: u64, now: Instant) -> FlowError {
         if units > self.portion.capacity() {
-            return Known::Never;
+            return FlowError::refused(self.decision.as_ref(), None);
         }
-        let Some(hold) = self.hold.as_ref().filter(|hold| now < hold.until) else { return Known::MayFit };
+        let Some(hold) = self.hold.as_ref().filter(|hold| now < hold.until) else { return FlowError::pending() };
         let needs = self.line.iter().map(Waiter::keeps).fold(units, u64::saturating_add);
-        if needs > hold.left(now).saturating_add(self.available()) {
-            return Known::Until(hold.retry(needs - self.available()));
+        if needs <= hold.left(now).saturating_add(self.available()) {
+            return FlowError::pending();
         }
-        Known::MayFit
+        let retry = hold.retry(needs - self.available());
+        FlowError::refused(self.decision.as_ref(), retry.map(|at| at - now))
     }
 
     /// Returns why these units are not there.
-    pub(super) fn refusal(&self, units: u64, now: Instant) -> FlowError {
-        if let Some(error) = &self.failure {
-            return FlowError::failed(Arc::clone(error));
-        }
-        match self.known(units, now) {
-            Known::MayFit => FlowError::pending(),
-            Known::Until(at) => FlowError::refused(self.decision.as_ref(), at.map(|at| at - now)),
-            Known::Never => FlowError::refused(self.decision.as_ref(), None),
-        }
+    pub(super) fn refusal(&self, units: u64) -> FlowError {
+        let failed = self.failure.as_ref().map(|error| FlowError::failed(Arc::clone(error)));
+        failed.unwrap_or_else(|| self.known(units, Instant::now()))
     }
 
     /// Joins the line. Returns where the grant comes.
@@ -174,8 +169,8 @@ impl Book {
     }
 
     /// Returns what to do now. A [call](Step::Call) has to be followed by [`decided`](Self::decided) or
-    /// [`lost`](Self::lost).
-    pub(super) fn step(&mut self, now: Instant, out: &mut Out) -> Step {
+    /// [`disband`](Self::disband).
+    pub(super) fn step(&mut self, now: Instant, out: &mut Out) -> Step<u64> {
         self.left(now, out);
         if self.line.is_empty() {
             self.expire_lots(u64::MAX, now, out);
@@ -239,7 +234,6 @@ impl Book {
 
     /// Notes the decision about the units of a call. If none was made, all who wait are refused.
     pub(super) fn decided(&mut self, units: u64, decided: Result<Decided, Error>, now: Instant, out: &mut Out) {
-        self.in_flight = false;
         let Decided { decision, receipt } = match decided {
             Ok(decided) => decided,
             Err(error) => {
@@ -247,7 +241,7 @@ impl Book {
                 return out.grants.extend(self.disband().into_iter().map(|waiter| (waiter.sender, None)));
             }
         };
-        self.failure = None;
+        (self.in_flight, self.failure) = (false, None);
         if decision.is_allowed() {
             let since = self.admitted.replace(now).map(|last| now - last);
             self.portion.admitted(since, remaining(&decision));
@@ -263,13 +257,9 @@ impl Book {
         self.refuse(now, out);
     }
 
-    /// Notes that the call in flight will never be decided.
-    pub(super) fn lost(&mut self) {
-        self.in_flight = false;
-    }
-
-    /// Empties the line: whose sender is dropped joins again.
+    /// Notes that no call is in flight, and empties the line: whose sender is dropped joins again.
     pub(super) fn disband(&mut self) -> VecDeque<Waiter> {
+        self.in_flight = false;
         mem::take(&mut self.line)
     }
 

@@ -3,7 +3,6 @@
 use smallvec::SmallVec;
 
 use crate::core::{Error, PolicyName, Quota};
-use crate::limiter::rule::Rule;
 use crate::store::{Check, Settles};
 
 /// Checks of the counters that a flow takes from.
@@ -41,21 +40,12 @@ impl FlowChecks {
     }
 }
 
-/// Checks that units of a rule can be leased in portions.
-///
-/// # Errors
-///
-/// If they cannot: the message names the policy.
-pub(crate) fn can_flow(rule: &Rule) -> Result<(), Error> {
-    can_lease(rule.name(), rule.quota())
-}
-
 /// Checks that units of a policy's quota, perhaps that of a tier, can be leased in portions.
 ///
 /// # Errors
 ///
-/// As [`can_flow`].
-pub(in crate::limiter) fn can_lease(policy: &PolicyName, quota: &Quota) -> Result<(), Error> {
+/// If they cannot: the message names the policy.
+pub(crate) fn can_flow(policy: &PolicyName, quota: &Quota) -> Result<(), Error> {
     if !quota.facts().only_in_store() {
         return Ok(());
     }

@@ -90,7 +90,7 @@ impl Flow {
         let want = Want { least: units, most: units, waits: Waits::ForCall };
         match self.pool.poll_take(want, &mut None, &mut Context::from_waker(Waker::noop())) {
             Poll::Ready(taken) => taken.map(drop),
-            Poll::Pending => Err(self.pool.refusal(units)),
+            Poll::Pending => Err(self.pool.state().book.refusal(units)),
         }
     }
 
@@ -167,13 +167,13 @@ impl Flow {
 
     /// Counts a body that a policy has cut.
     pub(crate) fn count_cut(&self, policy: &PolicyName) {
-        self.pool.count_cut(policy);
+        self.pool.pools.telemetry.body_cut(policy);
     }
 
     /// Polls for some of these units. A caller that waits for a call receives a chunk at least: otherwise it would wait
     /// for each unit that the quota gains.
     pub(crate) fn poll_some(&mut self, cx: &mut Context<'_>, most: u64, waits: Waits) -> Poll<Result<u64, FlowError>> {
-        let least = if waits == Waits::ForCall { most.min(self.pool.chunk()) } else { 1 };
+        let least = if waits == Waits::ForCall { most.min(self.pool.state().book.chunk()) } else { 1 };
         self.poll(cx, Want { least, most, waits })
     }
 
@@ -185,7 +185,7 @@ impl Flow {
     /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was
     /// none, or if the last one could not be made.
     pub fn decision(&self) -> Option<Decision> {
-        self.pool.decision()
+        self.pool.state().book.decision.clone()
     }
 }
 

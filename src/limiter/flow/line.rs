@@ -54,22 +54,10 @@ impl Waiter {
 /// What somebody who was in line may claim: units, since a time, or nothing, as the store refused or failed.
 pub(super) type Grant = Option<(u64, Instant)>;
 
-/// What is known about units that are not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    /// The store may admit them.
-    MayFit,
-    /// The store refuses them until a time; `None` if no wait can help.
-    Until(Option<Instant>),
-    /// They are more than can ever be taken at once.
-    Never,
-}
-
 /// What is to be done next.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Call the store for these units.
-    Call(u64),
+pub(super) enum Step<C> {
+    /// Call the store for these units, or wait for the call.
+    Call(C),
     /// Come again at this time.
     Wait(Instant),
     /// There is nothing to do until somebody takes units.

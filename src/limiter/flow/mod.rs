@@ -24,7 +24,7 @@ mod stream;
 mod task;
 
 pub(crate) use self::checks::can_flow;
-pub(in crate::limiter) use self::checks::{Each, FlowChecks, can_lease};
+pub(in crate::limiter) use self::checks::{Each, FlowChecks};
 pub use self::error::FlowError;
 pub use self::handle::Flow;
 pub(crate) use self::line::Waits;

@@ -17,8 +17,7 @@ use tokio::time::Instant;
 use super::book::Book;
 use super::checks::{Each, FlowChecks};
 use super::error::FlowError;
-use super::line::{Grant, Known, Out, Waits, Want};
-use crate::core::{Decision, PolicyName};
+use super::line::{Grant, Out, Waits, Want};
 use crate::store::{Change, FailureStore, Receipt, Settlement, Store};
 use crate::telemetry::Telemetry;
 
@@ -99,26 +98,6 @@ impl Pool {
         }
     }
 
-    /// Returns the units that are worth a frame.
-    pub(super) fn chunk(&self) -> u64 {
-        self.state().book.chunk()
-    }
-
-    /// Returns the last decision about a portion.
-    pub(super) fn decision(&self) -> Option<Decision> {
-        self.state().book.decision.clone()
-    }
-
-    /// Returns why these units are not there.
-    pub(super) fn refusal(&self, units: u64) -> FlowError {
-        self.state().book.refusal(units, Instant::now())
-    }
-
-    /// Counts a body that a policy has cut.
-    pub(super) fn count_cut(&self, policy: &PolicyName) {
-        self.pools.telemetry.body_cut(policy);
-    }
-
     /// Polls for units; `ticket` is the caller's place in the line, and `None` at first.
     pub(super) fn poll_take(
         self: &Arc<Self>,
@@ -159,8 +138,7 @@ impl Pool {
         let checks = self.checks.now();
         let mut state = self.state();
         state.book.adapt(&checks, want.least);
-        let now = Instant::now();
-        (state.book.known(want.least, now) != Known::MayFit).then(|| Err(state.book.refusal(want.least, now)))
+        state.book.known(want.least, Instant::now()).is_refused().then(|| Err(state.book.refusal(want.least)))
     }
 
     /// Polls for the grant of the caller's place. `None` if it has none any more, and is to join the line again: it did
@@ -177,7 +155,7 @@ impl Pool {
         let since = ticket.take()?.since;
         let result = match granted.ok()? {
             Some(grant) => Ok(self.update(|book, now, out| book.claim(grant, now, out))?),
-            None => Err(self.refusal(want.least)),
+            None => Err(self.state().book.refusal(want.least)),
         };
         // It was polled so late that the units were gained, or the store is back.
         let waits = want.waits == Waits::ForQuota;

@@ -4,14 +4,13 @@
 //! decision, as the caller may leave. The task comes back when units are to be refunded, or the store is to be called
 //! again. It does not hold the pool, and ends with it.
 
-use std::mem;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::thread;
 
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::book::Book;
 use super::checks::Each;
@@ -21,48 +20,34 @@ use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::{Answer, Ask, Check, Decided, Store};
 
-/// What the task of a pool waits for.
-enum Next {
-    Call(Call),
-    Time(Instant),
-    /// Somebody who needs units.
-    Woken,
-}
-
 impl Pool {
     /// Calls the store for what is needed, until it does not decide at once; what is left is for the task.
     pub(super) fn lease(self: &Arc<Self>) {
         let call = match self.advance() {
-            Next::Call(call) => Some(call),
-            Next::Time(_) => None,
-            Next::Woken => return,
+            Step::Call(call) => Some(call),
+            Step::Wait(_) => None,
+            Step::Rest => return,
         };
         let (runtime, mut state) = (Runtime::try_current(), self.state());
-        if state.has_task {
-            state.call = call.or(state.call.take());
-            drop(state);
-            self.woken.notify_one();
-        } else if let Ok(runtime) = runtime {
-            (state.has_task, state.call) = (true, call);
-            drop(state);
-            runtime.spawn(Task(Arc::downgrade(self)).run(Arc::clone(&self.woken)));
-        } else if call.is_some() {
-            drop(state);
-            drop(call);
-            let why = "a flow needs a tokio runtime, as its store does not decide at once";
-            self.decided(&[], 0, Err(Error::new(Kind::Store, why)));
+        state.call = call.or(state.call.take());
+        let starts = runtime.ok().filter(|_| !state.has_task);
+        state.has_task |= starts.is_some();
+        drop(state);
+        match starts {
+            Some(runtime) => drop(runtime.spawn(Task(Arc::downgrade(self)).run(Arc::clone(&self.woken)))),
+            None => self.woken.notify_one(),
         }
     }
 
     /// Does what is due.
-    fn advance(self: &Arc<Self>) -> Next {
+    fn advance(self: &Arc<Self>) -> Step<Call> {
         loop {
             match self.update(Book::step) {
-                Step::Rest => return Next::Woken,
-                Step::Wait(at) => return Next::Time(at),
+                Step::Rest => return Step::Rest,
+                Step::Wait(at) => return Step::Wait(at),
                 Step::Call(units) => {
                     if let Some(call) = self.call(units) {
-                        return Next::Call(call);
+                        return Step::Call(call);
                     }
                 }
             }
@@ -74,19 +59,22 @@ impl Pool {
         let checks = self.checks.now();
         let units = self.state().book.adapt(&checks, units);
         let checks: Each = checks.into_iter().map(|check| check.cost(units)).collect();
-        let mut in_flight = InFlight(Arc::downgrade(self));
+        let _failure = IfPanics(self);
         let pending = match self.store.decide(&checks, Ask::default()) {
-            Answer::Pending(pending) => pending,
             Answer::Ready(decided) => {
-                in_flight.end();
                 self.decided(&checks, units, decided);
                 return None;
             }
+            Answer::Pending(_) if Runtime::try_current().is_err() => {
+                self.fail("a flow needs a tokio runtime, as its store does not decide at once");
+                return None;
+            }
+            Answer::Pending(pending) => pending,
         };
-        let store = Arc::clone(&self.store);
+        let (pool, store) = (Arc::downgrade(self), Arc::clone(&self.store));
         let mut call: Call = Box::pin(async move {
             let decided = pending.await;
-            match (in_flight.end(), decided) {
+            match (pool.upgrade(), decided) {
                 (Some(pool), decided) => pool.decided(&checks, units, decided),
                 // Nobody needs the units.
                 (None, Ok(decided)) => refund(&store, decided.receipt, units),
@@ -94,9 +82,8 @@ impl Pool {
             }
         });
         // It is sent now: a handler that blocks this thread may keep the task waiting for longer than a decision may take.
-        let mut cx = Context::from_waker(Waker::noop());
-        let is_decided = Runtime::try_current().is_ok() && call.as_mut().poll(&mut cx).is_ready();
-        (!is_decided).then_some(call)
+        let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        polled.is_pending().then_some(call)
     }
 
     /// Notes the result of a call.
@@ -106,26 +93,20 @@ impl Pool {
         }
         self.update(|book, now, out| book.decided(units, decided, now, out));
     }
-}
 
-/// Notes when it is dropped that a call in flight will never be decided: its runtime has ended, and others call again; or
-/// the store has panicked, which is a failure.
-struct InFlight(Weak<Pool>);
-
-impl InFlight {
-    /// Returns the pool, if it is still there.
-    fn end(&mut self) -> Option<Arc<Pool>> {
-        mem::take(&mut self.0).upgrade()
+    /// Notes that no decision can be made.
+    fn fail(&self, why: &'static str) {
+        self.decided(&[], 0, Err(Error::new(Kind::Store, why)));
     }
 }
 
-impl Drop for InFlight {
+/// Notes a failure when it is dropped, if the store has panicked.
+struct IfPanics<'a>(&'a Pool);
+
+impl Drop for IfPanics<'_> {
     fn drop(&mut self) {
-        let Some(pool) = self.end() else { return };
         if thread::panicking() {
-            pool.decided(&[], 0, Err(Error::new(Kind::Store, "the store panicked")));
-        } else {
-            pool.state().book.lost();
+            self.0.fail("the store panicked");
         }
     }
 }
@@ -137,26 +118,27 @@ impl Task {
     async fn run(self, woken: Arc<Notify>) {
         while let Some(pool) = self.0.upgrade() {
             let call = pool.state().call.take();
-            let next = call.map_or_else(|| pool.advance(), Next::Call);
+            let step = call.map_or_else(|| pool.advance(), Step::Call);
             drop(pool);
-            match next {
-                Next::Call(call) => call.await,
-                Next::Time(at) => drop(timeout_at(at, woken.notified()).await),
-                Next::Woken => woken.notified().await,
+            match step {
+                Step::Call(call) => call.await,
+                Step::Wait(at) => drop(timeout_at(at, woken.notified()).await),
+                Step::Rest => woken.notified().await,
             }
         }
     }
 }
 
 impl Drop for Task {
-    /// If the pool is still there, the runtime has ended: those in line join it again, and have another task do it.
+    /// If the pool is still there, the runtime has ended: those in line join it again, and have another task do it. Or the
+    /// store has panicked.
     fn drop(&mut self) {
         let Some(pool) = self.0.upgrade() else { return };
-        let lost = {
-            let mut state = pool.state();
-            state.has_task = false;
-            (state.call.take(), state.book.disband())
-        };
+        drop(IfPanics(&pool));
+        let mut state = pool.state();
+        state.has_task = false;
+        let lost = (state.call.take(), state.book.disband());
+        drop(state);
         drop(lost);
     }
 }
