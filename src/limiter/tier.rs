@@ -22,8 +22,7 @@ use crate::store::Answer;
 ///   [budget](crate::RateLimitLayer::budget) allows.
 /// - Results are cached for up to 10,000 keys: quotas for 60 s, `None` for 10 s, and failures (an error, a timeout, a
 ///   panic) for 1 s. A failure is logged as a warning with the code `lookup_failed`, at most once a second.
-/// - A result that has expired is used for as long again where the fresh one takes longer than a quarter of the timeout,
-///   or cannot be had.
+/// - A result that has expired is used for as long again where the fresh one takes longer than 10 ms, or cannot be had.
 ///
 /// Clones share the cache and the lookups in flight. Outside of a tokio runtime each request makes its own lookup,
 /// without a timeout.

@@ -23,6 +23,9 @@ const FAILED_FOR: Duration = Duration::from_secs(1);
 /// long.
 const NOTHING_FOR: Duration = Duration::from_secs(10);
 
+/// How long a request waits for a fresh result that has one which has expired: no longer than any budget allows.
+const LATE: Duration = Duration::from_millis(10);
+
 type Found<V> = Result<V, Box<dyn StdError + Send + Sync>>;
 type Look<V> = dyn Fn(Lookup) -> Pin<Box<dyn Future<Output = Found<V>> + Send>> + Send + Sync;
 
@@ -114,18 +117,17 @@ impl<V: Looked> Lookups<V> {
         Answer::pending(async move { unshared(lookups.wait(wanted, cached.filter(Cached::is_usable)).await) })
     }
 
-    /// Waits for the lookup of a key; a stale result is used if the lookup takes longer than a quarter of its timeout.
+    /// Waits for the lookup of a key; a stale result is used if the lookup is late.
     async fn wait(self, wanted: Lookup, stale: Option<Cached<V>>) -> SharedResult<V> {
         let Ok(runtime) = Runtime::try_current() else {
             return (self.look)(wanted).await.map_err(|error| self.state.failure(error));
         };
-        let late = self.state.settings.timeout / 4;
         // A task, because the cache drops the lookup of a request that is cancelled, and starts it again for the next one.
         let fresh = runtime.spawn(self.fresh(wanted, stale.clone()));
         let ended = |_| Err(Arc::new(Error::new(Kind::Store, "the lookup was cancelled, as its runtime has ended")));
         let fresh = async { fresh.await.unwrap_or_else(ended) };
         match stale {
-            Some(stale) => timeout(late, fresh).await.unwrap_or(stale.result),
+            Some(stale) => timeout(LATE, fresh).await.unwrap_or(stale.result),
             None => fresh.await,
         }
     }

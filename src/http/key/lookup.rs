@@ -48,8 +48,7 @@ pub(super) enum FoundKey {
 ///   [budget](crate::RateLimitLayer::budget) allows.
 /// - The results for up to 10,000 keys are cached: a key for 60 s ([`lifetime`](KeyLookup::lifetime)); a missing or
 ///   ambiguous key, or a response that rejects, for at most 10 s; a lookup that failed, timed out or panicked for 1 s.
-/// - A result that has expired is used for as long again where the fresh one takes longer than a quarter of the timeout,
-///   or cannot be had.
+/// - A result that has expired is used for as long again where the fresh one takes longer than 10 ms, or cannot be had.
 ///
 /// A key that could not be looked up is not a missing one: [`OnFailure`](crate::OnFailure#keys) decides what happens.
 /// A warning is logged with the code `lookup_failed`, or `lookups_full` if too many were in flight, at most once a
