@@ -139,7 +139,7 @@ impl Book {
 
     /// Notes that somebody may have left the line.
     pub(super) fn left(&mut self, now: Instant, out: &mut Out) {
-        if self.skip_those_who_left(out) {
+        if self.skip_those_who_left(out) || self.line.is_empty() {
             self.expire_lots(u64::MAX, now, out);
             self.grant(now, out);
         }
@@ -172,12 +172,9 @@ impl Book {
     /// [`disband`](Self::disband).
     pub(super) fn step(&mut self, now: Instant, out: &mut Out) -> Step<u64> {
         self.left(now, out);
-        if self.line.is_empty() {
-            self.expire_lots(u64::MAX, now, out);
-        }
         let wanted = self.wanted();
         if let Some(hold) = &mut self.hold {
-            hold.shorten(wanted, now);
+            hold.shorten(wanted);
         }
         self.hold.take_if(|hold| hold.until <= now);
         if !self.in_flight
@@ -187,7 +184,7 @@ impl Book {
             return Step::Call(units);
         }
         // After a long wait, nobody who has taken units may be there any more.
-        let is_needed = |hold: &&Hold| !self.line.is_empty() || self.is_low && !hold.is_long;
+        let is_needed = |hold: &&Hold| !self.line.is_empty() || self.is_low && !hold.is_long();
         let again = self.hold.as_ref().filter(|_| !self.in_flight).filter(is_needed).map(|hold| hold.until);
         // One that is late is granted, and over with its grant.
         let oldest = self.lots.front().filter(|_| self.line.is_empty()).map(|lot| lot.at + IDLE);
@@ -197,34 +194,27 @@ impl Book {
 
     /// Returns the units of the next call, if it is time.
     fn due(&mut self, now: Instant) -> Option<u64> {
-        let front = self.line.front().map(|waiter| waiter.want);
-        let need = front.map_or(0, |want| want.least.max(1));
-        if need == 0 && !self.is_low {
-            return None;
-        }
         // Where nothing is enforced, several may need all that a number holds.
-        let (available, lack) = (self.available(), self.lack().min(u64::MAX - self.left));
-        if lack == 0 {
+        let lack = self.lack().min(u64::MAX - self.left);
+        if lack == 0 || self.line.is_empty() && !self.is_low {
             return None;
         }
         let Some(hold) = &self.hold else { return Some(lack) };
         // Until it is over no more than this is there: of use to those who need no more, and cannot wait for a portion.
         let units = lack.min(hold.left(now));
-        let is_urgent = hold.is_long || front.is_some_and(|want| want.waits == Waits::ForCall);
-        (units > 0 && need > 0 && need <= available + units && is_urgent).then_some(units)
+        let is_urgent = |front: &Waiter| hold.is_long() || front.want.waits == Waits::ForCall;
+        let is_useful = self.line.front().is_some_and(is_urgent) && self.need() <= self.available() + units;
+        (units > 0 && is_useful).then_some(units)
+    }
+
+    /// Returns the units that the front of the line needs.
+    fn need(&self) -> u64 {
+        self.line.front().map_or(0, |waiter| waiter.want.least)
     }
 
     /// Returns the units that a call is to bring: a portion, or what the front of the line needs.
     fn lack(&self) -> u64 {
-        let need = self.line.front().map_or(0, |waiter| waiter.want.least);
-        self.portion.units().max(need).saturating_sub(self.available()).clamp(1, self.portion.capacity())
-    }
-
-    /// Returns the units that the front of the line still needs, whether or not they can be taken at once. Where
-    /// everything is admitted they take no further decisions.
-    fn lack_of_front(&self) -> u64 {
-        let need = self.line.front().map_or(0, |waiter| waiter.want.least);
-        need.saturating_sub(self.available()).min(u64::MAX - self.left)
+        self.portion.units().max(self.need()).saturating_sub(self.available()).clamp(1, self.portion.capacity())
     }
 
     /// Returns the units to wait for: a whole portion, as otherwise the last ones would be leased one by one.
@@ -245,7 +235,9 @@ impl Book {
         if decision.is_allowed() {
             let since = self.admitted.replace(now).map(|last| now - last);
             self.portion.admitted(since, remaining(&decision));
-            let units = if decision.source() == Source::Open { units.max(self.lack_of_front()) } else { units };
+            // Where everything is admitted, what the front needs takes no further decisions.
+            let lack = self.need().saturating_sub(self.available()).min(u64::MAX - self.left);
+            let units = if decision.source() == Source::Open { units.max(lack) } else { units };
             self.left += units;
             self.lots.push_back(Lot { receipt, units, left: units, at: now });
         } else {

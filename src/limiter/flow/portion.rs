@@ -92,11 +92,10 @@ pub(super) struct Hold {
     at: Instant,
     /// The units that were decided about.
     cost: u64,
-    wanted: u64,
     /// When to call again for as much as is wanted.
     pub(super) until: Instant,
-    /// Whether the wait is so long that a call for little is worth it.
-    pub(super) is_long: bool,
+    /// How much is added to each second of the wait, so that processes do not call all at once.
+    jitter: Duration,
     /// Whether the store refused what it said was left.
     refused_what_was_left: bool,
 }
@@ -104,32 +103,25 @@ pub(super) struct Hold {
 impl Hold {
     /// What a decision on `cost` units says, if `wanted` units are wanted next; `None` if they may be there.
     pub(super) fn of(decision: &Decision, cost: u64, wanted: u64, now: Instant) -> Option<Self> {
-        let decision = decision.clone();
-        let mut hold =
-            Self { decision, at: now, cost, wanted, until: now, is_long: false, refused_what_was_left: false };
-        if hold.decision.is_allowed() && hold.left(now) >= wanted {
-            return None;
-        }
-        hold.refused_what_was_left = !hold.decision.is_allowed() && hold.left(now) >= cost;
-        (hold.until, hold.is_long) = hold.wait(now);
-        Some(hold)
-    }
-
-    /// Returns when to call again for what is wanted, and whether that wait is long.
-    fn wait(&self, now: Instant) -> (Instant, bool) {
-        let wait = self.ready(self.wanted).map(|ready| ready - now);
-        let most = wait.unwrap_or(LONGEST_HOLD).clamp(Duration::from_millis(1), LONGEST_HOLD);
-        let jitter = Duration::from_nanos(random::up_to(u64::try_from(most.as_nanos() / 10).unwrap_or(u64::MAX)));
-        (now + most + jitter, wait.is_none_or(|wait| wait > 2 * USUAL))
+        let (is_allowed, decision) = (decision.is_allowed(), decision.clone());
+        let (until, jitter) = (now + 2 * LONGEST_HOLD, Duration::from_micros(random::up_to(100_000)));
+        let mut hold = Self { decision, at: now, cost, until, jitter, refused_what_was_left: false };
+        let left = hold.left(now);
+        hold.refused_what_was_left = !is_allowed && left >= cost;
+        hold.shorten(wanted);
+        (!is_allowed || left < wanted).then_some(hold)
     }
 
     /// Follows who waits, if less is wanted than before.
-    pub(super) fn shorten(&mut self, wanted: u64, now: Instant) {
-        if wanted < self.wanted {
-            self.wanted = wanted;
-            let (until, is_long) = self.wait(now);
-            (self.until, self.is_long) = (self.until.min(until), is_long);
-        }
+    pub(super) fn shorten(&mut self, wanted: u64) {
+        let wait = self.ready(wanted).map_or(LONGEST_HOLD, |ready| ready - self.at);
+        let wait = wait.clamp(Duration::from_millis(1), LONGEST_HOLD);
+        self.until = self.until.min(self.at + wait + wait.mul_f64(self.jitter.as_secs_f64()));
+    }
+
+    /// Returns whether the wait is so long that a call for little is worth it.
+    pub(super) fn is_long(&self) -> bool {
+        self.until - self.at > 2 * USUAL
     }
 
     /// Returns the units that are left now, unless others took some.
