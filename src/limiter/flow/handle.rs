@@ -1,14 +1,16 @@
 //! What users hold of a flow.
 
 use std::fmt;
-use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::task::unconstrained;
 
 use super::checks::FlowChecks;
 use super::error::FlowError;
 use super::line::{Waits, Want};
-use super::pool::{Pool, Pools, Ticket};
+use super::pool::{Pool, Pools};
 use crate::core::{Decision, PolicyName};
 use crate::store::FailureStore;
 
@@ -67,14 +69,17 @@ use crate::store::FailureStore;
 #[must_use = "a flow that takes nothing limits nothing"]
 pub struct Flow {
     pool: Arc<Pool>,
-    /// The place of [`poll_take`](Self::poll_take) in the line.
-    ticket: Option<Ticket>,
+    /// What [`poll_take`](Self::poll_take) waits for.
+    taking: Option<Taking>,
 }
+
+/// Units that are waited for.
+type Taking = Pin<Box<dyn Future<Output = Result<u64, FlowError>> + Send + Sync>>;
 
 impl Flow {
     /// Returns a flow of these checks, with nothing leased unless others flow by them already.
     pub(in crate::limiter) fn new(pools: &Arc<Pools>, checks: FlowChecks, store: &Arc<FailureStore>) -> Self {
-        Self { pool: pools.pool(checks, store), ticket: None }
+        Self { pool: pools.pool(checks, store), taking: None }
     }
 
     /// Takes units that are leased already, without waiting for anything.
@@ -88,7 +93,9 @@ impl Flow {
             return Ok(());
         }
         let want = Want { least: units, most: units, waits: Waits::ForCall };
-        match self.pool.poll_take(want, &mut None, &mut Context::from_waker(Waker::noop())) {
+        // Tokio has those who poll much wait, although there are units.
+        let taking = pin!(unconstrained(self.pool.acquire(want)));
+        match taking.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(taken) => taken.map(drop),
             Poll::Pending => Err(self.pool.state().book.refusal(units)),
         }
@@ -139,11 +146,7 @@ impl Flow {
     }
 
     async fn wait(&self, want: Want) -> Result<(), FlowError> {
-        let mut ticket = None;
-        if want.least == 0 {
-            return Ok(());
-        }
-        poll_fn(|cx| self.pool.poll_take(want, &mut ticket, cx)).await.map(drop)
+        if want.least == 0 { Ok(()) } else { self.pool.acquire(want).await.map(drop) }
     }
 
     /// Polls for units, as [`take`](Self::take): for streams, sinks and bodies of your own.
@@ -162,7 +165,19 @@ impl Flow {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, want: Want) -> Poll<Result<u64, FlowError>> {
-        self.pool.poll_take(want, &mut self.ticket, cx)
+        if self.taking.is_none()
+            && let Some(taken) = self.pool.take(want)
+        {
+            return Poll::Ready(taken);
+        }
+        let pool = &self.pool;
+        let taking = self.taking.get_or_insert_with(|| {
+            let pool = Arc::clone(pool);
+            Box::pin(async move { pool.acquire(want).await })
+        });
+        let taken = ready!(taking.as_mut().poll(cx));
+        self.taking = None;
+        Poll::Ready(taken)
     }
 
     /// Counts a body that a policy has cut.
@@ -191,7 +206,7 @@ impl Flow {
 
 impl Clone for Flow {
     fn clone(&self) -> Self {
-        Self { pool: Arc::clone(&self.pool), ticket: None }
+        Self { pool: Arc::clone(&self.pool), taking: None }
     }
 }
 

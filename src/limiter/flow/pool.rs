@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll};
 
 use ahash::RandomState;
 use smallvec::SmallVec;
@@ -98,33 +97,8 @@ impl Pool {
         }
     }
 
-    /// Polls for units; `ticket` is the caller's place in the line, and `None` at first.
-    pub(super) fn poll_take(
-        self: &Arc<Self>,
-        want: Want,
-        ticket: &mut Option<Ticket>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<u64, FlowError>> {
-        for _ in 0..2 {
-            if ticket.is_none() {
-                if let Some(taken) = self.take(want) {
-                    return Poll::Ready(taken);
-                }
-                let receiver = self.state().book.join(want);
-                *ticket = Some(Ticket { pool: Arc::clone(self), receiver, since: Instant::now() });
-                // A store that decides at once does so here.
-                self.lease();
-            }
-            if let Some(polled) = self.poll_line(want, ticket, cx) {
-                return polled;
-            }
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-
     /// Takes units that are leased, or returns why not, if that is known without waiting.
-    fn take(self: &Arc<Self>, want: Want) -> Option<Result<u64, FlowError>> {
+    pub(super) fn take(self: &Arc<Self>, want: Want) -> Option<Result<u64, FlowError>> {
         let (taken, is_low) = self.update(|book, now, out| (book.take(want, now, out), book.is_low()));
         if let Some(units) = taken {
             if is_low {
@@ -141,30 +115,33 @@ impl Pool {
         state.book.known(want.least, Instant::now()).is_refused().then(|| Err(state.book.refusal(want.least)))
     }
 
-    /// Polls for the grant of the caller's place. `None` if it has none any more, and is to join the line again: it did
-    /// not claim its grant in time, what refused it is over, or the task was lost.
-    fn poll_line(
-        self: &Arc<Self>,
-        want: Want,
-        ticket: &mut Option<Ticket>,
-        cx: &mut Context<'_>,
-    ) -> Option<Poll<Result<u64, FlowError>>> {
-        let Poll::Ready(granted) = Pin::new(&mut ticket.as_mut()?.receiver).poll(cx) else {
-            return Some(Poll::Pending);
-        };
-        let since = ticket.take()?.since;
-        let result = match granted.ok()? {
-            Some(grant) => Ok(self.update(|book, now, out| book.claim(grant, now, out))?),
-            None => Err(self.state().book.refusal(want.least)),
-        };
-        // It was polled so late that the units were gained, or the store is back.
-        let waits = want.waits == Waits::ForQuota;
-        if result.as_ref().is_err_and(|error| error.is_pending() || waits && !error.is_unavailable()) {
-            return None;
+    /// Takes units, or waits for them in line.
+    pub(super) async fn acquire(self: &Arc<Self>, want: Want) -> Result<u64, FlowError> {
+        loop {
+            if let Some(taken) = self.take(want) {
+                return taken;
+            }
+            let (receiver, since) = (self.state().book.join(want), Instant::now());
+            let mut place = Place { pool: self, receiver };
+            // A store that decides at once does so here.
+            self.lease();
+            let result = match (&mut place.receiver).await {
+                Ok(Some(grant)) => {
+                    self.update(|book, now, out| book.claim(grant, now, out)).ok_or_else(FlowError::pending)
+                }
+                Ok(None) => Err(self.state().book.refusal(want.least)),
+                // The task was lost.
+                Err(_) => continue,
+            };
+            // It was polled so late that its units were refunded, or gained by now, or that the store is back.
+            let is_over = |error: &FlowError| error.is_pending() || want.waits == Waits::ForQuota && error.is_refused();
+            if result.as_ref().is_err_and(is_over) {
+                continue;
+            }
+            self.pools.telemetry.flow_waited(self.checks.first(), since.elapsed());
+            self.lease();
+            return result;
         }
-        self.pools.telemetry.flow_waited(self.checks.first(), since.elapsed());
-        self.lease();
-        Some(Poll::Ready(result))
     }
 }
 
@@ -179,13 +156,12 @@ pub(super) fn refund(store: &FailureStore, receipt: Receipt, units: u64) {
 }
 
 /// A place in the line of a pool, which is left when it is dropped.
-pub(super) struct Ticket {
-    pool: Arc<Pool>,
+struct Place<'a> {
+    pool: &'a Pool,
     receiver: Receiver<Grant>,
-    since: Instant,
 }
 
-impl Drop for Ticket {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
         if self.receiver.is_terminated() {
             return;
