@@ -24,7 +24,7 @@ use crate::store::Check;
 /// How long units are held that nobody takes.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Book {
     lots: VecDeque<Lot>,
     /// The units left in all lots.
@@ -32,7 +32,7 @@ pub(super) struct Book {
     /// Those of them that are set aside for grants.
     granted: u64,
     line: VecDeque<Waiter>,
-    portion: Portion,
+    pub(super) portion: Portion,
     hold: Option<Hold>,
     /// When the last portion was admitted.
     admitted: Option<Instant>,
@@ -49,24 +49,7 @@ pub(super) struct Book {
 impl Book {
     /// A book of nothing, for these checks.
     pub(super) fn new(checks: &[Check]) -> Self {
-        Self {
-            lots: VecDeque::new(),
-            left: 0,
-            granted: 0,
-            line: VecDeque::new(),
-            portion: Portion::of(checks),
-            hold: None,
-            admitted: None,
-            in_flight: false,
-            is_low: false,
-            decision: None,
-            failure: None,
-        }
-    }
-
-    /// Returns the units that are worth a frame.
-    pub(super) fn chunk(&self) -> u64 {
-        self.portion.chunk()
+        Self { portion: Portion::of(checks), ..Self::default() }
     }
 
     /// Returns the units that nobody has.
@@ -94,7 +77,7 @@ impl Book {
 
     /// Returns what the store is known to say of units that are not there.
     pub(super) fn known(&self, units: u64, now: Instant) -> FlowError {
-        if units > self.portion.capacity() {
+        if units > self.portion.capacity {
             return FlowError::refused(self.decision.as_ref(), None);
         }
         let Some(hold) = self.hold.as_ref().filter(|hold| now < hold.until) else { return FlowError::pending() };
@@ -165,7 +148,7 @@ impl Book {
             }
             out.lots.extend(self.lots.pop_front());
         }
-        self.is_low |= self.available() < self.portion.units().div_ceil(4);
+        self.is_low |= self.available() < self.portion.units.div_ceil(4);
     }
 
     /// Returns what to do now. A [call](Step::Call) has to be followed by [`decided`](Self::decided) or
@@ -214,12 +197,12 @@ impl Book {
 
     /// Returns the units that a call is to bring: a portion, or what the front of the line needs.
     fn lack(&self) -> u64 {
-        self.portion.units().max(self.need()).saturating_sub(self.available()).clamp(1, self.portion.capacity())
+        self.portion.units.max(self.need()).saturating_sub(self.available()).clamp(1, self.portion.capacity)
     }
 
     /// Returns the units to wait for: a whole portion, as otherwise the last ones would be leased one by one.
     fn wanted(&self) -> u64 {
-        self.lack().max(self.portion.units())
+        self.lack().max(self.portion.units)
     }
 
     /// Notes the decision about the units of a call. If none was made, all who wait are refused.
@@ -258,7 +241,7 @@ impl Book {
     /// Follows new quotas. Returns how many of the units one call can be for.
     pub(super) fn adapt(&mut self, checks: &[Check], units: u64) -> u64 {
         self.portion.adapt(checks);
-        units.min(self.portion.capacity())
+        units.min(self.portion.capacity)
     }
 
     /// Sets units aside for the front of the line.

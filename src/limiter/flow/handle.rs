@@ -188,7 +188,7 @@ impl Flow {
     /// Polls for some of these units. A caller that waits for a call receives a chunk at least: otherwise it would wait
     /// for each unit that the quota gains.
     pub(crate) fn poll_some(&mut self, cx: &mut Context<'_>, most: u64, waits: Waits) -> Poll<Result<u64, FlowError>> {
-        let least = if waits == Waits::ForCall { most.min(self.pool.state().book.chunk()) } else { 1 };
+        let least = if waits == Waits::ForCall { most.min(self.pool.state().book.portion.chunk) } else { 1 };
         self.poll(cx, Want { least, most, waits })
     }
 

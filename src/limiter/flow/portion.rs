@@ -30,15 +30,17 @@ const UNLIMITED: u64 = 1 << 20;
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
 /// The size of the next portion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Portion {
+    /// The units to hold.
+    pub(super) units: u64,
     /// What the slowest quota gains in [`USUAL`].
     base: u64,
     most: u64,
-    /// The units that can be taken at once.
-    capacity: u64,
-    chunk: u64,
-    now: u64,
+    /// The units that can be taken at once, so the most of one call.
+    pub(super) capacity: u64,
+    /// The units that are worth a frame.
+    pub(super) chunk: u64,
 }
 
 impl Portion {
@@ -50,38 +52,23 @@ impl Portion {
         let gain = enforced().map(|check| gained(check.counter.quota(), USUAL)).min().unwrap_or(UNLIMITED);
         let base = gain.clamp(1, (capacity / 4).max(1));
         let chunk = enforced().map(|check| chunk_of(check.counter.quota())).max().unwrap_or(1).min(base);
-        Self { base, most: base.max(capacity / PART).min(UNLIMITED.max(base) << 6), capacity, chunk, now: base }
-    }
-
-    /// Returns the units to hold.
-    pub(super) fn units(self) -> u64 {
-        self.now
-    }
-
-    /// Returns the units that are worth a frame.
-    pub(super) fn chunk(self) -> u64 {
-        self.chunk
-    }
-
-    /// Returns the most units of one call.
-    pub(super) fn capacity(self) -> u64 {
-        self.capacity
+        Self { base, most: base.max(capacity / PART).min(UNLIMITED.max(base) << 6), capacity, chunk, units: base }
     }
 
     /// Follows new quotas.
     pub(super) fn adapt(&mut self, checks: &[Check]) {
         let next = Self::of(checks);
-        *self = Self { now: self.now.clamp(next.base, next.most), ..next };
+        *self = Self { units: self.units.clamp(next.base, next.most), ..next };
     }
 
     /// Learns from a portion that was admitted `after` the one before, with `remaining` units left of all.
     pub(super) fn admitted(&mut self, after: Option<Duration>, remaining: u64) {
         match after {
-            Some(after) if after < FAST => self.now = self.now.saturating_mul(2),
-            Some(after) if after > 2 * USUAL => self.now /= 2,
+            Some(after) if after < FAST => self.units = self.units.saturating_mul(2),
+            Some(after) if after > 2 * USUAL => self.units /= 2,
             _ => {}
         }
-        self.now = self.now.min(remaining / 4).clamp(self.base, self.most);
+        self.units = self.units.min(remaining / 4).clamp(self.base, self.most);
     }
 }
 

@@ -43,12 +43,6 @@ struct Waiting<T> {
     item: Option<(T, u64)>,
 }
 
-impl<T> Waiting<T> {
-    fn new(flow: Flow) -> Self {
-        Self { flow, item: None }
-    }
-}
-
 /// The error of a [`Paced`] sink.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -101,7 +95,8 @@ impl Flow {
     where
         C: FnMut(&T) -> u64,
     {
-        Paced { inner, cost, stream: Waiting::new(self.clone()), sink: Waiting::new(self.clone()) }
+        let waiting = || Waiting { flow: self.clone(), item: None };
+        Paced { inner, cost, stream: waiting(), sink: waiting() }
     }
 }
 
