@@ -58,10 +58,7 @@ impl Book {
     }
 
     /// Takes units if enough of them are left and nobody waits before.
-    pub(super) fn take(&mut self, want: Want, now: Instant, out: &mut Out) -> Option<u64> {
-        if self.line.is_empty() {
-            self.expire_lots(u64::MAX, now, out);
-        }
+    pub(super) fn take(&mut self, want: Want, out: &mut Out) -> Option<u64> {
         if !self.line.is_empty() || self.available() < want.least {
             return None;
         }

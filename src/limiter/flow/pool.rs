@@ -99,7 +99,14 @@ impl Pool {
 
     /// Takes units that are leased, or returns why not, if that is known without waiting.
     pub(super) fn take(self: &Arc<Self>, want: Want) -> Option<Result<u64, FlowError>> {
-        let (taken, is_low) = self.update(|book, now, out| (book.take(want, now, out), book.is_low()));
+        let mut out = Out::default();
+        let mut state = self.state();
+        if !state.has_task {
+            state.book.left(Instant::now(), &mut out);
+        }
+        let (taken, is_low) = (state.book.take(want, &mut out), state.book.is_low());
+        drop(state);
+        self.finish(out);
         if let Some(units) = taken {
             if is_low {
                 self.lease();
