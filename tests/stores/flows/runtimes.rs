@@ -37,19 +37,17 @@ fn a_flow_goes_on_after_its_runtime_has_ended() {
     assert!(counts.taken() >= 600, "what passed was admitted");
 }
 
-#[test]
-fn a_handler_that_blocks_its_thread_fails_no_other_flow() {
+/// The handler has a portion called for, and then blocks its thread for longer than a decision may take.
+fn a_handler_blocks_on(runtime: &Runtime) {
     let store = FailingStore::new(MemoryStore::new());
     store.delay(Duration::from_millis(5));
     let (limiter, _) = limiter(store, Quota::per_second(1_000_000));
     let limiter = limiter.on_failure(OnFailure::Deny);
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let flow = limiter.flow(&ada()).await.expect("a flow");
         let blocking = tokio::spawn({
             let flow = flow.clone();
             async move {
-                // A portion is called for, and then this thread blocks for longer than a decision may take.
                 let _ = flow.try_take(250_000);
                 let _ = flow.try_take(1);
                 thread::sleep(Duration::from_millis(150));
@@ -61,4 +59,17 @@ fn a_handler_that_blocks_its_thread_fails_no_other_flow() {
         }
         blocking.await.expect("no panic");
     });
+}
+
+#[test]
+fn a_handler_that_blocks_its_thread_fails_no_other_flow() {
+    for workers in [2, 4] {
+        let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build();
+        a_handler_blocks_on(&runtime.expect("a runtime"));
+    }
+}
+
+#[test]
+fn nor_does_one_on_the_only_thread_of_a_runtime() {
+    a_handler_blocks_on(&runtime());
 }
