@@ -4,7 +4,7 @@
 //! in line; a portion that comes is granted from the front of the line. A grant is only set aside: it is taken out of
 //! lots when it is claimed. So whoever leaves the line needs no lot to return units to.
 //!
-//! Invariants: `granted` is the sum of the grants that are neither claimed nor released, and never more than what is
+//! Invariants: `granted` is the sum of the grants that are neither claimed, released nor void, and never more than what is
 //! left; lots are refunded once; at most one call is in flight.
 
 use std::collections::VecDeque;
@@ -31,6 +31,9 @@ pub(super) struct Book {
     left: u64,
     /// Those of them that are set aside for grants.
     granted: u64,
+    last_grant: Option<Instant>,
+    /// Until when grants are void, as none of them can be claimed any more.
+    void: Option<Instant>,
     line: VecDeque<Waiter>,
     pub(super) portion: Portion,
     hold: Option<Hold>,
@@ -93,16 +96,24 @@ impl Book {
     }
 
     /// Joins the line. Returns where the grant comes.
-    pub(super) fn join(&mut self, want: Want) -> Receiver<Grant> {
+    pub(super) fn join(&mut self, want: Want, out: &mut Out) -> Receiver<Grant> {
+        if self.line.len() == self.line.capacity() {
+            // Those who left behind others are still there: the line grows only by those who wait.
+            let left: VecDeque<_>;
+            (left, self.line) = mem::take(&mut self.line).into_iter().partition(|waiter| waiter.sender.is_closed());
+            self.line.reserve(self.line.len().max(4));
+            out.refuse(left);
+        }
         let (sender, receiver) = oneshot::channel();
         self.line.push_back(Waiter { want, sender });
         receiver
     }
 
     /// Claims a grant, unless it was set aside long ago: then it is released.
-    pub(super) fn claim(&mut self, (units, at): (u64, Instant), now: Instant, out: &mut Out) -> Option<u64> {
+    pub(super) fn claim(&mut self, grant: (u64, Instant), now: Instant, out: &mut Out) -> Option<u64> {
+        let (units, at) = grant;
         if at + IDLE <= now {
-            self.release(units, now, out);
+            self.release(grant, now, out);
             return None;
         }
         self.granted -= units;
@@ -111,8 +122,10 @@ impl Book {
     }
 
     /// Leaves what was granted for others, unless it was gained long ago.
-    pub(super) fn release(&mut self, units: u64, now: Instant, out: &mut Out) {
-        self.granted -= units;
+    pub(super) fn release(&mut self, (units, at): (u64, Instant), now: Instant, out: &mut Out) {
+        if self.void < Some(at) {
+            self.granted -= units;
+        }
         self.expire_lots(units, now, out);
         self.grant(now, out);
     }
@@ -129,7 +142,7 @@ impl Book {
     fn skip_those_who_left(&mut self, out: &mut Out) -> bool {
         let before = self.line.len();
         while self.line.front().is_some_and(|front| front.sender.is_closed()) {
-            out.grants.extend(self.line.pop_front().map(|front| (front.sender, None)));
+            out.refuse(self.line.pop_front());
         }
         self.line.len() < before
     }
@@ -166,10 +179,10 @@ impl Book {
         // After a long wait, nobody who has taken units may be there any more.
         let is_needed = |hold: &&Hold| !self.line.is_empty() || self.is_low && !hold.is_long();
         let again = self.hold.as_ref().filter(|_| !self.in_flight).filter(is_needed).map(|hold| hold.until);
-        // One that is late is granted, and over with its grant.
-        let oldest = self.lots.front().filter(|_| self.line.is_empty()).map(|lot| lot.at + IDLE);
-        let oldest = oldest.filter(|at| *at > now);
-        again.into_iter().chain(oldest).min().map_or(Step::Rest, Step::Wait)
+        // A lot that is late is granted, and over with the last grant.
+        let ends = [self.lots.front().map(|lot| lot.at), self.last_grant].into_iter().flatten().map(|at| at + IDLE);
+        let ends = ends.filter(|at| self.line.is_empty() && *at > now);
+        again.into_iter().chain(ends).min().map_or(Step::Rest, Step::Wait)
     }
 
     /// Returns the units of the next call, if it is time.
@@ -208,7 +221,7 @@ impl Book {
             Ok(decided) => decided,
             Err(error) => {
                 (self.decision, self.failure) = (None, Some(Arc::new(error)));
-                return out.grants.extend(self.disband().into_iter().map(|waiter| (waiter.sender, None)));
+                return out.refuse(self.disband());
             }
         };
         (self.in_flight, self.failure) = (false, None);
@@ -251,6 +264,7 @@ impl Book {
             };
             let units = want.most.min(available);
             self.granted += units;
+            self.last_grant = Some(now);
             out.grants.extend(self.line.pop_front().map(|front| (front.sender, Some((units, now)))));
         }
     }
@@ -267,13 +281,16 @@ impl Book {
             if stays {
                 self.line.push_back(waiter);
             } else {
-                out.grants.push((waiter.sender, None));
+                out.refuse([waiter]);
             }
         }
     }
 
     /// Returns lots that have not been used for long, of at most so many units, and which nobody has.
     fn expire_lots(&mut self, most: u64, now: Instant, out: &mut Out) {
+        if self.last_grant.is_some_and(|at| at + IDLE <= now) {
+            (self.granted, self.void) = (0, self.last_grant.take());
+        }
         let mut most = most.min(self.available());
         while let Some(lot) = self.lots.front().filter(|lot| lot.at + IDLE <= now && lot.left <= most) {
             most -= lot.left;

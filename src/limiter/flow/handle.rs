@@ -33,9 +33,9 @@ use crate::store::FailureStore;
 /// quarter of what is left. So, for each key and process, up to one portion may be refused to other processes although
 /// it has not passed. Units are charged at most 2 s before they pass: those that are leased are refunded after 1 s,
 /// unless somebody waits for more, and those that are set aside for somebody who waited pass within another 1 s, or are
-/// refunded when that one is polled or dropped. So over any
-/// interval *d* all processes together pass at most what the quota admits in *d* + 2 s. Units for a
-/// [`take`](Self::take) of more than that are charged as the quota gains them.
+/// refunded: at the latest when that one is polled or dropped. So over any interval *d* all processes together pass at
+/// most what the quota admits in *d* + 2 s. Units for a [`take`](Self::take) of more than that are charged as the quota
+/// gains them.
 ///
 /// A refusal is kept for as long as it lasts, and for 5.5 s at most: so long, a refund, a reset or a lifted ban may go
 /// unnoticed.

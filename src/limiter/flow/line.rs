@@ -73,3 +73,10 @@ pub(super) struct Out {
     /// Sent without the lock, as that wakes a task.
     pub(super) grants: Vec<(Sender<Grant>, Grant)>,
 }
+
+impl Out {
+    /// Grants nothing to some who are not in line any more.
+    pub(super) fn refuse(&mut self, waiters: impl IntoIterator<Item = Waiter>) {
+        self.grants.extend(waiters.into_iter().map(|waiter| (waiter.sender, None)));
+    }
+}

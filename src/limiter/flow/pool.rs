@@ -91,8 +91,8 @@ impl Pool {
             refund(&self.store, lot.receipt, lot.left);
         }
         for (sender, grant) in out.grants {
-            if let Err(Some((units, _))) = sender.send(grant) {
-                self.update(|book, now, out| book.release(units, now, out));
+            if let Err(Some(grant)) = sender.send(grant) {
+                self.update(|book, now, out| book.release(grant, now, out));
             }
         }
     }
@@ -128,8 +128,8 @@ impl Pool {
             if let Some(taken) = self.take(want) {
                 return taken;
             }
-            let (receiver, since) = (self.state().book.join(want), Instant::now());
-            let mut place = Place { pool: self, receiver };
+            let since = Instant::now();
+            let mut place = Place { pool: self, receiver: self.update(|book, _, out| book.join(want, out)) };
             // A store that decides at once does so here.
             self.lease();
             let result = match (&mut place.receiver).await {
@@ -176,7 +176,7 @@ impl Drop for Place<'_> {
         self.receiver.close();
         let granted = self.receiver.try_recv().ok().flatten();
         self.pool.update(|book, now, out| match granted {
-            Some((units, _)) => book.release(units, now, out),
+            Some(grant) => book.release(grant, now, out),
             None => book.left(now, out),
         });
         // The task waits for what this one needed.

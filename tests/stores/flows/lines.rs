@@ -67,6 +67,20 @@ async fn grants_that_nobody_claims_do_not_pile_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_leased_for_somebody_who_is_not_polled_is_refunded() {
+    let (limiter, counts) = limiter(memory(), Quota::per_second(1_000));
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    flow.take(1_000).await.expect("the burst");
+    let mut idle = Box::pin(flow.take(10));
+    assert!((&mut idle).now_or_never().is_none());
+    sleep(5 * SECOND).await;
+    assert_eq!(counts.taken(), 1_000);
+    idle.await.expect("it joins the line again");
+    drop(flow);
+    assert_eq!(counts.taken(), 1_010);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flow_begins_and_a_check_ends_although_somebody_waits_for_much() {
     let (limiter, _) = limiter(memory(), Quota::per_second(10));
     let flow = limiter.flow(&ada()).await.expect("a flow");
