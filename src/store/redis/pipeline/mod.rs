@@ -21,6 +21,7 @@
 //! decision ends at its timeout at the latest, as long as the runtime of its connection runs.
 
 mod calls;
+mod command;
 mod entries;
 mod job;
 #[cfg(test)]

@@ -13,8 +13,9 @@ use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use super::calls::{Known, SharedSettings, calls, encode, pipeline};
+use super::command::{Command, Ids};
 use super::entries::{Entries, Entry, EntryId, State};
-use super::job::{Command, Failed, Ids, Job, Part, Refused, Response, Settler, Unsettled, fail_all};
+use super::job::{Failed, Job, Part, Refused, Response, Settler, Unsettled, fail_all};
 use super::socket::{Socket, register};
 use super::sync::Arc;
 use super::timeout::{Lateness, Timeout};

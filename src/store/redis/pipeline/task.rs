@@ -24,7 +24,8 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::calls::{Outcome, outcome};
-use super::job::{Command, Failed, Part, stopped};
+use super::command::Command;
+use super::job::{Failed, Part, stopped};
 use super::pipe::Pipe;
 use super::queue::{Done, Line, Queue, lost_connection};
 use super::resp::{OutOfStep, Reply, next};

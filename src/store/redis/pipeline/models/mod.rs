@@ -38,6 +38,10 @@ mod pipe;
 #[path = "../queue.rs"]
 mod queue;
 
+mod command {
+    pub(super) use super::super::command::*;
+}
+
 mod job {
     pub(super) use super::super::job::*;
 }
@@ -72,8 +76,8 @@ mod calls {
     use deadpool_redis::redis::Pipeline;
     use smallvec::{SmallVec, smallvec};
 
+    use super::command::{Command, Ids};
     use super::entries::Entries;
-    use super::job::{Command, Ids};
 
     pub(super) struct Settings {
         pub(super) batch_size: usize,
