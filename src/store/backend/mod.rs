@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | `traits` | what a database implements |
 //! | `id`, `bytes` | the identity of a counter's state, and the format of the state |
-//! | `job`, `round` | what is wanted of a round, and deciding it: pure |
+//! | `job`, `decide` | what is wanted of a round, and deciding it: pure |
 //! | `queue` | which jobs make up the next rounds: pure |
 //! | `run`, `poll` | loading, committing, trying again, and their bounds in time |
 //! | `store`, `builder` | the public store and its settings |
@@ -23,11 +23,11 @@
 
 mod builder;
 mod bytes;
+mod decide;
 mod id;
 mod job;
 mod poll;
 mod queue;
-mod round;
 mod run;
 mod store;
 mod traits;

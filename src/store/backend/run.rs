@@ -19,11 +19,11 @@ use std::time::Duration;
 use tokio::runtime::{Handle as Runtime, Id};
 use tokio::time::Instant;
 
+use super::decide::{Results, decide};
 use super::id::StateId;
 use super::job::{Job, Waiter, Work};
 use super::poll::{poll_once, spawn, within};
 use super::queue::{Batch, LATE, MOST_WAITING, Queue};
-use super::round::{Results, decide};
 use super::traits::{Committed, Loaded, StateBackend, StateTx};
 use crate::core::Error;
 use crate::core::error::Kind;
