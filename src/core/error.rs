@@ -34,7 +34,7 @@ pub struct Error {
     detail: Option<Arc<dyn Any + Send + Sync>>,
     /// The call that failed, if several decisions depended on it; set when the error is shared for the first time.
     call: OnceLock<CallId>,
-    /// Whether what failed was certainly not sent.
+    /// Whether what failed was certainly not done.
     unsent: bool,
 }
 
@@ -102,13 +102,25 @@ impl Error {
         self.detail.as_deref()?.downcast_ref()
     }
 
-    /// Marks it as the error of something that was certainly not sent.
-    #[cfg(any(feature = "redis", test))]
-    pub(crate) fn unsent(self) -> Self {
+    /// Marks it as the error of something that a store outside of this crate certainly has not done, and will not do, so
+    /// that it may be tried again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io;
+    /// use tollgate::Error;
+    ///
+    /// let cause = io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
+    /// let rolled_back = Error::store("the transaction was rolled back", cause).unsent();
+    /// assert!(rolled_back.is_store());
+    /// ```
+    #[must_use]
+    pub fn unsent(self) -> Self {
         Self { unsent: true, ..self }
     }
 
-    /// Returns whether what failed was certainly not sent, so that it may be sent again.
+    /// Returns whether what failed was certainly not done, so that it may be tried again.
     pub(crate) fn is_unsent(&self) -> bool {
         self.unsent || self.is_of_a_crowd()
     }
