@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::run::Shared;
 use super::store::BackendStore;
 use super::traits::StateBackend;
 use crate::core::Error;
@@ -41,7 +40,7 @@ pub struct BackendStoreBuilder<B> {
 impl<B: StateBackend> BackendStore<B> {
     /// A store on this database, with the default settings.
     pub fn new(backend: B) -> Self {
-        Self::with(Shared::new(backend, BUDGET, ROUNDS))
+        Self::with(backend, BUDGET, ROUNDS)
     }
 
     /// Returns settings to build a store from.
@@ -78,7 +77,7 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
         if self.rounds == 0 {
             return Err(Error::invalid("0 transactions at once decide nothing: give at least 1"));
         }
-        Ok(BackendStore::with(Shared::new(self.backend, self.budget.min(LONGEST), self.rounds)))
+        Ok(BackendStore::with(self.backend, self.budget.min(LONGEST), self.rounds))
     }
 }
 

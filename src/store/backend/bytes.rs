@@ -27,32 +27,26 @@ const COHORT: usize = 12;
 
 /// Writes a state.
 pub(super) fn encode(state: &State) -> Vec<u8> {
-    if let State::Slots { cohorts } = state {
-        return encode_slots(cohorts);
-    }
-    let (shape, numbers, units): (u8, &[u64], &[u32]) = match state {
-        State::Level { time, amount } => (b'l', &[*time, *amount], &[]),
-        State::Wide { time, units, parts } => (b'x', &[*time, *units, *parts], &[]),
-        State::Window { time, count, previous } => (b'w', &[*time, *count, *previous], &[]),
-        State::Log { time, units } => (b'g', &[*time], units),
+    let (shape, numbers): (u8, &[u64]) = match state {
+        State::Level { time, amount } => (b'l', &[*time, *amount]),
+        State::Wide { time, units, parts } => (b'x', &[*time, *units, *parts]),
+        State::Window { time, count, previous } => (b'w', &[*time, *count, *previous]),
+        State::Log { time, .. } => (b'g', &[*time]),
         #[cfg(feature = "redis")]
         State::LogDigest { .. } => unreachable!("only Redis has digests of logs"),
-        State::Slots { .. } => unreachable!("they were written above"),
-        State::Ban { ends, length, start, strikes } => (b'b', &[*ends, *length, *start, *strikes], &[]),
+        State::Slots { .. } => (b's', &[]),
+        State::Ban { ends, length, start, strikes } => (b'b', &[*ends, *length, *start, *strikes]),
     };
-    let mut bytes = Vec::with_capacity(2 + 8 * numbers.len() + 4 * units.len());
-    bytes.extend([VERSION, shape]);
+    let mut bytes = vec![VERSION, shape];
     bytes.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
-    bytes.extend(units.iter().flat_map(|unit| unit.to_be_bytes()));
-    bytes
-}
-
-fn encode_slots(cohorts: &[(u64, u32)]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(2 + COHORT * cohorts.len());
-    bytes.extend([VERSION, b's']);
-    for (first, count) in cohorts {
-        bytes.extend(first.to_be_bytes());
-        bytes.extend(count.to_be_bytes());
+    if let State::Log { units, .. } = state {
+        bytes.extend(units.iter().flat_map(|unit| unit.to_be_bytes()));
+    }
+    if let State::Slots { cohorts } = state {
+        for (first, count) in cohorts {
+            bytes.extend(first.to_be_bytes());
+            bytes.extend(count.to_be_bytes());
+        }
     }
     bytes
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::store::Counter;
 use crate::store::name::{ban_name, name};
@@ -24,7 +25,7 @@ use crate::store::name::{ban_name, name};
 /// # }
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StateId(Box<str>);
+pub struct StateId(Arc<str>);
 
 impl StateId {
     /// Returns the identity of a counter's state.
@@ -38,7 +39,7 @@ impl StateId {
     }
 
     fn joined(parts: &[&[u8]]) -> Self {
-        Self(String::from_utf8(parts.concat()).expect("keys and names are ASCII").into_boxed_str())
+        Self(String::from_utf8(parts.concat()).expect("keys and names are ASCII").into())
     }
 
     /// Returns the text.

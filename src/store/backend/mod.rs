@@ -5,28 +5,27 @@
 //! shadow mode, refunds, and one decision over several counters are this crate's.
 //!
 //! ```text
-//! decide, settle, adjust, reset ─▶ Job ─▶ Queue: jobs over the same counters are combined ─▶ Round
-//! Round: load ─▶ decide each job on the states that the earlier ones leave ─▶ commit ─▶ replies
+//! decide, settle, adjust ─▶ Job ─▶ Queue: which jobs share the next transaction ─▶ Transaction
+//! Transaction: load ─▶ decide each job on the states that the earlier ones leave ─▶ commit ─▶ replies
 //! ```
 //!
 //! | file | what |
 //! | --- | --- |
 //! | `traits` | what a database implements |
 //! | `id`, `bytes` | the identity of a counter's state, and the format of the state |
-//! | `job`, `decide` | what is wanted of a round, and deciding it: pure |
-//! | `queue` | which jobs make up the next rounds: pure |
-//! | `run`, `poll` | loading, committing, trying again, and their bounds in time |
+//! | `job`, `decide` | what is wanted of a transaction, and deciding it: pure |
+//! | `queue` | which jobs share the next transaction: pure |
+//! | `run` | loading, committing, trying again, and their bounds in time |
 //! | `store`, `builder` | the public store and its settings |
 //!
-//! A round is a task of its own, so no caller keeps another one waiting; one that needs no waiting is run by its caller
-//! at once, so a database within the process needs no runtime.
+//! A transaction is a task of its own, so no caller keeps another one waiting; one that need not wait is run by its
+//! caller at once, so a database within the process needs no runtime.
 
 mod builder;
 mod bytes;
 mod decide;
 mod id;
 mod job;
-mod poll;
 mod queue;
 mod run;
 mod store;

@@ -1,36 +1,45 @@
-//! Running rounds: loading, deciding, committing, and starting the rounds that waited.
+//! Running transactions: loading, deciding, committing, and trying again.
 //!
-//! A round is a future that belongs to no caller. Its first poll is made by the caller that starts it: a database that
-//! need not wait is done then, without a runtime. Else it goes on as a task of its own.
+//! A transaction belongs to no caller, so none keeps another one waiting. Its first poll is made by the caller that begins
+//! it: a database that need not wait is done then, without a runtime. Else it goes on as a task of its own.
 //!
 //! | what | at most |
 //! | --- | --- |
 //! | loading, and trying again after conflicts | the budget of the store, 16 times |
-//! | keeping states from other rounds | the budget, also while a commit has not returned or nothing drives its runtime |
-//! | a commit whose requests have failed meanwhile | 10 s more, in which it keeps the place of a round |
+//! | a commit whose requests have failed meanwhile | 10 s more, in which it keeps the place of a transaction |
 
+use std::future::{Future, poll_fn};
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::{Handle as Runtime, Id};
-use tokio::time::Instant;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::decide::{Results, decide};
 use super::id::StateId;
-use super::job::{Job, Waiter, Work};
-use super::poll::{poll_once, spawn, within};
-use super::queue::{Batch, LATE, MOST_WAITING, Queue};
-use super::traits::{Committed, Loaded, StateBackend, StateTx};
+use super::job::{Done, Job, Work};
+use super::queue::{Batch, MOST_WAITING, Queue};
+use super::store::BackendStore;
+use super::traits::{Committed, StateBackend, StateTx};
 use crate::core::Error;
 use crate::core::error::Kind;
-use crate::store::{Change, Receipt, Settlement, StoreId};
+use crate::random;
+use crate::store::{Answer, StoreId};
 
-/// How often a round is tried.
-const TRIES: usize = 16;
+/// How often a transaction is tried.
+const TRIES: u32 = 16;
+
+/// The longest pause after the second conflict, which doubles with each one more. The first one is tried again at once.
+const CONFLICT_PAUSE_US: u64 = 1_000;
+const LONGEST_CONFLICT_PAUSE_US: u64 = 4_000;
+
+/// How long a commit may take after the requests have failed.
+const LATE: Duration = Duration::from_secs(10);
 
 /// What all clones of a store share.
 pub(super) struct Shared<B> {
@@ -38,231 +47,174 @@ pub(super) struct Shared<B> {
     pub(super) budget: Duration,
     backend: B,
     queue: Mutex<Queue>,
-    /// How many times rounds are to be started: who raises it from 0 starts them, also for others.
-    starts: AtomicUsize,
 }
 
-/// What became of one try.
-enum Tried {
-    /// Each job has its result.
-    Done(Results),
-    /// Another transaction was faster.
-    Conflict,
-}
-
-/// A round that has begun. When it is dropped, however it ended, others begin.
-struct Begun<B: StateBackend> {
-    shared: Arc<Shared<B>>,
-    /// Its number in the queue.
-    round: u64,
+/// A transaction that has begun. When it is dropped, however it ended, the next one begins.
+struct Transaction<B: StateBackend> {
+    store: BackendStore<B>,
+    /// The states that it keeps from others.
     ids: Vec<StateId>,
     /// Those without a result.
     jobs: Vec<Job>,
-    /// The runtime that runs it.
-    runtime: Option<Id>,
-    /// Whether something may have been written, so that its jobs must not be done again.
-    may_be_written: bool,
 }
 
-impl<B: StateBackend> Shared<B> {
-    pub(super) fn new(backend: B, budget: Duration, rounds: usize) -> Self {
-        let queue = Mutex::new(Queue::new(rounds));
-        Self { id: StoreId::new(), budget, backend, queue, starts: AtomicUsize::new(0) }
+impl<B: StateBackend> BackendStore<B> {
+    pub(super) fn with(backend: B, budget: Duration, rounds: usize) -> Self {
+        Self { shared: Arc::new(Shared { id: StoreId::new(), budget, backend, queue: Mutex::new(Queue::new(rounds)) }) }
     }
 
-    /// Begins some work, or has it wait for the states that it needs.
-    ///
-    /// # Errors
-    ///
-    /// If too much waits already.
-    pub(super) fn submit(self: &Arc<Self>, work: Work) -> Result<Waiter, Error> {
-        let (job, waiter) = Job::new(work);
-        let batch = {
-            let mut queue = self.queue();
-            if !queue.push(job) {
-                return Err(Error::new(Kind::Crowd, format!("{MOST_WAITING} requests wait for the database")));
-            }
-            let now = Instant::now();
-            queue.next(now + self.budget).or_else(|| {
-                queue.reclaim(now);
-                queue.next(now + self.budget)
-            })
-        };
-        if let Some(batch) = batch {
-            self.begin(batch);
-            self.start();
-        }
-        Ok(waiter)
-    }
-
-    /// Refunds in the background what was decided too late for its caller.
-    fn refund(self: &Arc<Self>, receipt: &Receipt) {
-        for check in 0..receipt.taken().len() {
-            let settlement = Settlement::new(check, Change::Refund(u64::MAX));
-            if let Some((taken, change)) = settlement.of(receipt) {
-                let before = settlement.before(receipt).to_vec();
-                drop(self.submit(Work::Adjust(Box::new((before, taken.clone(), change)))));
-            }
-        }
-    }
-
-    /// Begins a round on the caller's thread; if it has to wait, it goes on as a task.
-    fn begin(self: &Arc<Self>, batch: Batch) {
-        let (begun, runtime) = self.begun(batch);
-        let here = Runtime::try_current().ok().map(|here| here.id());
-        if let Some(other) = runtime.as_ref().filter(|runtime| here != Some(runtime.id())) {
-            // Its timers and connections are that runtime's.
-            return spawn(other, run(begun));
-        }
-        let mut round = Box::pin(run(begun));
-        match catch_unwind(AssertUnwindSafe(|| poll_once(round.as_mut()))) {
-            Ok(true) => {}
-            // Without a runtime it is dropped, which rolls back unless it has begun to commit. Its callers have an error.
-            Ok(false) => drop(runtime.map(|runtime| spawn(&runtime, round))),
-            Err(panic) => {
-                drop(round);
-                if !thread::panicking() {
-                    resume_unwind(panic);
+    /// Begins some work, or has it wait for the states that it needs. Its caller waits until a time.
+    pub(super) fn submit(&self, work: Work, until: Instant) -> Answer<Result<Done, Error>> {
+        let (budget, (sender, mut reply)) = (self.shared.budget, oneshot::channel());
+        self.push(Job { ids: work.ids(), work, until, reply: sender });
+        match reply.try_recv() {
+            Ok(result) => Answer::Ready(result),
+            Err(TryRecvError::Closed) => Answer::Ready(Err(lost())),
+            Err(TryRecvError::Empty) => Answer::pending(async move {
+                if let Some(result) = within(until, &mut reply).await {
+                    return result.unwrap_or_else(|_| Err(lost()));
                 }
-            }
+                // What comes from now on is late; what came before is not.
+                reply.close();
+                reply.try_recv().unwrap_or_else(|_| Err(late("decide", budget)))
+            }),
         }
     }
 
-    /// Starts the rounds that waited, as tasks where there is a runtime.
-    ///
-    /// A round of a runtime that has stopped ends at once, which starts others: that is left to the loop that runs
-    /// already, however deep.
-    fn start(self: &Arc<Self>) {
-        if self.starts.fetch_add(1, Ordering::AcqRel) > 0 {
+    fn push(&self, job: Job) {
+        let mut queue = self.queue();
+        if queue.is_full() {
+            drop(queue);
+            let text = format!("{MOST_WAITING} requests wait for the database");
+            return drop(job.reply.send(Err(Error::new(Kind::Crowd, text))));
+        }
+        let batch = queue.push(job);
+        drop(queue);
+        self.begin(batch);
+    }
+
+    /// Begins a transaction on the caller's thread; if it has to wait, it goes on as a task.
+    fn begin(&self, batch: Option<Batch>) {
+        let Some((jobs, ids)) = batch else { return };
+        let mut run = Box::pin(run(Transaction { store: self.clone(), ids, jobs }));
+        // A second panic would end the process.
+        let is_polled = !thread::panicking();
+        if is_polled && run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
             return;
         }
-        let mut starts = 1;
-        loop {
-            loop {
-                let Some(batch) = self.queue().next(Instant::now() + self.budget) else { break };
-                let (begun, runtime) = self.begun(batch);
-                if let Some(runtime) = runtime {
-                    spawn(&runtime, run(begun));
-                } else if !thread::panicking() {
-                    // It belongs to others: a panic is theirs, and they have an error. What has to wait is dropped,
-                    // which may panic, too.
-                    drop(catch_unwind(AssertUnwindSafe(|| poll_once(Box::pin(run(begun)).as_mut()))));
-                }
-            }
-            starts = self.starts.fetch_sub(starts, Ordering::AcqRel) - starts;
-            if starts == 0 {
-                return;
-            }
+        // Without a runtime it is dropped, which rolls back unless it has begun to commit. Its callers have an error.
+        if let Ok(runtime) = Handle::try_current() {
+            drop(runtime.spawn(run));
+            // The caller may block its thread next, which keeps the task that was spawned last: others take the first.
+            drop(runtime.spawn(async {}));
         }
-    }
-
-    /// Returns a round that keeps its states from others, and the runtime of the first of its jobs that has one.
-    fn begun(self: &Arc<Self>, Batch { round, jobs, ids }: Batch) -> (Begun<B>, Option<Runtime>) {
-        let runtime = jobs.iter().find_map(|job| job.runtime.clone());
-        let id = runtime.as_ref().map(Runtime::id);
-        (Begun { shared: Arc::clone(self), round, ids, jobs, runtime: id, may_be_written: false }, runtime)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<B: StateBackend> Begun<B> {
-    /// Lets other rounds have the states.
-    fn release(&mut self) {
-        self.shared.queue().release(self.round);
+impl<B: StateBackend> Transaction<B> {
+    /// Lets others have the states, and `places` places of transactions, and begins the next one.
+    fn release(&mut self, places: usize) {
+        let next = {
+            let mut queue = self.store.queue();
+            queue.release(&mem::take(&mut self.ids));
+            queue.free += places;
+            queue.next()
+        };
+        self.store.begin(next);
+    }
+
+    /// Loads, decides and commits once. Returns what was done for each job, or `None` after a conflict.
+    async fn try_once(&mut self, until: Instant) -> Result<Option<Results>, Error> {
+        let shared = Arc::clone(&self.store.shared);
+        let loaded = within(until, shared.backend.load(&self.ids)).await;
+        let loaded = loaded.unwrap_or_else(|| Err(late("load", shared.budget)))?;
+        // Who left meanwhile takes nothing.
+        self.jobs.retain(|job| !job.is_idle());
+        let (done, writes) = decide(shared.id, &self.ids, &self.jobs, loaded.now, &loaded.states)?;
+        if writes.is_empty() {
+            return Ok(Some(done));
+        }
+        let mut commit = pin!(loaded.tx.commit(writes));
+        let mut committed = within(until, commit.as_mut()).await;
+        if committed.is_none() {
+            self.release(0);
+            committed = within(Instant::now() + LATE, commit).await;
+        }
+        let committed = committed.unwrap_or_else(|| Err(late("commit", shared.budget + LATE)))?;
+        Ok((committed == Committed::Written).then_some(done))
+    }
+
+    /// Returns the results to the callers. What was taken for those whose time is over is refunded; those that just left
+    /// keep what they took, as work may have been done.
+    fn complete(&mut self, done: Results) {
+        for (job, result) in mem::take(&mut self.jobs).into_iter().zip(done) {
+            if let Err(Ok(Done::Decided(decided))) = job.reply.send(result)
+                && job.until <= Instant::now()
+            {
+                self.store.refund(decided.receipt);
+            }
+        }
+    }
+
+    /// Returns the same error to all callers, as it is one failure.
+    fn fail(&mut self, error: &Error) {
+        for job in mem::take(&mut self.jobs) {
+            drop(job.reply.send(Err(error.shared())));
+        }
     }
 }
 
-impl<B: StateBackend> Drop for Begun<B> {
+impl<B: StateBackend> Drop for Transaction<B> {
     fn drop(&mut self) {
-        let jobs = mem::take(&mut self.jobs).into_iter();
-        // If its runtime stopped before anything was written, those of others wait for a round of another one.
-        let (again, lost): (Vec<Job>, Vec<Job>) = jobs.partition(|job| {
-            let runtime = job.runtime.as_ref().map(Runtime::id);
-            !self.may_be_written && runtime.is_some() && runtime != self.runtime
-        });
-        {
-            let mut queue = self.shared.queue();
-            queue.ended(self.round);
-            for job in again {
-                queue.push(job);
-            }
-        }
-        drop(lost);
-        self.shared.start();
+        self.jobs.clear();
+        self.release(1);
     }
 }
 
-/// Runs a round until each of its jobs has a result.
-async fn run<B: StateBackend>(mut begun: Begun<B>) {
-    let (shared, ids) = (Arc::clone(&begun.shared), begun.ids.clone());
-    let until = Instant::now() + shared.budget;
-    let mut result = Err(conflicts());
-    for _ in 0..TRIES {
-        begun.jobs.retain(|job| !job.is_idle());
-        if begun.jobs.is_empty() {
-            return;
+/// Runs a transaction until each of its jobs has a result.
+async fn run<B: StateBackend>(mut transaction: Transaction<B>) {
+    let until = Instant::now() + transaction.store.shared.budget;
+    for conflicts in 0..TRIES {
+        transaction.jobs.retain(|job| !job.is_idle());
+        if transaction.jobs.is_empty() || conflicts > 0 && Instant::now() >= until {
+            break;
         }
-        result = try_once(&mut begun, &ids, until).await;
-        match result {
-            Ok(Tried::Conflict) if Instant::now() < until => result = Err(conflicts()),
-            _ => break,
+        if conflicts > 1 && Handle::try_current().is_ok() {
+            let most = (CONFLICT_PAUSE_US << (conflicts - 2)).min(LONGEST_CONFLICT_PAUSE_US);
+            sleep(Duration::from_micros(random::up_to(most))).await;
+        }
+        match transaction.try_once(until).await {
+            Ok(Some(done)) => return transaction.complete(done),
+            Ok(None) => {}
+            Err(error) => return transaction.fail(&error),
         }
     }
-    let jobs = mem::take(&mut begun.jobs);
-    match result {
-        Ok(Tried::Done(done)) => {
-            let late: Vec<_> = jobs.into_iter().zip(done).filter_map(|(job, done)| job.complete(done)).collect();
-            for decided in late {
-                shared.refund(&decided.receipt);
-            }
-        }
-        Ok(Tried::Conflict) => fail(jobs, &conflicts()),
-        Err(error) => fail(jobs, &error),
-    }
+    let text = "other transactions changed the same states again and again";
+    transaction.fail(&Error::new(Kind::Store, text));
 }
 
-/// Loads, decides and commits once.
-async fn try_once<B: StateBackend>(begun: &mut Begun<B>, ids: &[StateId], until: Instant) -> Result<Tried, Error> {
-    let shared = Arc::clone(&begun.shared);
-    let loaded = within(until, shared.backend.load(ids)).await.ok_or_else(|| late("load", shared.budget))??;
-    let Loaded { now, states, tx } = loaded;
-    let (done, writes) = decide(shared.id, ids, &begun.jobs, now, &states)?;
-    if writes.is_empty() {
-        return Ok(Tried::Done(done));
+/// Waits for a future until a time, where there are timers; `None` if that is not long enough.
+async fn within<F: Future>(until: Instant, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    // What need not wait needs no timer.
+    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+        return Some(done);
     }
-    begun.may_be_written = true;
-    let mut commit = Box::pin(tx.commit(writes));
-    let committed = if let Some(committed) = within(until, commit.as_mut()).await {
-        committed
-    } else {
-        begun.release();
-        shared.start();
-        let committed = within(Instant::now() + LATE, commit).await;
-        committed.ok_or_else(|| late("commit", shared.budget + LATE))?
-    };
-    Ok(match committed? {
-        Committed::Written => Tried::Done(done),
-        Committed::Conflict => {
-            begun.may_be_written = false;
-            Tried::Conflict
-        }
-    })
-}
-
-/// Returns the same error to all jobs: it is one failure.
-fn fail(jobs: Vec<Job>, error: &Error) {
-    for job in jobs {
-        drop(job.complete(Err(error.shared())));
+    if Handle::try_current().is_err() {
+        return Some(future.await);
     }
+    timeout_at(until, future).await.ok()
 }
 
 fn late(what: &str, after: Duration) -> Error {
     Error::new(Kind::Timeout, format!("the database did not {what} within {after:?}"))
 }
 
-fn conflicts() -> Error {
-    Error::new(Kind::Store, "other transactions changed the same states again and again")
+/// The error of a job that was dropped: its runtime stopped, or the database panicked.
+fn lost() -> Error {
+    Error::new(Kind::Store, "the transaction was dropped: its runtime stopped, or the database panicked")
 }

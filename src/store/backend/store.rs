@@ -2,16 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::job::{Done, Waiter, Work};
+use super::job::{Done, Work};
 use super::queue::MOST_STATES;
 use super::run::Shared;
 use super::traits::StateBackend;
-use crate::core::Error;
-use crate::core::error::Kind;
+use crate::core::{Error, kept};
 use crate::store::around::settle_each;
 use crate::store::bans::Bans;
 use crate::store::evaluate::{decided, of_any};
@@ -33,39 +31,21 @@ use crate::store::{
 /// A refused request commits nothing but its strikes, if a policy has a ban. Put a [`DenyCache`](crate::DenyCache)
 /// around the store, so that a flood of refused requests does not reach the database.
 ///
-/// A database that waits needs a tokio runtime with time enabled, also for settlements. A transaction is run by the
-/// runtime of the first of its requests: if nothing drives that runtime, requests over the same counters wait for the
-/// budget at most, and the transaction counts among the 16 for 10 s more. Clones share everything. [`StateBackend`] has an example.
+/// A request that is dropped before the commit takes nothing; one that is dropped during the commit keeps what it took.
+///
+/// A database that waits needs a tokio runtime with time enabled, also for settlements: without one they are dropped. A
+/// transaction is a task of the runtime in which it begins, and ends with it; while nothing drives that runtime, requests
+/// over the same counters time out. Clones share everything. [`StateBackend`] has an example.
 pub struct BackendStore<B: StateBackend> {
-    shared: Arc<Shared<B>>,
+    pub(super) shared: Arc<Shared<B>>,
 }
 
 impl<B: StateBackend> BackendStore<B> {
-    pub(super) fn with(shared: Shared<B>) -> Self {
-        Self { shared: Arc::new(shared) }
-    }
-
-    /// Begins some work; returns its result if it is there at once.
-    fn submit(&self, work: Work, until: Instant) -> Answer<Result<Done, Error>> {
-        let budget = self.shared.budget;
-        match self.shared.submit(work) {
-            Err(error) => Answer::Ready(Err(error)),
-            Ok(waiter) => wait(waiter, until, budget),
-        }
-    }
-
-    /// Returns when the budget of what begins now is over.
-    fn until(&self) -> Instant {
-        Instant::now() + self.shared.budget
-    }
-}
-
-/// Returns the result if it is there, or a future that waits for it.
-fn wait(mut waiter: Waiter, until: Instant, budget: Duration) -> Answer<Result<Done, Error>> {
-    let late = move || Error::new(Kind::Timeout, format!("the database did not decide within {budget:?}"));
-    match waiter.ready() {
-        Some(done) => Answer::Ready(done),
-        None => Answer::pending(waiter.wait(until, late)),
+    /// Refunds in the background all that was taken.
+    pub(super) fn refund(&self, receipt: Receipt) {
+        let all = |check| Settlement::new(check, Change::Refund(u64::MAX));
+        let changes: Vec<_> = (0..receipt.taken().len()).map(all).collect();
+        drop(self.settle(receipt, &changes));
     }
 }
 
@@ -88,28 +68,27 @@ impl<B: StateBackend> Store for BackendStore<B> {
                 "{states} policies and bans at once are too many for a database: at most {MOST_STATES}"
             ))));
         }
-        let until = ask.deadline.instant().map_or(self.until(), |deadline| deadline.min(self.until()));
-        let decided = |done| match done {
-            Done::Decided(decided) => decided,
+        let until = Instant::now() + self.shared.budget;
+        let until = ask.deadline.instant().map_or(until, |deadline| deadline.min(until));
+        self.submit(Work::Decide(kept(checks)), until).map(|done| match done? {
+            Done::Decided(decided) => Ok(decided),
             Done::Applied(_) => unreachable!("a decision was wanted"),
-        };
-        self.submit(Work::decide(checks), until).map(move |done| done.map(decided))
+        })
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.shared.id {
             return Answer::Ready(Ok(Vec::new()));
         }
-        let until = self.until();
         settle_each(&receipt, changes, |before, taken, change| {
             let work = Work::Adjust(Box::new((before.to_vec(), taken.clone(), change)));
-            self.submit(work, until).map(|done| done.map(|done| vec![applied(done)]))
+            self.submit(work, Instant::now() + self.shared.budget).map(|done| Ok(vec![applied(done?)]))
         })
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         let work = Work::Adjust(Box::new((Vec::new(), of_any(counter), change)));
-        self.submit(work, self.until()).map(|done| done.map(applied))
+        self.submit(work, Instant::now() + self.shared.budget).map(|done| done.map(applied))
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {

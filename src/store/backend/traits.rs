@@ -26,8 +26,9 @@ use crate::core::Error;
 /// # Errors
 ///
 /// [`Error::timeout`], [`Error::connection`] and [`Error::store`] are counted by the circuit breaker and in metrics by
-/// their kinds. If `load` fails, nothing was taken. If `commit` fails, it is not known whether the states were written, so
-/// it is not tried again: the requests fail, and may have been counted all the same.
+/// their kinds. If `load` fails, nothing was taken. If `commit` fails, it is not known whether the states were written: the
+/// requests fail, and may have been counted all the same. An error that is [`unsent`](Error::unsent) says that they surely
+/// were not.
 ///
 /// # Cancellation
 ///
@@ -111,7 +112,7 @@ pub trait StateTx: Send + 'static {
     ///
     /// # Errors
     ///
-    /// If it is not known whether the states were written. It is not tried again.
+    /// If it is not known whether the states were written; or an [`unsent`](Error::unsent) one, if they surely were not.
     fn commit(self, writes: Vec<Write>) -> impl Future<Output = Result<Committed, Error>> + Send;
 }
 

@@ -19,7 +19,7 @@ impl StateTx for Nothing {
     }
 }
 
-/// The second load waits, and panics when it is dropped.
+/// The first load waits, and panics when it is dropped.
 #[derive(Default)]
 struct PanicsWhenDropped(AtomicUsize);
 
@@ -35,7 +35,7 @@ impl StateBackend for PanicsWhenDropped {
     type Tx = Nothing;
 
     async fn load(&self, ids: &[StateId]) -> Result<Loaded<Nothing>, Error> {
-        if self.0.fetch_add(1, Ordering::SeqCst) == 1 {
+        if self.0.fetch_add(1, Ordering::SeqCst) == 0 {
             let _panics = Panics;
             pending::<()>().await;
         }
@@ -55,13 +55,35 @@ fn a_load_that_panics_when_it_is_dropped_stops_no_later_request() {
         let _entered = runtime.enter();
         decide()
     };
-    let first = begin();
-    // Without a runtime, so it is dropped when it has to wait.
-    let second = decide();
-    assert!(runtime.block_on(first.wait()).is_ok());
-    assert!(runtime.block_on(second.wait()).expect_err("it was dropped").is_store());
-    // The last one waits for the one before, which has to start it.
-    let (third, last) = (begin(), begin());
-    assert!(runtime.block_on(third.wait()).is_ok());
+    // Without a runtime it is dropped when it has to wait.
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decide));
+    assert!(dropped.is_err(), "it panics");
+    let (next, last) = (begin(), begin());
+    assert!(runtime.block_on(next.wait()).is_ok());
     assert!(runtime.block_on(last.wait()).is_ok());
+}
+
+/// The first three loads panic.
+#[derive(Default)]
+struct PanicsAgain(AtomicUsize);
+
+impl StateBackend for PanicsAgain {
+    type Tx = Nothing;
+
+    async fn load(&self, ids: &[StateId]) -> Result<Loaded<Nothing>, Error> {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) > 2, "the load panics");
+        Ok(Loaded::new(Duration::from_secs(1_800_000_000), vec![None; ids.len()], Nothing))
+    }
+}
+
+#[tokio::test]
+async fn loads_that_panic_fail_their_own_requests_and_no_process() {
+    let store = BackendStore::new(PanicsAgain::default());
+    let one = check("ada", Quota::per_hour(100), 1);
+    for _ in 0..3 {
+        let all = futures::future::join_all((0..2).map(|_| store.decide(slice::from_ref(&one), Ask::default()).wait()));
+        drop(all.await);
+    }
+    assert!(store.decide(slice::from_ref(&one), Ask::default()).wait().await.is_ok());
 }
