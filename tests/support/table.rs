@@ -12,7 +12,7 @@ use tollgate::store::{Committed, Loaded, StateBackend, StateId, StateTx, Write};
 /// A state with the number of its last write.
 type Row = (u64, Option<Vec<u8>>);
 
-/// What the table does next; `Works` after each of the others.
+/// What the table does next; `Works` after each of the others, but for those that refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Works,
@@ -31,6 +31,10 @@ pub(crate) enum Next {
     CommitsAfter(Duration),
     /// So many commits are conflicts.
     Conflicts(u64),
+    /// All loads fail with an error of the connection, until something else is next.
+    RefusesLoads,
+    /// All commits fail before anything was written, and say so, until something else is next.
+    RefusesCommits,
 }
 
 /// The table, shared by all clones.
@@ -88,12 +92,17 @@ impl Table {
 
     fn take_next(&self, is_of_load: bool) -> Next {
         let mut next = self.shared.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_commit = matches!(*next, Next::LosesCommit | Next::CommitsAfter(_) | Next::Conflicts(_));
+        let of_commit =
+            matches!(*next, Next::LosesCommit | Next::CommitsAfter(_) | Next::Conflicts(_) | Next::RefusesCommits);
         if of_commit == is_of_load {
             return Next::Works;
         }
         let taken = *next;
-        *next = if let Next::Conflicts(more @ 2..) = taken { Next::Conflicts(more - 1) } else { Next::Works };
+        *next = match taken {
+            Next::Conflicts(more @ 2..) => Next::Conflicts(more - 1),
+            Next::RefusesLoads | Next::RefusesCommits => taken,
+            _ => Next::Works,
+        };
         taken
     }
 
@@ -135,7 +144,9 @@ impl StateBackend for Table {
         let versions = ids.iter().cloned().zip(found.iter().map(|(version, _)| *version)).collect();
         let mut states: Vec<_> = found.into_iter().map(|(_, state)| state).collect();
         match next {
-            Next::FailsToLoad => return Err(Error::connection("the table is locked away", std::fmt::Error)),
+            Next::FailsToLoad | Next::RefusesLoads => {
+                return Err(Error::connection("the table is locked away", std::fmt::Error));
+            }
             Next::HangsToLoad => pending().await,
             Next::PanicsInLoad => panic!("the table panics"),
             Next::ForgetsOne => drop(states.pop()),
@@ -156,6 +167,9 @@ impl StateTx for Tx {
         match next {
             Next::Conflicts(_) => return Ok(Committed::Conflict),
             Next::CommitsAfter(time) => tokio::time::sleep(time).await,
+            Next::RefusesCommits => {
+                return Err(Error::connection("the table is read-only", std::fmt::Error).unsent());
+            }
             _ => {}
         }
         let committed = table.write(&versions, writes);

@@ -1,5 +1,7 @@
 //! A decision or a change that a transaction makes, and who waits for it.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -30,6 +32,8 @@ pub(super) struct Job {
     pub(super) ids: SmallVec<[StateId; 1]>,
     /// Until when its caller waits.
     pub(super) until: Instant,
+    /// The pause before it is tried again if it surely was not done; only settlements are.
+    pub(super) pause: Option<Duration>,
     pub(super) reply: oneshot::Sender<Result<Done, Error>>,
 }
 

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | loading, and trying again after conflicts | the budget of the store, 16 times |
 //! | a commit whose requests have failed meanwhile | 10 s more, in which it keeps the place of a transaction |
+//! | trying again to settle what surely was not settled | 10 s |
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -38,8 +39,12 @@ const TRIES: u32 = 16;
 const CONFLICT_PAUSE_US: u64 = 1_000;
 const LONGEST_CONFLICT_PAUSE_US: u64 = 4_000;
 
-/// How long a commit may take after the requests have failed.
+/// How long a commit may take after the requests have failed, and how long settlements are tried again.
 const LATE: Duration = Duration::from_secs(10);
+
+/// The pause before a settlement is tried again, which doubles up to the longest.
+const PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// What all clones of a store share.
 pub(super) struct Shared<B> {
@@ -63,10 +68,15 @@ impl<B: StateBackend> BackendStore<B> {
         Self { shared: Arc::new(Shared { id: StoreId::new(), budget, backend, queue: Mutex::new(Queue::new(rounds)) }) }
     }
 
-    /// Begins some work, or has it wait for the states that it needs. Its caller waits until a time.
-    pub(super) fn submit(&self, work: Work, until: Instant) -> Answer<Result<Done, Error>> {
+    /// Begins some work, or has it wait for the states that it needs. Its caller waits until a time; without one it is a
+    /// settlement, which is tried again if it surely was not made.
+    pub(super) fn submit(&self, work: Work, until: Option<Instant>) -> Answer<Result<Done, Error>> {
         let (budget, (sender, mut reply)) = (self.shared.budget, oneshot::channel());
-        self.push(Job { ids: work.ids(), work, until, reply: sender });
+        let (ids, pause) = (work.ids(), until.is_none().then_some(PAUSE));
+        let over = until.unwrap_or_else(|| Instant::now() + LATE.max(budget));
+        self.push(Job { work, ids, until: over, pause, reply: sender });
+        // By then a settlement has the result of its last try.
+        let until = until.unwrap_or(over + LATE + budget);
         match reply.try_recv() {
             Ok(result) => Answer::Ready(result),
             Err(TryRecvError::Closed) => Answer::Ready(Err(lost())),
@@ -131,7 +141,7 @@ impl<B: StateBackend> Transaction<B> {
     async fn try_once(&mut self, until: Instant) -> Result<Option<Results>, Error> {
         let shared = Arc::clone(&self.store.shared);
         let loaded = within(until, shared.backend.load(&self.ids)).await;
-        let loaded = loaded.unwrap_or_else(|| Err(late("load", shared.budget)))?;
+        let loaded = loaded.unwrap_or_else(|| Err(late("load", shared.budget))).map_err(Error::unsent)?;
         // Who left meanwhile takes nothing.
         self.jobs.retain(|job| !job.is_idle());
         let (done, writes) = decide(shared.id, &self.ids, &self.jobs, loaded.now, &loaded.states)?;
@@ -160,10 +170,23 @@ impl<B: StateBackend> Transaction<B> {
         }
     }
 
-    /// Returns the same error to all callers, as it is one failure.
+    /// Returns the same error to all callers, as it is one failure. Settlements that surely were not made wait to be tried
+    /// again.
     fn fail(&mut self, error: &Error) {
-        for job in mem::take(&mut self.jobs) {
-            drop(job.reply.send(Err(error.shared())));
+        let (now, runtime) = (Instant::now(), Handle::try_current().ok());
+        for mut job in mem::take(&mut self.jobs) {
+            let tries_again = error.is_unsent() && !error.is_invalid() && now < job.until;
+            match (job.pause, &runtime) {
+                (Some(pause), Some(runtime)) if tries_again => {
+                    job.pause = Some(LONGEST_PAUSE.min(2 * pause));
+                    let store = self.store.clone();
+                    runtime.spawn(async move {
+                        sleep(pause).await;
+                        store.push(job);
+                    });
+                }
+                _ => drop(job.reply.send(Err(error.shared()))),
+            }
         }
     }
 }
@@ -194,7 +217,7 @@ async fn run<B: StateBackend>(mut transaction: Transaction<B>) {
         }
     }
     let text = "other transactions changed the same states again and again";
-    transaction.fail(&Error::new(Kind::Store, text));
+    transaction.fail(&Error::new(Kind::Store, text).unsent());
 }
 
 /// Waits for a future until a time, where there are timers; `None` if that is not long enough.

@@ -32,6 +32,7 @@ use crate::store::{
 /// around the store, so that a flood of refused requests does not reach the database.
 ///
 /// A request that is dropped before the commit takes nothing; one that is dropped during the commit keeps what it took.
+/// Refunds, charges, and changes of slots that the database surely did not make are tried again, for at most 10 s.
 ///
 /// A database that waits needs a tokio runtime with time enabled, also for settlements: without one they are dropped. A
 /// transaction is a task of the runtime in which it begins, and ends with it; while nothing drives that runtime, requests
@@ -70,7 +71,7 @@ impl<B: StateBackend> Store for BackendStore<B> {
         }
         let until = Instant::now() + self.shared.budget;
         let until = ask.deadline.instant().map_or(until, |deadline| deadline.min(until));
-        self.submit(Work::Decide(kept(checks)), until).map(|done| match done? {
+        self.submit(Work::Decide(kept(checks)), Some(until)).map(|done| match done? {
             Done::Decided(decided) => Ok(decided),
             Done::Applied(_) => unreachable!("a decision was wanted"),
         })
@@ -82,13 +83,13 @@ impl<B: StateBackend> Store for BackendStore<B> {
         }
         settle_each(&receipt, changes, |before, taken, change| {
             let work = Work::Adjust(Box::new((before.to_vec(), taken.clone(), change)));
-            self.submit(work, Instant::now() + self.shared.budget).map(|done| Ok(vec![applied(done?)]))
+            self.submit(work, None).map(|done| Ok(vec![applied(done?)]))
         })
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         let work = Work::Adjust(Box::new((Vec::new(), of_any(counter), change)));
-        self.submit(work, Instant::now() + self.shared.budget).map(|done| done.map(applied))
+        self.submit(work, Some(Instant::now() + self.shared.budget)).map(|done| done.map(applied))
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {

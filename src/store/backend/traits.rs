@@ -28,7 +28,8 @@ use crate::core::Error;
 /// [`Error::timeout`], [`Error::connection`] and [`Error::store`] are counted by the circuit breaker and in metrics by
 /// their kinds. If `load` fails, nothing was taken. If `commit` fails, it is not known whether the states were written: the
 /// requests fail, and may have been counted all the same. An error that is [`unsent`](Error::unsent) says that they surely
-/// were not.
+/// were not. Refunds, charges, and changes of slots that surely were not made are tried again, for at most 10 s; decisions
+/// are not.
 ///
 /// # Cancellation
 ///

@@ -4,6 +4,7 @@ mod compared;
 mod failing;
 mod nonsense;
 mod panics;
+mod settled;
 mod together;
 
 use std::sync::Arc;

@@ -18,7 +18,7 @@ fn counter(key: u8) -> Counter {
 fn job(keys: &[u8]) -> (Job, Waiter) {
     let checks: Vec<Check> = keys.iter().map(|key| Check::new(counter(*key), 1)).collect();
     let (work, (reply, waiter)) = (Work::Decide(kept(&checks)), oneshot::channel());
-    (Job { ids: work.ids(), work, until: Instant::now(), reply }, waiter)
+    (Job { ids: work.ids(), work, until: Instant::now(), pause: None, reply }, waiter)
 }
 
 /// Returns the keys of each job.
