@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::io;
 
 use deadpool_postgres::{PoolError, TimeoutType};
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, Severity, SqlState};
 use tollgate::Error;
 
 /// Returns the error of a call.
@@ -37,6 +37,27 @@ pub(crate) fn is_conflict(error: &tokio_postgres::Error) -> bool {
     [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED]
         .into_iter()
         .any(|code| error.code() == Some(code))
+}
+
+/// Returns the error of a transaction that was to be committed. `is_before` says whether a statement before COMMIT failed.
+///
+/// An error of a statement, also of COMMIT, rolls back. A server that shuts down, or ends a session that paused, says so
+/// instead of making the next statement. After anything else COMMIT may have been made.
+pub(crate) fn of_commit(error: tokio_postgres::Error, is_before: bool) -> Error {
+    let severity = error.as_db_error().and_then(DbError::parsed_severity);
+    let ends = |code: &SqlState| code.code().starts_with("57P0") || code.code().starts_with("25P0");
+    let is_rolled_back = match severity {
+        Some(Severity::Error) => true,
+        Some(Severity::Fatal) => is_before && error.code().is_some_and(ends),
+        _ => false,
+    };
+    let error = of_call(error);
+    if is_rolled_back { error.unsent() } else { error }
+}
+
+/// Returns the error of a transaction whose connection has ended before anything of it was committed.
+pub(crate) fn lost() -> Error {
+    Error::connection("the connection to postgres was lost", io::Error::from(io::ErrorKind::BrokenPipe)).unsent()
 }
 
 fn is_timeout(error: &tokio_postgres::Error) -> bool {

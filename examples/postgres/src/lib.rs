@@ -28,6 +28,10 @@
 //! `READ COMMITTED`, where each statement has a snapshot of its own: that of the states is taken after the locks, so it
 //! has what the previous owner of the locks has committed.
 //!
+//! If a statement fails, or the server ends the session before COMMIT, the transaction was surely rolled back, and the error
+//! says so: refunds, charges and releases of slots are tried again. A connection that is lost while COMMIT is under way may
+//! have committed.
+//!
 //! The server bounds each statement, each wait for a lock, and the time between the two round trips by the budget of a
 //! decision: a process that stops in between keeps no locks for longer than that.
 //!

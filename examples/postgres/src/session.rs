@@ -37,6 +37,11 @@ impl Session {
         result
     }
 
+    /// Returns whether the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.as_ref().is_none_or(|client| client.is_closed())
+    }
+
     /// Returns the connection to the pool after its transaction has ended.
     pub(crate) fn end(mut self) {
         drop(self.client.take());

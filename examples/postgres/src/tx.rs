@@ -10,7 +10,7 @@ use tollgate::Error;
 use tollgate::store::{Committed, StateId, StateTx, Write};
 
 use crate::backend::Inner;
-use crate::error::{is_conflict, of_call};
+use crate::error::{is_conflict, lost, of_call, of_commit};
 use crate::pool;
 use crate::session::Session;
 
@@ -52,6 +52,9 @@ impl PostgresTx {
 impl StateTx for PostgresTx {
     async fn commit(mut self, writes: Vec<Write>) -> Result<Committed, Error> {
         let count = writes.len();
+        if self.session.is_closed() {
+            return Err(lost());
+        }
         let called = self.session.call(async |client, statements| {
             let (kept, gone): (Vec<Write>, Vec<Write>) = writes.into_iter().partition(|write| write.state.is_some());
             let ids: Vec<&str> = kept.iter().map(|write| write.id.as_str()).collect();
@@ -69,7 +72,9 @@ impl StateTx for PostgresTx {
             )
             .await;
             // After an error COMMIT rolls back, and succeeds with that.
-            wrote.transpose().and(forgot.transpose()).and(committed)
+            let wrote = wrote.transpose().and(forgot.transpose());
+            let is_before = wrote.is_err();
+            wrote.and(committed).map_err(|error| (error, is_before))
         });
         match called.await {
             Ok(()) => {
@@ -77,8 +82,8 @@ impl StateTx for PostgresTx {
                 self.inner.wrote(count);
                 Ok(Committed::Written)
             }
-            Err(error) if is_conflict(&error) => Ok(Committed::Conflict),
-            Err(error) => Err(of_call(error)),
+            Err((error, _)) if is_conflict(&error) => Ok(Committed::Conflict),
+            Err((error, is_before)) => Err(of_commit(error, is_before)),
         }
     }
 }

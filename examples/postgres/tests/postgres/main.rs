@@ -5,5 +5,6 @@ mod conformance;
 mod exact;
 mod outages;
 mod rows;
+mod settled;
 mod support;
 mod vanished;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Passes,
-    /// The replies to commits, and what comes after them, wait until the mode changes.
+    /// The replies to commits, and what comes after them, wait until it passes again.
     HoldsCommits,
     /// Connections end.
     Cuts,
@@ -73,7 +73,7 @@ async fn pump(
         while let Some((at, bytes)) = chunks.recv().await {
             sleep_until(at).await;
             let is_commit = holds && bytes.windows(7).any(|part| part == b"COMMIT\0");
-            if is_commit && mode.wait_for(|mode| *mode != Mode::HoldsCommits).await.is_err() {
+            if is_commit && mode.wait_for(|mode| *mode == Mode::Passes).await.is_err() {
                 break;
             }
             if to.write_all(&bytes).await.is_err() {
