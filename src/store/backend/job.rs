@@ -25,6 +25,22 @@ pub(super) enum Done {
     Applied(Applied),
 }
 
+impl Done {
+    pub(super) fn decided(self) -> Decided {
+        match self {
+            Self::Decided(decided) => decided,
+            Self::Applied(_) => unreachable!("a decision was wanted"),
+        }
+    }
+
+    pub(super) fn applied(self) -> Applied {
+        match self {
+            Self::Applied(applied) => applied,
+            Self::Decided(_) => unreachable!("a change was wanted"),
+        }
+    }
+}
+
 /// Work, and who waits for it.
 pub(super) struct Job {
     pub(super) work: Work,

@@ -25,12 +25,12 @@ use super::decide::{Results, decide};
 use super::id::StateId;
 use super::job::{Done, Job, Work};
 use super::queue::{Batch, MOST_WAITING, Queue};
-use super::store::BackendStore;
 use super::traits::{Committed, StateBackend, StateTx};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::random;
-use crate::store::{Answer, StoreId};
+use crate::store::around::settle_each;
+use crate::store::{Answer, Change, Receipt, Settlement, Settling, StoreId};
 
 /// How often a transaction is tried.
 const TRIES: u32 = 16;
@@ -56,22 +56,22 @@ pub(super) struct Shared<B> {
 
 /// A transaction that has begun. When it is dropped, however it ended, the next one begins.
 struct Transaction<B: StateBackend> {
-    store: BackendStore<B>,
+    shared: Arc<Shared<B>>,
     /// The states that it keeps from others.
     ids: Vec<StateId>,
     /// Those without a result.
     jobs: Vec<Job>,
 }
 
-impl<B: StateBackend> BackendStore<B> {
-    pub(super) fn with(backend: B, budget: Duration, rounds: usize) -> Self {
-        Self { shared: Arc::new(Shared { id: StoreId::new(), budget, backend, queue: Mutex::new(Queue::new(rounds)) }) }
+impl<B: StateBackend> Shared<B> {
+    pub(super) fn new(backend: B, budget: Duration, rounds: usize) -> Self {
+        Self { id: StoreId::new(), budget, backend, queue: Mutex::new(Queue::new(rounds)) }
     }
 
     /// Begins some work, or has it wait for the states that it needs. Its caller waits until a time; without one it is a
     /// settlement, which is tried again if it surely was not made.
-    pub(super) fn submit(&self, work: Work, until: Option<Instant>) -> Answer<Result<Done, Error>> {
-        let (budget, (sender, mut reply)) = (self.shared.budget, oneshot::channel());
+    pub(super) fn submit(self: &Arc<Self>, work: Work, until: Option<Instant>) -> Answer<Result<Done, Error>> {
+        let (budget, (sender, mut reply)) = (self.budget, oneshot::channel());
         let (ids, pause) = (work.ids(), until.is_none().then_some(PAUSE));
         let over = until.unwrap_or_else(|| Instant::now() + LATE.max(budget));
         self.push(Job { work, ids, until: over, pause, reply: sender });
@@ -91,7 +91,22 @@ impl<B: StateBackend> BackendStore<B> {
         }
     }
 
-    fn push(&self, job: Job) {
+    /// Settles what was taken, in the background.
+    pub(super) fn settle(self: &Arc<Self>, receipt: &Receipt, changes: &[Settlement]) -> Settling {
+        settle_each(receipt, changes, |before, taken, change| {
+            let work = Work::Adjust(Box::new((before.to_vec(), taken.clone(), change)));
+            self.submit(work, None).map(|done| Ok(vec![done?.applied()]))
+        })
+    }
+
+    /// Refunds all that was taken, in the background.
+    fn refund(self: &Arc<Self>, receipt: &Receipt) {
+        let all = |check| Settlement::new(check, Change::Refund(u64::MAX));
+        let changes: Vec<_> = (0..receipt.taken().len()).map(all).collect();
+        drop(self.settle(receipt, &changes));
+    }
+
+    fn push(self: &Arc<Self>, job: Job) {
         let mut queue = self.queue();
         if queue.is_full() {
             drop(queue);
@@ -104,9 +119,9 @@ impl<B: StateBackend> BackendStore<B> {
     }
 
     /// Begins a transaction on the caller's thread; if it has to wait, it goes on as a task.
-    fn begin(&self, batch: Option<Batch>) {
+    fn begin(self: &Arc<Self>, batch: Option<Batch>) {
         let Some((jobs, ids)) = batch else { return };
-        let mut run = Box::pin(run(Transaction { store: self.clone(), ids, jobs }));
+        let mut run = Box::pin(run(Transaction { shared: Arc::clone(self), ids, jobs }));
         // A second panic would end the process.
         let is_polled = !thread::panicking();
         if is_polled && run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
@@ -121,7 +136,7 @@ impl<B: StateBackend> BackendStore<B> {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,17 +144,17 @@ impl<B: StateBackend> Transaction<B> {
     /// Lets others have the states, and `places` places of transactions, and begins the next one.
     fn release(&mut self, places: usize) {
         let next = {
-            let mut queue = self.store.queue();
+            let mut queue = self.shared.queue();
             queue.release(&mem::take(&mut self.ids));
             queue.free += places;
             queue.next()
         };
-        self.store.begin(next);
+        self.shared.begin(next);
     }
 
     /// Loads, decides and commits once. Returns what was done for each job, or `None` after a conflict.
     async fn try_once(&mut self, until: Instant) -> Result<Option<Results>, Error> {
-        let shared = Arc::clone(&self.store.shared);
+        let shared = Arc::clone(&self.shared);
         let loaded = within(until, shared.backend.load(&self.ids)).await;
         let loaded = loaded.unwrap_or_else(|| Err(late("load", shared.budget))).map_err(Error::unsent)?;
         // Who left meanwhile takes nothing.
@@ -165,7 +180,7 @@ impl<B: StateBackend> Transaction<B> {
             if let Err(Ok(Done::Decided(decided))) = job.reply.send(result)
                 && job.until <= Instant::now()
             {
-                self.store.refund(decided.receipt);
+                self.shared.refund(&decided.receipt);
             }
         }
     }
@@ -179,10 +194,10 @@ impl<B: StateBackend> Transaction<B> {
             match (job.pause, &runtime) {
                 (Some(pause), Some(runtime)) if tries_again => {
                     job.pause = Some(LONGEST_PAUSE.min(2 * pause));
-                    let store = self.store.clone();
+                    let shared = Arc::clone(&self.shared);
                     runtime.spawn(async move {
                         sleep(pause).await;
-                        store.push(job);
+                        shared.push(job);
                     });
                 }
                 _ => drop(job.reply.send(Err(error.shared()))),
@@ -200,7 +215,7 @@ impl<B: StateBackend> Drop for Transaction<B> {
 
 /// Runs a transaction until each of its jobs has a result.
 async fn run<B: StateBackend>(mut transaction: Transaction<B>) {
-    let until = Instant::now() + transaction.store.shared.budget;
+    let until = Instant::now() + transaction.shared.budget;
     for conflicts in 0..TRIES {
         transaction.jobs.retain(|job| !job.is_idle());
         if transaction.jobs.is_empty() || conflicts > 0 && Instant::now() >= until {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -10,7 +11,6 @@ use super::queue::MOST_STATES;
 use super::run::Shared;
 use super::traits::StateBackend;
 use crate::core::{Error, kept};
-use crate::store::around::settle_each;
 use crate::store::bans::Bans;
 use crate::store::evaluate::{decided, of_any};
 use crate::store::{
@@ -38,23 +38,12 @@ use crate::store::{
 /// transaction is a task of the runtime in which it begins, and ends with it; while nothing drives that runtime, requests
 /// over the same counters time out. Clones share everything. [`StateBackend`] has an example.
 pub struct BackendStore<B: StateBackend> {
-    pub(super) shared: Arc<Shared<B>>,
+    shared: Arc<Shared<B>>,
 }
 
 impl<B: StateBackend> BackendStore<B> {
-    /// Refunds in the background all that was taken.
-    pub(super) fn refund(&self, receipt: Receipt) {
-        let all = |check| Settlement::new(check, Change::Refund(u64::MAX));
-        let changes: Vec<_> = (0..receipt.taken().len()).map(all).collect();
-        drop(self.settle(receipt, &changes));
-    }
-}
-
-/// Returns the result of a change.
-fn applied(done: Done) -> Applied {
-    match done {
-        Done::Applied(applied) => applied,
-        Done::Decided(_) => unreachable!("a change was wanted"),
+    pub(super) fn with(backend: B, budget: Duration, rounds: usize) -> Self {
+        Self { shared: Arc::new(Shared::new(backend, budget, rounds)) }
     }
 }
 
@@ -71,25 +60,19 @@ impl<B: StateBackend> Store for BackendStore<B> {
         }
         let until = Instant::now() + self.shared.budget;
         let until = ask.deadline.instant().map_or(until, |deadline| deadline.min(until));
-        self.submit(Work::Decide(kept(checks)), Some(until)).map(|done| match done? {
-            Done::Decided(decided) => Ok(decided),
-            Done::Applied(_) => unreachable!("a decision was wanted"),
-        })
+        self.shared.submit(Work::Decide(kept(checks)), Some(until)).map(|done| done.map(Done::decided))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.shared.id {
             return Answer::Ready(Ok(Vec::new()));
         }
-        settle_each(&receipt, changes, |before, taken, change| {
-            let work = Work::Adjust(Box::new((before.to_vec(), taken.clone(), change)));
-            self.submit(work, None).map(|done| Ok(vec![applied(done?)]))
-        })
+        self.shared.settle(&receipt, changes)
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         let work = Work::Adjust(Box::new((Vec::new(), of_any(counter), change)));
-        self.submit(work, Some(Instant::now() + self.shared.budget)).map(|done| done.map(applied))
+        self.shared.submit(work, Some(Instant::now() + self.shared.budget)).map(|done| done.map(Done::applied))
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
