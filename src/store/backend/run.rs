@@ -110,12 +110,29 @@ impl<B: StateBackend> Shared<B> {
         let mut queue = self.queue();
         if queue.is_full() {
             drop(queue);
-            let text = format!("{MOST_WAITING} requests wait for the database");
-            return drop(job.reply.send(Err(Error::new(Kind::Crowd, text))));
+            return self.fail(job, &Error::new(Kind::Crowd, format!("{MOST_WAITING} requests wait for the database")));
         }
         let batch = queue.push(job);
         drop(queue);
         self.begin(batch);
+    }
+
+    /// Returns an error to a caller. A settlement that surely was not made waits to be tried again.
+    fn fail(self: &Arc<Self>, mut job: Job, error: &Error) {
+        if error.is_unsent()
+            && !error.is_invalid()
+            && Instant::now() < job.until
+            && let (Some(pause), Ok(runtime)) = (job.pause, Handle::try_current())
+        {
+            job.pause = Some(LONGEST_PAUSE.min(2 * pause));
+            let shared = Arc::clone(self);
+            runtime.spawn(async move {
+                sleep(pause).await;
+                shared.push(job);
+            });
+        } else {
+            drop(job.reply.send(Err(error.shared())));
+        }
     }
 
     /// Begins a transaction on the caller's thread; if it has to wait, it goes on as a task.
@@ -185,23 +202,10 @@ impl<B: StateBackend> Transaction<B> {
         }
     }
 
-    /// Returns the same error to all callers, as it is one failure. Settlements that surely were not made wait to be tried
-    /// again.
+    /// Returns the same error to all callers, as it is one failure.
     fn fail(&mut self, error: &Error) {
-        let (now, runtime) = (Instant::now(), Handle::try_current().ok());
-        for mut job in mem::take(&mut self.jobs) {
-            let tries_again = error.is_unsent() && !error.is_invalid() && now < job.until;
-            match (job.pause, &runtime) {
-                (Some(pause), Some(runtime)) if tries_again => {
-                    job.pause = Some(LONGEST_PAUSE.min(2 * pause));
-                    let shared = Arc::clone(&self.shared);
-                    runtime.spawn(async move {
-                        sleep(pause).await;
-                        shared.push(job);
-                    });
-                }
-                _ => drop(job.reply.send(Err(error.shared()))),
-            }
+        for job in mem::take(&mut self.jobs) {
+            self.shared.fail(job, error);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::store::{Change, Settlement};
+use tollgate::store::{Ask, Change, Settlement};
 use tollgate::{Key, Limiter, Quota, Rule, Source, Store};
 
 use super::Rig;
@@ -122,4 +122,19 @@ async fn a_decision_is_not_tried_again_after_an_error() {
     rig.table.next(Next::RefusesCommits);
     rig.decide(&[check("ada", HUNDRED, 1)]).await.expect_err("it is read-only");
     assert_eq!(rig.table.calls(), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refund_that_finds_too_many_waiting_is_made_when_there_is_room() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let taken = rig.decide(&[check("ada", HUNDRED, 100)]).await.expect("a decision");
+    rig.table.next(Next::HangsToLoad);
+    let begin = || rig.store.decide(&[check("bob", HUNDRED, 1)], Ask::default());
+    let waiting: Vec<_> = (0..=16_384).map(|_| begin()).collect();
+    let crowd = begin().wait().await.expect_err("there is no room");
+    assert_eq!(crowd.to_string(), "16384 requests wait for the database");
+    drop(rig.store.settle(taken.receipt, &[Settlement::new(0, Change::Refund(100))]));
+    drop(waiting);
+    sleep(OUTAGE).await;
+    assert_eq!(until_left(&rig, HUNDRED, 100).await.as_secs(), 0, "it was made");
 }
