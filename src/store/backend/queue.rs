@@ -28,6 +28,8 @@ pub(super) struct Queue {
     busy: HashSet<StateId>,
     /// How many transactions may still begin.
     pub(super) free: usize,
+    /// Whether somebody begins what may begin when a transaction ends.
+    pub(super) begins: bool,
 }
 
 /// The jobs of a transaction, in the order in which they came, and their states: distinct, in ascending order.
@@ -36,7 +38,7 @@ pub(super) type Batch = (Vec<Job>, Vec<StateId>);
 impl Queue {
     /// An empty queue, for so many transactions at once.
     pub(super) fn new(rounds: usize) -> Self {
-        Self { waiting: VecDeque::new(), busy: HashSet::new(), free: rounds }
+        Self { waiting: VecDeque::new(), busy: HashSet::new(), free: rounds, begins: false }
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -11,6 +11,7 @@
 
 use std::future::{Future, poll_fn};
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -114,7 +115,9 @@ impl<B: StateBackend> Shared<B> {
         }
         let batch = queue.push(job);
         drop(queue);
-        self.begin(batch);
+        if let Some(batch) = batch {
+            self.begin(batch);
+        }
     }
 
     /// Returns an error to a caller. A settlement that surely was not made waits to be tried again.
@@ -136,20 +139,35 @@ impl<B: StateBackend> Shared<B> {
     }
 
     /// Begins a transaction on the caller's thread; if it has to wait, it goes on as a task.
-    fn begin(self: &Arc<Self>, batch: Option<Batch>) {
-        let Some((jobs, ids)) = batch else { return };
-        let mut run = Box::pin(run(Transaction { shared: Arc::clone(self), ids, jobs }));
-        // A second panic would end the process.
-        let is_polled = !thread::panicking();
-        if is_polled && run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
-            return;
+    fn begin(self: &Arc<Self>, batch: Batch) {
+        let mut run = Box::pin(run(self.transaction(batch)));
+        if run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            spawn(run);
         }
-        // Without a runtime it is dropped, which rolls back unless it has begun to commit. Its callers have an error.
-        if let Ok(runtime) = Handle::try_current() {
-            drop(runtime.spawn(run));
-            // The caller may block its thread next, which keeps the task that was spawned last: others take the first.
-            drop(runtime.spawn(async {}));
+    }
+
+    /// Begins what may begin when another transaction has ended: as tasks, or where there is no runtime, one after the
+    /// other. Those that end meanwhile leave the next ones to this loop: within each other they would use up the stack.
+    fn begin_next(self: &Arc<Self>) {
+        while let Some(batch) = self.next() {
+            if Handle::try_current().is_ok() || thread::panicking() {
+                spawn(run(self.transaction(batch)));
+            } else {
+                // It belongs to others: a panic is theirs, and they have an error.
+                drop(catch_unwind(AssertUnwindSafe(|| self.begin(batch))));
+            }
         }
+    }
+
+    fn transaction(self: &Arc<Self>, (jobs, ids): Batch) -> Transaction<B> {
+        Transaction { shared: Arc::clone(self), ids, jobs }
+    }
+
+    fn next(&self) -> Option<Batch> {
+        let mut queue = self.queue();
+        let next = queue.next();
+        queue.begins = next.is_some();
+        next
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -158,15 +176,16 @@ impl<B: StateBackend> Shared<B> {
 }
 
 impl<B: StateBackend> Transaction<B> {
-    /// Lets others have the states, and `places` places of transactions, and begins the next one.
+    /// Lets others have the states, and `places` places of transactions, and begins the next ones.
     fn release(&mut self, places: usize) {
-        let next = {
-            let mut queue = self.shared.queue();
-            queue.release(&mem::take(&mut self.ids));
-            queue.free += places;
-            queue.next()
-        };
-        self.shared.begin(next);
+        let mut queue = self.shared.queue();
+        queue.release(&mem::take(&mut self.ids));
+        queue.free += places;
+        let is_begun = mem::replace(&mut queue.begins, true);
+        drop(queue);
+        if !is_begun {
+            self.shared.begin_next();
+        }
     }
 
     /// Loads, decides and commits once. Returns what was done for each job, or `None` after a conflict.
@@ -237,6 +256,16 @@ async fn run<B: StateBackend>(mut transaction: Transaction<B>) {
     }
     let text = "other transactions changed the same states again and again";
     transaction.fail(&Error::new(Kind::Store, text).unsent());
+}
+
+/// Has a transaction go on as a task. Without a runtime it is dropped, which rolls back unless it has begun to commit; its
+/// callers have an error.
+fn spawn(run: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = Handle::try_current() {
+        drop(runtime.spawn(run));
+        // The caller may block its thread next, which keeps the task that was spawned last: others take the first.
+        drop(runtime.spawn(async {}));
+    }
 }
 
 /// Waits for a future until a time, where there are timers; `None` if that is not long enough.

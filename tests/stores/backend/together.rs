@@ -1,14 +1,16 @@
 //! Many at once: exact together, and in few transactions.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use futures::future::join_all;
-use tollgate::store::{Ask, BackendStore, Change, Settlement};
+use tollgate::store::{Answer, Ask, BackendStore, Change, Loaded, Settlement, StateBackend, StateId};
 use tollgate::{Error, Quota, Store};
 
 use super::Rig;
 use crate::support::checks::check;
-use crate::support::table::Next;
+use crate::support::table::{Next, Table};
 
 const HOURLY: Quota = Quota::fixed_window(1_000, Duration::from_secs(3_600));
 
@@ -118,7 +120,7 @@ fn a_runtime_that_stops_keeps_no_key() {
         let lost: Vec<_> = (0..10).map(|_| begin()).collect();
         std::thread::sleep(Duration::from_millis(1));
         stopped.shutdown_timeout(Duration::from_secs(10));
-        let decided = other.block_on(join_all(lost.into_iter().map(tollgate::store::Answer::wait)));
+        let decided = other.block_on(join_all(lost.into_iter().map(Answer::wait)));
         ends += decided.into_iter().filter_map(Result::err).filter(Error::is_store).count();
         assert!(other.block_on(rig.is_allowed(&one)), "round {round}");
     }
@@ -141,6 +143,45 @@ fn a_handler_that_settles_and_then_blocks_its_thread_holds_up_no_other_request()
     assert!(runtime.block_on(rig.is_allowed(&one)));
     assert!(start.elapsed() < Duration::from_millis(50), "{:?}", start.elapsed());
     runtime.block_on(blocks).expect("no panic");
+}
+
+/// A table whose first load keeps its thread until the other side has met it twice.
+struct Gated(Table, Arc<Barrier>, AtomicBool);
+
+impl StateBackend for Gated {
+    type Tx = <Table as StateBackend>::Tx;
+
+    async fn load(&self, ids: &[StateId]) -> Result<Loaded<Self::Tx>, Error> {
+        if !self.2.swap(true, Ordering::SeqCst) {
+            self.1.wait();
+            self.1.wait();
+        }
+        self.0.load(ids).await
+    }
+}
+
+/// Without a runtime, what waits for a transaction begins on the thread on which that one ends.
+#[test]
+fn transactions_that_follow_each_other_on_a_thread_use_no_stack() {
+    let (table, gate) = (Rig::new(Duration::ZERO).table, Arc::new(Barrier::new(2)));
+    let gated = Gated(table.clone(), gate.clone(), AtomicBool::new(false));
+    let store = BackendStore::builder(gated).rounds(1).budget(Duration::from_secs(60));
+    let (store, first) = (store.build().expect("valid settings"), check("ada", HOURLY, 1));
+    // So many that no two fit into one transaction.
+    let keys = |request: usize| (0..65).map(move |key| check(&format!("{request}-{key}"), HOURLY, 1));
+    let own = store.clone();
+    let thread = std::thread::Builder::new().stack_size(128 * 1_024).spawn(move || {
+        let decided = futures::executor::block_on(own.decide(&[first], Ask::default()).wait());
+        assert!(decided.expect("a decision").decision.is_allowed());
+    });
+    gate.wait();
+    let waiting: Vec<_> =
+        (0..100).map(|request| store.decide(&keys(request).collect::<Vec<_>>(), Ask::default())).collect();
+    gate.wait();
+    let decided = futures::executor::block_on(join_all(waiting.into_iter().map(Answer::wait)));
+    assert!(decided.into_iter().all(|one| one.expect("a decision").decision.is_allowed()));
+    thread.expect("a thread").join().expect("no panic");
+    assert_eq!(table.calls(), (101, 101));
 }
 
 #[tokio::test(start_paused = true)]
