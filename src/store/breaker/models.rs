@@ -1,6 +1,6 @@
 //! Models of breakers that are used by several threads at once, tried by loom in every order.
 //!
-//! `shared.rs` is compiled once more here, with loom's atomics. The models claim what callers rely
+//! `shared.rs` is compiled once more here, with loom's lock and atomics. The models claim what callers rely
 //! on whichever thread comes first: one probe an interval, one thread that opens or closes the
 //! breaker and sees that it did, no outcome lost, and none counted in a later round.
 
@@ -9,20 +9,21 @@ use std::sync::Arc;
 use loom::model::Builder;
 use loom::thread;
 
-use super::snapshot::{self, BreakerState, FIRST_WAIT_MS, MOST_IN_ROW, Recent};
-use shared::{Breaker, Permit};
+use super::BreakerState;
+use shared::{Breaker, FIRST_WAIT_MS, MOST_IN_ROW, Permit, Recent};
 
 #[allow(
     dead_code,
     clippy::duplicate_mod,
-    reason = "it is compiled once more with other atomics, and not all of it is used"
+    reason = "it is compiled once more with another lock, and not all of it is used"
 )]
 #[path = "shared.rs"]
 mod shared;
 
 /// What [`shared`] changes states with here.
 mod sync {
-    pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    pub(super) use loom::sync::{Mutex, MutexGuard};
 }
 
 /// A new breaker.
@@ -79,7 +80,7 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Three requests within one interval of an open breaker: compare-and-swap lets one of them probe.
+/// Three requests within one interval of an open breaker: one of them probes.
 #[test]
 fn one_of_those_who_come_in_one_interval_probes() {
     explore(|| {
@@ -102,7 +103,9 @@ fn of_those_who_come_in_two_intervals_at_most_two_probe() {
         let probes = permits.iter().flatten().count();
         let in_the_first = permits[..2].iter().flatten().count();
         assert!((1..=2).contains(&probes) && in_the_first <= 1, "{permits:?}");
-        assert_eq!(breaker.load().in_flight, u64::try_from(probes).expect("they are few"), "none is forgotten");
+        assert_eq!(breaker.state(), BreakerState::HalfOpen);
+        permits.into_iter().flatten().for_each(|permit| fails(&breaker, permit, 160));
+        assert_eq!(breaker.state(), BreakerState::Open, "none is forgotten");
     });
 }
 
@@ -150,7 +153,7 @@ fn it_opens_once_and_at_the_last_failure_however_many_are_reported_at_once() {
         let results = at_once(&breaker, permits.map(|permit| thing(move |breaker| breaker.failed(permit, 7))));
         assert_eq!(results.iter().flatten().collect::<Vec<_>>(), [&BreakerState::Closed], "one of them opens it");
         assert_eq!((breaker.state(), breaker.failing_since()), (BreakerState::Open, Some(7)));
-        assert_eq!(breaker.load().probe_at, 7 + FIRST_WAIT_MS);
+        assert_eq!(breaker.next_probe(7).as_millis(), FIRST_WAIT_MS.into());
     });
 }
 
@@ -170,7 +173,7 @@ fn no_failure_and_no_reply_is_forgotten() {
                 thing(move |breaker| assert!(!breaker.succeeded(replied, || 7))),
             ],
         );
-        let recent = breaker.load().recent;
+        let recent = breaker.recent();
         assert_eq!((recent.failed, recent.succeeded), (3, 1));
         assert!(recent.in_row <= 2, "the reply came after the first failure");
     });
@@ -194,8 +197,7 @@ fn reports_of_an_earlier_round_change_nothing_whatever_the_later_one_does() {
             ],
         );
         assert_eq!(results, [false, false, true]);
-        let found = breaker.load();
-        assert_eq!((found.phase, found.recent), (BreakerState::Closed, Recent::default()));
+        assert_eq!((breaker.state(), breaker.recent()), (BreakerState::Closed, Recent::default()));
     });
 }
 
@@ -229,26 +231,28 @@ fn waits_grow_from_the_last_time_it_closed_whoever_reports_an_earlier_one() {
     explore(|| {
         let breaker = opened();
         let first = acquire(&breaker, 50);
-        let earlier = thing(move |breaker| assert!(breaker.succeeded(first, || 60)));
+        let earlier = thing(move |breaker| {
+            assert!(breaker.succeeded(first, || 60));
+            false
+        });
         let later = thing(|breaker| {
             let permits: Vec<_> = (0..MOST_IN_ROW).filter_map(|_| breaker.acquire(|| 61)).collect();
             let closed = permits.iter().all(|permit| !permit.is_probe()) && permits.len() == 5;
-            if !closed {
-                return;
+            if closed {
+                for permit in permits {
+                    fails(breaker, permit, 61);
+                }
+                let second = acquire(breaker, 1_000);
+                acquire(breaker, 2_000);
+                assert!(breaker.succeeded(second, || 2_001));
             }
-            for permit in permits {
-                fails(breaker, permit, 61);
-            }
-            let second = acquire(breaker, 1_000);
-            acquire(breaker, 2_000);
-            assert!(breaker.succeeded(second, || 2_001));
-            let before = breaker.probes_again(2_002);
-            assert!(before >= 2, "it closed after two probes, or three");
+            closed
         });
-        at_once(&breaker, [earlier, later]);
-        // Once all have reported, the last one stands.
-        if breaker.load().round > 2 {
-            assert!(breaker.probes_again(2_002) >= 2);
+        let results = at_once(&breaker, [earlier, later]);
+        // Once all have reported, the last one stands: it closed after two probes, or three.
+        if results[1] {
+            fail(&breaker, MOST_IN_ROW, 2_002);
+            assert!(breaker.next_probe(2_002).as_millis() >= 200);
         }
     });
 }

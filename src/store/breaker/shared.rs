@@ -1,69 +1,115 @@
-//! A breaker that several threads share.
-//!
-//! Each method reads the word, computes the next one and stores it by compare-and-swap, so the
-//! state changes as a whole and without a lock. Every order of concurrent calls is tried by loom
-//! (`models.rs`).
-//!
-//! A call goes like this:
-//!
-//! 1. `acquire` returns a permit, or none: then the store is not called.
-//! 2. The caller calls the store. What a probe does is described at [`Permit::is_probe`].
-//! 3. It reports the outcome with the permit, once: `succeeded`, `failed` or `gave_up`.
-//!
-//! Reports of replies may be left out while the breaker `is_calm`. A probe that is never reported
-//! keeps the breaker half-open, but does not keep others from probing.
-//!
-//! Two times are kept beside the word, as it has no room for them. They only grow (`fetch_max`), so
-//! a thread that was held up for long cannot overwrite what is newer; they matter for logs, for how
-//! long all requests are admitted, and for the length of waits.
+//! The machine, which threads share. Every order of concurrent calls is tried by loom (`models.rs`).
 
 use std::time::Duration;
 
-use super::snapshot::WINDOW_MS;
-use super::snapshot::{BreakerState, PROBES_BITS, Snapshot};
-use super::sync::{AtomicU64, Ordering};
+use super::BreakerState;
+use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// The longest time of a probe: one that takes longer has failed, whatever the budget, so that few
 /// tasks probe at once.
 pub(crate) const LONGEST_PROBE: Duration = Duration::from_secs(15);
 
+/// The wait before the first probe, in milliseconds. From the beginning of one probe to that of the
+/// next it is twice as long each time, up to the longest.
+pub(crate) const FIRST_WAIT_MS: u64 = 50;
+/// The longest wait from the beginning of one probe to that of the next, in milliseconds.
+const LONGEST_WAIT_MS: u64 = 500;
+
+/// Failures in a row that open the breaker.
+pub(super) const MOST_IN_ROW: u64 = 5;
+
+/// Failures of one window that open the breaker, if there were no more replies in it.
+///
+/// Ten are enough to estimate the rate: if every tenth call fails by chance, ten failures that are
+/// half of all occur in about 7 of a million windows; if every other one fails, in about every
+/// other window.
+pub(super) const MOST_IN_WINDOW: u64 = 10;
+
+/// The length of a window, in milliseconds, from the failure it begins with. So a rate of one half
+/// shows from 20 calls a second on; with fewer calls, only failures in a row open the breaker.
+pub(super) const WINDOW_MS: u64 = 1_000;
+
+/// With so many outcomes in a window, both counts are halved: of many calls the last ones matter.
+const MOST_COUNTED: u64 = 255;
+
 /// The permission to call the store once. It is returned with the outcome of the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit {
-    /// The round in which it was given.
     round: u64,
-    /// Whether it was given while the breaker was not closed.
-    probe: bool,
 }
 
 impl Permit {
     /// Returns whether the outcome decides if the store is called again.
     pub(crate) fn is_probe(self) -> bool {
-        self.probe
+        is_open(self.round)
     }
 }
 
-/// A circuit breaker. It is shared by reference; nothing in it blocks.
+/// Returns whether the breaker is not closed in a round: they alternate.
+fn is_open(round: u64) -> bool {
+    round % 2 == 1
+}
+
+/// A circuit breaker, shared by reference.
 #[derive(Debug)]
 pub(crate) struct Breaker {
-    /// A packed [`Snapshot`].
-    pub(super) state: AtomicU64,
-    /// When the last failures in a row began, as reported.
-    failing_since: AtomicU64,
-    /// When it closed last, and how many probes that took, in the low `PROBES_BITS`; 0 if it never
-    /// did.
-    closed: AtomicU64,
+    /// How often it opened and closed. Only changed under the lock.
+    round: AtomicU64,
+    /// Whether failures are in the window of a closed breaker. Only changed under the lock.
+    has_failures: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// What is behind the lock. Times are milliseconds.
+#[derive(Debug, Default)]
+struct State {
+    /// Of a closed breaker.
+    recent: Recent,
+    /// Probes begun in a row, as far as they make waits longer.
+    probes: u32,
+    /// How many of these are in flight. Each of them may close it.
+    in_flight: u32,
+    /// When the next request may probe, whether or not earlier probes have an outcome by then.
+    probe_at: u64,
+    /// When the last failures in a row began.
+    failing_since: u64,
+    /// When it closed last, and how many probes that took.
+    closed: Option<(u64, u32)>,
+}
+
+/// The outcomes of the calls of a closed breaker, by which it opens.
+///
+/// Failures in a row need no window; the rate is that of a window, which begins with a failure. Without failures nothing
+/// is kept, so that calls that succeed change no shared memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Recent {
+    /// Failures since the last reply, however long ago.
+    pub(super) in_row: u64,
+    /// Failures of the window; 0 if there is no window, in which case replies change nothing.
+    pub(super) failed: u64,
+    /// Replies of the window.
+    pub(super) succeeded: u64,
+    /// When the window began.
+    start: u64,
 }
 
 impl Breaker {
     /// A closed breaker without failures.
     pub(crate) fn new() -> Self {
-        Self { state: AtomicU64::new(0), failing_since: AtomicU64::new(0), closed: AtomicU64::new(0) }
+        Self { round: AtomicU64::new(0), has_failures: AtomicBool::new(false), state: Mutex::new(State::default()) }
     }
 
-    /// Returns the phase: closed, open or half-open.
+    /// Returns whether it is closed, open or half-open.
     pub(crate) fn state(&self) -> BreakerState {
-        self.load().phase
+        if !is_open(self.round()) {
+            return BreakerState::Closed;
+        }
+        let state = self.lock();
+        match (is_open(self.round()), state.in_flight) {
+            (false, _) => BreakerState::Closed,
+            (true, 0) => BreakerState::Open,
+            (true, _) => BreakerState::HalfOpen,
+        }
     }
 
     /// Returns the permit for a call, or `None` if the store must not be called now. The time is
@@ -71,113 +117,208 @@ impl Breaker {
     ///
     /// If several callers come at once when a probe is due, one receives the permit.
     pub(crate) fn acquire(&self, now: impl FnOnce() -> u64) -> Option<Permit> {
-        let word = self.state.load(Ordering::Acquire);
-        let state = Snapshot::unpack(word);
-        if state.phase == BreakerState::Closed {
-            return Some(Permit { round: state.round, probe: false });
+        let round = self.round();
+        if !is_open(round) {
+            return Some(Permit { round });
         }
-        let now = now();
-        if now < state.probe_at {
-            return None;
+        let (now, mut state) = (now(), self.lock());
+        let round = self.round();
+        if !is_open(round) {
+            return Some(Permit { round });
         }
-        let probing = state.probe(now);
-        let permit = Permit { round: probing.round, probe: true };
-        // One of several concurrent callers probes.
-        let first = self.state.compare_exchange(word, probing.pack(), Ordering::AcqRel, Ordering::Acquire);
-        first.is_ok().then_some(permit)
+        state.probe(now).then_some(Permit { round })
     }
 
     /// Returns a permit to report a failure of calls that were never sent; `None` unless the
     /// breaker is closed.
     #[cfg(feature = "cluster")]
     pub(crate) fn join(&self) -> Option<Permit> {
-        let state = self.load();
-        (state.phase == BreakerState::Closed).then_some(Permit { round: state.round, probe: false })
+        let round = self.round();
+        (!is_open(round)).then_some(Permit { round })
     }
 
     /// Returns whether a reply changes nothing: the breaker is closed, and no failure is in its
     /// window. Callers then need not report it.
     pub(crate) fn is_calm(&self) -> bool {
-        let state = self.load();
-        state.phase == BreakerState::Closed && state.recent.failed == 0
+        !is_open(self.round()) && !self.has_failures.load(Ordering::Acquire)
     }
 
     /// Reports a reply. Returns whether it closed the breaker, which is true for one caller. The
     /// time is read only if there was a failure.
-    pub(crate) fn succeeded(&self, permit: Permit, now: impl Fn() -> u64) -> bool {
-        let before = self.change(permit, |state| state.succeeded(&now));
-        let closed = before.filter(|before| before.phase != BreakerState::Closed);
-        if let Some(Snapshot { probes, .. }) = closed {
-            self.closed.fetch_max(now() << PROBES_BITS | probes, Ordering::Relaxed);
+    pub(crate) fn succeeded(&self, permit: Permit, now: impl FnOnce() -> u64) -> bool {
+        if self.is_calm() {
+            return false;
         }
-        closed.is_some()
+        let now = now();
+        let Some(mut state) = self.lock_for(permit) else { return false };
+        if permit.is_probe() {
+            state.closed = state.closed.max(Some((now, state.probes)));
+            self.next_round(&mut state);
+        } else {
+            state.recent.succeeded(now);
+            self.note(&state);
+        }
+        permit.is_probe()
     }
 
-    /// Reports a failure at `now`. Returns the phase it was in if it is not closed afterwards, so
+    /// Reports a failure at `now`. Returns the state it was in if it is not closed afterwards, so
     /// `Some(Closed)` means that this failure opened it; `None` if it is still closed, or if the
     /// permit is of an earlier round.
     pub(crate) fn failed(&self, permit: Permit, now: u64) -> Option<BreakerState> {
-        let (mut closed, again) = (false, self.probes_again(now));
-        let before = self.change(permit, |state| {
-            if state.phase == BreakerState::Closed && state.recent.in_row == 0 {
-                // Not stored: a thread that was held up here may report failures that are long over.
-                self.failing_since.fetch_max(now, Ordering::Relaxed);
-            }
-            let next = state.failed(now, again);
-            closed = next.phase == BreakerState::Closed;
-            Some(next)
-        });
-        before.filter(|_| !closed).map(|before| before.phase)
+        let mut state = self.lock_for(permit)?;
+        if permit.is_probe() {
+            state.in_flight = state.in_flight.saturating_sub(1);
+            return Some(BreakerState::HalfOpen);
+        }
+        if state.recent.in_row == 0 {
+            // A thread that was held up reports a time that others have passed.
+            state.failing_since = state.failing_since.max(now);
+        }
+        state.recent.failed(now);
+        let opens = state.recent.opens();
+        if opens {
+            self.next_round(&mut state);
+            state.open(now);
+        } else {
+            self.note(&state);
+        }
+        opens.then_some(BreakerState::Closed)
     }
 
     /// Reports that the call has no outcome: it was not made, or its caller stopped waiting. After
     /// a probe another request may probe from `probe_at` on.
-    pub(crate) fn gave_up(&self, permit: Permit, probe_at: impl Fn() -> u64) {
-        self.change(permit, |state| state.gave_up(&probe_at));
+    pub(crate) fn gave_up(&self, permit: Permit, probe_at: impl FnOnce() -> u64) {
+        if !permit.is_probe() {
+            return;
+        }
+        let probe_at = probe_at();
+        if let Some(mut state) = self.lock_for(permit) {
+            state.in_flight = state.in_flight.saturating_sub(1);
+            // It does not make waits longer.
+            state.probes = state.probes.saturating_sub(1);
+            state.probe_at = state.probe_at.min(probe_at);
+        }
     }
 
     /// Returns how long until the next probe may begin; zero if it is closed.
     pub(crate) fn next_probe(&self, now: u64) -> Duration {
-        let state = self.load();
-        let wait = if state.phase == BreakerState::Closed { 0 } else { state.probe_at.saturating_sub(now) };
+        let state = self.lock();
+        let wait = if is_open(self.round()) { state.probe_at.saturating_sub(now) } else { 0 };
         Duration::from_millis(wait)
     }
 
     /// Returns when the failures began, in milliseconds, if the store has not replied since.
     pub(crate) fn failing_since(&self) -> Option<u64> {
-        let state = self.load();
-        (state.phase != BreakerState::Closed || state.recent.in_row > 0).then(|| self.first_failure())
+        let state = self.lock();
+        (is_open(self.round()) || state.recent.in_row > 0).then_some(state.failing_since)
     }
 
     /// Returns when the last failures in a row began, in milliseconds, even if the store has
     /// replied since.
     pub(crate) fn first_failure(&self) -> u64 {
-        self.failing_since.load(Ordering::Relaxed)
+        self.lock().failing_since
     }
 
-    /// Returns the number of probes to go on from if the breaker opens now: those that closing took
-    /// if that was less than a second ago, else 0. So a store that replies to a probe and fails
-    /// again at once is not always called again after the shortest wait.
-    pub(super) fn probes_again(&self, now: u64) -> u64 {
-        let closed = self.closed.load(Ordering::Relaxed);
-        let (closed_at, probes) = (closed >> PROBES_BITS, closed & ((1 << PROBES_BITS) - 1));
-        if closed > 0 && now.saturating_sub(closed_at) < WINDOW_MS { probes } else { 0 }
+    #[cfg(test)]
+    pub(super) fn recent(&self) -> Recent {
+        self.lock().recent
     }
 
-    /// Returns the current state.
-    pub(super) fn load(&self) -> Snapshot {
-        Snapshot::unpack(self.state.load(Ordering::Acquire))
+    fn round(&self) -> u64 {
+        self.round.load(Ordering::Acquire)
     }
 
-    /// Changes the state if the permit's round is the current one. Returns the state before; `None`
-    /// if nothing was changed. `change` may run several times.
-    fn change(&self, permit: Permit, mut change: impl FnMut(Snapshot) -> Option<Snapshot>) -> Option<Snapshot> {
-        let changed = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
-            let state = Snapshot::unpack(word);
-            if state.round == permit.round { change(state).map(Snapshot::pack) } else { None }
-        });
-        changed.ok().map(Snapshot::unpack)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        match self.state.lock() {
+            Ok(state) => state,
+            Err(poisoned) => poisoned.into_inner(),
+        }
     }
+
+    /// Locks the state if the permit is of the present round.
+    fn lock_for(&self, permit: Permit) -> Option<MutexGuard<'_, State>> {
+        let state = self.lock();
+        (self.round() == permit.round).then_some(state)
+    }
+
+    /// Opens it, or closes it.
+    fn next_round(&self, state: &mut State) {
+        (state.recent, state.in_flight) = (Recent::default(), 0);
+        self.note(state);
+        self.round.store(self.round() + 1, Ordering::Release);
+    }
+
+    /// Keeps whether there are failures where it is read without the lock.
+    fn note(&self, state: &State) {
+        self.has_failures.store(state.recent.failed > 0, Ordering::Release);
+    }
+}
+
+impl State {
+    /// Begins a probe, if it is time.
+    fn probe(&mut self, now: u64) -> bool {
+        let is_due = now >= self.probe_at;
+        if is_due {
+            (self.probes, self.in_flight) = (self.probes + 1, self.in_flight + 1);
+            self.probe_at = now.saturating_add(wait(self.probes));
+        }
+        is_due
+    }
+
+    /// Waits for the first probe, or as long as after those that closing took if that was less than a second ago. So a
+    /// store that replies to a probe and fails again at once is not always called again after the shortest wait.
+    fn open(&mut self, now: u64) {
+        let again = self.closed.filter(|(at, _)| now.saturating_sub(*at) < WINDOW_MS);
+        self.probes = again.map_or(0, |(_, probes)| probes);
+        self.probe_at = now.saturating_add(wait(self.probes));
+    }
+}
+
+impl Recent {
+    /// Counts a failure, which begins a window if there is none.
+    fn failed(&mut self, now: u64) {
+        if !self.is_live(now) {
+            (self.failed, self.succeeded, self.start) = (0, 0, now);
+        }
+        (self.in_row, self.failed) = (self.in_row + 1, self.failed + 1);
+        self.halve();
+    }
+
+    /// Counts a reply, if there is a window.
+    fn succeeded(&mut self, now: u64) {
+        if !self.is_live(now) {
+            *self = Self::default();
+            return;
+        }
+        (self.in_row, self.succeeded) = (0, self.succeeded + 1);
+        self.halve();
+    }
+
+    /// Returns whether the breaker opens: `in_row >= 5`, or `failed >= 10` and `failed >= succeeded`.
+    fn opens(self) -> bool {
+        self.in_row >= MOST_IN_ROW || self.failed >= MOST_IN_WINDOW && self.failed >= self.succeeded
+    }
+
+    /// Returns whether `now` is in the window, or before it: concurrent callers may report their times in another order.
+    fn is_live(self, now: u64) -> bool {
+        self.failed > 0 && now < self.start.saturating_add(WINDOW_MS)
+    }
+
+    /// Halves the counts of many calls. One failure among so many replies is forgotten, and the window with it.
+    fn halve(&mut self) {
+        if self.failed + self.succeeded == MOST_COUNTED {
+            (self.failed, self.succeeded) = (self.failed / 2, self.succeeded / 2);
+            if self.failed == 0 {
+                *self = Self::default();
+            }
+        }
+    }
+}
+
+/// Returns the wait until the next probe, in milliseconds, after `probes` in a row: `min(50 *
+/// 2^probes, 500)`.
+fn wait(probes: u32) -> u64 {
+    (FIRST_WAIT_MS << probes.min(8)).min(LONGEST_WAIT_MS)
 }
 
 /// Converts a duration to the milliseconds that breakers count in.
