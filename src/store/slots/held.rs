@@ -23,6 +23,7 @@ mod tests;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
+use std::time::Duration;
 
 use ahash::RandomState;
 use smallvec::SmallVec;
@@ -100,7 +101,7 @@ impl HeldSlots {
         let Taken { units, stamp, .. } = *taken;
         self.last_hold += 1;
         let hold = (now + quota.hold(), self.last_hold);
-        let cohort = SlotCohort { is_held: true, units, stamp, since: now, due: now + quota.window() / 3 };
+        let cohort = SlotCohort { is_held: true, units, stamp, since: now, due: now + renewed_after(quota.window()) };
         self.counters.entry(counter.clone()).or_default().add(cohort);
         self.holds.insert(hold, (counter, units));
         hold
@@ -165,7 +166,7 @@ impl HeldSlots {
             Some(Err(error)) if is_alive && error.is_unsent() => cohort.due = now + HEARTBEAT / 10,
             _ if !cohort.is_held => return 0,
             Some(Ok(applied)) => {
-                (cohort.since, cohort.due) = (sent, sent + life / 3);
+                (cohort.since, cohort.due) = (sent, sent + renewed_after(life));
                 if let Some(applied) = applied.first() {
                     cohort.stamp = applied.stamp;
                     lost = cohort.units.saturating_sub(applied.units);
@@ -188,6 +189,12 @@ impl HeldSlots {
     pub(super) fn is_empty(&self) -> bool {
         self.holds.is_empty() && self.counters.is_empty()
     }
+}
+
+/// Returns after which time slots are renewed, at the next heartbeat: a third of their life, and sooner if that heartbeat
+/// could leave less than a third.
+fn renewed_after(life: Duration) -> Duration {
+    (life / 3).min((2 * life / 3).saturating_sub(HEARTBEAT))
 }
 
 impl CounterSlots {

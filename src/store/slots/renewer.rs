@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::held::{HeldSlots, HoldId, PendingSettlement, Settled};
 use crate::core::algorithm::HEARTBEAT;
@@ -77,8 +77,11 @@ impl SlotRenewer {
 
     /// Sends what is due at each heartbeat, until nothing is held.
     async fn run(self: Arc<Self>) {
+        let mut beats = interval(HEARTBEAT);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        beats.tick().await;
         loop {
-            sleep(HEARTBEAT).await;
+            beats.tick().await;
             let mut state = self.state();
             let overdue = state.held.beat(Instant::now());
             if state.held.is_empty() {

@@ -87,6 +87,19 @@ fn slots_are_renewed_when_a_third_of_their_life_has_passed_all_of_a_stamp_as_one
 }
 
 #[test]
+fn slots_of_a_short_life_are_renewed_while_a_third_of_it_is_left() {
+    for life in [2_000, 2_500, 3_000, 4_000].map(Duration::from_millis) {
+        for first in (0..20).map(|part| HEARTBEAT * part / 20) {
+            let (mut slots, now) = (HeldSlots::default(), Instant::now());
+            let _hold = slots.hold(StoreId::new(), &taken_for(life, "ada", 1, 7), now);
+            let beats = (0..4).map(|beats| first + HEARTBEAT * beats);
+            let age = beats.into_iter().find(|age| !beat(&mut slots, now + *age).is_empty()).expect("it is renewed");
+            assert!(age <= 2 * life / 3, "after {age:?} of {life:?}");
+        }
+    }
+}
+
+#[test]
 fn slots_of_one_counter_that_are_renewed_together_are_one_from_then_on() {
     let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
     let _holds: Vec<_> = (1..=50).map(|stamp| slots.hold(store, &taken("ada", 1, stamp), now)).collect();
