@@ -57,7 +57,7 @@ pub(in crate::store::redis) type Response = Result<Part, Failed>;
 pub(in crate::store::redis) enum Failed {
     /// There will be none. Callers that failed together have errors that count as one failure.
     Error(Error),
-    /// There was none in time. It may still come: [`Asking::late`](super::Asking::late).
+    /// There was none in time. It may still come: see [`NoReply`](super::NoReply).
     Late(Error),
     /// The server replied with an error.
     Refused(Box<Refused>),
