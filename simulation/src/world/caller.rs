@@ -159,6 +159,10 @@ pub(super) async fn handle(request: Request<()>) -> Response<String> {
         limits.charge(units);
         job.changes(units, 0);
     }
+    if does.flushes {
+        // What is charged at once may be lost, and is owed then by nobody.
+        let _ = limits.flush().await;
+    }
     if does.pause_ms > 0 {
         sleep(Duration::from_millis(does.pause_ms)).await;
     }

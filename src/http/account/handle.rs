@@ -9,6 +9,7 @@
 use std::fmt;
 use std::iter::{self, successors};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 #[cfg(feature = "axum")]
 use axum::extract::FromRequestParts;
@@ -18,9 +19,11 @@ use http::Response;
 use http::StatusCode;
 #[cfg(feature = "axum")]
 use http::request::Parts;
+use smallvec::SmallVec;
 
-use super::Shared;
+use super::debt::Debt;
 use super::request_body::RequestBody;
+use super::shared::Shared;
 use crate::core::{Decision, Error, Key};
 use crate::http::gate::SharedGate;
 use crate::http::policy::{Policy, Refused};
@@ -84,31 +87,26 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Creates the handle of one layer.
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, outer: None }
-    }
-
-    /// Returns this handle in front of that of an outer layer.
-    pub(crate) fn inside(self, outer: Handle) -> Self {
-        Self { outer: Some(Arc::new(outer)), ..self }
+    /// Creates the handle of one layer, in front of that of an outer one.
+    pub(super) fn new(shared: Arc<Shared>, outer: Option<Handle>) -> Self {
+        Self { shared, outer: outer.map(Arc::new) }
     }
 
     /// Returns whether some policy of the layer counted the request.
     pub(crate) fn is_limited(&self) -> bool {
-        self.shared.decision().outcomes().iter().any(|outcome| !outcome.is_hidden())
+        self.shared.decision.outcomes().iter().any(|outcome| !outcome.is_hidden())
     }
 
     /// Returns the decision on the request by this very layer, or a clone of it, outside: once, and until the response.
     /// What a handler makes of one request counts as often as it comes.
     pub(crate) fn let_in(&self, layer: &SharedGate) -> Option<&Decision> {
         let outside = self.layers().find(|admitted| admitted.gate.limits.are_of(layer))?;
-        outside.lets_in().then(|| outside.decision())
+        outside.lets_in().then(|| &outside.decision)
     }
 
     /// Notes that another layer inside admitted the request, too.
     pub(super) fn note_inner(&self) {
-        self.shared.note_inner();
+        self.shared.has_inner.store(true, Ordering::Relaxed);
     }
 
     /// Returns the decision by which the request was admitted, with those of outer layers [behind](Decision::outer) it.
@@ -126,7 +124,7 @@ impl Handle {
     /// # let _ = left;
     /// ```
     pub fn decision(&self) -> Decision {
-        let own = self.shared.decision().clone();
+        let own = self.shared.decision.clone();
         match &self.outer {
             Some(outer) => own.inside(outer.decision()),
             None => own,
@@ -161,28 +159,29 @@ impl Handle {
 
     /// Charges units to every [`metered`](Policy::metered) policy of the request, also of outer layers. Never blocks.
     ///
-    /// A charge may exceed the limit by one capacity at most; units that the store does not take are dropped. It is
-    /// sent at once, or, while an earlier charge is in flight, after that one.
+    /// It changes what the request owes, and sends nothing: the change is settled with the response, or later by
+    /// [`flush`](Self::flush), which a long stream calls as often as others are to see it. A charge may exceed the limit
+    /// by one capacity at most; units that the store does not take are dropped.
     ///
     /// # Examples
     ///
     /// ```
     /// use tollgate::Handle;
     ///
-    /// /// One unit for each chunk that is streamed.
-    /// fn on_chunk(limits: &Handle) {
-    ///     limits.charge(1);
+    /// /// One unit for each row of a result.
+    /// fn on_rows(limits: &Handle, rows: u64) {
+    ///     limits.charge(rows);
     /// }
-    /// # let _ = on_chunk;
+    /// # let _ = on_rows;
     /// ```
     pub fn charge(&self, units: u64) {
-        self.warn_unless_metered();
-        self.layers().for_each(|layer| layer.charge(units));
+        self.meter(|debt| debt.charge(units));
     }
 
     /// Refunds units to every [`metered`](Policy::metered) policy of the request, also of outer layers. Never blocks.
     ///
-    /// No more is refunded than was taken and charged. Refunds are sent with the response, and at once after that.
+    /// No more is refunded than was taken and charged. As with [`charge`](Self::charge), the change is settled with the
+    /// response, or later by [`flush`](Self::flush), which a long stream calls as often as others are to see it.
     ///
     /// # Examples
     ///
@@ -196,17 +195,59 @@ impl Handle {
     /// # let _ = on_cached;
     /// ```
     pub fn refund(&self, units: u64) {
-        self.warn_unless_metered();
-        self.layers().for_each(|layer| layer.refund(units));
+        self.meter(|debt| debt.refund(units));
     }
 
-    /// Warns if units are charged or refunded, and no policy of any layer is metered.
-    fn warn_unless_metered(&self) {
+    /// Changes the debts to metered policies, and warns if no policy of any layer is one.
+    fn meter(&self, change: impl Fn(&mut Debt)) {
+        let mut is_metered = false;
+        for layer in self.layers() {
+            is_metered |= layer.meter(&change);
+        }
         let gate = &self.shared.gate;
-        let is_metered = |layer: &Arc<Shared>| layer.gate.is_metered || layer.has_metered_check();
-        if !gate.policies.is_empty() && !self.layers().any(is_metered) {
+        if !is_metered && !gate.policies.is_empty() {
             gate.limits.warned.unmetered();
         }
+    }
+
+    /// Settles the units that were charged and refunded since the last settlement, of outer layers too, and waits for the
+    /// store.
+    ///
+    /// Requests are settled with their response, and what changes after that when the last handle is dropped. A long
+    /// stream calls this as often as others are to see what it uses. Without changes it does nothing. One settlement of
+    /// a request is in flight at a time, and what changes meanwhile is sent by the next one.
+    ///
+    /// # Errors
+    ///
+    /// If it is not known what the store has settled. It is not sent again: units that were perhaps charged are neither
+    /// charged nor refunded later.
+    ///
+    /// # Cancellation
+    ///
+    /// What was charged and refunded before the first poll is settled, also if the future is dropped then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Handle;
+    ///
+    /// /// One unit for each chunk that is streamed, settled with every hundredth.
+    /// async fn on_chunk(limits: &Handle, number: u64) -> Result<(), tollgate::Error> {
+    ///     limits.charge(1);
+    ///     if number % 100 == 0 {
+    ///         limits.flush().await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # let _ = on_chunk;
+    /// ```
+    pub async fn flush(&self) -> Result<(), Error> {
+        let layers: SmallVec<[_; 1]> = self.layers().map(Shared::flush).collect();
+        let mut flushed = Ok(());
+        for settled in layers {
+            flushed = flushed.and(settled.wait().await);
+        }
+        flushed
     }
 
     /// Checks one more policy, by a key that is known only now, and takes its fixed cost if it fits.
@@ -279,7 +320,7 @@ impl Handle {
     /// ```
     pub fn slots(&self) -> SlotGuard {
         let mut all = SlotGuard::default();
-        self.layers().for_each(|layer| all.add(layer.slots()));
+        self.layers().for_each(|layer| all.add(layer.slots.guard()));
         all
     }
 

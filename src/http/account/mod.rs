@@ -4,10 +4,9 @@
 //! [`Handle`] charges and refunds, the response has a [`RealCost`], or does not count. An [`Account`] begins with the
 //! decision, ends with the response (or when it is dropped), and makes the store's counters follow.
 //!
-//! One request has one [`Shared`], for the layer and all handles. Of most requests it is the decision alone; where
-//! something may change, [`unsettled`] has it. In that, [`debts`] has a [`debt`] for each counter that can still change; a
-//! debt has the units wanted ([`wanted`]) and those that the store really took ([`parts`]). Charges are sent at once, one
-//! at a time for each debt; refunds at the end. docs/accounts.md has the rules for users.
+//! One request has one [`shared`] state, for the layer and all handles. Its [`debts`] have a [`debt`] for each counter that
+//! can still change, with the units that are owed and those that the store really took ([`parts`]): the difference is
+//! settled once the response is known, and later when a handle flushes it. docs/accounts.md has the rules for users.
 //!
 //! Slots are no debts: [`slots`] holds those of the request until its response has a body, which holds them from then on.
 //!
@@ -25,17 +24,15 @@ mod request_body;
 mod shared;
 mod slots;
 mod strikes;
-mod unsettled;
-mod wanted;
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use http::Extensions;
 use http::response::Parts;
-use tokio::sync::oneshot;
 use tokio::time::{Timeout, timeout};
 
 pub use self::body_error::BodyError;
@@ -44,12 +41,11 @@ use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
 pub(crate) use self::metered::{ByteChecks, Meter, Metered, has_body};
 pub use self::request_body::RequestBody;
-pub(crate) use self::shared::Shared;
+use self::shared::Shared;
 use self::strikes::Strikes;
-use self::unsettled::Unsettled;
-use crate::core::Decision;
+use crate::core::{Decision, Error};
 use crate::http::gate::Gate;
-use crate::http::policy::{AwaitsRefusals, Count};
+use crate::http::policy::{AwaitsRefusals, Direction};
 use crate::store::{Decided, SlotGuard};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
@@ -57,38 +53,16 @@ pub(crate) struct Account {
     shared: Arc<Shared>,
     /// What is struck if the request fails.
     strikes: Option<Box<Strikes>>,
-    turn: Turn,
+    /// Whether the request waits for its turn in a leaky bucket, and has not used its place yet.
+    is_delayed: bool,
     /// Whether the layer is inside of another one.
     has_outer: bool,
-    stage: Stage,
-    /// Whether nothing has changed since the decision, so that the decision itself is what clients see.
-    is_as_decided: bool,
-}
-
-/// The turn of a request in a leaky bucket that queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// It has none to wait for, or it came.
-    Now,
-    /// It has to wait.
-    Later,
-    /// It waits, and has not used its place yet.
-    Awaited,
-}
-
-/// How far a request is settled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// There is no response yet.
-    InFlight,
-    /// There is a response, and something depends on its trailers.
-    AwaitsTrailers,
-    /// There is nothing left to settle.
-    Ended,
+    /// Whether there is a response, and something depends on its trailers.
+    awaits_trailers: bool,
 }
 
 /// Resolves once the store has replied to the last changes of a request.
-pub(crate) type StoreReplied = oneshot::Receiver<()>;
+pub(crate) type StoreReplied = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// The same, bounded by the layer's budget.
 pub(crate) type InTime = Pin<Box<Timeout<StoreReplied>>>;
@@ -98,48 +72,35 @@ impl Account {
     fn new(gate: Arc<Gate>, policies: &[usize], bytes: ByteChecks, decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
         let is_delayed = !decision.delay().is_zero();
-        let slots = SlotGuard::new(gate.limits.store.hold(&receipt));
-        let strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
-        let debts = Debts::of_layer(&gate, &decision, &receipt, policies);
-        let shared = Shared::with_unsettled(gate, decision, Unsettled::new(debts, bytes, slots));
-        let mut account = Self::of(shared);
-        account.strikes = strikes;
-        if is_delayed {
-            account.turn = Turn::Later;
+        let (mut strikes, mut debts, mut slots) = <(_, Debts, SlotGuard)>::default();
+        if is_delayed || !gate.settles_nothing {
+            strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
+            debts = Debts::of_layer(&gate, &decision, &receipt, policies);
+            slots = SlotGuard::new(gate.limits.store.hold(&receipt));
         }
-        account
-    }
-
-    /// Opens the account of an admitted request of which nothing is settled, so far.
-    #[inline]
-    fn of_nothing(gate: Arc<Gate>, decision: Decision) -> Self {
-        Self::of(Shared::new(gate, decision))
-    }
-
-    #[inline]
-    fn of(shared: Shared) -> Self {
-        let (shared, stage, turn) = (Arc::new(shared), Stage::InFlight, Turn::Now);
-        Self { shared, strikes: None, turn, has_outer: false, stage, is_as_decided: false }
+        let shared = Arc::new(Shared::new(gate, decision, debts, bytes, slots));
+        Self { shared, strikes, is_delayed, has_outer: false, awaits_trailers: false }
     }
 
     /// Returns whether the request has to wait for its turn.
     pub(crate) fn is_delayed(&self) -> bool {
-        self.turn == Turn::Later
+        self.is_delayed
+    }
+
+    /// The turn of the request came: dropping it refunds its place no more.
+    pub(crate) fn takes_turn(mut self) -> Self {
+        self.is_delayed = false;
+        self
     }
 
     /// Returns the decision as it was made.
     pub(crate) fn decision(&self) -> &Decision {
-        self.shared.decision()
+        &self.shared.decision
     }
 
     /// Returns the gate that the request began with, even if policies were replaced since.
     pub(crate) fn gate(&self) -> &Gate {
         &self.shared.gate
-    }
-
-    /// Returns a handle for the service.
-    fn handle(&self) -> Handle {
-        Handle::new(Arc::clone(&self.shared))
     }
 
     /// Inserts a handle into the extensions of the request, in front of that of an outer layer, unless requests are to
@@ -149,17 +110,13 @@ impl Account {
         if self.gate().awaits_refusals {
             extensions.insert(AwaitsRefusals);
         }
-        if !self.gate().has_handles {
-            if let Some(outer) = extensions.get::<Handle>() {
-                self.has_outer = true;
-                outer.note_inner();
-            }
-            return;
-        }
-        if let Some(outer) = extensions.insert(self.handle()) {
+        let outer = extensions.get::<Handle>().cloned();
+        if let Some(outer) = &outer {
             self.has_outer = true;
             outer.note_inner();
-            extensions.insert(self.handle().inside(outer));
+        }
+        if self.gate().has_handles {
+            extensions.insert(Handle::new(Arc::clone(&self.shared), outer));
         }
     }
 
@@ -168,25 +125,13 @@ impl Account {
         Box::pin(timeout(self.gate().limits.store.decision_budget(), settled))
     }
 
-    /// Returns whether a handle is left, which can still change its debts.
-    fn has_handles(&self) -> bool {
-        Arc::strong_count(&self.shared) > 1
-    }
-
-    /// Sets whether the request waits for its turn, so that dropping it refunds its place.
-    pub(crate) fn queues(mut self, queues: bool) -> Self {
-        self.turn = if queues { Turn::Awaited } else { Turn::Now };
-        self
-    }
-
-    /// Ends the request if nothing may have changed since the decision; otherwise it is to be [settled](Self::settle).
+    /// Ends the request, and returns whether it has nothing to settle; otherwise it is to be [settled](Self::settle).
     #[inline]
     pub(crate) fn ends_as_decided(&mut self) -> bool {
-        let ends = self.shared.ends_unchanged();
-        if ends {
-            (self.stage, self.is_as_decided) = (Stage::Ended, true);
-        }
-        ends
+        let mut debts = self.shared.debts();
+        debts.is_ended = true;
+        let settles = self.strikes.is_some() || !debts.is_empty() || !self.shared.bytes.is_empty();
+        !settles && self.shared.slots.guard().is_empty()
     }
 
     /// Settles the request by the head of its response; `None` is an error of the service. What depends on the trailers
@@ -194,101 +139,85 @@ impl Account {
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<StoreReplied> {
-        self.stage = Stage::Ended;
-        let Some(unsettled) = self.shared.end_changes() else {
-            self.is_as_decided = true;
-            return None;
-        };
-        unsettled.warn_of_unlimited(&self.shared.gate, response);
-        let strikes = self.strikes.as_mut();
-        let may_strike =
-            strikes.is_some_and(|strikes| strikes.settle(&self.shared.gate, |count| count.counts(response)));
-        let mut debts = unsettled.debts();
-        if debts.ends_as_decided() && !may_strike {
-            self.is_as_decided = true;
-            return None;
+        self.shared.warn_of_unlimited(response);
+        if let Some(strikes) = &mut self.strikes {
+            self.awaits_trailers = strikes.settle(&self.shared.gate, |count| count.counts(response));
         }
         let real = response.and_then(|parts| parts.extensions.get::<RealCost>());
-        let awaits_trailers = Cell::new(may_strike);
-        let counts = |count: &Count| {
-            count.counts(response).unwrap_or_else(|| {
-                awaits_trailers.set(true);
-                true
-            })
-        };
-        debts.end(&self.shared.gate, self.shared.decision(), |options, _, wanted| match (&options.count, real) {
-            (Some(count), _) if !counts(count) => 0,
-            (_, Some(RealCost(units))) if options.metered => *units,
-            _ => wanted,
-        });
-        if awaits_trailers.get() {
-            self.stage = Stage::AwaitsTrailers;
+        let mut debts = self.shared.debts();
+        for debt in &mut debts.each {
+            let counts = debt.count.as_ref().map_or(Some(true), |count| count.counts(response));
+            self.awaits_trailers |= counts.is_none();
+            match real {
+                _ if counts == Some(false) => debt.set(0),
+                Some(RealCost(units)) if debt.metered => debt.set(*units),
+                _ => {}
+            }
         }
-        self.shared.end(debts, awaits_trailers.get() || self.has_handles())
+        self.shared.settle(debts, self.awaits_trailers)
     }
 
     /// Warns of a real cost that no policy charges, neither here nor in a layer outside or inside.
     #[cold]
     pub(crate) fn warn_of_real_cost(&self) {
-        let gate = self.gate();
-        let is_alone = !self.has_outer && !self.shared.has_inner() && !self.shared.has_metered_check();
-        if is_alone && !gate.policies.is_empty() {
-            gate.limits.warned.unmetered();
+        let has_inner = self.shared.has_inner.load(Ordering::Relaxed);
+        let is_alone = !self.has_outer && !has_inner && !self.shared.debts().has_metered_check;
+        if is_alone && !self.gate().policies.is_empty() {
+            self.gate().limits.warned.unmetered();
         }
     }
 
     /// Returns whether something is left to settle by the trailers of the response. It stays as it is if the account is
     /// dropped before they come.
     pub(crate) fn awaits_trailers(&self) -> bool {
-        self.stage == Stage::AwaitsTrailers
+        self.awaits_trailers
     }
 
     /// Settles what depended on the trailers. Returns what they have to wait for, as [`settle`](Self::settle).
     pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<StoreReplied> {
-        self.stage = Stage::Ended;
+        self.awaits_trailers = false;
         if let Some(strikes) = &mut self.strikes {
             strikes.settle(&self.shared.gate, |count| count.counts_call(has_failed));
         }
-        let mut debts = self.shared.unsettled()?.debts();
-        debts.end(&self.shared.gate, self.shared.decision(), |options, _, wanted| {
-            let counts = options.count.as_ref().and_then(|count| count.counts_call(has_failed));
-            if counts == Some(false) { 0 } else { wanted }
-        });
-        self.shared.end(debts, self.has_handles())
+        let mut debts = self.shared.debts();
+        for debt in &mut debts.each {
+            if debt.count.as_ref().and_then(|count| count.counts_call(has_failed)) == Some(false) {
+                debt.set(0);
+            }
+        }
+        self.shared.settle(debts, false)
     }
 
     /// Returns the slots of the request, for the body of its response to hold until it ends.
     pub(crate) fn pass_slots(&self) -> SlotGuard {
-        self.shared.pass_slots()
+        self.shared.slots.pass()
     }
 
     /// Returns what the body of the response takes its bytes from; `None` if they are not limited.
     pub(crate) fn response_meter(&self) -> Option<Box<Meter>> {
-        self.shared.response_meter()
+        self.shared.bytes.meter(self.gate(), Direction::Response)
     }
 
     /// Returns the decision as clients see it: with the checks, charges and refunds made since.
     pub(crate) fn shown(&self) -> Cow<'_, Decision> {
-        match self.shared.unsettled().filter(|_| !self.is_as_decided) {
-            Some(unsettled) => Cow::Owned(unsettled.debts().shown(self.shared.decision())),
-            None => Cow::Borrowed(self.shared.decision()),
-        }
+        self.shared.debts().shown(self.decision())
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let is_unanswered = self.stage == Stage::InFlight;
-        // Ended first: a handle that takes slots from now on releases them by itself.
-        let unsettled = if is_unanswered { self.shared.end_changes() } else { None };
-        drop(self.shared.pass_slots());
-        let Some(unsettled) = unsettled else { return };
-        let mut debts = unsettled.debts();
-        debts.end(&self.shared.gate, self.shared.decision(), |options, outcome, wanted| {
-            let unused = self.turn == Turn::Awaited && !outcome.delay().is_zero();
-            if unused || options.refund_dropped { 0 } else { wanted }
-        });
-        drop(self.shared.end(debts, self.has_handles()));
+        drop(self.pass_slots());
+        let mut debts = self.shared.debts();
+        // There was a response.
+        if mem::replace(&mut debts.is_ended, true) {
+            return;
+        }
+        for debt in &mut debts.each {
+            if debt.refund_dropped || self.is_delayed && debt.is_delayed() {
+                debt.set(0);
+            }
+        }
+        drop(self.shared.settle(debts, false));
     }
 }
 
@@ -305,14 +234,10 @@ pub(crate) enum Admitted {
 impl Admitted {
     /// A request that the store decided; `policies` are the places of those in the decision, in its order.
     pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], bytes: ByteChecks, decided: Decided) -> Self {
-        if !gate.settles_nothing || !decided.decision.delay().is_zero() {
+        if gate.has_handles || !gate.settles_nothing || !decided.decision.delay().is_zero() {
             return Self::WithAccount(Account::new(gate, policies, bytes, decided));
         }
-        let decision = decided.decision;
-        if gate.has_handles {
-            return Self::WithAccount(Account::of_nothing(gate, decision));
-        }
-        Self::AsDecided { gate, decision }
+        Self::AsDecided { gate, decision: decided.decision }
     }
 
     /// Returns whether the request has to wait for its turn.

@@ -105,7 +105,7 @@ where
         let turn = Box::pin(tokio::time::sleep(account.decision().delay()));
         let clone = inner.clone();
         drop(inner);
-        State::Queueing { turn, call: Some((clone, request, account.queues(true))) }
+        State::Queueing { turn, call: Some((clone, request, account)) }
     }
 }
 
@@ -182,7 +182,7 @@ where
                 }
                 StateProjection::Queueing { turn, call } => {
                     ready!(turn.as_mut().poll(cx));
-                    let call = call.take().map(|(inner, request, account)| (inner, request, account.queues(false)));
+                    let call = call.take().map(|(inner, request, account)| (inner, request, account.takes_turn()));
                     this.state.set(State::Readying { call });
                 }
                 StateProjection::Readying { call } => {

@@ -37,6 +37,8 @@ struct Script {
     end: End,
     /// What the handle charges and refunds after the response, if it is kept.
     late: Option<[u64; 2]>,
+    /// Whether the handle flushes after each change.
+    flushes: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -57,7 +59,16 @@ impl Script {
         };
         let charges = [rng.u64(..5), rng.u64(..5)];
         let late = (!matches!(end, End::Dropped) && rng.bool()).then(|| [rng.u64(..5), rng.u64(..5)]);
-        Self { cost: rng.u64(1..4), charges, refund: rng.u64(..6), end, late }
+        Self { cost: rng.u64(1..4), charges, refund: rng.u64(..6), end, late, flushes: rng.bool() }
+    }
+
+    /// Passes some time, in which the store may settle what was changed.
+    async fn after_change(self, handle: &Handle) {
+        if self.flushes {
+            handle.flush().await.expect("the store answers");
+        } else {
+            tokio::task::yield_now().await;
+        }
     }
 
     fn owed(self) -> u64 {
@@ -76,7 +87,7 @@ async fn serve(mut request: Request<Text>) -> Result<Response<Text>, Infallible>
     let script = *request.extensions().get::<Script>().expect("each request has one");
     let hangs = request.extensions_mut().remove::<Arc<std::sync::Mutex<Option<oneshot::Sender<()>>>>>();
     handle.charge(script.charges[0]);
-    tokio::task::yield_now().await;
+    script.after_change(&handle).await;
     handle.charge(script.charges[1]);
     handle.refund(script.refund);
     let mut response = Response::new(Text::default());
@@ -125,7 +136,7 @@ async fn ask(layer: RateLimitLayer, mut rng: Rng) -> u64 {
             if let Some([charge, refund]) = script.late {
                 let handle = response.extensions().get::<Handle>().expect("it was kept");
                 handle.charge(charge);
-                tokio::task::yield_now().await;
+                script.after_change(handle).await;
                 handle.refund(refund);
             }
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fastrand::Rng;
+use futures::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -42,6 +43,8 @@ type Text = Full<Bytes>;
 enum Command {
     Charge(u64),
     Refund(u64),
+    /// Settles what was charged and refunded, and waits for that or does not.
+    Flush(bool),
     Answer(StatusCode, Option<u64>),
 }
 
@@ -88,10 +91,17 @@ async fn serve(mut request: Request<Text>) -> Result<Response<Text>, Infallible>
     let commands = request.extensions_mut().remove::<Arc<tokio::sync::Mutex<UnboundedReceiver<Command>>>>();
     let commands = commands.expect("each request has its own");
     let mut commands = commands.lock().await;
+    let kept = request.extensions_mut().remove::<Arc<std::sync::Mutex<Option<Handle>>>>();
+    *kept.expect("each request has one").lock().expect("it is not poisoned") = Some(handle.clone());
     while let Some(command) = commands.recv().await {
         match command {
             Command::Charge(units) => handle.charge(units),
             Command::Refund(units) => handle.refund(units),
+            Command::Flush(waits) => {
+                // The answer to a charge may be lost.
+                let flushed = handle.flush();
+                let _ = if waits { Some(flushed.await) } else { flushed.now_or_never() };
+            }
             Command::Answer(status, real) => {
                 let mut response = Response::new(Text::default());
                 *response.status_mut() = status;
@@ -151,10 +161,11 @@ impl<S: Store> History<S> {
             return;
         }
         let place = rng.usize(..open.len());
-        let command = match rng.u32(..10) {
+        let command = match rng.u32(..13) {
             0..3 => Command::Charge(rng.u64(..12)),
             3..5 => Command::Refund(rng.u64(..8)),
-            5..9 => {
+            5..8 => Command::Flush(rng.bool()),
+            8..12 => {
                 let status = if rng.bool() { StatusCode::OK } else { StatusCode::BAD_GATEWAY };
                 Command::Answer(status, rng.bool().then(|| rng.u64(..12)))
             }
@@ -225,7 +236,11 @@ impl Open {
         let mut kept = self.handle.lock().expect("it is not poisoned");
         match kept.as_ref() {
             Some(handle) if rng.u32(..3) == 0 => handle.charge(rng.u64(..6)),
-            Some(handle) if rng.bool() => handle.refund(rng.u64(..6)),
+            Some(handle) if rng.u32(..3) == 0 => handle.refund(rng.u64(..6)),
+            Some(handle) if rng.bool() => {
+                let handle = handle.clone();
+                tokio::spawn(async move { handle.flush().await });
+            }
             _ => *kept = None,
         }
         kept.is_some()

@@ -256,7 +256,7 @@ async fn what_a_call_really_cost_is_owed_if_it_counts_and_nothing_else() {
             let response = layer.layer(inner).oneshot(get()).await.expect("the service does not fail");
             assert_eq!(line(&response, "x-ratelimit-remaining"), "2", "{}: the real cost is shown", rig.name);
             read(response).await;
-            // A unit that was charged goes back once the charge is answered.
+            // What the trailers change is sent once the charge of the head is answered.
             for _ in 0..200 {
                 if rig.left_of_all(&name, FIVE).await == left {
                     break;

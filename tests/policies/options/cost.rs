@@ -1,15 +1,16 @@
 //! What a request takes: by its head, by what it really cost, and by the last word of its handler.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::convert::Infallible;
 use std::time::Duration;
 
 use http::{Request, Response};
 use tollgate::store::Change;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
 use tollgate::{Error, Handle, Policy, Quota, RateLimitLayer, RealCost, key};
+use tower::util::BoxCloneService;
+use tower::{Layer, service_fn};
 
 use super::rig::{HOUR, Rig, Service, Text, get, line, now, on_each_store, over, send, statuses, with};
-use crate::support::soon::soon;
 use crate::support::time::{at, memory};
 
 const TEN: Quota = Quota::fixed_window(10, HOUR);
@@ -194,41 +195,56 @@ async fn a_refund_gives_back_what_was_taken_at_each_time() {
     on_each_store(async |rig| {
         for quota in QUOTAS {
             let clock = rig.clock.clone();
-            let service = over(&rig.layer([metered(quota).cost(2)]), move |request| {
-                let handle: &Handle = request.extensions().get().expect("the layer gives a handle");
-                for _ in 0..2 {
-                    clock.advance(Duration::from_secs(1));
-                    handle.charge(3);
+            let service = awaiting(&rig.layer([metered(quota).cost(2)]), move |handle| {
+                let clock = clock.clone();
+                async move {
+                    for _ in 0..2 {
+                        clock.advance(Duration::from_secs(1));
+                        handle.charge(3);
+                        handle.flush().await.expect("the store answers");
+                    }
+                    handle.refund(100);
                 }
-                handle.refund(100);
-                Response::new(Text::default())
             });
             let response = send(&service, get()).await;
             assert_eq!(line(&response, "x-ratelimit-remaining"), "10", "{}: {quota}", rig.name);
-            // Each charge waits for the result of the one before.
-            soon(async { while rig.left_of_all("metered", quota).await < 10 {} }).await;
+            assert_eq!(rig.left_of_all("metered", quota).await, 10, "{}: {quota}", rig.name);
         }
     })
     .await;
+}
+
+/// A layer over a handler that waits.
+fn awaiting<F>(layer: &RateLimitLayer, handler: impl Fn(Handle) -> F + Clone + Send + 'static) -> Service
+where
+    F: Future<Output = ()> + Send,
+{
+    BoxCloneService::new(layer.layer(service_fn(move |request: Request<Text>| {
+        let serving = handler(request.extensions().get::<Handle>().expect("the layer gives a handle").clone());
+        async move {
+            serving.await;
+            Ok::<_, Infallible>(Response::new(Text::default()))
+        }
+    })))
 }
 
 #[tokio::test]
 async fn charges_whose_replies_are_lost_are_not_made_again() {
     let failing = FailingStore::new(memory(&ManualClock::new()));
     let store = RecordingStore::new(failing.clone());
-    let service = over(&RateLimitLayer::new(store.clone(), metered(BUCKET)), move |request| {
-        let handle: &Handle = request.extensions().get().expect("the layer gives a handle");
-        let (works, lost) = (failing.clone(), AtomicUsize::new(0));
-        failing.fail_with(move || {
-            if lost.fetch_add(1, Ordering::Relaxed) == 1 {
-                works.work();
+    let service = awaiting(&RateLimitLayer::new(store.clone(), metered(BUCKET)), move |handle| {
+        let failing = failing.clone();
+        async move {
+            failing.fail_with(|| Error::timeout("no reply"));
+            for units in [3, 2] {
+                handle.charge(units);
+                assert!(handle.flush().await.is_err_and(|error| error.is_timeout()));
             }
-            Error::timeout("no reply")
-        });
-        handle.charge(3);
-        handle.charge(2);
-        handle.charge(1);
-        Response::new(Text::default())
+            failing.work();
+            handle.charge(1);
+            handle.flush().await.expect("the store works");
+            handle.flush().await.expect("nothing has changed");
+        }
     });
     let _ = send(&service, get()).await;
     let mut charges = Vec::new();

@@ -6,6 +6,7 @@ mod calls;
 mod client;
 mod composite;
 mod cost;
+mod flushed;
 mod handle;
 mod idle_lists;
 mod listed_parts;

@@ -138,6 +138,6 @@ impl Handler {
         let sleeps_ms = if rng.u8(..3) == 0 { rng.u64(1..150) } else { 0 };
         let blocks_ms = if rng.u8(..12) == 0 { rng.u64(1..300) } else { 0 };
         let (fails, goes_on) = (rng.u8(..4) == 0, rng.u8(..10) == 0);
-        Self { charges, pause_ms: 0, refunds, sleeps_ms, blocks_ms, fails, goes_on }
+        Self { charges, flushes: false, pause_ms: 0, refunds, sleeps_ms, blocks_ms, fails, goes_on }
     }
 }

@@ -126,6 +126,7 @@ impl Plan {
                 handler.charges = vec![rng.u64(500..4_000)];
                 handler.refunds = if rng.bool() { vec![rng.u64(1..handler.charges[0])] } else { Vec::new() };
                 handler.pause_ms = rng.u64(..200);
+                handler.flushes = rng.bool();
             }
         }
     }

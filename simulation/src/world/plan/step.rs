@@ -72,6 +72,8 @@ pub struct Ask {
 pub struct Handler {
     /// Units it charges.
     pub charges: Vec<u64>,
+    /// Whether it settles them at once.
+    pub flushes: bool,
     /// For so long it sleeps then, in milliseconds.
     pub pause_ms: u64,
     /// Units it refunds.
