@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use futures::FutureExt;
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -74,6 +75,8 @@ async fn blocks() -> &'static str {
 
 async fn charges(Extension(limits): Extension<Handle>) -> &'static str {
     limits.charge(1);
+    // Sent, and not waited for.
+    let _ = limits.flush().now_or_never();
     blocks().await
 }
 

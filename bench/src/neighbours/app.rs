@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
@@ -90,6 +91,8 @@ fn work(time: Duration) -> &'static str {
 
 async fn charges(Extension(limits): Extension<Handle>) -> &'static str {
     limits.charge(1);
+    // Sent, and not waited for.
+    let _ = limits.flush().now_or_never();
     work(WORK)
 }
 

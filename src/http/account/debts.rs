@@ -38,7 +38,7 @@ pub(super) struct Debts {
 }
 
 /// A change in flight.
-pub(super) struct Sent {
+pub(super) struct PendingChange {
     /// The index of its debt.
     pub(super) debt: usize,
     /// The units that it charges; 0 for a refund.
@@ -100,7 +100,7 @@ impl Debts {
     }
 
     /// Sends what is due. Returns the changes whose results are not known yet; no other may be in flight.
-    pub(super) fn send(&mut self, gate: &Gate) -> SmallVec<[Sent; 1]> {
+    pub(super) fn send(&mut self, gate: &Gate) -> SmallVec<[PendingChange; 1]> {
         let mut sent = SmallVec::new();
         // Several debts may be to one counter: what was taken last is refunded first.
         for (index, debt) in self.each.iter_mut().enumerate().rev() {
@@ -108,7 +108,7 @@ impl Debts {
             let Some((charged, (receipt, changes))) = debt.due() else { continue };
             match gate.limits.store.settle(receipt, &changes) {
                 Settling::Ready(Ok(applied)) => debt.apply(charged, &applied),
-                settling => sent.push(Sent { debt: index, charged, settling }),
+                settling => sent.push(PendingChange { debt: index, charged, settling }),
             }
         }
         sent

@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 
 use http::Extensions;
 use http::response::Parts;
-use tokio::time::{Timeout, timeout};
+use tokio::time::Timeout;
 
 pub use self::body_error::BodyError;
 pub(crate) use self::body_error::BoxError;
@@ -61,11 +61,8 @@ pub(crate) struct Account {
     awaits_trailers: bool,
 }
 
-/// Resolves once the store has replied to the last changes of a request.
-pub(crate) type StoreReplied = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
-
-/// The same, bounded by the layer's budget.
-pub(crate) type InTime = Pin<Box<Timeout<StoreReplied>>>;
+/// Resolves once the store has replied to the last changes of a request, or at the end of the layer's budget.
+pub(crate) type InTime = Pin<Box<Timeout<Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>>>>;
 
 impl Account {
     /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
@@ -120,11 +117,6 @@ impl Account {
         }
     }
 
-    /// Bounds a wait for the store by the layer's budget.
-    pub(crate) fn in_time(&self, settled: StoreReplied) -> InTime {
-        Box::pin(timeout(self.gate().limits.store.decision_budget(), settled))
-    }
-
     /// Ends the request, and returns whether it has nothing to settle; otherwise it is to be [settled](Self::settle).
     #[inline]
     pub(crate) fn ends_as_decided(&mut self) -> bool {
@@ -138,7 +130,7 @@ impl Account {
     /// [stays unsettled](Self::awaits_trailers).
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
-    pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<StoreReplied> {
+    pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<InTime> {
         self.shared.warn_of_unlimited(response);
         if let Some(strikes) = &mut self.strikes {
             self.awaits_trailers = strikes.settle(&self.shared.gate, |count| count.counts(response));
@@ -174,7 +166,7 @@ impl Account {
     }
 
     /// Settles what depended on the trailers. Returns what they have to wait for, as [`settle`](Self::settle).
-    pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<StoreReplied> {
+    pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<InTime> {
         self.awaits_trailers = false;
         if let Some(strikes) = &mut self.strikes {
             strikes.settle(&self.shared.gate, |count| count.counts_call(has_failed));

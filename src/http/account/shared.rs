@@ -13,10 +13,11 @@ use http::response::Parts;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
-use super::StoreReplied;
+use super::InTime;
 use super::debt::Debt;
-use super::debts::{Debts, Sent};
+use super::debts::{Debts, PendingChange};
 use super::metered::{ByteChecks, Meter};
 use super::slots::RequestSlots;
 use crate::core::error::Kind;
@@ -106,16 +107,19 @@ impl Shared {
 
     /// Settles the end of the request, or of a call if the account `is_open` until then.
     ///
-    /// Returns what the response has to wait for, if the client's next request may depend on it.
-    pub(super) fn settle(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, is_open: bool) -> Option<StoreReplied> {
+    /// Returns what the response has to wait for, within the layer's budget, if the client's next request may depend on
+    /// it.
+    pub(super) fn settle(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, is_open: bool) -> Option<InTime> {
         let is_in_flight = self.turn.available_permits() == 0;
         // There are no timers outside of a runtime.
         let waits = debts.each.iter().any(|debt| debt.matters_soon(is_in_flight)) && Runtime::try_current().is_ok();
         let is_read = waits || is_open || Arc::strong_count(self) > 1;
-        let settlement = Settlement::new(self, &mut debts);
+        let task = SettleTask::new(self, &mut debts);
         drop(debts);
-        match is_read.then(|| settlement.follow()) {
-            Some(Answer::Pending(replied)) if waits => Some(replied),
+        match is_read.then(|| task.follow()) {
+            Some(Answer::Pending(replied)) if waits => {
+                Some(Box::pin(timeout(self.gate.limits.store.decision_budget(), replied)))
+            }
             _ => None,
         }
     }
@@ -123,8 +127,8 @@ impl Shared {
     /// Settles what has changed since. It is sent at once, or after the settlement in flight, whether or not the answer
     /// is waited for.
     pub(super) fn flush(self: &Arc<Self>) -> Answer<Result<(), Error>> {
-        let settlement = Settlement::new(self, &mut self.debts());
-        settlement.follow()
+        let task = SettleTask::new(self, &mut self.debts());
+        task.follow()
     }
 }
 
@@ -140,20 +144,20 @@ impl Drop for Shared {
 
 /// The settlement of an account that is in flight, or that waits for the one in flight. If it is dropped before the
 /// store's reply, its charges stay doubted.
-struct Settlement {
+struct SettleTask {
     shared: Arc<Shared>,
     has_turn: bool,
-    sent: SmallVec<[Sent; 1]>,
+    sent: SmallVec<[PendingChange; 1]>,
 }
 
-impl Settlement {
+impl SettleTask {
     /// Sends what is due, unless another settlement is in flight.
     fn new(shared: &Arc<Shared>, debts: &mut Debts) -> Self {
-        let mut settlement = Self { shared: Arc::clone(shared), has_turn: false, sent: SmallVec::new() };
+        let mut task = Self { shared: Arc::clone(shared), has_turn: false, sent: SmallVec::new() };
         if let Ok(turn) = shared.turn.try_acquire() {
-            settlement.send(turn, debts);
+            task.send(turn, debts);
         }
-        settlement
+        task
     }
 
     fn send(&mut self, turn: SemaphorePermit<'_>, debts: &mut Debts) {
@@ -168,8 +172,8 @@ impl Settlement {
             return Answer::Ready(Ok(()));
         }
         let Ok(runtime) = Runtime::try_current() else { return Answer::pending(self.finish()) };
-        let task = runtime.spawn(self.finish());
-        Answer::pending(async { task.await.unwrap_or_else(|_| Err(unknown_result())) })
+        let finished = runtime.spawn(self.finish());
+        Answer::pending(async { finished.await.unwrap_or_else(|_| Err(unknown_result())) })
     }
 
     /// Waits for the store's replies, and applies them. Returns the last error.
@@ -179,7 +183,7 @@ impl Settlement {
             let turn = shared.turn.acquire().await.expect("it is never closed");
             self.send(turn, &mut shared.debts());
         }
-        for Sent { debt, charged, settling } in mem::take(&mut self.sent) {
+        for PendingChange { debt, charged, settling } in mem::take(&mut self.sent) {
             match settling.wait().await {
                 Ok(applied) => shared.debts().each[debt].apply(charged, &applied),
                 Err(error) => finished = Err(error),
@@ -189,7 +193,7 @@ impl Settlement {
     }
 }
 
-impl Drop for Settlement {
+impl Drop for SettleTask {
     fn drop(&mut self) {
         if self.has_turn {
             self.shared.turn.add_permits(1);

@@ -5,10 +5,10 @@
 
 use tokio::runtime::Handle as Runtime;
 
-use crate::core::{Decision, Error};
+use crate::core::Decision;
 use crate::http::gate::Gate;
 use crate::http::policy::{Count, Policy};
-use crate::store::{Applied, Change, Receipt, Settlement, Settling, Store, StoreId, Taken};
+use crate::store::{Answer, Change, Receipt, Settlement, Store, StoreId, Taken};
 
 /// What may be struck when the outcome of a request is known: mostly nothing.
 #[derive(Debug)]
@@ -56,17 +56,14 @@ impl Strikes {
 
 fn strike(gate: &Gate, policy: &Policy, receipt: Receipt) {
     let Some(ban) = policy.rule().banning() else { return };
-    let settling = gate.limits.store.settle(receipt, &[Settlement::new(0, Change::Strike(ban))]);
     let (name, mode, telemetry) = (policy.rule().name().clone(), policy.rule().mode(), gate.limits.telemetry.clone());
-    let report = move |settled: Result<Vec<Applied>, Error>| {
+    let settling = gate.limits.store.settle(receipt, &[Settlement::new(0, Change::Strike(ban))]);
+    let reported = settling.map(move |settled| {
         if settled.is_ok_and(|applied| applied.iter().any(|applied| applied.began)) {
             telemetry.banned(&name, mode);
         }
-    };
-    match (settling, Runtime::try_current()) {
-        (Settling::Ready(settled), _) => report(settled),
-        // The store logs a ban that begins when it has replied.
-        (Settling::Pending(settled), Ok(runtime)) => drop(runtime.spawn(async move { report(settled.await) })),
-        (Settling::Pending(_), Err(_)) => {}
+    });
+    if let (Answer::Pending(reported), Ok(runtime)) = (reported, Runtime::try_current()) {
+        runtime.spawn(reported);
     }
 }

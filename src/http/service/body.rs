@@ -17,7 +17,7 @@ use pin_project_lite::pin_project;
 
 use super::ending::{Ending, Polled};
 use crate::core::Decision;
-use crate::http::account::{Account, BodyError, BoxError, Meter, Metered, RealCost, StoreReplied};
+use crate::http::account::{Account, BodyError, BoxError, InTime, Meter, Metered, RealCost};
 use crate::http::gate::Gate;
 use crate::store::SlotGuard;
 
@@ -166,10 +166,7 @@ where
 pub(super) type Split<R, E> = Result<(Parts, R), E>;
 
 /// Settles a request by the inner service's response. Returns what the response has to wait for, if anything.
-pub(super) fn settle<R, E>(
-    returned: Result<Response<R>, E>,
-    account: &mut Account,
-) -> (Split<R, E>, Option<StoreReplied>) {
+pub(super) fn settle<R, E>(returned: Result<Response<R>, E>, account: &mut Account) -> (Split<R, E>, Option<InTime>) {
     let returned = returned.map(Response::into_parts);
     let settled = account.settle(returned.as_ref().ok().map(|(parts, _)| parts));
     (returned, settled)

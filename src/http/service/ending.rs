@@ -70,9 +70,7 @@ impl Ending {
 
     /// Settles the call, unless it is settled. Returns what its trailers have to wait for, if anything.
     fn settle(&mut self, has_failed: bool) -> Option<InTime> {
-        let mut account = self.account.take()?;
-        let settled = account.settle_call(has_failed)?;
-        Some(account.in_time(settled))
+        self.account.take()?.settle_call(has_failed)
     }
 }
 

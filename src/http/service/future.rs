@@ -144,7 +144,6 @@ where
     let Some(Admitted::WithAccount(mut account)) = admitted.take() else { unreachable!("all others have ended") };
     let (returned, settled) = body::settle(returned, &mut account);
     let Some(settled) = settled else { return Break(body::pass(returned, account)) };
-    let settled = account.in_time(settled);
     Continue((settled, Box::new((returned.map(|(parts, body)| Response::from_parts(parts, body)), account))))
 }
 
