@@ -1,15 +1,14 @@
 //! The bytes of bodies: which counters they are taken from, and a body that takes them before its frames pass.
 
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use smallvec::SmallVec;
 
-use super::body_error::{BodyError, BoxError};
+use super::body_error::BodyError;
 use crate::core::{Decision, Lines, Outcome, PolicyName, Source};
 use crate::http::gate::Gate;
 use crate::http::policy::{Direction, Over};
@@ -143,16 +142,6 @@ pub(crate) struct Meter {
 pub(crate) type Metered<D> = Poll<Option<Result<Frame<D>, BodyError>>>;
 
 impl Meter {
-    /// Polls a body for a frame, or the next part of one.
-    pub(crate) fn poll_frame<B>(&mut self, body: Pin<&mut B>, cx: &mut Context<'_>) -> Metered<B::Data>
-    where
-        B: Body,
-        B::Data: From<Bytes>,
-        B::Error: Into<BoxError>,
-    {
-        self.poll_with(cx, |cx| body.poll_frame(cx).map_err(BodyError::new))
-    }
-
     /// Polls for a frame, or the next part of one; `next` polls the inner body, and is called once at most.
     pub(crate) fn poll_with<D>(
         &mut self,

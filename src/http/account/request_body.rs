@@ -69,7 +69,6 @@ where
 {
     match meters {
         [] => inner.poll_frame(cx).map_err(BodyError::new),
-        [meter] => meter.poll_frame(inner, cx),
         [others @ .., meter] => {
             // Not generic, as it would be a type of its own in each round.
             let next: &mut dyn FnMut(&mut Context<'_>) -> _ = &mut |cx| poll_meters(others, inner.as_mut(), cx);

@@ -540,6 +540,21 @@ async fn a_charge_in_which_the_store_panicked_is_not_made_again() {
 }
 
 #[tokio::test]
+async fn a_store_that_panics_when_a_response_is_settled_ends_that_request_alone() {
+    let quota = Quota::fixed_window(100, HOUR);
+    let store = Shaky(MemoryStore::builder().with_clock(ManualClock::new().reader()).build());
+    let policies = ["first", "second"].map(|name| Policy::new(name, quota).metered());
+    let layer = RateLimitLayer::composite(store).policies(policies);
+    let service = layer.layer(service_fn(async |request: Request<Text>| {
+        handle(&request).charge(5);
+        Ok::<_, Infallible>(Response::new(Text::default()))
+    }));
+    // The other policy is not settled while the thread unwinds: that would end the process.
+    let served = tokio::spawn(service.oneshot(Request::new(Text::default())));
+    assert!(served.await.expect_err("it panics").is_panic());
+}
+
+#[tokio::test]
 async fn stores_around_a_store_give_back_as_much_of_many_small_charges() {
     // A unit a second.
     let quota = Quota::token_bucket(3_600, HOUR).burst(100);
