@@ -178,12 +178,12 @@ impl Outcome {
         Self { limit, ..self.clone() }
     }
 
-    /// Returns the outcome of a look with units added that are left elsewhere, up to the capacity.
-    pub(crate) fn with_more(&self, units: u64) -> Self {
+    /// Returns the outcome of a look with units added that are left elsewhere, up to the capacity, less those owed.
+    pub(crate) fn with_more(&self, units: u64, owed: u64) -> Self {
         if self.is_banned() {
             return self.clone();
         }
-        let remaining = self.remaining.saturating_add(units).min(self.limit.quota.capacity());
+        let remaining = self.remaining.saturating_add(units).min(self.limit.quota.capacity()).saturating_sub(owed);
         let wait_us = if remaining > 0 && self.allowed { 0 } else { self.wait_us };
         Self { remaining, wait_us, ..self.clone() }
     }
@@ -395,7 +395,7 @@ mod tests {
         let (minute, policy) = (Duration::from_secs(60), PolicyName::try_from("login").expect("it is valid"));
         let check = Check::new(Counter::new(policy, Key::new("user", "ada"), Quota::fixed_window(10, minute)), 1);
         let (banned, look) = (Outcome::allowed(&check, 7).banned(minute), Outcome::allowed(&check, 9));
-        for outcome in [banned.settled(1, 0), banned.settled(0, 3), banned.after(&look), banned.with_more(5)] {
+        for outcome in [banned.settled(1, 0), banned.settled(0, 3), banned.after(&look), banned.with_more(5, 0)] {
             let told = (outcome.remaining(), outcome.banned_for(), outcome.retry_after());
             assert_eq!(told, (0, Some(minute), Some(minute)));
         }

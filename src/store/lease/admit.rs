@@ -1,7 +1,7 @@
 //! Admitting a request with leases.
 //!
-//! The checks come in. An admitted decision goes out if leases cover all of them, and `None` otherwise: nothing is ever
-//! refused here. On the way the request's demand is noted, and leases that its keys want are requested after the locks
+//! The checks come in. An admitted decision goes out if leases or overdrafts cover all of them, and `None` otherwise:
+//! nothing is ever refused here. On the way the request's demand is noted, and leases that its keys want are requested after the locks
 //! have been released; if the inner store decides at once, a lease may cover the very request that caused it.
 //!
 //! Invariant: all checks are spent under the locks of all their parts, or none is.
@@ -79,11 +79,23 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, first: bool) -> Attempt 
         key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), &mut attempt.backs);
         covered &= key.covers(check.cost, now);
     }
-    if hot && covered {
+    if !hot {
+        return attempt;
+    }
+    if covered {
         attempt.decided = Some(spend(leases, &mut locked, checks, now));
     }
-    if hot && first {
-        attempt.wants = note(leases, &mut locked, checks, now);
+    let mut admitted = !covered;
+    for (index, check) in checks.iter().enumerate() {
+        let (hash, hot_keys) = locked.of(index);
+        let key = hot_keys.find(hash, &check.counter).expect("it is hot");
+        if first {
+            attempt.wants.extend(note(leases, key, check, covered || key.covers(check.cost, now), now));
+        }
+        admitted &= key.admits(check.cost, now);
+    }
+    if admitted {
+        attempt.decided = Some(spend(leases, &mut locked, checks, now));
     }
     attempt
 }
@@ -95,25 +107,28 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, first: bool) -> Attempt
     let mut hot_keys = leases.shards.lock(hash);
     let Some(key) = hot_keys.heat(hash, &check.counter, now) else { return attempt };
     key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), &mut attempt.backs);
-    let spent = key.covers(check.cost, now).then(|| key.spend(check, now));
+    let mut spent = key.covers(check.cost, now).then(|| key.spend(check, now));
     if first {
-        attempt.wants.extend(note_one(leases, key, check, now));
+        attempt.wants.extend(note(leases, key, check, spent.is_some(), now));
+    }
+    if spent.is_none() && key.admits(check.cost, now) {
+        spent = Some(key.spend(check, now));
     }
     let Some((outcome, taken)) = spent else { return attempt };
-    hot_keys.counts.spent += check.cost;
+    hot_keys.counts.spend(&taken);
     drop(hot_keys);
     let decision = Decision::of_one(outcome, Source::Lease);
     attempt.decided = Some(Decided { decision, receipt: Receipt::of_one(leases.id, taken) });
     attempt
 }
 
-/// Spends the units of all checks, which the caller has found to be covered.
+/// Spends the units of all checks, which the caller has found to be admitted.
 fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> Decided {
     let mut taken: SmallVec<[Taken; 1]> = SmallVec::with_capacity(checks.len());
     let outcomes = checks.iter().enumerate().map(|(index, check)| {
         let (hash, hot_keys) = locked.of(index);
-        hot_keys.counts.spent += check.cost;
         let (outcome, part) = hot_keys.find(hash, &check.counter).expect("it is hot").spend(check, now);
+        hot_keys.counts.spend(&part);
         taken.push(part);
         outcome
     });
@@ -121,24 +136,10 @@ fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], no
     Decided { decision, receipt: Receipt::new(leases.id, taken) }
 }
 
-/// Notes the demand of a request; returns the leases to request.
-fn note(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> SmallVec<[Want; 2]> {
-    let mut wants = SmallVec::new();
-    for (index, check) in checks.iter().enumerate() {
-        let (hash, hot_keys) = locked.of(index);
-        let key = hot_keys.find(hash, &check.counter);
-        wants.extend(key.and_then(|key| note_one(leases, key, check, now)));
-    }
-    wants
-}
-
 /// Notes the demand of one check; a lease that its key wants is marked as in flight, so that no other request causes
 /// one.
-fn note_one(leases: &Leases, key: &mut HotKey, check: &Check, now: u64) -> Option<Want> {
+fn note(leases: &Leases, key: &mut HotKey, check: &Check, spent: bool, now: u64) -> Option<Want> {
     let quota = check.counter.quota();
     key.rate.note(now, lifetime(quota), check.cost);
-    let units = key.wants(check.cost, leases.most(quota), now)?;
-    let call = leases.next_call.fetch_add(1, Ordering::Relaxed);
-    key.in_flight = Some(call);
-    Some(Want { hash: key.hash, counter: key.counter.clone(), units, call })
+    key.request(check.cost, spent, leases.most(quota), now, || leases.number())
 }

@@ -1,8 +1,8 @@
 //! Lease calls: one in flight for a key, and none depends on a caller.
 //!
 //! A [`Want`] comes in; the inner store is given one check of that many units, without a deadline. Units that come
-//! go to the key's lots. Calls that wait run as tasks of the current tokio runtime, so a request that is dropped
-//! takes no lease along; one whose runtime ends is dropped, and counts as failed.
+//! pay what the key owes and go to its lots. Calls that wait run as tasks of the current tokio runtime, so a request
+//! that is dropped takes no lease along; one whose runtime ends is dropped, and counts as failed.
 //!
 //! Invariant: each want is ended exactly once, by [`keep`], [`rest`] or a second call; `in_flight` of its key names the
 //! call until then, and the result of any other call does not change the key.
@@ -13,7 +13,9 @@ use std::sync::atomic::Ordering;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::debt::OVERDRAWN;
 use super::hot_key::LEAST;
+use super::hot_keys::HotKeys;
 use super::leases::Leases;
 use super::lot::{Lot, lifetime};
 use super::sweeping::sweep_by_task;
@@ -27,8 +29,10 @@ pub(super) struct Want {
     pub(super) hash: u64,
     /// With the quota the key was last checked with.
     pub(super) counter: Counter,
-    /// How many units to lease.
+    /// How many units to lease, those owed included.
     pub(super) units: u64,
+    /// How many of them the key owes when this is sent.
+    pub(super) owed: u64,
     /// The number of the call, which its result has to match.
     pub(super) call: u64,
 }
@@ -49,61 +53,70 @@ struct LeaseCall {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Requests a lease; returns whether there is a result already, which may be a refusal.
+/// Requests a lease, and what its result makes another call for; returns whether all were decided at once, which may be
+/// by a refusal.
+///
+/// With too many calls in flight none is sent, and the key rests. Without a runtime a call that is pending is dropped,
+/// and has failed.
 pub(super) fn request_lease(leases: &Arc<Leases>, want: Want) -> bool {
-    LeaseCall::send(leases, want, false)
+    send(leases, (want, false))
 }
 
-impl LeaseCall {
-    /// Sends a call; returns whether it was decided at once. With too many calls in flight none is sent, and the key
-    /// rests. Without a runtime a call that is pending is dropped, and has failed.
-    fn send(leases: &Arc<Leases>, want: Want, again: bool) -> bool {
+fn send(leases: &Arc<Leases>, first: (Want, bool)) -> bool {
+    let mut next = Some(first);
+    while let Some((want, again)) = next.take() {
         let Ok(permit) = Arc::clone(&leases.calls).try_acquire_owned() else {
             rest(leases, &want, 0);
             return false;
         };
         let check = Check::new(want.counter.clone(), want.units);
         let (sent, wall) = (leases.now(), leases.wall(want.counter.quota()));
-        let mut call = Self { leases: Arc::clone(leases), want: Some(want), sent, wall, again, _permit: permit };
+        let mut call = LeaseCall { leases: Arc::clone(leases), want: Some(want), sent, wall, again, _permit: permit };
         match leases.inner.decide(&[check], Ask::default()) {
-            Answer::Ready(result) => {
-                call.completed(result);
-                true
-            }
+            Answer::Ready(result) => next = call.completed(result),
             Answer::Pending(pending) => {
                 if let Ok(runtime) = Runtime::try_current() {
-                    runtime.spawn(async move { call.completed(pending.await) });
+                    runtime.spawn(async move {
+                        if let Some(next) = call.completed(pending.await) {
+                            send(&call.leases, next);
+                        }
+                    });
                     sweep_by_task(leases);
                 }
-                false
+                return false;
             }
         }
     }
+    true
+}
 
-    /// Ends the call by what the inner store decided.
-    fn completed(&mut self, result: Result<Decided, Error>) {
-        let Some(want) = self.want.take() else { return };
+impl LeaseCall {
+    /// Ends the call by what the inner store decided; returns the call to make next, and whether it is a second one.
+    fn completed(&mut self, result: Result<Decided, Error>) -> Option<(Want, bool)> {
+        let want = self.want.take()?;
         match result {
             Ok(decided) if decided.decision.is_allowed() && !decided.receipt.taken().is_empty() => {
-                keep(&self.leases, &want, decided, (self.sent, self.wall));
+                keep(&self.leases, &want, decided, (self.sent, self.wall)).map(|next| (next, false))
             }
             Ok(decided) => self.denied(want, &decided),
             Err(error) => {
                 tracing::debug!(error = format!("{error:#}"), "a lease call failed");
                 rest(&self.leases, &want, want.units);
+                None
             }
         }
     }
 
-    /// Calls once more, for what remains, if that is worth a call.
+    /// Returns one more call, for what remains, if that is worth a call and pays what is owed.
     ///
     /// There is no second call after a second refusal, nor for fewer units than [`LEAST`].
-    fn denied(&self, want: Want, decided: &Decided) {
+    fn denied(&self, want: Want, decided: &Decided) -> Option<(Want, bool)> {
         let left = decided.decision.outcomes().first().map_or(0, Outcome::remaining).min(want.units);
-        if self.again || left < LEAST || decided.decision.is_allowed() {
-            return rest(&self.leases, &want, 0);
+        if self.again || left < LEAST.max(want.owed) || decided.decision.is_allowed() {
+            rest(&self.leases, &want, 0);
+            return None;
         }
-        Self::send(&self.leases, Want { units: left, ..want }, true);
+        Some((Want { units: left, ..want }, true))
     }
 }
 
@@ -115,44 +128,52 @@ impl Drop for LeaseCall {
     }
 }
 
-/// Keeps a lease that came.
+/// Keeps a lease that came; returns the next one to request, if not all was paid that is owed.
 ///
 /// One that came too late is returned, and one that was requested before a reset is lost: it is not known on which
 /// side of it the units were charged. A lease whose receipt is another store's than the earlier ones' is returned,
-/// too.
-fn keep(leases: &Leases, want: &Want, decided: Decided, (sent, wall): (u64, Option<u64>)) {
-    let now = leases.now();
+/// too, and so is one whose stamp looks like a number of a call here.
+fn keep(leases: &Leases, want: &Want, decided: Decided, (sent, wall): (u64, Option<u64>)) -> Option<Want> {
+    let (now, quota) = (leases.now(), want.counter.quota());
     let known = *leases.inner_id.get_or_init(|| decided.receipt.store()) == decided.receipt.store();
-    let lot = Lot::new(decided, sent, wall, now);
+    let (lot, seen) = Lot::new(decided, sent, wall, now);
+    let closed = leases.closed.load(Ordering::SeqCst);
+    let is_over = closed || lot.is_over(now) || lot.is_over_by_wall(leases.wall(quota));
     let mut backs = Vec::new();
     let mut hot_keys = leases.shards.lock(want.hash);
-    hot_keys.counts.leased += want.units;
-    let (closed, quiet) = (leases.closed.load(Ordering::SeqCst), now + lifetime(want.counter.quota()));
-    match hot_keys.find(want.hash, &want.counter).filter(|hot| hot.in_flight == Some(want.call)) {
-        None if closed => backs.push((lot, want.counter.quota().limit())),
-        None => hot_keys.counts.lost += want.units,
-        Some(hot) => {
-            hot.in_flight = None;
-            if closed || !known || lot.is_over(now) {
-                hot.quiet_until = quiet;
-                backs.push((lot, want.counter.quota().limit()));
-            } else {
-                hot.add(lot, &mut backs);
-            }
-        }
+    let HotKeys { table, counts, .. } = &mut *hot_keys;
+    counts.leased += want.units;
+    let hot = table.find_mut(want.hash, |hot| hot.is(&want.counter)).filter(|hot| hot.in_flight == Some(want.call));
+    let Some(hot) = hot else {
+        counts.lost += want.units;
+        return None;
+    };
+    hot.in_flight = None;
+    if known && lot.stamp() < OVERDRAWN {
+        counts.owed -= hot.grant((lot, seen), want, is_over, &mut backs);
+    } else {
+        backs.push((lot, quota.limit()));
+        hot.rest(now + lifetime(quota));
     }
+    if closed || is_over && !hot.debt.may_grow {
+        hot.rest(now + lifetime(quota));
+    }
+    let most = leases.most(quota);
+    let next = if hot.debt.owed > 0 { hot.request(0, true, most, now, || leases.number()) } else { None };
     drop(hot_keys);
     leases.give_back(backs, now);
+    next
 }
 
 /// Keeps a key from requesting leases for one lifetime, and counts the units that a failed call may have charged as
-/// `lost`.
+/// `lost`. What it owes is charged with the next sweep.
 fn rest(leases: &Leases, want: &Want, lost: u64) {
     let now = leases.now();
     let mut hot_keys = leases.shards.lock(want.hash);
     hot_keys.counts.leased += lost;
     hot_keys.counts.lost += lost;
     if let Some(hot) = hot_keys.find(want.hash, &want.counter).filter(|hot| hot.in_flight == Some(want.call)) {
-        (hot.in_flight, hot.quiet_until) = (None, now + lifetime(want.counter.quota()));
+        hot.in_flight = None;
+        hot.rest(now + lifetime(want.counter.quota()));
     }
 }

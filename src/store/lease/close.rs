@@ -10,11 +10,13 @@
 //! A `close` that is dropped returns what is left at once, from `Returning`'s destructor.
 
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::counts::LeaseCounts;
 use super::hot_key::Back;
 use super::leases::{Leases, MOST_CALLS};
+use super::sweeping::sweep;
 use crate::store::{Ask, Check, Counter, Store};
 
 /// Leases handed over in one go when the store is closed: inner stores bound how many settlements are
@@ -45,24 +47,25 @@ impl Drop for Returning<'_> {
     }
 }
 
-/// Takes no more leases, and returns all there are; resolves to the counts of all units.
+/// Takes no more leases, returns all there are, and charges what is owed; resolves to the counts of all units.
 ///
 /// The first part is handed over before this waits for anything, and the rest when it is dropped, at the latest. Then
-/// it waits for the lease calls in flight, whose leases are returned as they come.
-pub(super) async fn close(leases: &Leases) -> LeaseCounts {
+/// it waits for the calls in flight: leases are returned as they come, and what they left owed is charged.
+pub(super) async fn close(leases: &Arc<Leases>) -> LeaseCounts {
     leases.closed.store(true, Ordering::SeqCst);
-    let in_flight = leases.shards.each().flat_map(|hot_keys| hot_keys.in_flight()).collect();
-    let mut returning = Returning { leases, backs: leases.take_all() };
+    let mut in_flight = Vec::new();
+    let mut returning = Returning { leases, backs: leases.take_all(&mut in_flight) };
     let mut responds = true;
     while !returning.backs.is_empty() {
         let counters = returning.hand_over();
         responds = responds && all_respond(leases, counters).await;
     }
-    if let Ok(calls) = leases.calls.acquire_many(MOST_CALLS).await {
-        // No more are made, and their leases have been returned.
-        calls.forget();
-        leases.calls.close();
+    for _ in 0..2 {
+        sweep(leases, leases.now());
+        // When all calls have ended, none is made but charges.
+        drop(leases.calls.acquire_many(MOST_CALLS).await);
     }
+    leases.calls.close();
     if responds {
         all_respond(leases, in_flight).await;
     }

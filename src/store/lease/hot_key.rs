@@ -9,7 +9,9 @@
 
 use smallvec::SmallVec;
 
-use super::lot::{Lot, lifetime, micros};
+use super::call::Want;
+use super::debt::Debt;
+use super::lot::{Lot, Seen, lifetime, micros, period};
 use super::rate::Rate;
 use crate::core::decision::{Measures, Outcome};
 use crate::store::map::Entry;
@@ -18,10 +20,13 @@ use crate::store::{Check, Counter, Taken};
 /// A smaller lease is not worth its call.
 pub(super) const LEAST: u64 = 4;
 
+/// How long payments of a key without requests are kept for refunds, in microseconds.
+const REMEMBERED: u64 = 60_000_000;
+
 /// Leases kept at a time: spent ones are kept for refunds as long as they live.
 const MOST_LOTS: usize = 4;
 
-/// A key with many requests in this process, and its leases.
+/// A key with many requests in this process, its leases, and what it owes.
 #[derive(Debug)]
 pub(super) struct HotKey {
     /// The hash of policy and key.
@@ -32,10 +37,18 @@ pub(super) struct HotKey {
     pub(super) rate: Rate,
     /// The leases, oldest first; spent ones stay for refunds.
     pub(super) lots: SmallVec<[Lot; 2]>,
-    /// The number of the lease call in flight.
+    /// What the inner store said with the last lease.
+    pub(super) seen: Seen,
+    /// The number of the call in flight: for a lease, or with a charge.
     pub(super) in_flight: Option<u64>,
     /// No lease is requested until then.
     pub(super) quiet_until: u64,
+    /// Whether the last lease was over when it came: then only what is owed is worth a call.
+    pub(super) is_far: bool,
+    /// Units admitted without a lease.
+    pub(super) debt: Debt,
+    /// The most that may be owed.
+    overdraft: u64,
 }
 
 /// A lease to return, and the limit its bucket refilled by.
@@ -49,9 +62,19 @@ impl Entry for HotKey {
 
 impl HotKey {
     /// Returns the entry of a key that has just become hot, without leases.
-    pub(super) fn new(hash: u64, counter: &Counter, now: u64) -> Self {
-        let (rate, lots) = (Rate::hot(now), SmallVec::new());
-        Self { hash, counter: counter.clone(), rate, lots, in_flight: None, quiet_until: 0 }
+    pub(super) fn new(hash: u64, counter: &Counter, now: u64, overdraft: u64) -> Self {
+        Self {
+            hash,
+            counter: counter.clone(),
+            rate: Rate::hot(now),
+            lots: SmallVec::new(),
+            seen: Seen::default(),
+            in_flight: None,
+            quiet_until: 0,
+            is_far: false,
+            debt: Debt::default(),
+            overdraft,
+        }
     }
 
     /// Returns whether this is the entry of a counter: policy, key, algorithm and window are the same.
@@ -76,7 +99,7 @@ impl HotKey {
         if known != quota {
             if quota.limit() < known.limit() || quota.capacity() < known.capacity() {
                 self.give_up(backs, |_| true);
-                self.quiet_until = now + lifetime(quota);
+                self.rest(now + lifetime(quota));
             }
             self.counter = counter.clone();
         }
@@ -87,7 +110,32 @@ impl HotKey {
 
     /// Gives up the lots that are over by either clock.
     pub(super) fn end_lots(&mut self, now: u64, wall: Option<u64>, backs: &mut Vec<Back>) {
-        self.give_up(backs, |lot| lot.is_over(now) || wall.is_some_and(|wall| lot.is_over_by_wall(wall)));
+        self.give_up(backs, |lot| lot.is_over(now) || lot.is_over_by_wall(wall));
+    }
+
+    /// Requests no lease, and owes no more, until then at least.
+    pub(super) fn rest(&mut self, until: u64) {
+        (self.quiet_until, self.debt.may_grow) = (until, false);
+    }
+
+    /// Takes over what a lease call was granted.
+    ///
+    /// The lot pays what is owed first; one that is over is given up then. Returns the units paid.
+    pub(super) fn grant(
+        &mut self,
+        (mut lot, seen): (Lot, Seen),
+        want: &Want,
+        is_over: bool,
+        backs: &mut Vec<Back>,
+    ) -> u64 {
+        let paid = self.debt.pay(&mut lot, want, is_over);
+        (self.seen, self.is_far, self.debt.may_grow) = (seen, is_over, self.overdraft > 0);
+        if is_over {
+            backs.push((lot, self.counter.quota().limit()));
+        } else {
+            self.add(lot, backs);
+        }
+        paid
     }
 
     /// Moves the lots for which `is_over` holds to `backs`.
@@ -117,19 +165,37 @@ impl HotKey {
         self.lots.iter().any(|lot| lot.covers(cost, now))
     }
 
-    /// Spends units that are [covered](Self::covers); panics if they are not. The stamp of the receipt is the lot's, by
-    /// which a refund finds it.
+    /// Returns whether a cost may be owed while the next lease is on its way.
     ///
-    /// What remains is what was left in the inner store at the last lease, and what is held here, up to the capacity.
+    /// Nothing is owed that did not remain when the last lease was granted.
+    pub(super) fn may_owe(&self, cost: u64) -> bool {
+        let most = self.overdraft.min(self.seen.remaining);
+        self.debt.may_grow && self.debt.owed.saturating_add(cost) <= most
+    }
+
+    /// Returns whether a check is admitted here: by one lot, or by the overdraft.
+    pub(super) fn admits(&self, cost: u64, now: u64) -> bool {
+        self.covers(cost, now) || self.in_flight.is_some() && self.may_owe(cost)
+    }
+
+    /// Spends units of the first lot that has enough, else of the overdraft. The stamp of the receipt is the lot's, or
+    /// the number of the call, by which a refund finds them. Panics unless the cost is [admitted](Self::admits).
+    ///
+    /// What remains is what was left in the inner store at the last lease, and what is held here, up to the capacity,
+    /// less what is owed.
     pub(super) fn spend(&mut self, check: &Check, now: u64) -> (Outcome, Taken) {
-        let lot = self.lots.iter_mut().find(|lot| lot.covers(check.cost, now)).expect("it was covered");
-        lot.left -= check.cost;
-        let (stamp, quota) = (lot.stamp(), check.counter.quota());
-        let last = self.lots.last().expect("there is one");
-        let remaining = last.remaining.saturating_add(self.held(now)).min(quota.capacity());
-        let reset = quota.tick().of(last.reset(now));
+        let stamp = if let Some(lot) = self.lots.iter_mut().find(|lot| lot.covers(check.cost, now)) {
+            lot.left -= check.cost;
+            lot.stamp()
+        } else {
+            self.debt.add(check.cost, self.in_flight.expect("it was admitted"))
+        };
+        let quota = check.counter.quota();
+        let remaining = self.seen.remaining.saturating_add(self.held(now)).min(quota.capacity());
+        let remaining = remaining.saturating_sub(self.debt.owed);
+        let reset = quota.tick().of(self.seen.reset(now));
         let wait = if remaining == 0 { reset } else { 0 };
-        let window = quota.tick().of(micros(last.window));
+        let window = quota.tick().of(micros(self.seen.window));
         let measures = Measures { fits: true, remaining, wait, reset, window, delay: 0 };
         let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp };
         (Outcome::from_measures(check, &measures), taken)
@@ -140,38 +206,72 @@ impl HotKey {
         self.lots.iter().filter(|lot| !lot.is_over(now)).map(|lot| lot.left).sum()
     }
 
-    /// How much to lease now, of at most `most` at a time; `None` for nothing.
+    /// Requests the next lease if it is worth a call, of at most `most` units and what is owed; `call` is its number.
+    ///
+    /// `cost` is what was spent last, or what is to be owed next, if it is not `spent`.
+    #[inline]
+    pub(super) fn request(
+        &mut self,
+        cost: u64,
+        spent: bool,
+        most: u64,
+        now: u64,
+        call: impl FnOnce() -> u64,
+    ) -> Option<Want> {
+        if self.in_flight.is_some() || now < self.quiet_until || self.debt.owed > 0 && !self.debt.may_grow {
+            return None;
+        }
+        let owed = self.debt.owed + if !spent && self.may_owe(cost) { cost } else { 0 };
+        let units = owed + self.wants(cost, most, now);
+        if units == 0 {
+            return None;
+        }
+        let call = call();
+        self.in_flight = Some(call);
+        Some(Want { hash: self.hash, counter: self.counter.clone(), units, owed, call })
+    }
+
+    /// How much to lease besides what is owed, of at most `most` at a time.
     ///
     /// A lease is for two thirds of the units of demand in its lifetime, and the next one is requested
     /// when a quarter is left of it: so each is spent before it ends.
-    #[inline]
-    pub(super) fn wants(&self, cost: u64, most: u64, now: u64) -> Option<u64> {
-        if self.in_flight.is_some() || now < self.quiet_until {
-            return None;
+    fn wants(&self, cost: u64, most: u64, now: u64) -> u64 {
+        if self.is_far && self.debt.may_grow {
+            return 0;
         }
         let (life, held) = (lifetime(self.counter.quota()), self.held(now));
-        let target = self.until_edge(self.rate.demand()?.saturating_mul(2) / 3, life, now);
+        let target = self.until_edge(self.rate.demand().saturating_mul(2) / 3, life, now);
         let ends_soon = self.lots.last().is_none_or(|lot| !lot.ends_at_edge() && lot.life(now) < life / 4);
         if held > target / 4 && held >= cost && !ends_soon {
-            return None;
+            return 0;
         }
         let units = target.min(most.saturating_sub(held));
-        (units >= LEAST.max(cost.saturating_mul(2))).then_some(units)
+        if units >= LEAST.max(cost.saturating_mul(2)) { units } else { 0 }
     }
 
     /// `units`, or the part of them that the time left in the window is of a lease's life.
     ///
-    /// Without a lot the end of the window is not known, and all units are returned.
+    /// All units, if the end of the window is not known.
     fn until_edge(&self, units: u64, life: u64, now: u64) -> u64 {
-        let left = self.lots.last().map_or(life, |lot| lot.edge().saturating_sub(now)).min(life);
+        let left = self.seen.edge.checked_sub(now).filter(|left| (1..life).contains(left)).unwrap_or(life);
         let part = u128::from(units) * u128::from(left) / u128::from(life.max(1));
         u64::try_from(part).unwrap_or(units)
     }
 
+    /// Returns whether a call has to be made to charge what is owed, as no lease is going to pay it.
+    pub(super) fn is_in_debt(&self) -> bool {
+        self.debt.owed > 0 && self.in_flight.is_none()
+    }
+
     /// Returns whether nothing is known of it that a key new to this process would not do without: no lot, no call,
-    /// and no request for two lifetimes.
+    /// no debt, and no request for two periods.
     pub(super) fn is_idle(&self, now: u64) -> bool {
-        let life = lifetime(self.counter.quota());
-        self.lots.is_empty() && self.in_flight.is_none() && self.rate.idle(now) >= 2 * life
+        let period = period(self.counter.quota(), self.overdraft);
+        self.lots.is_empty() && self.in_flight.is_none() && self.debt.owed == 0 && self.rate.idle(now) >= 2 * period
+    }
+
+    /// Returns whether it is idle, and requests that it admitted are not likely to be refunded any more.
+    pub(super) fn is_forgotten(&self, now: u64) -> bool {
+        self.is_idle(now) && (!self.debt.is_remembered() || self.rate.idle(now) >= REMEMBERED)
     }
 }

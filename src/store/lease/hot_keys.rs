@@ -10,7 +10,7 @@
 
 use super::counts::LeaseCounts;
 use super::hot_key::{Back, HotKey};
-use super::lot::lifetime;
+use super::lot::{lifetime, period};
 use super::rate::HOT;
 use crate::store::Counter;
 use crate::store::map::Table;
@@ -23,11 +23,13 @@ const CELLS: usize = 4;
 #[derive(Debug)]
 pub(super) struct HotKeys {
     /// The hot keys; a new one sweeps only when all places are taken.
-    table: Table<HotKey>,
+    pub(super) table: Table<HotKey>,
     /// [`CELLS`] for each place, allocated at once; 16 bytes each.
     cells: Box<[Cell]>,
     /// What became of the units of this part's keys.
     pub(super) counts: LeaseCounts,
+    /// The most units a key may owe.
+    overdraft: u64,
 }
 
 /// The count of one cold key among those that share the cell.
@@ -62,9 +64,9 @@ impl Cell {
 
 impl HotKeys {
     /// Returns a part with `room` places for hot keys.
-    pub(super) fn new(room: usize) -> Self {
+    pub(super) fn new(room: usize, overdraft: u64) -> Self {
         let cells = vec![Cell::default(); room * CELLS].into();
-        Self { table: Table::swept_when_full(room), cells, counts: LeaseCounts::default() }
+        Self { table: Table::swept_when_full(room), cells, counts: LeaseCounts::default(), overdraft }
     }
 
     /// Returns the entry of a hot key, if it is one.
@@ -76,36 +78,30 @@ impl HotKeys {
     ///
     /// The request is counted where the key is not hot; the one that makes it hot finds an entry, if there is room.
     pub(super) fn heat(&mut self, hash: u64, counter: &Counter, now: u64) -> Option<&mut HotKey> {
-        let cells = &mut self.cells;
-        let make = || (note(cells, hash, counter, now) >= HOT).then(|| HotKey::new(hash, counter, now));
+        let (cells, overdraft) = (&mut self.cells, self.overdraft);
+        let period = period(counter.quota(), overdraft);
+        let make = || (note(cells, hash, now, period) >= HOT).then(|| HotKey::new(hash, counter, now, overdraft));
         // A key that becomes hot while all places are taken stays cold.
         self.table.find_or_insert(hash, |hot| hot.is(counter), make, |hot| !hot.is_idle(now))
     }
 
     /// Gives up the leases that are over or whose key is idle, and forgets keys idle for long.
-    pub(super) fn sweep(&mut self, now: u64, backs: &mut Vec<Back>) {
+    ///
+    /// `debtors` are the counters of which units are owed that no call is going to pay.
+    pub(super) fn sweep(&mut self, now: u64, backs: &mut Vec<Back>, debtors: &mut Vec<Counter>) {
         self.table.retain(|hot| {
             let idle = hot.rate.idle(now) >= lifetime(hot.counter.quota()) / 2;
             hot.give_up(backs, |lot| idle || lot.is_over(now));
-            !hot.is_idle(now)
+            debtors.extend(hot.is_in_debt().then(|| hot.counter.clone()));
+            !hot.is_forgotten(now)
         });
     }
 
-    /// Returns whether any key has a lot, spent ones included.
-    pub(super) fn holds_leases(&self) -> bool {
-        self.table.iter().any(|hot| !hot.lots.is_empty())
-    }
-
-    /// Returns the counters of the lease calls in flight.
-    pub(super) fn in_flight(&self) -> Vec<Counter> {
-        let hot = self.table.iter().filter(|hot| hot.in_flight.is_some());
-        hot.map(|hot| hot.counter.clone()).collect()
-    }
-
-    /// Gives up every lease, and forgets every key.
-    pub(super) fn clear(&mut self, backs: &mut Vec<Back>) {
+    /// Gives up every lease, and returns the counters of the lease calls in flight.
+    pub(super) fn give_up(&mut self, backs: &mut Vec<Back>) -> Vec<Counter> {
         self.table.iter_mut().for_each(|hot| hot.give_up(backs, |_| true));
-        self.table.clear();
+        let in_flight = self.table.iter().filter(|hot| hot.in_flight.is_some());
+        in_flight.map(|hot| hot.counter.clone()).collect()
     }
 
     /// Forgets a key; its leases are lost.
@@ -117,11 +113,11 @@ impl HotKeys {
 /// Counts a request of a key that is not hot; returns how many there were lately.
 ///
 /// The lower half of the hash picks the cell, the upper half is the tag.
-fn note(cells: &mut [Cell], hash: u64, counter: &Counter, now: u64) -> u64 {
+fn note(cells: &mut [Cell], hash: u64, now: u64, period: u64) -> u64 {
     #[allow(clippy::cast_possible_truncation, reason = "some bits pick a cell, others distinguish keys")]
     let (share, tag) = (u64::from(hash as u32), (hash >> 32) as u32);
     // As much of all cells as the bits are of what they can be: no power of two is needed.
     #[allow(clippy::cast_possible_truncation, reason = "it is less than there are cells")]
     let cell = ((share * cells.len() as u64) >> 32) as usize;
-    cells[cell].note(tag, now, lifetime(counter.quota())).into()
+    cells[cell].note(tag, now, period).into()
 }

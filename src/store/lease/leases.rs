@@ -7,13 +7,14 @@
 //! Invariant: the inner store is called without any lock held, since it may decide at once and then lock a part
 //! itself.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 use tokio::sync::Semaphore;
 
 use super::counts::LeaseCounts;
+use super::debt::{OVERDRAWN, Reversal};
 use super::hot_key::Back;
 use super::hot_keys::HotKeys;
 use super::lot::micros;
@@ -42,7 +43,7 @@ pub(super) struct Leases {
     /// A permit for each lease call that may be in flight; closed when the store is.
     pub(super) calls: Arc<Semaphore>,
     /// The number of the next lease call, from 1.
-    pub(super) next_call: AtomicU64,
+    next_call: AtomicU64,
     /// When the leases are to be swept next by a request.
     pub(super) next_sweep: AtomicU64,
     /// Whether a task sweeps.
@@ -57,12 +58,18 @@ pub(super) struct Leases {
 
 impl Leases {
     /// Returns an empty store of leases for up to `capacity` hot keys.
-    pub(super) fn new(inner: Arc<dyn Store>, share: f64, capacity: usize, clock: Box<dyn Clock>) -> Self {
+    pub(super) fn new(
+        inner: Arc<dyn Store>,
+        share: f64,
+        overdraft: u64,
+        capacity: usize,
+        clock: Box<dyn Clock>,
+    ) -> Self {
         Self {
             id: StoreId::new(),
             inner,
             inner_id: OnceLock::new(),
-            shards: Shards::new(capacity, 1, HotKeys::new),
+            shards: Shards::new(capacity, 1, |room| HotKeys::new(room, overdraft)),
             hasher: CounterHasher::new(),
             calls: Arc::new(Semaphore::new(MOST_CALLS as usize)),
             next_call: AtomicU64::new(1),
@@ -72,6 +79,11 @@ impl Leases {
             share,
             clock,
         }
+    }
+
+    /// Returns the number of the next call.
+    pub(super) fn number(&self) -> u64 {
+        self.next_call.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns the time of the clock in microseconds.
@@ -107,15 +119,22 @@ impl Leases {
         (quota.limit().min(quota.capacity()) as f64 * self.share) as u64
     }
 
-    /// Returns the units of a counter that are held here.
-    pub(super) fn held(&self, counter: &Counter) -> u64 {
+    /// Returns the units of a counter that are held here, and those that are owed.
+    fn held(&self, counter: &Counter) -> (u64, u64) {
         let (hash, now, mut backs) = (self.hash(counter), self.now(), Vec::new());
-        let held = self.shards.lock(hash).find(hash, counter).map_or(0, |hot| {
+        let held = self.shards.lock(hash).find(hash, counter).map_or((0, 0), |hot| {
             hot.end_lots(now, self.wall(counter.quota()), &mut backs);
-            hot.held(now)
+            (hot.held(now), hot.debt.owed)
         });
         self.give_back(backs, now);
         held
+    }
+
+    /// Charges units in the inner store; nothing while its identity is unknown, as then there are no debts.
+    pub(super) fn charge(&self, counter: Counter, units: u64) -> Settling {
+        let Some(&store) = self.inner_id.get() else { return Answer::Ready(Ok(Vec::new())) };
+        let receipt = Receipt::of_one(store, Taken::new(counter, 0, 0));
+        self.inner.settle(receipt, &[Settlement::new(0, Change::Charge(units))])
     }
 
     /// Returns the counts of all parts, one locked after the other.
@@ -125,10 +144,11 @@ impl Leases {
         counts
     }
 
-    /// Has the inner store look at checks that cost nothing; units held here are added to what it finds to remain.
+    /// Has the inner store look at checks that cost nothing; units held here are added to what it finds to remain, and
+    /// units owed are not left.
     pub(super) fn look(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
-        let held: SmallVec<[u64; 4]> = checks.iter().map(|check| self.held(&check.counter)).collect();
-        if held.iter().all(|units| *units == 0) {
+        let held: SmallVec<[(u64, u64); 4]> = checks.iter().map(|check| self.held(&check.counter)).collect();
+        if held.iter().all(|units| *units == (0, 0)) {
             return self.inner.decide(checks, ask);
         }
         // What the inner store refuses may be admitted by units held here.
@@ -149,64 +169,109 @@ impl Leases {
         }
     }
 
-    /// Takes all leases out, to be returned.
-    pub(super) fn take_all(&self) -> Vec<Back> {
+    /// Takes all leases out, to be returned; `in_flight` are the counters for which calls are in flight.
+    pub(super) fn take_all(&self, in_flight: &mut Vec<Counter>) -> Vec<Back> {
         let mut backs = Vec::new();
-        self.shards.each().for_each(|mut hot_keys| hot_keys.clear(&mut backs));
+        self.shards.each().for_each(|mut hot_keys| in_flight.extend(hot_keys.give_up(&mut backs)));
         backs
     }
 
-    /// Forgets what is held of a counter that is reset: its units are lost, and nothing is returned.
+    /// Forgets a counter that is reset: units that are held are lost, and units that are owed are never charged.
     pub(super) fn forget(&self, counter: &Counter) {
         let hash = self.hash(counter);
         let mut hot_keys = self.shards.lock(hash);
         let Some(hot) = hot_keys.remove(hash, counter) else { return };
-        hot_keys.counts.lost += hot.lots.iter().map(|lot| lot.left).sum::<u64>();
+        let counts = &mut hot_keys.counts;
+        counts.lost += hot.lots.iter().map(|lot| lot.left).sum::<u64>();
+        counts.owed -= hot.debt.owed;
+        counts.unpaid += hot.debt.owed;
     }
 
-    /// Settles what was spent from a lease, by a request that took others `before`.
+    /// Settles what was spent here, by a request that took others `before`.
     ///
-    /// Refunded units return to their lot, if that is neither over nor given up; else, and with every charge, the
-    /// change goes to the inner store under the lease's own stamp.
+    /// Refunded units are owed no more, or return to their lot, if that is neither over nor given up; else, and with
+    /// every charge, the change goes to the inner store under its own stamp. Of overdrawn units whose payment is not
+    /// known any more nothing is refunded.
     pub(super) fn settle(&self, before: &[Taken], taken: &Taken, change: Change) -> Settling {
-        if let Change::Refund(units) = change
-            && self.put_back(taken, units)
-        {
-            return Answer::Ready(Ok(vec![Applied::new(units, taken.stamp)]));
+        let (mut done, mut there, mut change) = (0, self.translated(taken).unwrap_or(0), change);
+        if let Change::Refund(units) = change {
+            let rest;
+            (done, rest, there) = self.take_back(taken, units);
+            change = Change::Refund(rest);
+            if rest == 0 {
+                return Answer::Ready(Ok(vec![Applied::new(done, taken.stamp)]));
+            }
         }
         let Some(&store) = self.inner_id.get() else {
-            return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)]));
+            return Answer::Ready(Ok(vec![Applied::new(done, taken.stamp)]));
         };
-        let receipt = Receipt::new(store, before.iter().chain([taken]).cloned());
-        self.inner.settle(receipt, &[Settlement::new(before.len(), change)])
+        let at = |taken: &Taken, stamp| Taken { stamp, ..taken.clone() };
+        let earlier = before.iter().filter_map(|part| Some(at(part, self.translated(part)?)));
+        let receipt = Receipt::new(store, earlier.chain([at(taken, there)]));
+        let settlement = Settlement::new(receipt.taken().len() - 1, change);
+        let (is_refund, stamp) = (matches!(change, Change::Refund(_)), taken.stamp);
+        self.inner.settle(receipt, &[settlement]).map(move |applied| {
+            let done = |applied: Applied| Applied { units: applied.units + done, stamp, ..applied };
+            applied.map(|applied| if is_refund { applied.into_iter().map(done).collect() } else { applied })
+        })
     }
 
-    /// Puts units back into the lease they were spent from; `false` if they have to go back to the inner store.
+    /// Returns the inner store's stamp of units that were taken here; `None` for overdrawn ones that are not paid.
+    fn translated(&self, taken: &Taken) -> Option<u64> {
+        if taken.stamp < OVERDRAWN {
+            return Some(taken.stamp);
+        }
+        let hash = self.hash(&taken.counter);
+        self.shards.lock(hash).find(hash, &taken.counter)?.debt.stamp_of(taken.stamp)
+    }
+
+    /// Takes units back that a request spent here; returns how many are done with, and how many have to be refunded by
+    /// the inner store, with its stamp.
     ///
-    /// In either case the units no longer count as spent.
-    fn put_back(&self, taken: &Taken, units: u64) -> bool {
+    /// All of them no longer count as spent.
+    fn take_back(&self, taken: &Taken, units: u64) -> (u64, u64, u64) {
         let (hash, now) = (self.hash(&taken.counter), self.now());
         let mut hot_keys = self.shards.lock(hash);
-        let lots = hot_keys.find(hash, &taken.counter).into_iter().flat_map(|hot| hot.lots.iter_mut());
-        let is_back = lots.filter(|lot| lot.stamp() == taken.stamp).any(|lot| lot.put_back(units, now));
-        let counts = &mut hot_keys.counts;
-        counts.spent = counts.spent.saturating_sub(units);
-        counts.returned += if is_back { 0 } else { units };
-        is_back
+        let HotKeys { table, counts, .. } = &mut *hot_keys;
+        let mut hot = table.find_mut(hash, |hot| hot.is(&taken.counter));
+        let Reversal { owed, cut, paid, stamp } = match &mut hot {
+            _ if taken.stamp < OVERDRAWN => Reversal { paid: units, stamp: taken.stamp, ..Reversal::default() },
+            Some(hot) => hot.debt.take_back(taken.stamp, units),
+            None => Reversal::default(),
+        };
+        let lots = hot.into_iter().flat_map(|hot| hot.lots.iter_mut());
+        let is_back = lots.filter(|lot| lot.stamp() == stamp).any(|lot| lot.put_back(paid, now));
+        counts.spent = counts.spent.saturating_sub(owed + cut + paid);
+        counts.owed -= owed;
+        counts.unpaid -= cut;
+        counts.returned += if is_back { 0 } else { paid };
+        if is_back { (owed + cut + paid, 0, stamp) } else { (owed + cut, paid, stamp) }
     }
 }
 
-/// Adds the units `held` to what each outcome has as remaining.
-fn with(held: &[u64], decided: Decided) -> Decided {
+/// Adds the units `held` to what each outcome has as remaining, less those owed.
+fn with(held: &[(u64, u64)], decided: Decided) -> Decided {
     let Decided { decision, receipt } = decided;
-    let outcomes = decision.outcomes().iter().zip(held).map(|(outcome, units)| outcome.with_more(*units));
+    let outcomes = decision.outcomes().iter().zip(held).map(|(outcome, &(held, owed))| outcome.with_more(held, owed));
     Decided::new(Decision::new(outcomes, decision.source()), receipt)
 }
 
 impl Drop for Leases {
     fn drop(&mut self) {
-        let backs = self.take_all();
+        let backs = self.take_all(&mut Vec::new());
         self.give_back(backs, self.now());
+        let mut debts = Vec::new();
+        for mut hot_keys in self.shards.each() {
+            let HotKeys { table, counts, .. } = &mut *hot_keys;
+            for hot in table.iter().filter(|hot| hot.debt.owed > 0) {
+                counts.owed -= hot.debt.owed;
+                counts.leased += hot.debt.owed;
+                debts.push((hot.counter.clone(), hot.debt.owed));
+            }
+        }
+        for (counter, owed) in debts {
+            drop(self.charge(counter, owed));
+        }
         self.counts().log();
     }
 }

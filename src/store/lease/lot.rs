@@ -35,17 +35,32 @@ pub(super) struct Lot {
     wall: Range<u64>,
     /// The end of the window the units were charged to.
     edge: u64,
-    /// What remained in the inner store.
+}
+
+/// What the inner store said of a counter when it granted a lease.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// When the lease was requested.
+    sent: u64,
+    /// What remained.
     pub(super) remaining: u64,
-    /// Until the inner store's untouched state would admit a full limit.
+    /// Until its untouched state would admit a full limit.
     reset: u64,
     /// The length of the window the units were charged to.
     pub(super) window: Duration,
+    /// The end of that window; far in the future where windows are not aligned.
+    pub(super) edge: u64,
 }
 
 /// Returns how long a lease of this quota lives, in microseconds: a tenth of the window, and at most a second.
 pub(super) fn lifetime(quota: &Quota) -> u64 {
     micros(quota.window() / 10).min(1_000_000)
+}
+
+/// Returns the period in which so many requests make a key hot: the lifetime of a lease; a second with an overdraft, as
+/// that is of use to keys with less load too.
+pub(super) fn period(quota: &Quota, overdraft: u64) -> u64 {
+    if overdraft > 0 { 1_000_000 } else { lifetime(quota) }
 }
 
 /// Returns a duration in microseconds; one that is too long becomes a quarter of the largest number, so that sums of
@@ -55,21 +70,20 @@ pub(super) fn micros(time: Duration) -> u64 {
 }
 
 impl Lot {
-    /// What an allowed decision about one check leased. It may have been made as soon as it was
-    /// sent, so all its times are counted from then; `wall` is the wall clock's time then, if windows are aligned.
-    pub(super) fn new(decided: Decided, sent: u64, wall: Option<u64>, received: u64) -> Self {
+    /// What an allowed decision about one check leased, and what it says of the counter. It may have been made as soon as
+    /// it was sent, so all times are counted from then; `wall` is the wall clock's time then, if windows are aligned.
+    pub(super) fn new(decided: Decided, sent: u64, wall: Option<u64>, received: u64) -> (Self, Seen) {
         let Decided { decision, receipt } = decided;
         let (outcome, taken) = (&decision.outcomes()[0], &receipt.taken()[0]);
-        let quota = outcome.quota();
-        let reset = micros(outcome.reset_after());
+        let (quota, granted) = (outcome.quota(), taken.units);
         let window = quota.window_end(outcome.reset_after()).map_or(u64::MAX / 4, micros);
         // The store rounds its clock down to a tick, so the window may end a tick earlier.
         let edge = (sent + window).saturating_sub(quota.tick().micros());
-        let (granted, remaining) = (taken.units, outcome.remaining());
         let ends = edge.min(sent + lifetime(quota));
         let wall = wall.map_or(0..0, |wall| wall..wall + ends.saturating_sub(sent));
-        let window = outcome.window();
-        Self { granted, left: granted, sent, received, ends, wall, edge, remaining, reset, window, receipt }
+        let (remaining, reset, window) = (outcome.remaining(), micros(outcome.reset_after()), outcome.window());
+        let seen = Seen { sent, remaining, reset, window, edge };
+        (Self { granted, left: granted, sent, received, ends, wall, edge, receipt }, seen)
     }
 
     /// Returns whether nothing of it may be spent at `now`.
@@ -77,9 +91,9 @@ impl Lot {
         now >= self.ends
     }
 
-    /// Returns whether nothing of it may be spent by the wall clock: if windows are not aligned, that is not known.
-    pub(super) fn is_over_by_wall(&self, wall: u64) -> bool {
-        !self.wall.contains(&wall)
+    /// Returns whether nothing of it may be spent by the wall clock, which is read if windows are aligned to it.
+    pub(super) fn is_over_by_wall(&self, wall: Option<u64>) -> bool {
+        wall.is_some_and(|wall| !self.wall.contains(&wall))
     }
 
     /// Returns whether it has units enough for a cost, and is not over.
@@ -97,11 +111,6 @@ impl Lot {
         self.receipt.taken()[0].stamp
     }
 
-    /// Returns when the window ends that the units were charged to; far in the future where windows are not aligned.
-    pub(super) fn edge(&self) -> u64 {
-        self.edge
-    }
-
     /// Returns whether it is the window that ends it, rather than its lifetime.
     pub(super) fn ends_at_edge(&self) -> bool {
         self.ends == self.edge
@@ -110,11 +119,6 @@ impl Lot {
     /// How long it can still be spent.
     pub(super) fn life(&self, now: u64) -> u64 {
         self.ends.saturating_sub(now)
-    }
-
-    /// Returns how long the inner store's counter takes from `now` to be as unused, in microseconds.
-    pub(super) fn reset(&self, now: u64) -> u64 {
-        self.reset.saturating_sub(now.saturating_sub(self.sent))
     }
 
     /// Puts units back that were spent from here; `false` if that is too late.
@@ -157,6 +161,13 @@ impl Lot {
     }
 }
 
+impl Seen {
+    /// Returns how long the inner store's counter takes from `now` to be as unused, in microseconds.
+    pub(super) fn reset(&self, now: u64) -> u64 {
+        self.reset.saturating_sub(now.saturating_sub(self.sent))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +182,7 @@ mod tests {
         let Answer::Ready(decided) = store.decide(&[Check::new(counter, 50)], Ask::default()) else {
             panic!("memory decides at once")
         };
-        Lot::new(decided.expect("memory decides"), 1_000_000, None, 1_400_000)
+        Lot::new(decided.expect("memory decides"), 1_000_000, None, 1_400_000).0
     }
 
     #[test]

@@ -30,8 +30,10 @@
 
 mod admit;
 mod call;
+mod charge;
 mod close;
 mod counts;
+mod debt;
 mod hot_key;
 mod hot_keys;
 mod leases;

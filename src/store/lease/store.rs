@@ -45,6 +45,30 @@ const MOST_CAPACITY: usize = 1 << 24;
 /// all of them, those in shadow mode included; otherwise the inner store decides it as a whole. The inner store always
 /// decides looks, reserves, leaky buckets, and whatever costs more than is held.
 ///
+/// # Overdraft
+///
+/// A store that is far away takes longer to grant a lease than a busy key needs to spend one. With an
+/// [overdraft](LeaseStoreBuilder::overdraft), this process admits requests of such a key all the same while a lease call
+/// for it is in flight, as long as it owes no more than so many units. The lease pays what is owed when it comes.
+///
+/// - **The bound**: all processes together admit at most (processes × overdraft) units more than without it, in any
+///   window (for a bucket, in any interval). No more is owed of a key than remained when its last lease was granted.
+///   Stores keep a debt of at most one more capacity, so processes × overdraft has to be less than the capacity.
+/// - **How large**: it should cover what this process admits for a key in a round trip to the inner store, and in two
+///   round trips where one takes longer than τ. What is beyond it waits for the inner store.
+/// - **Which keys**: those with 8 requests within a second in this process, from their first lease on. When a lease is
+///   refused or fails, what is owed is [charged](crate::store::Change::Charge), and the inner store decides the key until
+///   a lease is granted again. So while it is unavailable, at most an overdraft of each hot key is owed, and
+///   its errors are returned for what is beyond that.
+/// - **Lost replies**: a charge that certainly was not sent is sent again, any other is not. The lease call that failed
+///   before it may have charged its units: so a unit may count once more than it was used, and it counts nowhere only if
+///   both calls were lost.
+/// - **Refunds** of units that are owed lower the debt. Units that were paid are refunded in the inner store, if they
+///   were in the last 16 payments of a key that had a request in this process within the last minute; all other
+///   overdrawn units are not refunded. Nor are those from before a reset through this process.
+///
+/// # Returning
+///
 /// Unspent units are returned when their key becomes idle and when their lease ends: by a task that runs every 50 ms,
 /// or, if the inner store decides without waiting (then there may be no runtime), with the next request or look for any
 /// key. A raised limit leaves leases as they are; a lowered one returns them.
@@ -86,6 +110,7 @@ pub struct LeaseStore {
 pub struct LeaseStoreBuilder {
     inner: Arc<dyn Store>,
     share: f64,
+    overdraft: u64,
     capacity: usize,
     clock: Box<dyn Clock>,
 }
@@ -103,7 +128,13 @@ impl LeaseStore {
     /// Returns settings of a store that leases from `inner`: a share of a tenth, and 10,000 hot keys.
     pub fn builder(inner: impl Store) -> LeaseStoreBuilder {
         let clock = Box::new(SystemClock::new());
-        LeaseStoreBuilder { inner: Arc::new(inner), share: DEFAULT_SHARE, capacity: DEFAULT_CAPACITY, clock }
+        LeaseStoreBuilder {
+            inner: Arc::new(inner),
+            share: DEFAULT_SHARE,
+            overdraft: 0,
+            capacity: DEFAULT_CAPACITY,
+            clock,
+        }
     }
 
     /// Returns the counts of the units leased so far, by all clones together.
@@ -146,6 +177,21 @@ impl LeaseStoreBuilder {
         Self { share, ..self }
     }
 
+    /// Sets how many units of a key this process may admit while the next lease is on its way, instead of 0.
+    ///
+    /// See [Overdraft](LeaseStore#overdraft) for what it costs, and how large it should be.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{LeaseStore, MemoryStore};
+    ///
+    /// assert!(LeaseStore::builder(MemoryStore::new()).overdraft(100).build().is_ok());
+    /// ```
+    pub fn overdraft(self, units: u64) -> Self {
+        Self { overdraft: units, ..self }
+    }
+
     /// Sets for how many hot keys at most leases are taken, instead of 10,000; 0 is taken as 1. More than 16,777,216
     /// are refused by [`build`](Self::build).
     ///
@@ -179,7 +225,7 @@ impl LeaseStoreBuilder {
                 self.capacity
             )));
         }
-        let leases = Leases::new(self.inner, self.share, self.capacity, self.clock);
+        let leases = Leases::new(self.inner, self.share, self.overdraft, self.capacity, self.clock);
         Ok(LeaseStore { leases: Arc::new(leases) })
     }
 }
@@ -245,6 +291,7 @@ impl fmt::Debug for LeaseStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseStoreBuilder")
             .field("share", &self.share)
+            .field("overdraft", &self.overdraft)
             .field("capacity", &self.capacity)
             .finish_non_exhaustive()
     }

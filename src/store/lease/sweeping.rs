@@ -1,16 +1,15 @@
-//! Returning the leases that are over, or whose key is idle.
+//! Returning the leases that are over, or whose key is idle, and charging what no lease pays.
 //!
 //! Two things sweep: requests, one of which sweeps all parts every 50 ms, and a task, for the time when there
-//! are no requests. The task begins with the first lease call that an inner store does not decide at once, and ends
-//! when no lease is held or in flight; it holds a weak reference, so it does not keep a store that was dropped.
-//! There is at most one: see `swept`.
+//! are no requests. The task begins with the first call that an inner store does not decide at once, and ends with its
+//! runtime or with the store, of which it holds a weak reference. There is at most one: see `swept`.
 
-use std::mem;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::leases::{Leases, MOST_CALLS};
+use super::charge::charge;
+use super::leases::Leases;
 
 /// How often leases are looked through for those that are over, in microseconds.
 const SWEEP: u64 = 50_000;
@@ -18,7 +17,7 @@ const SWEEP: u64 = 50_000;
 /// Sweeps if none did for [`SWEEP`]; of several requests that find it due, one does.
 ///
 /// A clock that stepped back by more than that makes it due, too.
-pub(super) fn sweep_if_due(leases: &Leases, now: u64) {
+pub(super) fn sweep_if_due(leases: &Arc<Leases>, now: u64) {
     let due = leases.next_sweep.load(Ordering::Relaxed);
     if now < due && due - now <= SWEEP {
         return;
@@ -29,43 +28,31 @@ pub(super) fn sweep_if_due(leases: &Leases, now: u64) {
     }
 }
 
-/// Starts the task that sweeps as long as there are leases, unless it runs. Needs a tokio runtime.
+/// Starts the task that sweeps, unless it runs. Needs a tokio runtime.
 pub(super) fn sweep_by_task(leases: &Arc<Leases>) {
     if leases.swept.swap(true, Ordering::SeqCst) {
         return;
     }
-    let mut sweeping = Sweeping(Arc::downgrade(leases));
+    let sweeping = Sweeping(Arc::downgrade(leases));
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_micros(SWEEP)).await;
             let Some(leases) = sweeping.0.upgrade() else { return };
-            if is_at_rest(&leases) {
-                leases.swept.store(false, Ordering::SeqCst);
-                // A call made just before relied on this task.
-                if is_at_rest(&leases) || leases.swept.swap(true, Ordering::SeqCst) {
-                    drop(mem::take(&mut sweeping.0));
-                    return;
-                }
-            }
+            sweep(&leases, leases.now());
         }
     });
 }
 
-/// Sweeps all parts, one lock after the other; returns whether leases are left.
-fn sweep(leases: &Leases, now: u64) -> bool {
-    let (mut backs, mut held) = (Vec::new(), false);
+/// Sweeps all parts, one lock after the other.
+pub(super) fn sweep(leases: &Arc<Leases>, now: u64) {
+    let (mut backs, mut debtors) = (Vec::new(), Vec::new());
     for mut hot_keys in leases.shards.each() {
-        hot_keys.sweep(now, &mut backs);
-        held |= hot_keys.holds_leases();
+        hot_keys.sweep(now, &mut backs, &mut debtors);
     }
     leases.give_back(backs, now);
-    held
-}
-
-/// Sweeps; returns whether no lease is held or in flight.
-fn is_at_rest(leases: &Leases) -> bool {
-    let in_flight = leases.calls.available_permits() < MOST_CALLS as usize;
-    !sweep(leases, leases.now()) && !in_flight
+    for counter in &debtors {
+        charge(leases, counter);
+    }
 }
 
 /// A task that sweeps; one that ends with its runtime makes room for another.

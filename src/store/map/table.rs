@@ -132,11 +132,6 @@ impl<E: Entry> Table<E> {
         self.entries.retain(keep);
     }
 
-    /// Drops all entries, and keeps their places for others.
-    pub(in crate::store) fn clear(&mut self) {
-        self.entries.clear();
-    }
-
     /// Iterates over all entries, in no order.
     pub(in crate::store) fn iter(&self) -> impl Iterator<Item = &E> {
         self.entries.iter()

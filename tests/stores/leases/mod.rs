@@ -5,6 +5,7 @@ mod callers;
 mod debts;
 mod definition;
 mod demand;
+mod overdraft;
 mod returns;
 mod settled;
 mod several;

@@ -1,0 +1,567 @@
+//! Leases that are overdrawn while the next one is on its way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tollgate::store::{
+    Answer, Applied, Ask, Change, Check, Decided, LeaseCounts, Mode, Receipt, Settlement, Settling, Store, StoreId,
+    Taken,
+};
+use tollgate::test_util::{FailingStore, ManualClock};
+use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
+
+use super::definition::assert_admits;
+use super::sim::{Far, bursts, ms, remaining, secs, take};
+use crate::support::checks::{check, counter};
+use crate::support::doubles::{away, passes_on};
+use crate::support::slow::many;
+use crate::support::time::memory;
+
+const DAY: Quota = Quota::fixed_window(10_000, secs(86_400));
+/// Each way of a far link.
+const WAY: Duration = ms(80);
+
+fn overdrawn(inner: impl Store, clock: &ManualClock, overdraft: u64) -> LeaseStore {
+    let settings = LeaseStore::builder(inner).overdraft(overdraft).with_clock(clock.clone());
+    settings.build().expect("the settings are right")
+}
+
+/// Asks without waiting; `None` if the inner store has to decide, which is not asked then.
+fn here(store: &LeaseStore, quota: Quota, cost: u64) -> Option<Decided> {
+    let answer = store.decide(&[check("hot", quota, cost)], Ask::default());
+    let decided = answer.wait().now_or_never()?.expect("a store answers");
+    (decided.decision.source() == Source::Lease).then_some(decided)
+}
+
+/// Takes units by single requests until leases of the key are in use, and the link is idle; returns how many.
+async fn warm(store: &LeaseStore, quota: Quota) -> u64 {
+    let mut tasks = tokio::task::JoinSet::new();
+    while here(store, quota, 1).is_none() {
+        let one = store.clone();
+        tasks.spawn(async move { assert!(take(&one, "hot", quota, 1).await.0) });
+        tokio::time::sleep(ms(10)).await;
+        assert!(tasks.len() < 100, "it is never leased: {:?}", store.counts());
+    }
+    // Not so long that the key is idle.
+    tokio::time::sleep(ms(300)).await;
+    tasks.join_all().await.len() as u64 + 1
+}
+
+#[track_caller]
+fn assert_balanced(counts: &LeaseCounts) {
+    let had = counts.leased + counts.owed + counts.unpaid;
+    assert_eq!(had, counts.spent + counts.returned + counts.lost + counts.held(), "{counts:?}");
+}
+
+/// Units that the inner store has counted, beyond the limit too.
+async fn used(inner: &MemoryStore, quota: Quota) -> u64 {
+    let ample = Quota::fixed_window(1_000_000, quota.window());
+    1_000_000 - remaining(inner, "hot", ample).await
+}
+
+/// Requests at a rate for so long; returns how many there were, were admitted, and were admitted here after the first
+/// two seconds.
+async fn load(store: &LeaseStore, quota: Quota, every: Duration, seconds: u64) -> (u64, u64, u64, u64) {
+    let (start, mut tasks) = (tokio::time::Instant::now(), tokio::task::JoinSet::new());
+    let (mut late, mut locally) = (0, 0);
+    while start.elapsed() < secs(seconds) {
+        let is_late = start.elapsed() > secs(2);
+        late += u64::from(is_late);
+        match store.decide(&[check("hot", quota, 1)], Ask::default()) {
+            Answer::Ready(decided) => {
+                let decided = decided.expect("a store answers");
+                assert_eq!(decided.decision.source(), Source::Lease);
+                locally += u64::from(is_late);
+                tasks.spawn(std::future::ready(true));
+            }
+            Answer::Pending(pending) => {
+                tasks.spawn(async move { pending.await.expect("a store answers").decision.is_allowed() });
+            }
+        }
+        tokio::time::sleep(every).await;
+    }
+    let asked = tasks.len() as u64;
+    let admitted = tasks.join_all().await.into_iter().filter(|admitted| *admitted).count() as u64;
+    (asked, admitted, late, locally)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_key_on_a_far_link_waits_for_nothing_below_its_limit() {
+    for (quota, every, overdraft) in [
+        (Quota::per_second(1_000), ms(3), 150),
+        (Quota::fixed_window(1_000, secs(1)), ms(3), 150),
+        (Quota::token_bucket(60_000, secs(60)).burst(1_000), ms(3), 100),
+        // A few requests a round trip, which no lease would be worth a call for.
+        (Quota::per_second(1_000), ms(40), 20),
+    ] {
+        let clock = ManualClock::paused();
+        let store = overdrawn(Far::new(memory(&clock), WAY, WAY), &clock, overdraft);
+        let (asked, admitted, late, locally) = load(&store, quota, every, 10).await;
+        println!("{quota}: {asked} asked, {locally} of {late} locally, {:?}", store.counts());
+        assert_eq!(admitted, asked, "{quota}");
+        assert!(locally * 100 >= late * 97, "{quota}: {locally} of {late}");
+        let counts = store.close().await;
+        assert_balanced(&counts);
+        assert_eq!((counts.owed, counts.held(), counts.unpaid), (0, 0, 0), "{counts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_overdraft_such_a_key_waits_for_each_decision() {
+    let clock = ManualClock::paused();
+    let store = overdrawn(Far::new(memory(&clock), WAY, WAY), &clock, 0);
+    let (.., locally) = load(&store, Quota::per_second(1_000), ms(3), 5).await;
+    assert_eq!((locally, store.counts().owed), (0, 0));
+}
+
+/// A minute of bursts on so many processes.
+async fn simulate(processes: u64, quota: Quota, overdraft: u64, height: u64, (before, after): (Duration, Duration)) {
+    let clock = ManualClock::paused();
+    let far = Far::new(memory(&clock), before, after);
+    let stores: Vec<_> = (0..processes).map(|_| overdrawn(far.clone(), &clock, overdraft)).collect();
+    let traffic = bursts(&stores, quota, &clock, height).await;
+    let (admitted, locally) = (traffic.admitted.len() as u64, traffic.locally);
+    println!("{processes}: {quota}: {} asked, {admitted} admitted, {locally} locally", traffic.asked);
+    assert!(locally > 300, "only {locally} of {admitted} were admitted here");
+    assert!(traffic.asked > admitted + 200, "the limit was hardly reached");
+    assert_admits(&quota, &traffic.admitted, (quota.window() / 10).min(secs(1)), processes * overdraft);
+    for store in stores {
+        let counts = store.close().await;
+        assert_balanced(&counts);
+        assert_eq!((counts.owed, counts.held()), (0, 0), "{counts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_together_admit_at_most_an_overdraft_each_more_than_the_limit() {
+    for processes in many([&[4][..], &[1, 4, 8]]).iter().copied() {
+        let quotas = [
+            Quota::token_bucket(1_200, secs(10)).burst(800),
+            Quota::fixed_window(800, secs(5)),
+            Quota::sliding_window(800, secs(5)),
+            Quota::sliding_log(800, secs(5)),
+        ];
+        for quota in quotas.into_iter().take(many([4, usize::MAX])) {
+            simulate(processes, quota, 80, (8 / processes).max(2), (ms(40), ms(0))).await;
+        }
+        simulate(processes, Quota::per_second(300), 40, (8 / processes).max(2), (ms(30), ms(70))).await;
+        simulate(processes, Quota::fixed_window(300, secs(1)), 30, (8 / processes).max(2), (ms(160), ms(0))).await;
+    }
+}
+
+/// A store over one that is used up by others once a lease of the key is held.
+async fn exhausted(overdraft: u64) -> (LeaseStore, MemoryStore) {
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
+    let store = overdrawn(Far::new(inner.clone(), WAY, WAY), &clock, overdraft);
+    warm(&store, DAY).await;
+    inner.adjust(&counter("hot", DAY), Change::Charge(10_000)).wait().await.expect("memory answers");
+    (store, inner)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_refused_lease_left_owed_is_charged_once_and_nothing_more_is_owed_until_one_is_granted() {
+    let (store, inner) = exhausted(50).await;
+    let before = used(&inner, DAY).await;
+    let held = store.counts().held();
+    let mut admitted = 0;
+    for _ in 0..2_000 {
+        admitted += u64::from(here(&store, DAY, 1).is_some());
+        tokio::time::sleep(ms(5)).await;
+    }
+    assert!((1..=held + 50).contains(&admitted), "{admitted} with {held} held");
+    let counts = store.close().await;
+    assert_balanced(&counts);
+    assert_eq!((counts.owed, counts.held()), (0, 0), "{counts:?}");
+    let charged = used(&inner, DAY).await - before;
+    assert_eq!(charged, admitted.saturating_sub(held), "what was admitted beyond the lease");
+    assert_eq!(counts.unpaid, 0, "{counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_charges_all_that_was_admitted_and_so_does_dropping_the_store() {
+    for closes in [true, false] {
+        for pause in [0, 40, 100, 200] {
+            let clock = ManualClock::paused();
+            let inner = memory(&clock);
+            let store = overdrawn(Far::new(inner.clone(), WAY, WAY), &clock, 50);
+            let before = warm(&store, DAY).await;
+            let admitted = (0..200).filter(|_| here(&store, DAY, 1).is_some()).count() as u64;
+            assert!(store.counts().owed >= 40, "{:?}", store.counts());
+            tokio::time::sleep(ms(pause)).await;
+            if closes {
+                let counts = store.close().await;
+                assert_balanced(&counts);
+                assert_eq!((counts.owed, counts.held()), (0, 0), "{counts:?}");
+                assert_eq!(used(&inner, DAY).await, before + admitted, "after {pause} ms");
+            }
+            drop(store);
+            tokio::time::sleep(secs(2)).await;
+            assert_eq!(used(&inner, DAY).await, before + admitted, "after {pause} ms, closed: {closes}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_inner_store_is_away_an_overdraft_is_owed_and_then_its_errors_are_returned() {
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
+    let failing = FailingStore::new(inner.clone());
+    failing.delay(ms(1));
+    let store = overdrawn(failing.clone(), &clock, 50);
+    warm(&store, DAY).await;
+    let before = (store.counts().spent, store.counts().held());
+    failing.fail_with(away);
+    let (mut admitted, mut errors) = (0, 0);
+    for _ in 0..500 {
+        match store.decide(&[check("hot", DAY, 1)], Ask::default()).wait().await {
+            Ok(decided) => admitted += u64::from(decided.decision.is_allowed()),
+            Err(error) => errors += u64::from(error.is_store()),
+        }
+        tokio::time::sleep(ms(5)).await;
+    }
+    assert!(admitted <= before.1 + 50 && errors >= 430, "{admitted} admitted, {errors} errors");
+    assert_eq!(store.counts().spent - before.0, admitted);
+    failing.work();
+    tokio::time::sleep(ms(200)).await;
+    assert!(take(&store, "hot", DAY, 1).await.0);
+    assert_balanced(&store.close().await);
+}
+
+/// A store that does what it is asked after a while, unless it hangs. Some of its settlements panic, or are lost.
+#[derive(Clone)]
+struct Rough {
+    far: Far,
+    hangs: Arc<AtomicBool>,
+    panics: Arc<AtomicBool>,
+    loses: Arc<AtomicBool>,
+    charges: Arc<AtomicU64>,
+}
+
+impl Rough {
+    fn new(inner: MemoryStore) -> Self {
+        let far = Far::new(inner, WAY, WAY);
+        Self { far, hangs: Arc::default(), panics: Arc::default(), loses: Arc::default(), charges: Arc::default() }
+    }
+}
+
+impl Store for Rough {
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        assert!(!self.panics.load(Ordering::SeqCst), "it panics");
+        if self.hangs.load(Ordering::SeqCst) {
+            return Answer::pending(std::future::pending());
+        }
+        self.far.decide(checks, ask)
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        let is_charge = matches!(changes, [Settlement { change: Change::Charge(_), .. }]);
+        self.charges.fetch_add(u64::from(is_charge), Ordering::SeqCst);
+        if is_charge && self.loses.load(Ordering::SeqCst) {
+            return Answer::Ready(Err(away()));
+        }
+        self.far.settle(receipt, changes)
+    }
+
+    passes_on!(far: adjust);
+}
+
+/// A store over a rough one, which has leased what is in use.
+async fn rough() -> (LeaseStore, Rough, MemoryStore) {
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
+    let rough = Rough::new(inner.clone());
+    let store = overdrawn(rough.clone(), &clock, 50);
+    warm(&store, DAY).await;
+    (store, rough, inner)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_is_owed_no_more_than_the_overdraft() {
+    let (store, rough, _) = rough().await;
+    rough.hangs.store(true, Ordering::SeqCst);
+    let held = store.counts().held();
+    let admitted = (0..500).filter(|_| here(&store, DAY, 1).is_some()).count() as u64;
+    assert_eq!((admitted, store.counts().owed), (held + 50, 50));
+    tokio::time::sleep(secs(10)).await;
+    assert!(here(&store, DAY, 1).is_none());
+    assert_eq!(rough.charges.load(Ordering::SeqCst), 0, "the call may be answered yet");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_whose_reply_is_lost_is_not_sent_again() {
+    let (store, rough, inner) = rough().await;
+    let held = store.counts().held();
+    inner.adjust(&counter("hot", DAY), Change::Charge(10_000)).wait().await.expect("memory answers");
+    rough.loses.store(true, Ordering::SeqCst);
+    let admitted = (0..500).filter(|_| here(&store, DAY, 1).is_some()).count() as u64;
+    assert_eq!(admitted, held + 50);
+    tokio::time::sleep(secs(2)).await;
+    let counts = store.counts();
+    assert_balanced(&counts);
+    assert_eq!((rough.charges.load(Ordering::SeqCst), counts.owed, counts.unpaid), (1, 0, 0), "it may have been made");
+    drop(store);
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(rough.charges.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_in_a_lease_call_leaves_what_is_owed_to_a_charge() {
+    let (store, rough, inner) = rough().await;
+    let before = store.counts();
+    let used_before = used(&inner, DAY).await;
+    while here(&store, DAY, 1).is_some() {}
+    tokio::time::sleep(secs(2)).await;
+    rough.panics.store(true, Ordering::SeqCst);
+    let asked = std::panic::AssertUnwindSafe(async { take(&store, "hot", DAY, 1).await });
+    assert!(asked.catch_unwind().await.is_err());
+    rough.panics.store(false, Ordering::SeqCst);
+    tokio::time::sleep(secs(2)).await;
+    let counts = store.close().await;
+    assert_balanced(&counts);
+    assert_eq!((counts.owed, counts.held()), (0, 0), "{counts:?}");
+    let failed = counts.lost - before.lost;
+    let more = counts.leased - before.leased - failed - (counts.returned - before.returned);
+    assert_eq!(used(&inner, DAY).await - used_before, more, "{counts:?}");
+}
+
+/// What can be settled in parts, as an account does.
+fn settle(store: &LeaseStore, (id, taken): &(StoreId, Taken), change: Change) -> Settling {
+    store.settle(Receipt::new(*id, [taken.clone()]), &[Settlement::new(0, change)])
+}
+
+/// A store with an overdraft on a far link, and a part of 10 units that were overdrawn; how many units were used
+/// besides, when all is paid.
+async fn owing() -> (LeaseStore, MemoryStore, (StoreId, Taken), u64) {
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
+    let store = overdrawn(Far::new(inner.clone(), WAY, WAY), &clock, 50);
+    let mut others = warm(&store, DAY).await;
+    while store.counts().owed == 0 {
+        assert!(here(&store, DAY, 1).is_some(), "{:?}", store.counts());
+        others += 1;
+    }
+    let decided = here(&store, DAY, 10).expect("it may be owed");
+    let part = (decided.receipt.store(), decided.receipt.taken()[0].clone());
+    (store, inner, part, others)
+}
+
+#[tokio::test(start_paused = true)]
+async fn refunds_lower_the_debt_and_what_was_paid_goes_back() {
+    for pause in [0, 100, 170, 500, 3_000] {
+        let (store, inner, part, others) = owing().await;
+        let owed = store.counts().owed;
+        tokio::time::sleep(ms(pause)).await;
+        let refunding = settle(&store, &part, Change::Refund(4));
+        if pause == 0 {
+            assert_eq!(store.counts().owed, owed - 4);
+        }
+        let applied = refunding.wait().await.expect("a store answers").remove(0);
+        assert_eq!((applied.units, applied.stamp), (4, part.1.stamp), "after {pause} ms");
+        assert_balanced(&store.counts());
+        let counts = store.close().await;
+        tokio::time::sleep(secs(1)).await;
+        assert_eq!(used(&inner, DAY).await, others + 6, "after {pause} ms: {counts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_refused_lease_left_owed_can_be_refunded_before_and_after_it_is_charged() {
+    for pause in [0, 100, 170, 250, 500, 3_000] {
+        let (store, inner, part, others) = owing().await;
+        inner.adjust(&counter("hot", DAY), Change::Charge(10_000)).wait().await.expect("memory answers");
+        tokio::time::sleep(ms(pause)).await;
+        let applied = settle(&store, &part, Change::Refund(4)).wait().await.expect("a store answers").remove(0);
+        assert_eq!(applied.units, 4, "after {pause} ms");
+        let counts = store.close().await;
+        assert_balanced(&counts);
+        tokio::time::sleep(secs(1)).await;
+        assert_eq!(used(&inner, DAY).await, 10_000 + others + 6, "after {pause} ms: {counts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_was_cut_gives_back_only_what_is_not_owed() {
+    for (pause, back) in [(170, 4), (170, 8), (3_000, 4), (3_000, 8)] {
+        let (store, inner, part, _) = owing().await;
+        // Four units are left up to the bound of what may be charged.
+        let there = 20_000 - 4 - used(&inner, DAY).await;
+        inner.adjust(&counter("hot", DAY), Change::Charge(there)).wait().await.expect("memory answers");
+        let owed = store.counts().owed;
+        tokio::time::sleep(ms(pause)).await;
+        let _ = settle(&store, &part, Change::Refund(back)).wait().await;
+        let counts = store.close().await;
+        assert_balanced(&counts);
+        tokio::time::sleep(secs(1)).await;
+        let charged = used(&inner, DAY).await - (20_000 - 4);
+        assert_eq!(charged, 4.min(owed.saturating_sub(back)), "{back} of {owed} are refunded after {pause} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refund_of_what_was_paid_too_long_ago_says_that_nothing_was_given_back() {
+    let (store, inner, part, _) = owing().await;
+    for _ in 0..40 {
+        tokio::time::sleep(ms(500)).await;
+        while here(&store, DAY, 1).is_some() {}
+    }
+    tokio::time::sleep(secs(1)).await;
+    let before = used(&inner, DAY).await;
+    let applied = settle(&store, &part, Change::Refund(4)).wait().await.expect("a store answers").remove(0);
+    assert_eq!((applied.units, used(&inner, DAY).await), (0, before));
+    assert_balanced(&store.counts());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_on_overdrawn_units_reaches_the_inner_store_and_can_be_refunded() {
+    for pause in [0, 500] {
+        let (store, inner, part, others) = owing().await;
+        tokio::time::sleep(ms(pause)).await;
+        let Applied { units, stamp, .. } =
+            settle(&store, &part, Change::Charge(7)).wait().await.expect("a store answers").remove(0);
+        assert_eq!(units, 7);
+        let charged = part.1.clone().units(7).stamp(stamp);
+        let receipt = Receipt::new(part.0, [part.1.clone(), charged]);
+        let refund = store.settle(receipt, &[Settlement::new(1, Change::Refund(5))]);
+        assert_eq!(refund.wait().await.expect("a store answers")[0].units, 5);
+        store.close().await;
+        tokio::time::sleep(secs(1)).await;
+        assert_eq!(used(&inner, DAY).await, others + 10 + 2, "after {pause} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_what_is_owed_and_refunds_nothing_of_it() {
+    for pause in [0, 100, 170, 500] {
+        let (store, inner, part, _) = owing().await;
+        tokio::time::sleep(ms(pause)).await;
+        store.adjust(&counter("hot", DAY), Change::Reset).wait().await.expect("a store answers");
+        tokio::time::sleep(secs(1)).await;
+        assert_eq!(store.counts().owed, 0);
+        assert!(take(&inner, "hot", DAY, 30).await.0);
+        let applied = settle(&store, &part, Change::Refund(4)).wait().await.expect("a store answers").remove(0);
+        let counts = store.close().await;
+        assert_balanced(&counts);
+        // A lease call that the reset overtook has charged what it asked for.
+        let charged = used(&inner, DAY).await;
+        assert!(applied.units == 0 && charged >= 30, "{charged} after {pause} ms: {counts:?}");
+        assert!(charged <= 30 + counts.lost, "{charged} after {pause} ms: {counts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_checks_are_overdrawn_together_or_not_at_all() {
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
+    let store = overdrawn(Far::new(inner.clone(), WAY, WAY), &clock, 50);
+    let few = Quota::fixed_window(300, secs(86_400));
+    let mut tasks = tokio::task::JoinSet::new();
+    for turn in 0..1_500 {
+        let mode = if turn % 2 == 0 { Mode::Enforce } else { Mode::default() };
+        let checks = [check("wide", DAY, 1), check("few", few, 1).mode(mode)];
+        let deciding = store.decide(&checks, Ask::default()).wait();
+        tasks.spawn(async move { deciding.await.expect("a store answers").decision });
+        tokio::time::sleep(ms(5)).await;
+    }
+    let decisions = tasks.join_all().await;
+    let admitted = decisions.iter().filter(|decision| decision.is_allowed()).count() as u64;
+    let locally = decisions.iter().filter(|decision| decision.source() == Source::Lease).count();
+    println!("{admitted} admitted, {locally} locally");
+    assert!(locally > 200 && (300..=350).contains(&admitted), "{admitted} admitted, {locally} locally");
+    let counts = store.close().await;
+    assert_balanced(&counts);
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(remaining(&inner, "wide", DAY).await, 10_000 - admitted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lowered_limit_ends_the_overdraft_until_a_lease_of_it_is_granted() {
+    let (store, inner, _, others) = owing().await;
+    let low = Quota::fixed_window(100, secs(86_400));
+    let mut admitted = others + 10;
+    for _ in 0..300 {
+        admitted += u64::from(take(&store, "hot", low, 1).await.0);
+    }
+    assert!(admitted <= 100 + 50, "{admitted} of 100");
+    store.close().await;
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(used(&inner, DAY).await, admitted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_go_away_take_no_debt_along() {
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
+    let store = overdrawn(Far::new(inner.clone(), ms(20), ms(20)), &clock, 50);
+    let mut admitted = warm(&store, DAY).await;
+    for _ in 0..3_000 {
+        match store.decide(&[check("hot", DAY, 1)], Ask::default()) {
+            Answer::Ready(decided) => admitted += u64::from(decided.expect("it is here").decision.is_allowed()),
+            // A caller that goes away before its question has left takes nothing.
+            Answer::Pending(pending) => drop(tokio::time::timeout(ms(fastrand::u64(..15)), pending).await),
+        }
+    }
+    drop(store);
+    tokio::time::sleep(secs(2)).await;
+    let used = used(&inner, DAY).await;
+    assert!(admitted > 40 && used >= admitted, "{admitted} admitted, {used} used");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_steps_changes_nothing_of_what_is_owed() {
+    for step in [-3_600_i64, -1, 1, 3_600] {
+        let clock = ManualClock::paused();
+        let wall = memory(&ManualClock::paused());
+        let store = overdrawn(Far::new(wall.clone(), WAY, WAY), &clock, 50);
+        let mut admitted = warm(&store, DAY).await;
+        admitted += (0..200).filter(|_| here(&store, DAY, 1).is_some()).count() as u64;
+        let now = clock.now();
+        let by = secs(step.unsigned_abs());
+        clock.set(if step < 0 { now.saturating_sub(by) } else { now + by });
+        for _ in 0..50 {
+            admitted += u64::from(here(&store, DAY, 1).is_some());
+            tokio::time::sleep(ms(20)).await;
+        }
+        let counts = store.close().await;
+        assert_balanced(&counts);
+        assert_eq!((counts.owed, counts.held()), (0, 0), "{counts:?}");
+        tokio::time::sleep(secs(1)).await;
+        let used = used(&wall, DAY).await;
+        assert!(used >= admitted, "{step} s: {admitted} admitted, {used} used, {counts:?}");
+    }
+}
+
+#[test]
+fn what_is_owed_to_a_runtime_that_ended_is_paid_from_the_next() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let clock = ManualClock::new();
+    let inner = memory(&clock);
+    let store = overdrawn(Far::new(inner.clone(), WAY, WAY), &clock, 50);
+    let admitted = runtime().expect("there is room for one").block_on(async {
+        let before = warm(&store, DAY).await;
+        before + (0..200).filter(|_| here(&store, DAY, 1).is_some()).count() as u64
+    });
+    assert!(store.counts().owed >= 40, "{:?}", store.counts());
+    runtime().expect("there is room for one").block_on(async {
+        let counts = store.close().await;
+        assert_balanced(&counts);
+        assert_eq!((counts.owed, counts.held()), (0, 0), "{counts:?}");
+        tokio::time::sleep(secs(1)).await;
+        assert_eq!(used(&inner, DAY).await, admitted);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_a_store_that_decides_at_once_hardly_anything_is_owed() {
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
+    let store = overdrawn(inner.clone(), &clock, 50);
+    for _ in 0..1_000 {
+        assert!(take(&store, "hot", DAY, 1).await.0);
+        assert_eq!(store.counts().owed, 0);
+    }
+    store.close().await;
+    assert_eq!(used(&inner, DAY).await, 1_000);
+}
