@@ -44,8 +44,9 @@
 //! - A [`Policy`] is a named limit: a [`Quota`] (an algorithm, a **limit** in units, a **window**), a [`key`] that
 //!   identifies the client, and options. A request has a **cost**, 1 unit by default.
 //! - A [`Store`] keeps the counters and makes the [`Decision`]: [`MemoryStore`] for one process, [`RedisStore`] for
-//!   many. A store can be wrapped to save calls: in a [`LeaseStore`] for hot keys, in a [`HybridStore`] for distant
-//!   regions, and in a [`DenyCache`] for refused requests. A `RedisStore` has a deny cache built in.
+//!   many. A store can be wrapped to save calls: in a [`LeaseStore`] for hot keys, with an
+//!   [overdraft](LeaseStore#overdraft) for distant regions, and in a [`DenyCache`] for refused requests. A `RedisStore`
+//!   has a deny cache built in.
 //! - [`OnFailure`] selects what decides when the store fails, and a [circuit breaker](BreakerState) keeps requests from
 //!   waiting for it.
 //! - Handlers find a [`Handle`] in the extensions of the request: it has the [`Decision`], charges and refunds units, and
@@ -179,9 +180,7 @@ pub use lookup::RawValues;
 pub use store::RedisCellStore;
 #[cfg(feature = "redis")]
 pub use store::RedisStore;
-pub use store::{
-    BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, OnFailure, RatioStore, SlotGuard, Store,
-};
+pub use store::{BreakerState, DenyCache, LeaseStore, MemoryStore, OnFailure, RatioStore, SlotGuard, Store};
 
 /// Compiles and runs the code in the readme, which uses these features.
 #[cfg(all(doctest, feature = "axum", feature = "calendar", feature = "sentinel", feature = "cluster"))]

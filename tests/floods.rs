@@ -17,9 +17,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::time::{Instant, sleep};
 use tollgate::store::{Answer as StoreAnswer, Ask, Check, Counter, Receipt, Settlement, Settling, Store};
 use tollgate::test_util::{ManualClock, StoreFn};
-use tollgate::{
-    DenyCache, HybridStore, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key,
-};
+use tollgate::{DenyCache, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
 use tower::{Layer, Service, service_fn};
 
 #[allow(dead_code, reason = "rooms use more of it")]
@@ -181,12 +179,14 @@ fn made_up_keys_that_are_hot_take_no_more_memory_than_leases_have_room_for() {
 }
 
 #[test]
-fn made_up_keys_take_no_more_memory_than_debts_have_room_for() {
+fn made_up_keys_take_no_more_memory_than_overdrafts_have_room_for() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
     let _entered = runtime.enter();
-    let store = HybridStore::builder(memory()).capacity(CAPACITY).build().expect("the settings are valid");
-    flood("debts", &store, MANY, 2, many([70_000, 100_000]));
+    let settings = LeaseStore::builder(memory()).capacity(200).overdraft(20);
+    let store = settings.build().expect("the settings are valid");
+    flood("overdrafts", &store, MANY, 24, many([25_000, 40_000]));
+    assert!(store.counts().leased > 0, "no key was hot: {:?}", store.counts());
 }
 
 /// What a service answers with, if it does.

@@ -100,8 +100,8 @@ pub enum Source {
     Store,
     /// A cached refusal: see [`DenyCache`](crate::DenyCache).
     DenyCache,
-    /// This process, with units that it has leased ([`LeaseStore`](crate::LeaseStore)) or will charge later
-    /// ([`HybridStore`](crate::HybridStore)).
+    /// This process, with units that it has leased or that a lease is going to pay
+    /// ([`LeaseStore`](crate::LeaseStore)).
     Lease,
     /// This process, by the ratio that all processes drop ([`RatioStore`](crate::RatioStore)).
     Ratio,

@@ -192,12 +192,6 @@ impl Receipt {
         self.store
     }
 
-    /// Changes what each check took, in the order of the checks.
-    pub(crate) fn each_taken(mut self, change: impl FnMut(&mut Taken)) -> Self {
-        self.taken.iter_mut().for_each(change);
-        self
-    }
-
     /// Returns what each check took, in the order of the checks; nothing after a refusal.
     pub fn taken(&self) -> &[Taken] {
         &self.taken

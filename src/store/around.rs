@@ -1,5 +1,5 @@
-//! What stores share that decide by themselves what an inner store covers, leases and hybrid stores; and how receipts are
-//! settled part by part.
+//! What a store around a store needs that decides by itself what the inner one covers, and how receipts are settled part
+//! by part.
 //!
 //! Such a store has units that the inner one has charged already, or will be charged for. It
 //! decides plain requests by these numbers, and passes all others on. The functions here determine which

@@ -10,9 +10,9 @@
 //! | `RedisStore` | in Redis, or a Redis Cluster | `redis` |
 //! | `RedisCellStore` | in Redis, in the module redis-cell | `redis-cell` |
 //!
-//! Other stores wrap one of these, or each other: [`DenyCache`] caches refusals, [`LeaseStore`] takes units in advance
-//! for hot keys, and [`HybridStore`] admits first and charges at each tick. A layer wraps its store once more, to
-//! decide when the store fails: see [`OnFailure`].
+//! Other stores wrap one of these, or each other: [`DenyCache`] caches refusals, and [`LeaseStore`] takes units in
+//! advance for hot keys, or admits them on an overdraft. A layer wraps its store once more, to decide when the store
+//! fails: see [`OnFailure`].
 
 // Files directly in this folder are what several stores need: time (`clock`), what is asked (`ask`), deciding several checks as
 // one (`evaluate`), bans (`bans`), what stores around stores share (`around`), errors of one server of several (`outage`), and the
@@ -31,7 +31,6 @@ mod deny;
 mod evaluate;
 mod failure;
 mod found;
-mod hybrid;
 mod lease;
 mod map;
 mod memory;
@@ -58,7 +57,6 @@ pub use clock::{Clock, SystemClock};
 pub use deny::{DenyCache, DenyCacheBuilder};
 pub use failure::OnFailure;
 pub(crate) use failure::{Call, Deciding, FailureRules, FailureStore, SharedStore};
-pub use hybrid::{HybridStore, HybridStoreBuilder};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use ratio::{CounterId, MemoryTally, Offered, RatioStore, RatioStoreBuilder, Report, Tally, Totals};

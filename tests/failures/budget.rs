@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::time::Instant;
 use tollgate::store::Store;
-use tollgate::{DenyCache, Error, HybridStore, Key, LeaseStore, MemoryStore, OnFailure, RateLimitLayer, Source};
+use tollgate::{DenyCache, Error, Key, LeaseStore, MemoryStore, OnFailure, RateLimitLayer, Source};
 
 use super::rig::{MANY, Mood, Moody, ask, decided_by, header, layer, ms, per_user};
 use crate::support::doubles::Bounded;
@@ -79,8 +79,6 @@ fn stores_around_a_store_keep_to_its_budget() {
         assert_eq!(budget(&DenyCache::new(store(given))), told);
         assert_eq!(budget(&LeaseStore::new(store(given))), told);
         assert_eq!(budget(&std::sync::Arc::new(store(given))), told);
-        let hybrid = HybridStore::builder(store(given)).build().expect("the defaults are valid");
-        assert_eq!(budget(&hybrid), told, "debts are paid in it");
     }
 }
 

@@ -8,8 +8,7 @@ use http::request::Parts;
 use tokio::time::{sleep, timeout};
 use tollgate::store::{Ask, Check, Counter, Deadline};
 use tollgate::{
-    Count, DenyCache, HybridStore, Key, LeaseStore, Lookup, Policy, Quota, RateLimitLayer, RedisStore, Source, Store,
-    key,
+    Count, DenyCache, Key, LeaseStore, Lookup, Policy, Quota, RateLimitLayer, RedisStore, Source, Store, key,
 };
 
 use crate::rig::{ask, ms, per_user, source};
@@ -77,9 +76,9 @@ async fn what_a_late_decision_took_is_given_back_when_its_answer_comes() {
 async fn stores_around_the_store_pass_the_deadline_on() {
     let redis = RedisServer::start();
     let store = connected(&redis).await;
-    let hybrid = HybridStore::builder(store.clone()).build().expect("the defaults are valid");
+    let overdrawn = LeaseStore::builder(store.clone()).overdraft(10).build().expect("the settings are valid");
     assert_given_back(&redis, &store, &layer(LeaseStore::new(store.clone()))).await;
-    assert_given_back(&redis, &store, &layer(hybrid)).await;
+    assert_given_back(&redis, &store, &layer(overdrawn)).await;
     assert_given_back(&redis, &store, &layer(DenyCache::new(Arc::new(store.clone())))).await;
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::test_util::{FailingStore, ManualClock, RecordingStore};
-use tollgate::{BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, Quota, RateLimitLayer, Source, Store};
+use tollgate::{BreakerState, DenyCache, LeaseStore, MemoryStore, Quota, RateLimitLayer, Source, Store};
 
 use super::rig::{Mood, Moody, ask, ms, per_user, source};
 
@@ -80,14 +80,17 @@ async fn a_key_whose_leases_pay_does_not_hide_that_the_store_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_admitted_before_it_is_paid_does_not_hide_that_the_store_is_back() {
+async fn a_key_that_is_overdrawn_does_not_hide_that_the_store_is_back() {
     let quota = Quota::per_second(1_000_000);
-    let hybrid = |allowance| {
-        move |store| HybridStore::builder(store).allowance(allowance).build().expect("the settings are right")
+    let overdrawn = |overdraft| {
+        move |store| {
+            let settings = LeaseStore::builder(store).overdraft(overdraft).with_clock(ManualClock::paused());
+            settings.build().expect("the settings are right")
+        }
     };
-    for allowance in [10, 100_000] {
-        let returned = longest_return(quota, hybrid(allowance)).await;
-        assert!(returned <= SOON, "{returned:?} with an allowance of {allowance}");
+    for overdraft in [10, 100_000] {
+        let returned = longest_return(quota, overdrawn(overdraft)).await;
+        assert!(returned <= SOON, "{returned:?} with an overdraft of {overdraft}");
     }
 }
 
@@ -103,9 +106,8 @@ async fn a_key_whose_refusals_are_remembered_does_not_hide_that_the_store_is_bac
 #[tokio::test(start_paused = true)]
 async fn nor_do_several_stores_around_each_other() {
     let returned = longest_return(Quota::per_second(1_000_000), |store| {
-        let hybrid = HybridStore::builder(store).build().expect("the settings are right");
-        let leases =
-            LeaseStore::builder(hybrid).with_clock(ManualClock::paused()).build().expect("the settings are right");
+        let leases = LeaseStore::builder(store).with_clock(ManualClock::paused());
+        let leases = leases.build().expect("the settings are right");
         std::sync::Arc::new(
             DenyCache::builder().cap(HOUR).with_clock(ManualClock::paused()).build(leases).expect("they are right"),
         )

@@ -7,9 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use http::{Request, Response};
 use tollgate::test_util::ManualClock;
-use tollgate::{
-    Calendar, DenyCache, Headers, HybridStore, LeaseStore, Policy, Quota, RateLimitLayer, ResponseBody, Store,
-};
+use tollgate::{Calendar, DenyCache, Headers, LeaseStore, Policy, Quota, RateLimitLayer, ResponseBody, Store};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::time::memory;
@@ -116,24 +114,6 @@ fn stores_around_a_store_advertise_the_window_that_counts() {
     let leases = LeaseStore::builder(memory(&clock)).with_clock(clock.clone()).build().expect("valid settings");
     lengths(Box::new(leases.clone()), 110);
     assert!(leases.counts().spent > 20, "{:?}", leases.counts());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_store_that_charges_later_advertises_the_window_that_counts() {
-    let clock = ManualClock::new();
-    at(&clock, JANUARY_31);
-    let hybrid = HybridStore::builder(memory(&clock)).allowance(50).build().expect("valid settings");
-    let layer = layer(hybrid, [Policy::new("billing", billing(100))]).expose_decisions();
-    let service = layer.layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
-    let mut local = 0;
-    for _ in 0..30 {
-        let response = service.clone().oneshot(Request::new(())).await.expect("a response");
-        let decision = response.extensions().get::<tollgate::Decision>().expect("the layer leaves it").clone();
-        local += u32::from(decision.source() == tollgate::Source::Lease);
-        let policy = response.headers()["ratelimit-policy"].to_str().expect("ASCII").to_owned();
-        assert_eq!(policy, format!("\"billing\";q=100;w={}", 29 * DAY));
-    }
-    assert!(local > 10, "{local} were admitted here");
 }
 
 #[test]

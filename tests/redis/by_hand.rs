@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{
-    Ban, DenyCache, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, Store, key,
-};
+use tollgate::{Ban, DenyCache, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, Store, key};
 
 use super::stores::PATIENCE;
 use crate::support::server::RedisServer;
@@ -19,14 +17,14 @@ async fn stores(server: &RedisServer) -> Vec<(&'static str, Arc<dyn Store>)> {
         let settings = if by_functions { settings.functions() } else { settings };
         settings.connect(&server.url()).await.expect("the server was started")
     };
-    let hybrid = HybridStore::builder(redis("hybrid", false).await).build().expect("the defaults are valid");
+    let overdrawn = LeaseStore::builder(redis("overdrawn", false).await).overdraft(10).build();
     vec![
         ("memory", Arc::new(MemoryStore::new())),
         ("scripts", Arc::new(redis("scripts", false).await)),
         ("functions", Arc::new(redis("functions", true).await)),
         ("deny cache", Arc::new(DenyCache::new(redis("cached", false).await))),
         ("lease", Arc::new(LeaseStore::new(redis("lease", false).await))),
-        ("hybrid", Arc::new(hybrid)),
+        ("overdrawn", Arc::new(overdrawn.expect("the settings are valid"))),
     ]
 }
 
@@ -60,23 +58,5 @@ async fn operations_find_what_there_is_and_say_where_there_is_nothing() {
         assert_eq!(limiter.reset(&ada).await.expect("the store resets"), 2, "{name}");
         assert_eq!(limiter.reset(&ada).await.expect("the store resets"), 0, "{name}");
         assert!(limiter.reset(&Key::new("user", "ada")).await.is_err_and(|error| error.is_invalid()), "{name}");
-    }
-}
-
-#[tokio::test]
-async fn the_debt_of_a_hybrid_store_is_a_counter_that_a_reset_finds() {
-    let server = RedisServer::start();
-    let redis = RedisStore::builder().budget(PATIENCE).connect(&server.url()).await.expect("the server was started");
-    let store = HybridStore::builder(redis).tick(Duration::from_secs(60)).build().expect("the settings are valid");
-    let [bucket, ..] = policies();
-    let ada = bucket.key_of("ada").expect("a request has it");
-    let limiter = RateLimitLayer::new(store, bucket).limiter();
-    for _ in 0..5 {
-        assert!(limiter.check(&ada).await.expect("the store decides").is_allowed());
-    }
-    // Redis has lost what it had.
-    let () = server.ask(&["FLUSHALL"]);
-    for found in [1, 0] {
-        assert_eq!(limiter.reset(&ada).await.expect("the store resets"), found);
     }
 }

@@ -10,8 +10,8 @@ use http::{Request, Response};
 use tollgate::shed::{FleetShedLayer, Ramp, WorkerShedLayer};
 use tollgate::store::{Ask, BackendStore, Check, MemoryTally};
 use tollgate::{
-    DenyCache, Error, Headers, HybridStore, Key, LeaseStore, Limiter, Lookup, MemoryStore, Policy, Quota,
-    RateLimitLayer, RatioStore, Rule, Store, TierLookup, key,
+    DenyCache, Error, Headers, Key, LeaseStore, Limiter, Lookup, MemoryStore, Policy, Quota, RateLimitLayer,
+    RatioStore, Rule, Store, TierLookup, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -61,8 +61,7 @@ where
 fn stores_are_built_with_any_size_or_not_at_all() {
     assert_each(&SIZES, |size| Ok(MemoryStore::builder().capacity(size).build()), decide);
     assert_each(&SIZES, |size| LeaseStore::builder(MemoryStore::new()).capacity(size).build(), decide);
-    assert_each(&SIZES, |size| HybridStore::builder(MemoryStore::new()).capacity(size).build(), decide);
-    assert_each(&SIZES, |size| HybridStore::builder(MemoryStore::new()).allowance(size as u64).build(), decide);
+    assert_each(&SIZES, |size| LeaseStore::builder(MemoryStore::new()).overdraft(size as u64).build(), decide);
     assert_each(&SIZES, |size| DenyCache::builder().capacity(size).build(MemoryStore::new()), decide);
     assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).capacity(size).build(), decide);
     assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).report(size).build(), decide);
@@ -73,7 +72,6 @@ fn stores_are_built_with_any_size_or_not_at_all() {
 #[test]
 fn stores_are_built_with_any_time_and_share_or_not_at_all() {
     assert_each(&SHARES, |share| LeaseStore::builder(MemoryStore::new()).share(share).build(), decide);
-    assert_each(&TIMES, |tick| HybridStore::builder(MemoryStore::new()).tick(tick).build(), decide);
     assert_each(&TIMES, |cap| DenyCache::builder().cap(cap).build(MemoryStore::new()), decide);
     assert_each(&TIMES, |tick| RatioStore::builder(MemoryTally::new()).tick(tick).build(), decide);
     assert_each(&TIMES, |life| RatioStore::builder(MemoryTally::new()).life(life).build(), decide);

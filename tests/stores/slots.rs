@@ -5,7 +5,7 @@ mod histories;
 use std::time::Duration;
 
 use tollgate::store::{Applied, Ask, Change, Receipt, Settlement};
-use tollgate::{DenyCache, HybridStore, LeaseStore, MemoryStore, Quota, Source, Store};
+use tollgate::{DenyCache, LeaseStore, MemoryStore, Quota, Source, Store};
 
 use crate::support::checks::{check, counter};
 use crate::support::clock::ManualClock;
@@ -70,26 +70,4 @@ async fn leases_pass_slots_on() {
     let clock = ManualClock::new();
     let store = LeaseStore::builder(memory(&clock)).with_clock(clock.reader()).build().expect("valid settings");
     follows_slots(&store, &clock).await;
-}
-
-#[tokio::test]
-async fn a_hybrid_store_passes_slots_on() {
-    let clock = ManualClock::new();
-    let store = HybridStore::builder(memory(&clock)).build().expect("valid settings");
-    follows_slots(&store, &clock).await;
-    // Also those that were taken since a reset through it.
-    clock.set(30 * S);
-    follows_slots_anew(&store, &clock).await;
-}
-
-/// Slots of another epoch of the key are renewed and released by the stamps that the store returns.
-async fn follows_slots_anew(store: &dyn Store, clock: &ManualClock) {
-    let first = take(store, 3, true).await;
-    let same = Receipt::new(first.store(), first.taken().iter().cloned());
-    clock.set(34 * S);
-    let renewed = settle(store, first, Change::Renew(3)).await;
-    assert_eq!(renewed.units, 3);
-    let kept = stamped(&same, &renewed);
-    assert_eq!(settle(store, kept, Change::Refund(3)).await.units, 3);
-    let _ = take(store, 3, true).await;
 }

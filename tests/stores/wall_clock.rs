@@ -5,9 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tollgate::store::{Ask, Check, Counter};
 use tollgate::test_util::ManualClock;
-use tollgate::{
-    Calendar, Decision, HybridStore, Key, LeaseStore, Limiter, MemoryStore, PolicyName, Quota, Rule, Source, Store,
-};
+use tollgate::{Calendar, Decision, Key, LeaseStore, Limiter, MemoryStore, PolicyName, Quota, Rule, Source, Store};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -35,8 +33,8 @@ fn leases(clock: &ManualClock) -> LeaseStore {
     LeaseStore::builder(memory(clock)).with_clock(clock.clone()).build().expect("valid settings")
 }
 
-fn hybrid(clock: &ManualClock) -> HybridStore {
-    HybridStore::builder(memory(clock)).build().expect("valid settings")
+fn overdrawn(clock: &ManualClock) -> LeaseStore {
+    LeaseStore::builder(memory(clock)).overdraft(10).with_clock(clock.clone()).build().expect("valid settings")
 }
 
 /// The clock, and limiters of one quota on each kind of store that keeps time in this process.
@@ -47,7 +45,7 @@ fn limiters(quota: Quota) -> [(ManualClock, Limiter); 3] {
     let limiters = [
         Limiter::new(memory(first), rule()),
         Limiter::new(leases(second), rule()),
-        Limiter::new(hybrid(third), rule()),
+        Limiter::new(overdrawn(third), rule()),
     ];
     let mut limiters = limiters.into_iter();
     clocks.map(|clock| (clock, limiters.next().expect("one for each")))
@@ -214,16 +212,4 @@ async fn leases_of_a_wall_clock_that_steps_back_are_over_too() {
     }
     clock.set_wall(later(-22));
     assert_eq!(decide(&store, &check).await.outcomes()[0].reset_after().as_secs(), 72 * 60);
-}
-
-#[tokio::test]
-async fn what_a_hybrid_admits_by_itself_is_of_the_new_window_after_its_ticks() {
-    let clock = ManualClock::paused();
-    let (store, check) = (hybrid(&clock), busy(Quota::fixed_window(1_000, HOUR)));
-    while decide(&store, &check).await.source() != Source::Lease {}
-    clock.set_wall(ManualClock::EPOCH + HOUR);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let decision = decide(&store, &check).await;
-    assert!(decision.outcomes()[0].reset_after() > 59 * MINUTE, "{decision:?}");
-    assert!(decision.outcomes()[0].remaining() >= 980, "{decision:?}");
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tollgate::{Decision, HybridStore, Key, LeaseStore, Limiter, Quota, RatioStore, RedisStore, Rule, Store};
+use tollgate::{Decision, Key, LeaseStore, Limiter, Quota, RatioStore, RedisStore, Rule, Store};
 
 use super::split::Split;
 use super::{INSTANCES, REGIONS};
@@ -40,8 +40,8 @@ enum Way {
     Leases,
     /// The same rate over a minute, with the same burst.
     LeasesOfAMinute,
-    Hybrid {
-        allowance: u64,
+    Overdrawn {
+        overdraft: u64,
     },
     Ratios,
     Split {
@@ -69,8 +69,8 @@ pub(super) const SIDES: [Side; 16] = [
     Side::new("far Redis", Place::Far, Way::Redis),
     Side::new("far, `LeaseStore`", Place::Far, Way::Leases),
     Side::new("far, `LeaseStore`, windows of 60 s", Place::Far, Way::LeasesOfAMinute),
-    Side::new("far, `HybridStore`", Place::Far, Way::Hybrid { allowance: 10 }),
-    Side::new("far, `HybridStore`, allowance 100", Place::Far, Way::Hybrid { allowance: 100 }),
+    Side::new("far, `LeaseStore`, overdraft 20", Place::Far, Way::Overdrawn { overdraft: 20 }),
+    Side::new("far, `LeaseStore`, overdraft 100", Place::Far, Way::Overdrawn { overdraft: 100 }),
     Side::new("far, `RatioStore`", Place::Far, Way::Ratios),
     Side::new("Cluster", Place::Cluster, Way::Redis),
     Side::new("Cluster, split in 2", Place::Cluster, Way::Split { parts: 2, tries: 1 }),
@@ -104,8 +104,8 @@ impl Gate {
             Way::None => Self::Open,
             Way::Redis => one(limiter(redis, quota, instances)),
             Way::Leases | Way::LeasesOfAMinute => one(limiter(LeaseStore::new(redis), quota, instances)),
-            Way::Hybrid { allowance } => {
-                let store = HybridStore::builder(redis).allowance(allowance).build().expect("it is allowed");
+            Way::Overdrawn { overdraft } => {
+                let store = LeaseStore::builder(redis).overdraft(overdraft).build().expect("it is allowed");
                 one(limiter(store, quota, instances))
             }
             Way::Ratios => {

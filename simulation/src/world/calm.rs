@@ -118,9 +118,8 @@ impl State {
         }
         let waited = record.decided.unwrap_or_else(Instant::now) - record.began;
         let budget = self.processes[record.process].budget();
-        // A hybrid store's requests share what others have waited for; so does who fails for a breaker.
-        let is_own = self.processes[record.process].around != Around::Hybrid && is_asked;
-        if waited < budget && is_own || budget >= self.slowest() {
+        // Who fails for a breaker has not waited.
+        if waited < budget && is_asked || budget >= self.slowest() {
             let (name, status) = (record.name(), record.status);
             self.violate(format_args!("{name} fails after {waited:?} while all is well: {status:?} by {by:?}"));
         }

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use tollgate::key::KeyExtractor as _;
 use tollgate::store::Credentials;
 use tollgate::{
-    Algorithm, BreakerState, Calendar, Count, HybridStore, Key, LeaseStore, Limiter, Lookup, OnFailure, Policy, Quota,
+    Algorithm, BreakerState, Calendar, Count, Key, LeaseStore, Limiter, Lookup, OnFailure, Policy, Quota,
     RateLimitLayer, RatioStore, RedisStore, key,
 };
 use tower::util::BoxCloneSyncService;
@@ -47,8 +47,8 @@ impl Client {
         let layer = match process.around {
             Around::Plain => RateLimitLayer::composite(redis.clone()),
             Around::Lease => RateLimitLayer::composite(LeaseStore::new(redis.clone())),
-            Around::Hybrid => {
-                let settings = HybridStore::builder(redis.clone()).tick(Duration::from_millis(50)).allowance(8);
+            Around::Overdraft => {
+                let settings = LeaseStore::builder(redis.clone()).overdraft(8);
                 RateLimitLayer::composite(settings.build().expect("the settings are valid"))
             }
             Around::Ratio(_) => RateLimitLayer::composite(ratios.clone().expect("it was made for this")),

@@ -84,11 +84,11 @@ impl State {
             record.is_admitted && matches!(by, Some(Source::Store | Source::Lease))
         };
         for record in self.records.iter().filter(is_paid) {
-            let is_hybrid = setting.processes[record.process].around == Around::Hybrid;
-            // A hybrid store charges within a budget, which is over when a handler has blocked for as long.
-            let may_lose_charges = record.is_held_up || is_hybrid && !self.blocked.is_empty();
-            if is_hybrid && may_lose_charges {
-                // It gives a debt up whose payment was not answered twice.
+            let is_overdrawn = setting.processes[record.process].around == Around::Overdraft;
+            // Decisions have a budget, which is over when a handler has blocked for as long.
+            let may_lose_charges = record.is_held_up || is_overdrawn && !self.blocked.is_empty();
+            if is_overdrawn && may_lose_charges {
+                // It gives a debt up whose charge was not answered.
                 given_up += i128::from(record.cost);
             }
             let record = Record { is_held_up: may_lose_charges, ..record.clone() };
@@ -101,7 +101,7 @@ impl State {
     /// Nobody spends what was not taken; and all that was taken was spent or given back, if nothing was lost.
     fn wrong_of_crowd(&self, setting: &Setting) -> Vec<String> {
         let mut all = self.account_of_crowd(setting);
-        let pays_later = setting.processes.iter().any(|process| process.around == Around::Hybrid);
+        let pays_later = setting.processes.iter().any(|process| process.around == Around::Overdraft);
         if self.is_lossy || !setting.loses_nothing {
             let spent = all.least;
             let taken: i128 = self.known_events().map(|event| i128::from(event.what.taken())).sum();
@@ -111,7 +111,7 @@ impl State {
         }
         let policy = &setting.policies[0];
         if pays_later || policy.window_ms < 61_000 || policy.algorithm != LOG {
-            // A hybrid store pays again what it had no answer for; and units that have returned by themselves,
+            // An overdrawn lease is paid again if it had no answer; and units that have returned by themselves,
             // as in a window that is over, are not given back by whoever leased them.
             all.most = all.most.max(all.net);
         }

@@ -104,8 +104,9 @@ impl State {
             // What others take meanwhile may not be told yet.
             let is_before = other.decided.is_some_and(|decided| decided < record.began);
             let is_told = is_before || other.place == record.place;
-            // A hybrid store gives debts up that it cannot pay in time.
-            let is_kept = is_leased || !other.is_held_up && self.blocked_between(other.began, Instant::now()).is_zero();
+            // Debts are given up whose charge was not answered.
+            let is_settled = self.processes[record.process].around == Around::Lease;
+            let is_kept = is_settled || !other.is_held_up && self.blocked_between(other.began, Instant::now()).is_zero();
             other.is_admitted && is_kept && is_paid && is_same && is_told && other.began.elapsed() < within
         });
         capacity.saturating_sub(spent.map(|other| other.cost).sum())
@@ -125,7 +126,7 @@ impl State {
     }
 
     fn is_leased(&self, record: &Record) -> bool {
-        self.processes[record.process].around == Around::Lease
+        matches!(self.processes[record.process].around, Around::Lease | Around::Overdraft)
     }
 }
 

@@ -123,7 +123,7 @@ pub(super) fn no_ban() -> Error {
 pub(super) fn no_return() -> Error {
     Error::invalid(format!(
         "redis-cell neither gives units back nor charges them later: leave out count, metered and refund_dropped, and \
-         leases or debts around the store{OR_SCRIPTS}"
+         leases around the store{OR_SCRIPTS}"
     ))
 }
 

@@ -35,7 +35,7 @@ use crate::store::{
 /// - a window that is not whole seconds, or more than 1,000 units a second;
 /// - a [reserve](crate::Policy::reserve), and whatever changes what was taken: [`count`](crate::Policy::count),
 ///   [`metered`](crate::Policy::metered), [`refund_dropped`](crate::Policy::refund_dropped), and so a
-///   [`LeaseStore`](crate::LeaseStore) or [`HybridStore`](crate::HybridStore) around it.
+///   [`LeaseStore`](crate::LeaseStore) around it.
 ///
 /// The quotas of tiers are known only when a request comes. One that cannot be counted is an
 /// [invalid](Error::is_invalid) error then, upon which the layer decides as without a store

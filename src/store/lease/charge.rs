@@ -9,8 +9,8 @@
 //! | not sent | are owed as before, until the next sweep |
 //! | not known | count as charged, and are not sent again |
 //!
-//! A failed lease call may have charged its units, those owed included. So a unit may count once more than it was
-//! used, and it counts nowhere only if both its lease call and its charge were lost.
+//! A failed lease call may have charged its units, those owed included. So a unit counts at most once more than it was
+//! used, and nowhere if its charge is lost on the way.
 
 use std::sync::Arc;
 

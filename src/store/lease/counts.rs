@@ -26,8 +26,8 @@ use crate::store::Taken;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseCounts {
-    /// Units charged in the inner store by leases and for debts, those of failed calls that may have been charged
-    /// included.
+    /// Units charged in the inner store by leases, for debts, and by handlers of requests that were admitted here; those
+    /// of failed calls that may have been charged included.
     pub leased: u64,
     /// Units spent on requests, less those that were refunded.
     pub spent: u64,

@@ -192,28 +192,37 @@ impl Leases {
     /// Refunded units are owed no more, or return to their lot, if that is neither over nor given up; else, and with
     /// every charge, the change goes to the inner store under its own stamp. Of overdrawn units whose payment is not
     /// known any more nothing is refunded.
-    pub(super) fn settle(&self, before: &[Taken], taken: &Taken, change: Change) -> Settling {
-        let (mut done, mut there, mut change) = (0, self.translated(taken).unwrap_or(0), change);
-        if let Change::Refund(units) = change {
-            let rest;
-            (done, rest, there) = self.take_back(taken, units);
-            change = Change::Refund(rest);
-            if rest == 0 {
-                return Answer::Ready(Ok(vec![Applied::new(done, taken.stamp)]));
-            }
-        }
-        let Some(&store) = self.inner_id.get() else {
-            return Answer::Ready(Ok(vec![Applied::new(done, taken.stamp)]));
+    pub(super) fn settle(self: &Arc<Self>, before: &[Taken], taken: &Taken, change: Change) -> Settling {
+        let Change::Refund(units) = change else {
+            let (leases, hash) = (Arc::clone(self), self.hash(&taken.counter));
+            let stamp = self.translated(taken).unwrap_or(0);
+            let count = move |applied: &Vec<Applied>| {
+                let units: u64 = applied.iter().map(|applied| applied.units).sum();
+                let mut hot_keys = leases.shards.lock(hash);
+                hot_keys.counts.leased += units;
+                hot_keys.counts.spent += units;
+            };
+            return self.settle_there(before, taken, stamp, change).map(|applied| applied.inspect(count));
         };
+        let (done, rest, there) = self.take_back(taken, units);
+        if rest == 0 {
+            return Answer::Ready(Ok(vec![Applied::new(done, taken.stamp)]));
+        }
+        let stamp = taken.stamp;
+        self.settle_there(before, taken, there, Change::Refund(rest)).map(move |applied| {
+            let done = |applied: Applied| Applied { units: applied.units + done, stamp, ..applied };
+            applied.map(|applied| applied.into_iter().map(done).collect())
+        })
+    }
+
+    /// Settles units in the inner store, which has this stamp for them.
+    fn settle_there(&self, before: &[Taken], taken: &Taken, stamp: u64, change: Change) -> Settling {
+        let Some(&store) = self.inner_id.get() else { return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])) };
         let at = |taken: &Taken, stamp| Taken { stamp, ..taken.clone() };
         let earlier = before.iter().filter_map(|part| Some(at(part, self.translated(part)?)));
-        let receipt = Receipt::new(store, earlier.chain([at(taken, there)]));
+        let receipt = Receipt::new(store, earlier.chain([at(taken, stamp)]));
         let settlement = Settlement::new(receipt.taken().len() - 1, change);
-        let (is_refund, stamp) = (matches!(change, Change::Refund(_)), taken.stamp);
-        self.inner.settle(receipt, &[settlement]).map(move |applied| {
-            let done = |applied: Applied| Applied { units: applied.units + done, stamp, ..applied };
-            applied.map(|applied| if is_refund { applied.into_iter().map(done).collect() } else { applied })
-        })
+        self.inner.settle(receipt, &[settlement])
     }
 
     /// Returns the inner store's stamp of units that were taken here; `None` for overdrawn ones that are not paid.

@@ -60,9 +60,9 @@ const MOST_CAPACITY: usize = 1 << 24;
 ///   refused or fails, what is owed is [charged](crate::store::Change::Charge), and the inner store decides the key until
 ///   a lease is granted again. So while it is unavailable, at most an overdraft of each hot key is owed, and
 ///   its errors are returned for what is beyond that.
-/// - **Lost replies**: a charge that certainly was not sent is sent again, any other is not. The lease call that failed
-///   before it may have charged its units: so a unit may count once more than it was used, and it counts nowhere only if
-///   both calls were lost.
+/// - **Lost replies**: a charge that certainly was not sent is sent again, any other is not: so its units count nowhere if
+///   it is lost on its way. A lease call that failed may have charged its units, which are charged again then: so they
+///   count at most once more than they were used.
 /// - **Refunds** of units that are owed lower the debt. Units that were paid are refunded in the inner store, if they
 ///   were in the last 16 payments of a key that had a request in this process within the last minute; all other
 ///   overdrawn units are not refunded. Nor are those from before a reset through this process.

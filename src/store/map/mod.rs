@@ -13,15 +13,14 @@
 //! [swept when full](Table::swept_when_full) only, when it has twice as many entries as the last sweep left: before
 //! one more is added, its store [sweeps](Table::sweep) out idle entries.
 //! The store decides what happens to a table that is still full, by the value of its entries: the
-//! memory store evicts by rank, the hybrid store drops a key without a debt, and the deny cache and the
-//! lease store keep what they have and do without the new one.
+//! memory store evicts by rank, and the deny cache and the lease store keep what they have and do without the new one.
 //!
 //! # What it costs
 //!
 //! To find an entry takes one lock and one probe of the table of one part, and allocates nothing. A sweep looks at
 //! all entries of one part. As long as it frees half of them, it is amortised over as many inserts. Where sweeps of a
 //! full part free nothing, the memory store evicts a share of it and the deny cache waits before it sweeps again; the
-//! lease and hybrid stores sweep for each new key then, which is 156 entries of a part with their default capacity.
+//! lease store sweeps for each new key then, which is 156 entries of a part with their default capacity.
 //! Memory for entries is allocated as they come, and kept.
 //!
 //! # What finds an entry

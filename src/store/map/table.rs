@@ -122,11 +122,6 @@ impl<E: Entry> Table<E> {
         self.entries.find_entry(hash, is).ok().map(|found| found.remove().0)
     }
 
-    /// Takes the first entry out that may go, in no order.
-    pub(in crate::store) fn evict_one(&mut self, mut may_go: impl FnMut(&E) -> bool) -> Option<E> {
-        self.entries.extract_if(|entry| may_go(entry)).next()
-    }
-
     /// Drops what is not to be kept, without a word on when it is swept next.
     pub(in crate::store) fn retain(&mut self, keep: impl FnMut(&mut E) -> bool) {
         self.entries.retain(keep);

@@ -14,8 +14,8 @@ use http_body_util::Full;
 use tokio::sync::{Barrier, Semaphore};
 use tollgate::store::{Answer, Ask, Change, Check, Counter, Receipt, Settlement, Settling};
 use tollgate::{
-    Count, Decision, Error, Handle, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RealCost,
-    RedisStore, Source, Store, key,
+    Count, Decision, Error, Handle, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore,
+    Source, Store, key,
 };
 use tower::Service;
 use tower::{Layer, ServiceExt, service_fn};
@@ -558,15 +558,11 @@ async fn a_store_that_panics_when_a_response_is_settled_ends_that_request_alone(
 async fn stores_around_a_store_give_back_as_much_of_many_small_charges() {
     // A unit a second.
     let quota = Quota::token_bucket(3_600, HOUR).burst(100);
-    for is_leased in [true, false] {
+    for overdraft in [0, 50] {
         let clock = ManualClock::new();
         let inner = MemoryStore::builder().with_clock(clock.reader()).build();
-        let store: Arc<dyn Store> = if is_leased {
-            Arc::new(LeaseStore::new(inner))
-        } else {
-            Arc::new(HybridStore::builder(inner).tick(Duration::from_millis(20)).allowance(50).build().expect("valid"))
-        };
-        let rig = Rig { name: if is_leased { "leases" } else { "a hybrid store" }, clock, store, _server: None };
+        let store = LeaseStore::builder(inner).overdraft(overdraft).build().expect("the settings are valid");
+        let rig = Rig { name: "leases", clock, store: Arc::new(store), _server: None };
         let source = async || {
             let response = serve(&rig, quota, |_| async { Response::new(Text::default()) }).await;
             response.extensions().get::<Decision>().map(Decision::source)
@@ -592,7 +588,7 @@ async fn stores_around_a_store_give_back_as_much_of_many_small_charges() {
         };
         serve(&rig, quota, handler).await;
         answered().await;
-        // What it owes was refilled meanwhile; a hybrid store pays some of that later.
+        // What it owes was refilled meanwhile.
         let now = rig.left(quota).await;
         assert!(now + 3 >= left, "{}: {now} of {left} are left", rig.name);
     }

@@ -12,8 +12,7 @@ use http_body_util::Full;
 use tokio::sync::oneshot;
 use tollgate::store::{Ask, Check, Counter};
 use tollgate::{
-    Count, Handle, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore,
-    Store,
+    Count, Handle, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -209,36 +208,18 @@ async fn a_crowd_of_two_servers_owes_what_it_should_in_one_redis() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn leases_lose_no_more_than_they_say() {
-    for quota in QUOTAS {
+    for (quota, overdraft) in QUOTAS.into_iter().flat_map(|quota| [(quota, 0), (quota, 100)]) {
         let server = RedisServer::start();
         let inner = RedisStore::builder()
             .budget(Duration::from_secs(10))
             .connect(&server.url())
             .await
             .expect("the server was started");
-        let lease = LeaseStore::new(inner.clone());
+        let lease = LeaseStore::builder(inner.clone()).overdraft(overdraft).build().expect("the settings are valid");
         let owed = crowd(&[Arc::new(lease.clone())], quota).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
         let counts = lease.close().await;
-        assert_eq!(counts.held(), 0, "{counts:?}");
+        assert_eq!((counts.held(), counts.owed, counts.unpaid), (0, 0, 0), "{counts:?}");
         assert_left(left(&inner, quota).await, owed, counts.lost, "leases", quota);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_hybrid_store_gives_nothing_back_that_it_did_not_pay() {
-    for quota in QUOTAS {
-        let server = RedisServer::start();
-        let inner = RedisStore::builder()
-            .budget(Duration::from_secs(10))
-            .connect(&server.url())
-            .await
-            .expect("the server was started");
-        let tick = Duration::from_millis(20);
-        let hybrid = HybridStore::builder(inner.clone()).tick(tick).allowance(100).build().expect("it is valid");
-        let owed = crowd(&[Arc::new(hybrid.clone())], quota).await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        hybrid.close().await.expect("the server answers");
-        assert_left(left(&inner, quota).await, owed, 0, "a hybrid store", quota);
     }
 }

@@ -7,8 +7,8 @@
 
 mod cases;
 mod crowd;
-mod debts;
 mod history;
 mod oracle;
+mod overdrafts;
 mod recorder;
 mod slots;

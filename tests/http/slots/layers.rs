@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use futures::FutureExt;
 use http::{Request, Response, StatusCode};
 use tollgate::{
-    Count, DenyCache, Handle, HybridStore, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer,
-    RealCost, Rule, Store, key,
+    Count, DenyCache, Handle, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, Rule,
+    Store, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -118,7 +118,9 @@ async fn stores_around_a_store_take_and_release_its_slots() {
     for (memory, store) in [
         around_memory(|store| Box::new(DenyCache::builder().build(store).expect("the settings are valid"))),
         around_memory(|store| Box::new(LeaseStore::builder(store).build().expect("the settings are valid"))),
-        around_memory(|store| Box::new(HybridStore::builder(store).build().expect("the settings are valid"))),
+        around_memory(|store| {
+            Box::new(LeaseStore::builder(store).overdraft(10).build().expect("the settings are valid"))
+        }),
     ] {
         let (inner, layer) = (
             Limiter::new(memory, [Rule::new("streams", TWO)]),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tollgate::{
-    Count, DenyCache, Error, Handle, HybridStore, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer,
+    Count, DenyCache, Error, Handle, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer,
     RedisCellStore, Store, key,
 };
 
@@ -124,10 +124,9 @@ async fn stores_around_it_refuse_what_it_cannot_do() {
     assert_says(RateLimitLayer::try_new(dynamic, bad()), &["fixed_window"]);
     let _ = RateLimitLayer::new(DenyCache::new(store.clone()), policy(THREE));
     // These give units back, or charge them later.
-    let hybrid = || HybridStore::builder(store.clone()).build().unwrap();
+    let overdrawn = || LeaseStore::builder(store.clone()).overdraft(10).build().unwrap();
     assert_says(RateLimitLayer::try_new(LeaseStore::new(store.clone()), policy(THREE)), &["leases"]);
-    assert_says(RateLimitLayer::try_new(hybrid(), policy(THREE)), &["debts"]);
-    assert_says(RateLimitLayer::try_new(DenyCache::new(hybrid()), policy(THREE)), &["debts"]);
+    assert_says(RateLimitLayer::try_new(DenyCache::new(overdrawn()), policy(THREE)), &["leases"]);
     let _ = RateLimitLayer::new(LeaseStore::new(MemoryStore::new()), policy(THREE).count(Count::failures()));
 }
 

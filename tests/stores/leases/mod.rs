@@ -1,13 +1,11 @@
-//! Stores that decide hot keys in this process: leases, and debts that are paid later.
+//! Hot keys that are decided in this process: leases, and what is owed until the next one.
 
 mod bounds;
 mod callers;
-mod debts;
 mod definition;
 mod demand;
 mod overdraft;
 mod returns;
-mod settled;
 mod several;
 mod sim;
 mod two_processes;

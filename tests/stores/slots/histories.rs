@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use tokio::time::sleep;
 use tollgate::store::{Answer, Ask, Change, Check, Counter, Settlement, Store};
-use tollgate::{DenyCache, HybridStore, Key, LeaseStore, Limiter, MemoryStore, OnFailure, Quota, Rule};
+use tollgate::{DenyCache, Key, LeaseStore, Limiter, MemoryStore, OnFailure, Quota, Rule};
 
 use crate::support::slow::many;
 use crate::support::stall::Stalls;
@@ -97,11 +97,6 @@ async fn nor_does_a_deny_cache() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_do_leases() {
     history(|| LeaseStore::builder(MemoryStore::new()).build().expect("it is valid")).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_a_hybrid_store() {
-    history(|| HybridStore::builder(MemoryStore::new()).build().expect("it is valid")).await;
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Process {
     fn draw(rng: &mut Rng) -> Self {
         let around = match rng.u8(..16) {
             0 => Around::Lease,
-            1 => Around::Hybrid,
+            1 => Around::Overdraft,
             _ => Around::Plain,
         };
         let rule = match rng.u8(..3) {

@@ -80,8 +80,8 @@ pub enum Around {
     Plain,
     /// Units taken in advance.
     Lease,
-    /// Units admitted first and paid at each tick.
-    Hybrid,
+    /// Units taken in advance, and some admitted before they are.
+    Overdraft,
     /// Shares that follow from what all processes report.
     Ratio(RatioPlan),
 }
