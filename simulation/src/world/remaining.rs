@@ -106,7 +106,8 @@ impl State {
             let is_told = is_before || other.place == record.place;
             // Debts are given up whose charge was not answered.
             let is_settled = self.processes[record.process].around == Around::Lease;
-            let is_kept = is_settled || !other.is_held_up && self.blocked_between(other.began, Instant::now()).is_zero();
+            let is_kept =
+                is_settled || !other.is_held_up && self.blocked_between(other.began, Instant::now()).is_zero();
             other.is_admitted && is_kept && is_paid && is_same && is_told && other.began.elapsed() < within
         });
         capacity.saturating_sub(spent.map(|other| other.cost).sum())

@@ -16,7 +16,6 @@ use super::hot_key::{Back, HotKey};
 use super::hot_keys::HotKeys;
 use super::leases::Leases;
 use super::lot::lifetime;
-use super::sweeping::sweep_if_due;
 use crate::core::decision::{Decision, Source};
 use crate::store::around::is_plain;
 use crate::store::map::Locked;
@@ -39,15 +38,10 @@ struct Attempt {
 /// demand again. A closed store admits nothing.
 #[inline]
 pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<Decided> {
-    if leases.closed.load(Ordering::Relaxed) {
+    if leases.closed.load(Ordering::Relaxed) || !is_plain(checks) {
         return None;
     }
     let now = leases.now();
-    // Before looks too: they are to see the units that an idle key has returned.
-    sweep_if_due(leases, now);
-    if !is_plain(checks) {
-        return None;
-    }
     let Attempt { decided, wants, backs } = attempt(leases, checks, now, true);
     leases.give_back(backs, now);
     let came = wants.into_iter().filter(|want| request_lease(leases, want.clone())).count() > 0;
@@ -69,28 +63,23 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, first: bool) -> Attempt 
     }
     let mut attempt = Attempt::default();
     let mut locked = leases.lock_all(checks);
-    let (mut hot, mut covered) = (true, true);
+    let mut hot = true;
     for (index, check) in checks.iter().enumerate() {
         let (hash, hot_keys) = locked.of(index);
-        let Some(key) = hot_keys.heat(hash, &check.counter, now) else {
-            hot = false;
-            continue;
-        };
-        key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), &mut attempt.backs);
-        covered &= key.covers(check.cost, now);
+        match hot_keys.heat(hash, &check.counter, now) {
+            Some(key) => key.refresh(&check.counter, now, leases, &mut attempt.backs),
+            None => hot = false,
+        }
     }
     if !hot {
         return attempt;
     }
-    if covered {
-        attempt.decided = Some(spend(leases, &mut locked, checks, now));
-    }
-    let mut admitted = !covered;
+    let mut admitted = true;
     for (index, check) in checks.iter().enumerate() {
         let (hash, hot_keys) = locked.of(index);
         let key = hot_keys.find(hash, &check.counter).expect("it is hot");
         if first {
-            attempt.wants.extend(note(leases, key, check, covered || key.covers(check.cost, now), now));
+            attempt.wants.extend(note(leases, key, check, now));
         }
         admitted &= key.admits(check.cost, now);
     }
@@ -106,15 +95,14 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, first: bool) -> Attempt
     let hash = leases.hash(&check.counter);
     let mut hot_keys = leases.shards.lock(hash);
     let Some(key) = hot_keys.heat(hash, &check.counter, now) else { return attempt };
-    key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), &mut attempt.backs);
-    let mut spent = key.covers(check.cost, now).then(|| key.spend(check, now));
+    key.refresh(&check.counter, now, leases, &mut attempt.backs);
     if first {
-        attempt.wants.extend(note(leases, key, check, spent.is_some(), now));
+        attempt.wants.extend(note(leases, key, check, now));
     }
-    if spent.is_none() && key.admits(check.cost, now) {
-        spent = Some(key.spend(check, now));
+    if !key.admits(check.cost, now) {
+        return attempt;
     }
-    let Some((outcome, taken)) = spent else { return attempt };
+    let (outcome, taken) = key.spend(check, now);
     hot_keys.counts.spend(&taken);
     drop(hot_keys);
     let decision = Decision::of_one(outcome, Source::Lease);
@@ -138,8 +126,8 @@ fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], no
 
 /// Notes the demand of one check; a lease that its key wants is marked as in flight, so that no other request causes
 /// one.
-fn note(leases: &Leases, key: &mut HotKey, check: &Check, spent: bool, now: u64) -> Option<Want> {
+fn note(leases: &Leases, key: &mut HotKey, check: &Check, now: u64) -> Option<Want> {
     let quota = check.counter.quota();
     key.rate.note(now, lifetime(quota), check.cost);
-    key.request(check.cost, spent, leases.most(quota), now, || leases.number())
+    key.request(check.cost, leases.most(quota), now)
 }

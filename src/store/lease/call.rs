@@ -14,12 +14,12 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::debt::OVERDRAWN;
-use super::hot_key::LEAST;
+use super::hot_key::Back;
 use super::hot_keys::HotKeys;
 use super::leases::Leases;
 use super::lot::{Lot, lifetime};
 use super::sweeping::sweep_by_task;
-use crate::core::{Error, Outcome};
+use crate::core::Error;
 use crate::store::{Answer, Ask, Check, Counter, Decided, Store};
 
 /// A lease to request.
@@ -47,41 +47,35 @@ struct LeaseCall {
     sent: u64,
     /// The same by the wall clock, if windows are aligned to it.
     wall: Option<u64>,
-    /// Whether it is the second call, for the units that the first returned as remaining.
-    again: bool,
     /// One of [`MOST_CALLS`](super::leases::MOST_CALLS).
     _permit: OwnedSemaphorePermit,
 }
 
-/// Requests a lease, and what its result makes another call for; returns whether all were decided at once, which may be
-/// by a refusal.
+/// Requests a lease, and the next one if it does not pay all that is owed; returns whether all were decided at once,
+/// which may be by a refusal.
 ///
 /// With too many calls in flight none is sent, and the key rests. Without a runtime a call that is pending is dropped,
 /// and has failed.
 pub(super) fn request_lease(leases: &Arc<Leases>, want: Want) -> bool {
-    send(leases, (want, false))
-}
-
-fn send(leases: &Arc<Leases>, first: (Want, bool)) -> bool {
-    let mut next = Some(first);
-    while let Some((want, again)) = next.take() {
+    sweep_by_task(leases);
+    let mut next = Some(want);
+    while let Some(want) = next.take() {
         let Ok(permit) = Arc::clone(&leases.calls).try_acquire_owned() else {
             rest(leases, &want, 0);
             return false;
         };
         let check = Check::new(want.counter.clone(), want.units);
         let (sent, wall) = (leases.now(), leases.wall(want.counter.quota()));
-        let mut call = LeaseCall { leases: Arc::clone(leases), want: Some(want), sent, wall, again, _permit: permit };
+        let mut call = LeaseCall { leases: Arc::clone(leases), want: Some(want), sent, wall, _permit: permit };
         match leases.inner.decide(&[check], Ask::default()) {
             Answer::Ready(result) => next = call.completed(result),
             Answer::Pending(pending) => {
                 if let Ok(runtime) = Runtime::try_current() {
                     runtime.spawn(async move {
                         if let Some(next) = call.completed(pending.await) {
-                            send(&call.leases, next);
+                            request_lease(&call.leases, next);
                         }
                     });
-                    sweep_by_task(leases);
                 }
                 return false;
             }
@@ -91,32 +85,20 @@ fn send(leases: &Arc<Leases>, first: (Want, bool)) -> bool {
 }
 
 impl LeaseCall {
-    /// Ends the call by what the inner store decided; returns the call to make next, and whether it is a second one.
-    fn completed(&mut self, result: Result<Decided, Error>) -> Option<(Want, bool)> {
+    /// Ends the call by what the inner store decided; returns the lease to request next.
+    fn completed(&mut self, result: Result<Decided, Error>) -> Option<Want> {
         let want = self.want.take()?;
         match result {
             Ok(decided) if decided.decision.is_allowed() && !decided.receipt.taken().is_empty() => {
-                keep(&self.leases, &want, decided, (self.sent, self.wall)).map(|next| (next, false))
+                return keep(&self.leases, &want, decided, (self.sent, self.wall));
             }
-            Ok(decided) => self.denied(want, &decided),
+            Ok(_) => rest(&self.leases, &want, 0),
             Err(error) => {
                 tracing::debug!(error = format!("{error:#}"), "a lease call failed");
                 rest(&self.leases, &want, want.units);
-                None
             }
         }
-    }
-
-    /// Returns one more call, for what remains, if that is worth a call and pays what is owed.
-    ///
-    /// There is no second call after a second refusal, nor for fewer units than [`LEAST`].
-    fn denied(&self, want: Want, decided: &Decided) -> Option<(Want, bool)> {
-        let left = decided.decision.outcomes().first().map_or(0, Outcome::remaining).min(want.units);
-        if self.again || left < LEAST.max(want.owed) || decided.decision.is_allowed() {
-            rest(&self.leases, &want, 0);
-            return None;
-        }
-        Some((Want { units: left, ..want }, true))
+        None
     }
 }
 
@@ -152,21 +134,20 @@ fn keep(leases: &Leases, want: &Want, decided: Decided, (sent, wall): (u64, Opti
     if known && lot.stamp() < OVERDRAWN {
         counts.owed -= hot.grant((lot, seen), want, is_over, &mut backs);
     } else {
-        backs.push((lot, quota.limit()));
+        backs.push(Back::Lot(lot, quota.limit()));
         hot.rest(now + lifetime(quota));
     }
     if closed || is_over && !hot.debt.may_grow {
         hot.rest(now + lifetime(quota));
     }
-    let most = leases.most(quota);
-    let next = if hot.debt.owed > 0 { hot.request(0, true, most, now, || leases.number()) } else { None };
+    let next = if hot.debt.owed > 0 { hot.request(0, leases.most(quota), now) } else { None };
     drop(hot_keys);
     leases.give_back(backs, now);
     next
 }
 
 /// Keeps a key from requesting leases for one lifetime, and counts the units that a failed call may have charged as
-/// `lost`. What it owes is charged with the next sweep.
+/// `lost`. What it owes is charged with the next request or sweep.
 fn rest(leases: &Leases, want: &Want, lost: u64) {
     let now = leases.now();
     let mut hot_keys = leases.shards.lock(want.hash);

@@ -1,7 +1,7 @@
 //! What became of the units that were leased.
 //!
 //! Each part of the map counts its own units under its lock; [`LeaseCounts`] is their sum, for operators and for
-//! tests of the store's balance: `leased + owed + unpaid = spent + returned + lost + held`.
+//! tests of the store's balance: `leased + owed = spent + returned + lost + held`.
 
 use std::ops::AddAssign;
 
@@ -29,7 +29,7 @@ pub struct LeaseCounts {
     /// Units charged in the inner store by leases, for debts, and by handlers of requests that were admitted here; those
     /// of failed calls that may have been charged included.
     pub leased: u64,
-    /// Units spent on requests, less those that were refunded.
+    /// Units spent on requests, less those that were refunded, or were owed when their counter was reset.
     pub spent: u64,
     /// Units returned to the inner store.
     pub returned: u64,
@@ -38,16 +38,13 @@ pub struct LeaseCounts {
     pub lost: u64,
     /// Units spent now that the inner store is not known to have charged: at most an overdraft for each hot key.
     pub owed: u64,
-    /// Units spent that are never charged: the counter was reset, or the inner store left them out of a charge, as
-    /// [`Change::Charge`](crate::store::Change::Charge) says.
-    pub unpaid: u64,
 }
 
 impl LeaseCounts {
-    /// Returns the units held now, to be spent or returned: `leased + owed + unpaid - spent - returned - lost`, and not
-    /// less than 0.
+    /// Returns the units held now, to be spent or returned: `leased + owed - spent - returned - lost`, and not less than
+    /// 0.
     pub fn held(&self) -> u64 {
-        let had = self.leased.saturating_add(self.owed).saturating_add(self.unpaid);
+        let had = self.leased.saturating_add(self.owed);
         had.saturating_sub(self.spent).saturating_sub(self.returned).saturating_sub(self.lost)
     }
 
@@ -59,9 +56,9 @@ impl LeaseCounts {
 
     /// Logs the counts in one line at level `info`, unless nothing was ever leased.
     pub(super) fn log(self) {
-        let Self { leased, spent, returned, lost, owed, unpaid } = self;
+        let Self { leased, spent, returned, lost, owed } = self;
         if leased > 0 {
-            tracing::info!(code = "units_leased", leased, spent, returned, lost, owed, unpaid, "units were leased");
+            tracing::info!(code = "units_leased", leased, spent, returned, lost, owed, "units were leased");
         }
     }
 }
@@ -73,6 +70,5 @@ impl AddAssign for LeaseCounts {
         self.returned += other.returned;
         self.lost += other.lost;
         self.owed += other.owed;
-        self.unpaid += other.unpaid;
     }
 }

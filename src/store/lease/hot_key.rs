@@ -7,18 +7,24 @@
 //! Invariant: a key has at most [`MOST_LOTS`] lots and one lease call in flight, which is for no more than the
 //! key's share of the limit less what is held.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use smallvec::SmallVec;
 
 use super::call::Want;
 use super::debt::Debt;
+use super::leases::Leases;
 use super::lot::{Lot, Seen, lifetime, micros, period};
 use super::rate::Rate;
 use crate::core::decision::{Measures, Outcome};
 use crate::store::map::Entry;
 use crate::store::{Check, Counter, Taken};
 
+/// The number of the next lease call of any store: a key that is forgotten must not know the calls it had before.
+static CALLS: AtomicU64 = AtomicU64::new(1);
+
 /// A smaller lease is not worth its call.
-pub(super) const LEAST: u64 = 4;
+const LEAST: u64 = 4;
 
 /// How long payments of a key without requests are kept for refunds, in microseconds.
 const REMEMBERED: u64 = 60_000_000;
@@ -39,7 +45,7 @@ pub(super) struct HotKey {
     pub(super) lots: SmallVec<[Lot; 2]>,
     /// What the inner store said with the last lease.
     pub(super) seen: Seen,
-    /// The number of the call in flight: for a lease, or with a charge.
+    /// The number of the lease call in flight.
     pub(super) in_flight: Option<u64>,
     /// No lease is requested until then.
     pub(super) quiet_until: u64,
@@ -51,8 +57,23 @@ pub(super) struct HotKey {
     overdraft: u64,
 }
 
-/// A lease to return, and the limit its bucket refilled by.
-pub(super) type Back = (Lot, u64);
+/// What goes to the inner store once no lock is held.
+pub(super) enum Back {
+    /// A lease to return, and the limit its bucket refilled by.
+    Lot(Lot, u64),
+    /// Units to charge that no lease is going to pay.
+    Debt(Counter, u64),
+}
+
+impl Back {
+    /// Returns the counter of which units are returned or charged.
+    pub(super) fn counter(&self) -> &Counter {
+        match self {
+            Self::Lot(lot, _) => lot.counter(),
+            Self::Debt(counter, _) => counter,
+        }
+    }
+}
 
 impl Entry for HotKey {
     fn hash(&self) -> u64 {
@@ -72,7 +93,7 @@ impl HotKey {
             in_flight: None,
             quiet_until: 0,
             is_far: false,
-            debt: Debt::default(),
+            debt: Debt::none(),
             overdraft,
         }
     }
@@ -82,19 +103,13 @@ impl HotKey {
         self.counter.shares_state(counter)
     }
 
-    /// Takes over the quota of a check, and gives up the lots that are over.
+    /// Takes over the quota of a check, and gives up what is over.
     ///
     /// A raised limit changes nothing else; a lowered limit or capacity gives up all lots and lets the key rest for
     /// one lifetime.
     ///
-    /// `wall` reads the wall clock, if windows of the quota are aligned to it.
-    pub(super) fn refresh(
-        &mut self,
-        counter: &Counter,
-        now: u64,
-        wall: impl FnOnce() -> Option<u64>,
-        backs: &mut Vec<Back>,
-    ) {
+    /// The wall clock is read only if there are lots.
+    pub(super) fn refresh(&mut self, counter: &Counter, now: u64, leases: &Leases, backs: &mut Vec<Back>) {
         let (known, quota) = (self.counter.quota(), counter.quota());
         if known != quota {
             if quota.limit() < known.limit() || quota.capacity() < known.capacity() {
@@ -103,14 +118,30 @@ impl HotKey {
             }
             self.counter = counter.clone();
         }
-        if !self.lots.is_empty() {
-            self.end_lots(now, wall(), backs);
+        if !self.lots.is_empty() || self.debt.owed > 0 {
+            self.end_lots(now, leases.wall(counter.quota()), backs);
         }
     }
 
     /// Gives up the lots that are over by either clock.
     pub(super) fn end_lots(&mut self, now: u64, wall: Option<u64>, backs: &mut Vec<Back>) {
         self.give_up(backs, |lot| lot.is_over(now) || lot.is_over_by_wall(wall));
+    }
+
+    /// Moves the lots for which `is_over` holds to `backs`, and what is owed if no lease is requested that is to pay it.
+    pub(super) fn give_up(&mut self, backs: &mut Vec<Back>, is_over: impl Fn(&Lot) -> bool) {
+        let limit = self.counter.quota().limit();
+        let mut place = 0;
+        while place < self.lots.len() {
+            if is_over(&self.lots[place]) {
+                backs.push(Back::Lot(self.lots.remove(place), limit));
+            } else {
+                place += 1;
+            }
+        }
+        if self.debt.owed > 0 && self.in_flight.is_none() {
+            backs.push(Back::Debt(self.counter.clone(), self.debt.charge()));
+        }
     }
 
     /// Requests no lease, and owes no more, until then at least.
@@ -120,7 +151,8 @@ impl HotKey {
 
     /// Takes over what a lease call was granted.
     ///
-    /// The lot pays what is owed first; one that is over is given up then. Returns the units paid.
+    /// The lot pays what is owed first; one that is over is given up then. If there are too many, it takes the place of
+    /// a spent one, or else of the oldest. Returns the units paid.
     pub(super) fn grant(
         &mut self,
         (mut lot, seen): (Lot, Seen),
@@ -130,34 +162,17 @@ impl HotKey {
     ) -> u64 {
         let paid = self.debt.pay(&mut lot, want, is_over);
         (self.seen, self.is_far, self.debt.may_grow) = (seen, is_over, self.overdraft > 0);
-        if is_over {
-            backs.push((lot, self.counter.quota().limit()));
-        } else {
-            self.add(lot, backs);
-        }
-        paid
-    }
-
-    /// Moves the lots for which `is_over` holds to `backs`.
-    pub(super) fn give_up(&mut self, backs: &mut Vec<Back>, is_over: impl Fn(&Lot) -> bool) {
         let limit = self.counter.quota().limit();
-        let mut place = 0;
-        while place < self.lots.len() {
-            if is_over(&self.lots[place]) {
-                backs.push((self.lots.remove(place), limit));
-            } else {
-                place += 1;
-            }
+        if is_over {
+            backs.push(Back::Lot(lot, limit));
+            return paid;
         }
-    }
-
-    /// Adds a lot that came; in place of a spent one, or else of the oldest, if there are too many.
-    pub(super) fn add(&mut self, lot: Lot, backs: &mut Vec<Back>) {
         if self.lots.len() >= MOST_LOTS {
             let spent = self.lots.iter().position(|lot| lot.left == 0).unwrap_or(0);
-            backs.push((self.lots.remove(spent), self.counter.quota().limit()));
+            backs.push(Back::Lot(self.lots.remove(spent), limit));
         }
         self.lots.push(lot);
+        paid
     }
 
     /// Returns whether one lot has units enough for a cost; units of two are not put together.
@@ -206,27 +221,21 @@ impl HotKey {
         self.lots.iter().filter(|lot| !lot.is_over(now)).map(|lot| lot.left).sum()
     }
 
-    /// Requests the next lease if it is worth a call, of at most `most` units and what is owed; `call` is its number.
+    /// Requests the next lease if it is worth a call, of at most `most` units and what is owed.
     ///
-    /// `cost` is what was spent last, or what is to be owed next, if it is not `spent`.
+    /// `cost` is what is spent next, or owed, if no lot covers it.
     #[inline]
-    pub(super) fn request(
-        &mut self,
-        cost: u64,
-        spent: bool,
-        most: u64,
-        now: u64,
-        call: impl FnOnce() -> u64,
-    ) -> Option<Want> {
+    pub(super) fn request(&mut self, cost: u64, most: u64, now: u64) -> Option<Want> {
         if self.in_flight.is_some() || now < self.quiet_until || self.debt.owed > 0 && !self.debt.may_grow {
             return None;
         }
-        let owed = self.debt.owed + if !spent && self.may_owe(cost) { cost } else { 0 };
+        let is_owed = !self.covers(cost, now) && self.may_owe(cost);
+        let owed = self.debt.owed + if is_owed { cost } else { 0 };
         let units = owed + self.wants(cost, most, now);
         if units == 0 {
             return None;
         }
-        let call = call();
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
         self.in_flight = Some(call);
         Some(Want { hash: self.hash, counter: self.counter.clone(), units, owed, call })
     }
@@ -239,28 +248,14 @@ impl HotKey {
         if self.is_far && self.debt.may_grow {
             return 0;
         }
-        let (life, held) = (lifetime(self.counter.quota()), self.held(now));
-        let target = self.until_edge(self.rate.demand().saturating_mul(2) / 3, life, now);
-        let ends_soon = self.lots.last().is_none_or(|lot| !lot.ends_at_edge() && lot.life(now) < life / 4);
+        let (target, held) = (self.rate.demand().saturating_mul(2) / 3, self.held(now).saturating_sub(cost));
+        let life = lifetime(self.counter.quota()) / 4;
+        let ends_soon = self.lots.last().is_none_or(|lot| lot.life(now) < life);
         if held > target / 4 && held >= cost && !ends_soon {
             return 0;
         }
         let units = target.min(most.saturating_sub(held));
         if units >= LEAST.max(cost.saturating_mul(2)) { units } else { 0 }
-    }
-
-    /// `units`, or the part of them that the time left in the window is of a lease's life.
-    ///
-    /// All units, if the end of the window is not known.
-    fn until_edge(&self, units: u64, life: u64, now: u64) -> u64 {
-        let left = self.seen.edge.checked_sub(now).filter(|left| (1..life).contains(left)).unwrap_or(life);
-        let part = u128::from(units) * u128::from(left) / u128::from(life.max(1));
-        u64::try_from(part).unwrap_or(units)
-    }
-
-    /// Returns whether a call has to be made to charge what is owed, as no lease is going to pay it.
-    pub(super) fn is_in_debt(&self) -> bool {
-        self.debt.owed > 0 && self.in_flight.is_none()
     }
 
     /// Returns whether nothing is known of it that a key new to this process would not do without: no lot, no call,

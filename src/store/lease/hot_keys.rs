@@ -85,23 +85,13 @@ impl HotKeys {
         self.table.find_or_insert(hash, |hot| hot.is(counter), make, |hot| !hot.is_idle(now))
     }
 
-    /// Gives up the leases that are over or whose key is idle, and forgets keys idle for long.
-    ///
-    /// `debtors` are the counters of which units are owed that no call is going to pay.
-    pub(super) fn sweep(&mut self, now: u64, backs: &mut Vec<Back>, debtors: &mut Vec<Counter>) {
+    /// Gives up the leases that are over or whose key is idle, or all, and forgets keys idle for long.
+    pub(super) fn sweep(&mut self, now: u64, all: bool, backs: &mut Vec<Back>) {
         self.table.retain(|hot| {
             let idle = hot.rate.idle(now) >= lifetime(hot.counter.quota()) / 2;
-            hot.give_up(backs, |lot| idle || lot.is_over(now));
-            debtors.extend(hot.is_in_debt().then(|| hot.counter.clone()));
+            hot.give_up(backs, |lot| all || idle || lot.is_over(now));
             !hot.is_forgotten(now)
         });
-    }
-
-    /// Gives up every lease, and returns the counters of the lease calls in flight.
-    pub(super) fn give_up(&mut self, backs: &mut Vec<Back>) -> Vec<Counter> {
-        self.table.iter_mut().for_each(|hot| hot.give_up(backs, |_| true));
-        let in_flight = self.table.iter().filter(|hot| hot.in_flight.is_some());
-        in_flight.map(|hot| hot.counter.clone()).collect()
     }
 
     /// Forgets a key; its leases are lost.

@@ -7,14 +7,14 @@
 //! Invariant: the inner store is called without any lock held, since it may decide at once and then lock a part
 //! itself.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 use tokio::sync::Semaphore;
 
 use super::counts::LeaseCounts;
-use super::debt::{OVERDRAWN, Reversal};
+use super::debt::OVERDRAWN;
 use super::hot_key::Back;
 use super::hot_keys::HotKeys;
 use super::lot::micros;
@@ -42,10 +42,6 @@ pub(super) struct Leases {
     hasher: CounterHasher,
     /// A permit for each lease call that may be in flight; closed when the store is.
     pub(super) calls: Arc<Semaphore>,
-    /// The number of the next lease call, from 1.
-    next_call: AtomicU64,
-    /// When the leases are to be swept next by a request.
-    pub(super) next_sweep: AtomicU64,
     /// Whether a task sweeps.
     pub(super) swept: AtomicBool,
     /// Whether the store has been closed: nothing is admitted here any more.
@@ -72,18 +68,11 @@ impl Leases {
             shards: Shards::new(capacity, 1, |room| HotKeys::new(room, overdraft)),
             hasher: CounterHasher::new(),
             calls: Arc::new(Semaphore::new(MOST_CALLS as usize)),
-            next_call: AtomicU64::new(1),
-            next_sweep: AtomicU64::new(0),
             swept: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             share,
             clock,
         }
-    }
-
-    /// Returns the number of the next call.
-    pub(super) fn number(&self) -> u64 {
-        self.next_call.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns the time of the clock in microseconds.
@@ -130,13 +119,6 @@ impl Leases {
         held
     }
 
-    /// Charges units in the inner store; nothing while its identity is unknown, as then there are no debts.
-    pub(super) fn charge(&self, counter: Counter, units: u64) -> Settling {
-        let Some(&store) = self.inner_id.get() else { return Answer::Ready(Ok(Vec::new())) };
-        let receipt = Receipt::of_one(store, Taken::new(counter, 0, 0));
-        self.inner.settle(receipt, &[Settlement::new(0, Change::Charge(units))])
-    }
-
     /// Returns the counts of all parts, one locked after the other.
     pub(super) fn counts(&self) -> LeaseCounts {
         let mut counts = LeaseCounts::default();
@@ -156,27 +138,46 @@ impl Leases {
         looked.map(move |decided| decided.map(|decided| with(&held, decided)))
     }
 
-    /// Returns leases to the inner store, and counts what was returned and what was lost of them.
+    /// Returns leases to the inner store and charges debts, and counts what became of them.
     ///
     /// To be called without any lock of a part held.
     pub(super) fn give_back(&self, backs: Vec<Back>, now: u64) {
-        for (lot, limit) in backs {
-            let (left, hash) = (lot.left, self.hash(lot.counter()));
-            let returned = lot.give_back(&*self.inner, limit, now);
-            let mut hot_keys = self.shards.lock(hash);
-            hot_keys.counts.returned += returned;
-            hot_keys.counts.lost += left - returned;
+        for back in backs {
+            let hash = self.hash(back.counter());
+            match back {
+                Back::Lot(lot, limit) => {
+                    let left = lot.left;
+                    let returned = lot.give_back(&*self.inner, limit, now);
+                    let mut hot_keys = self.shards.lock(hash);
+                    hot_keys.counts.returned += returned;
+                    hot_keys.counts.lost += left - returned;
+                }
+                Back::Debt(counter, units) => {
+                    drop(self.settle_there(&[], &Taken::new(counter, 0, 0), 0, Change::Charge(units)));
+                    let mut hot_keys = self.shards.lock(hash);
+                    hot_keys.counts.leased += units;
+                    hot_keys.counts.owed -= units;
+                }
+            }
         }
     }
 
-    /// Takes all leases out, to be returned; `in_flight` are the counters for which calls are in flight.
-    pub(super) fn take_all(&self, in_flight: &mut Vec<Counter>) -> Vec<Back> {
+    /// Takes leases and debts out, to be returned or charged, except what a lease call in flight is to pay: all there
+    /// are, or of as many keys as have `most` together.
+    pub(super) fn take(&self, most: usize) -> Vec<Back> {
         let mut backs = Vec::new();
-        self.shards.each().for_each(|mut hot_keys| in_flight.extend(hot_keys.give_up(&mut backs)));
+        for mut hot_keys in self.shards.each() {
+            for hot in hot_keys.table.iter_mut() {
+                if backs.len() >= most {
+                    return backs;
+                }
+                hot.give_up(&mut backs, |_| true);
+            }
+        }
         backs
     }
 
-    /// Forgets a counter that is reset: units that are held are lost, and units that are owed are never charged.
+    /// Forgets a counter that is reset: units that are held are lost, and units that are owed are not charged.
     pub(super) fn forget(&self, counter: &Counter) {
         let hash = self.hash(counter);
         let mut hot_keys = self.shards.lock(hash);
@@ -184,7 +185,7 @@ impl Leases {
         let counts = &mut hot_keys.counts;
         counts.lost += hot.lots.iter().map(|lot| lot.left).sum::<u64>();
         counts.owed -= hot.debt.owed;
-        counts.unpaid += hot.debt.owed;
+        counts.spent -= hot.debt.owed;
     }
 
     /// Settles what was spent here, by a request that took others `before`.
@@ -243,18 +244,17 @@ impl Leases {
         let mut hot_keys = self.shards.lock(hash);
         let HotKeys { table, counts, .. } = &mut *hot_keys;
         let mut hot = table.find_mut(hash, |hot| hot.is(&taken.counter));
-        let Reversal { owed, cut, paid, stamp } = match &mut hot {
-            _ if taken.stamp < OVERDRAWN => Reversal { paid: units, stamp: taken.stamp, ..Reversal::default() },
+        let (owed, paid, stamp) = match &mut hot {
+            _ if taken.stamp < OVERDRAWN => (0, units, taken.stamp),
             Some(hot) => hot.debt.take_back(taken.stamp, units),
-            None => Reversal::default(),
+            None => (0, 0, 0),
         };
         let lots = hot.into_iter().flat_map(|hot| hot.lots.iter_mut());
         let is_back = lots.filter(|lot| lot.stamp() == stamp).any(|lot| lot.put_back(paid, now));
-        counts.spent = counts.spent.saturating_sub(owed + cut + paid);
+        counts.spent = counts.spent.saturating_sub(owed + paid);
         counts.owed -= owed;
-        counts.unpaid -= cut;
         counts.returned += if is_back { 0 } else { paid };
-        if is_back { (owed + cut + paid, 0, stamp) } else { (owed + cut, paid, stamp) }
+        if is_back { (owed + paid, 0, stamp) } else { (owed, paid, stamp) }
     }
 }
 
@@ -267,20 +267,8 @@ fn with(held: &[(u64, u64)], decided: Decided) -> Decided {
 
 impl Drop for Leases {
     fn drop(&mut self) {
-        let backs = self.take_all(&mut Vec::new());
+        let backs = self.take(usize::MAX);
         self.give_back(backs, self.now());
-        let mut debts = Vec::new();
-        for mut hot_keys in self.shards.each() {
-            let HotKeys { table, counts, .. } = &mut *hot_keys;
-            for hot in table.iter().filter(|hot| hot.debt.owed > 0) {
-                counts.owed -= hot.debt.owed;
-                counts.leased += hot.debt.owed;
-                debts.push((hot.counter.clone(), hot.debt.owed));
-            }
-        }
-        for (counter, owed) in debts {
-            drop(self.charge(counter, owed));
-        }
         self.counts().log();
     }
 }

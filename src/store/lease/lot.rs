@@ -48,8 +48,6 @@ pub(super) struct Seen {
     reset: u64,
     /// The length of the window the units were charged to.
     pub(super) window: Duration,
-    /// The end of that window; far in the future where windows are not aligned.
-    pub(super) edge: u64,
 }
 
 /// Returns how long a lease of this quota lives, in microseconds: a tenth of the window, and at most a second.
@@ -82,7 +80,7 @@ impl Lot {
         let ends = edge.min(sent + lifetime(quota));
         let wall = wall.map_or(0..0, |wall| wall..wall + ends.saturating_sub(sent));
         let (remaining, reset, window) = (outcome.remaining(), micros(outcome.reset_after()), outcome.window());
-        let seen = Seen { sent, remaining, reset, window, edge };
+        let seen = Seen { sent, remaining, reset, window };
         (Self { granted, left: granted, sent, received, ends, wall, edge, receipt }, seen)
     }
 
@@ -109,11 +107,6 @@ impl Lot {
     /// The mark the inner store gave these units.
     pub(super) fn stamp(&self) -> u64 {
         self.receipt.taken()[0].stamp
-    }
-
-    /// Returns whether it is the window that ends it, rather than its lifetime.
-    pub(super) fn ends_at_edge(&self) -> bool {
-        self.ends == self.edge
     }
 
     /// How long it can still be spent.

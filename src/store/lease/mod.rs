@@ -30,7 +30,6 @@
 
 mod admit;
 mod call;
-mod charge;
 mod close;
 mod counts;
 mod debt;

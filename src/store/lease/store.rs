@@ -69,11 +69,11 @@ const MOST_CAPACITY: usize = 1 << 24;
 ///
 /// # Returning
 ///
-/// Unspent units are returned when their key becomes idle and when their lease ends: by a task that runs every 50 ms,
-/// or, if the inner store decides without waiting (then there may be no runtime), with the next request or look for any
-/// key. A raised limit leaves leases as they are; a lowered one returns them.
+/// Unspent units are returned when their key becomes idle and when their lease ends: by a task that runs every 50 ms in
+/// the runtime of the first lease, or of a later one if that has ended. Where there is no runtime, as it is needed only
+/// if the inner store needs one, they are returned with the next request or look for their key. A raised limit leaves leases as they are; a lowered one returns them.
 ///
-/// Clones share leases. Needs a tokio runtime if the inner store does.
+/// Clones share leases.
 ///
 /// # Examples
 ///
@@ -151,8 +151,8 @@ impl LeaseStore {
     ///
     /// # Cancellation
     ///
-    /// Once the future was polled, dropping it loses nothing: units held were passed to the inner store, or are when it
-    /// is dropped, and leases that arrive later are returned as they arrive. Call it again to wait for them.
+    /// Once the future was polled, dropping it loses nothing: units held are passed to the inner store within 50 ms, and
+    /// leases that arrive later are returned as they arrive. Call it again to wait for them.
     pub async fn close(&self) -> LeaseCounts {
         close(&self.leases).await
     }
@@ -231,14 +231,11 @@ impl LeaseStoreBuilder {
 }
 
 /// A reset under way; forgets the leases of the counter when it is dropped.
-struct Forgetting {
-    leases: Arc<Leases>,
-    counter: Counter,
-}
+struct Forgetting(Arc<Leases>, Counter);
 
 impl Drop for Forgetting {
     fn drop(&mut self) {
-        self.leases.forget(&self.counter);
+        self.0.forget(&self.1);
     }
 }
 
@@ -269,7 +266,7 @@ impl Store for LeaseStore {
         }
         self.leases.forget(counter);
         // And what is leased before the reset comes through, whether or not somebody waits for it.
-        let forgetting = Forgetting { leases: Arc::clone(&self.leases), counter: counter.clone() };
+        let forgetting = Forgetting(Arc::clone(&self.leases), counter.clone());
         self.leases.inner.adjust(counter, change).map(move |done| {
             drop(forgetting);
             done

@@ -1,58 +1,38 @@
 //! Returning the leases that are over, or whose key is idle, and charging what no lease pays.
 //!
-//! Two things sweep: requests, one of which sweeps all parts every 50 ms, and a task, for the time when there
-//! are no requests. The task begins with the first call that an inner store does not decide at once, and ends with its
-//! runtime or with the store, of which it holds a weak reference. There is at most one: see `swept`.
+//! A task sweeps all parts every 50 ms. It begins with the first lease call in a tokio runtime, and ends with the runtime
+//! or with the store, of which it holds a weak reference. There is at most one: see `swept`.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::charge::charge;
+use tokio::runtime::Handle as Runtime;
+
 use super::leases::Leases;
 
-/// How often leases are looked through for those that are over, in microseconds.
-const SWEEP: u64 = 50_000;
+/// How often leases are looked through for those that are over.
+const SWEEP: Duration = Duration::from_millis(50);
 
-/// Sweeps if none did for [`SWEEP`]; of several requests that find it due, one does.
-///
-/// A clock that stepped back by more than that makes it due, too.
-pub(super) fn sweep_if_due(leases: &Arc<Leases>, now: u64) {
-    let due = leases.next_sweep.load(Ordering::Relaxed);
-    if now < due && due - now <= SWEEP {
-        return;
-    }
-    let turn = leases.next_sweep.compare_exchange(due, now + SWEEP, Ordering::Relaxed, Ordering::Relaxed);
-    if turn.is_ok() {
-        sweep(leases, now);
-    }
-}
-
-/// Starts the task that sweeps, unless it runs. Needs a tokio runtime.
+/// Starts the task that sweeps, unless it runs, or there is no runtime.
 pub(super) fn sweep_by_task(leases: &Arc<Leases>) {
+    let Ok(runtime) = Runtime::try_current() else { return };
     if leases.swept.swap(true, Ordering::SeqCst) {
         return;
     }
     let sweeping = Sweeping(Arc::downgrade(leases));
-    tokio::spawn(async move {
+    runtime.spawn(async move {
         loop {
-            tokio::time::sleep(Duration::from_micros(SWEEP)).await;
+            tokio::time::sleep(SWEEP).await;
             let Some(leases) = sweeping.0.upgrade() else { return };
-            sweep(&leases, leases.now());
+            let (now, mut backs) = (leases.now(), Vec::new());
+            let closed = leases.closed.load(Ordering::SeqCst);
+            for mut hot_keys in leases.shards.each() {
+                hot_keys.sweep(now, closed, &mut backs);
+            }
+            leases.give_back(backs, now);
         }
     });
-}
-
-/// Sweeps all parts, one lock after the other.
-pub(super) fn sweep(leases: &Arc<Leases>, now: u64) {
-    let (mut backs, mut debtors) = (Vec::new(), Vec::new());
-    for mut hot_keys in leases.shards.each() {
-        hot_keys.sweep(now, &mut backs, &mut debtors);
-    }
-    leases.give_back(backs, now);
-    for counter in &debtors {
-        charge(leases, counter);
-    }
 }
 
 /// A task that sweeps; one that ends with its runtime makes room for another.
