@@ -51,37 +51,28 @@ struct LeaseCall {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Requests a lease, and the next one if it does not pay all that is owed; returns whether all were decided at once,
-/// which may be by a refusal.
+/// Requests a lease, and the next one if it does not pay all that is owed.
 ///
 /// With too many calls in flight none is sent, and the key rests. Without a runtime a call that is pending is dropped,
 /// and has failed.
-pub(super) fn request_lease(leases: &Arc<Leases>, want: Want) -> bool {
+pub(super) fn request_lease(leases: &Arc<Leases>, want: Want) {
     sweep_by_task(leases);
     let mut next = Some(want);
     while let Some(want) = next.take() {
-        let Ok(permit) = Arc::clone(&leases.calls).try_acquire_owned() else {
-            rest(leases, &want, 0);
-            return false;
-        };
+        let Ok(permit) = Arc::clone(&leases.calls).try_acquire_owned() else { return rest(leases, &want, 0) };
         let check = Check::new(want.counter.clone(), want.units);
         let (sent, wall) = (leases.now(), leases.wall(want.counter.quota()));
         let mut call = LeaseCall { leases: Arc::clone(leases), want: Some(want), sent, wall, _permit: permit };
-        match leases.inner.decide(&[check], Ask::default()) {
-            Answer::Ready(result) => next = call.completed(result),
-            Answer::Pending(pending) => {
-                if let Ok(runtime) = Runtime::try_current() {
-                    runtime.spawn(async move {
-                        if let Some(next) = call.completed(pending.await) {
-                            request_lease(&call.leases, next);
-                        }
-                    });
+        match (leases.inner.decide(&[check], Ask::default()), Runtime::try_current()) {
+            (Answer::Ready(result), _) => next = call.completed(result),
+            (Answer::Pending(pending), Ok(runtime)) => drop(runtime.spawn(async move {
+                if let Some(next) = call.completed(pending.await) {
+                    request_lease(&call.leases, next);
                 }
-                return false;
-            }
+            })),
+            (Answer::Pending(_), Err(_)) => {}
         }
     }
-    true
 }
 
 impl LeaseCall {

@@ -258,15 +258,11 @@ impl HotKey {
         if units >= LEAST.max(cost.saturating_mul(2)) { units } else { 0 }
     }
 
-    /// Returns whether nothing is known of it that a key new to this process would not do without: no lot, no call,
-    /// no debt, and no request for two periods.
+    /// Returns whether it may be forgotten: it has no lot, no call and no debt, and had no request for two periods, or
+    /// for as long as what it paid is kept for refunds.
     pub(super) fn is_idle(&self, now: u64) -> bool {
         let period = period(self.counter.quota(), self.overdraft);
-        self.lots.is_empty() && self.in_flight.is_none() && self.debt.owed == 0 && self.rate.idle(now) >= 2 * period
-    }
-
-    /// Returns whether it is idle, and requests that it admitted are not likely to be refunded any more.
-    pub(super) fn is_forgotten(&self, now: u64) -> bool {
-        self.is_idle(now) && (!self.debt.is_remembered() || self.rate.idle(now) >= REMEMBERED)
+        let kept = if self.debt.is_remembered() { REMEMBERED } else { 2 * period };
+        self.lots.is_empty() && self.in_flight.is_none() && self.debt.owed == 0 && self.rate.idle(now) >= kept
     }
 }

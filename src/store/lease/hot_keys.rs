@@ -90,7 +90,7 @@ impl HotKeys {
         self.table.retain(|hot| {
             let idle = hot.rate.idle(now) >= lifetime(hot.counter.quota()) / 2;
             hot.give_up(backs, |lot| all || idle || lot.is_over(now));
-            !hot.is_forgotten(now)
+            !hot.is_idle(now)
         });
     }
 

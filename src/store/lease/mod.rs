@@ -1,16 +1,19 @@
 //! Units taken in advance, so that hot keys are admitted without a call to the inner store.
 //!
-//! The checks of a request come in. If leases held here cover all of them, an admitted decision goes out at once,
-//! with [`Source::Lease`](crate::Source::Lease); else the inner store decides. A key's way is:
+//! The checks of a request come in. If leases held here cover all of them, or an overdraft of those on their way, an
+//! admitted decision goes out at once, with [`Source::Lease`](crate::Source::Lease); else the inner store decides. A
+//! key's way is:
 //!
 //! | state | becomes | when |
 //! | --- | --- | --- |
-//! | cold: a count in a shared cell | hot | the 8th request in one lifetime, if a place is free |
+//! | cold: a count in a shared cell | hot | the 8th request in one lifetime (a second, with an overdraft), if a place is free |
 //! | hot, no lease | a lease call is in flight | a request whose rate is worth one |
 //! | a call in flight | holding a lot of units | the inner store admits the call |
-//! | a call in flight | quiet for a lifetime | it refuses (after one more call for what remains), or fails |
+//! | a call in flight after a granted one | in debt as well | no lot covers a request, and the overdraft does |
+//! | in debt | free of debt | the lease comes and pays; if more was owed meanwhile, the next one is requested at once |
+//! | a call in flight | quiet for a lifetime | it refuses, or fails: what is owed is charged, and no more until a grant |
 //! | holding lots | lots are returned | their lifetime or window ends, or the key is idle for half a lifetime |
-//! | hot | forgotten | without lots or a call, and idle for two lifetimes |
+//! | hot | forgotten | without lots, a call or a debt, and idle for two lifetimes (or a minute, with payments) |
 //!
 //! A lifetime is τ = min(1 s, window / 10); times are microseconds of the store's clock.
 //!
@@ -21,12 +24,13 @@
 //! | `admit` | a request that leases cover |
 //! | `call` | requesting a lease from the inner store |
 //! | `hot_keys`, `hot_key` | the map; one key's rate and lots |
+//! | `debt` | what a key owes, and how it was paid |
 //! | `lot`, `rate`, `counts` | one lease; demand; what became of all units |
 //! | `sweeping`, `close` | returning unspent units in time, and at the end |
 //!
-//! Invariants: every unit spent was charged in the inner store before; a lot is spent only within its lifetime and
-//! its window; and a unit leased is held, spent, returned or lost, and counted as one of these only. No lock is held
-//! while the inner store is called.
+//! Invariants: every unit spent was charged in the inner store before, or is owed, of each key no more than the
+//! overdraft; a lot is spent only within its lifetime and its window; and a unit is held, spent, returned or lost, and
+//! counted as one of these only. No lock is held while the inner store is called.
 
 mod admit;
 mod call;

@@ -60,12 +60,11 @@ const MOST_CAPACITY: usize = 1 << 24;
 ///   refused or fails, what is owed is [charged](crate::store::Change::Charge), and the inner store decides the key until
 ///   a lease is granted again. So while it is unavailable, at most an overdraft of each hot key is owed, and
 ///   its errors are returned for what is beyond that.
-/// - **Lost replies**: a charge that certainly was not sent is sent again, any other is not: so its units count nowhere if
-///   it is lost on its way. A lease call that failed may have charged its units, which are charged again then: so they
-///   count at most once more than they were used.
-/// - **Refunds** of units that are owed lower the debt. Units that were paid are refunded in the inner store, if they
-///   were in the last 16 payments of a key that had a request in this process within the last minute; all other
-///   overdrawn units are not refunded. Nor are those from before a reset through this process.
+/// - **Lost replies**: a charge is sent once, so its units count nowhere if it is lost on its way. A lease call that failed
+///   may have charged its units, which are charged again then: so they count at most once more than they were used.
+/// - **Refunds** of units that are owed lower the debt. Units that a lease paid are refunded in the inner store, if it was
+///   one of the last 16 payments of a key that had a request in this process within the last minute. All other
+///   overdrawn units are not refunded: those that were charged, or were owed before a reset through this process.
 ///
 /// # Returning
 ///

@@ -158,7 +158,8 @@ async fn remaining_and_reset_of_a_local_decision_are_as_of_the_lease_and_never_a
     for taken in 1..=500_u64 {
         let decided = store.decide(&[check("hot", QUOTA, 1)], Ask::default()).wait().await.unwrap();
         let outcome = &decided.decision.outcomes()[0];
-        assert!((900 - taken..=1_000 - taken).contains(&outcome.remaining()), "{} of {taken}", outcome.remaining());
+        // The inner store decides a request after the lease that it caused, which so does not know of it.
+        assert!((900 - taken..=1_001 - taken).contains(&outcome.remaining()), "{} of {taken}", outcome.remaining());
         let reset = outcome.reset_after();
         assert!(reset <= secs(100) && reset > secs(99), "{reset:?}");
         local += u32::from(decided.decision.source() == Source::Lease);
