@@ -80,9 +80,9 @@ impl Debt {
         units
     }
 
-    /// Has the whole debt charged, and no more owed; returns the units.
+    /// Has the whole debt charged; returns the units.
     pub(super) fn charge(&mut self) -> u64 {
-        (self.paid, self.may_grow) = (self.last, false);
+        self.paid = self.last;
         self.note(0, 0);
         mem::take(&mut self.owed)
     }

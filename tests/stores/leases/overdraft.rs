@@ -13,7 +13,7 @@ use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
 
 use super::definition::assert_admits;
-use super::sim::{Far, bursts, ms, remaining, secs, take};
+use super::sim::{Far, bursts, micros, ms, remaining, secs, take};
 use crate::support::checks::{check, counter};
 use crate::support::doubles::{away, passes_on};
 use crate::support::slow::many;
@@ -149,6 +149,29 @@ async fn processes_together_admit_at_most_an_overdraft_each_more_than_the_limit(
         simulate(processes, Quota::per_second(300), 40, (8 / processes).max(2), (ms(30), ms(70))).await;
         simulate(processes, Quota::fixed_window(300, secs(1)), 30, (8 / processes).max(2), (ms(160), ms(0))).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_overdrawn_in_a_new_window_is_not_paid_by_a_lease_of_the_one_before() {
+    const WINDOW: Duration = secs(10);
+    let (clock, quota) = (ManualClock::paused(), Quota::fixed_window(1_000, WINDOW));
+    let inner = memory(&clock);
+    // What is asked is decided at once, and the answer travels.
+    let store = overdrawn(Far::new(inner.clone(), ms(0), 2 * WAY), &clock, 50);
+    let left = |clock: &ManualClock| WINDOW - Duration::from_micros(micros(clock) % 10_000_000);
+    tokio::time::sleep(left(&clock) - ms(900)).await;
+    warm(&store, quota).await;
+    tokio::time::sleep(left(&clock) - ms(50)).await;
+    while store.counts().owed == 0 {
+        assert!(here(&store, quota, 1).is_some(), "{:?}", store.counts());
+    }
+    tokio::time::sleep(ms(60)).await;
+    let admitted = (0..20).filter(|_| here(&store, quota, 1).is_some()).count() as u64;
+    assert_eq!(admitted, 20, "{:?}", store.counts());
+    tokio::time::sleep(secs(1)).await;
+    store.close().await;
+    let used = 1_000 - remaining(&inner, "hot", quota).await;
+    assert!(used >= admitted, "{admitted} were admitted in the window, and {used} are counted in it");
 }
 
 /// A store over one that is used up by others once a lease of the key is held.
