@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::call::{Want, request_lease};
-use super::hot_key::{Back, HotKey};
+use super::call::request_lease;
+use super::hot_key::{Back, HotKey, Want};
 use super::hot_keys::HotKeys;
 use super::leases::Leases;
 use super::lot::lifetime;
@@ -56,7 +56,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, tasks: &mut Tasks) -> Op
     for (index, check) in checks.iter().enumerate() {
         let (hash, hot_keys) = locked.of(index);
         match hot_keys.heat(hash, &check.counter, now) {
-            Some(key) => key.refresh(&check.counter, now, leases, &mut tasks.backs),
+            Some(key) => key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), &mut tasks.backs),
             None => hot = false,
         }
     }
@@ -75,7 +75,7 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, tasks: &mut Tasks) -> O
     let hash = leases.hash(&check.counter);
     let mut hot_keys = leases.shards.lock(hash);
     let key = hot_keys.heat(hash, &check.counter, now)?;
-    key.refresh(&check.counter, now, leases, &mut tasks.backs);
+    key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), &mut tasks.backs);
     tasks.wants.extend(note(leases, key, check, now));
     if !key.admits(check.cost, now) {
         return None;

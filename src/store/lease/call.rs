@@ -14,28 +14,13 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::debt::OVERDRAWN;
-use super::hot_key::Back;
+use super::hot_key::{Back, Want};
 use super::hot_keys::HotKeys;
 use super::leases::Leases;
 use super::lot::{Lot, lifetime};
 use super::sweeping::sweep_by_task;
 use crate::core::Error;
-use crate::store::{Answer, Ask, Check, Counter, Decided, Store};
-
-/// A lease to request.
-#[derive(Clone, Debug)]
-pub(super) struct Want {
-    /// The hash of the counter.
-    pub(super) hash: u64,
-    /// With the quota the key was last checked with.
-    pub(super) counter: Counter,
-    /// How many units to lease, those owed included.
-    pub(super) units: u64,
-    /// How many of them the key owes when this is sent.
-    pub(super) owed: u64,
-    /// The number of the call, which its result has to match.
-    pub(super) call: u64,
-}
+use crate::store::{Answer, Ask, Check, Decided, Store};
 
 /// A lease call in flight. Dropped without a result it counts as failed, as when a runtime ends.
 struct LeaseCall {

@@ -9,7 +9,6 @@
 use std::collections::VecDeque;
 use std::mem;
 
-use super::call::Want;
 use super::lot::Lot;
 
 /// Set in the stamps of overdrawn units; the rest is the number of a lease call. Inner stores' stamps are below.
@@ -64,16 +63,16 @@ impl Debt {
         OVERDRAWN | call
     }
 
-    /// Pays from a lot that has come; returns the units.
+    /// Pays from a lot that has come by a call, when so much was owed as it was sent; returns the units.
     ///
     /// A lot that is over pays only what was owed when it was requested: what was admitted since would have been
     /// charged too long before.
-    pub(super) fn pay(&mut self, lot: &mut Lot, want: &Want, is_over: bool) -> u64 {
+    pub(super) fn pay(&mut self, lot: &mut Lot, (call, owed): (u64, u64), is_over: bool) -> u64 {
         let pays_all = !is_over && self.owed <= lot.left;
-        let units = if pays_all { self.owed } else { self.owed.min(want.owed).min(lot.left) };
+        let units = if pays_all { self.owed } else { self.owed.min(owed).min(lot.left) };
         lot.left -= units;
         self.owed -= units;
-        self.paid = if pays_all { want.call } else { want.call - 1 };
+        self.paid = if pays_all { call } else { call - 1 };
         if units > 0 {
             self.note(lot.stamp(), units);
         }

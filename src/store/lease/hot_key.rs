@@ -11,9 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
-use super::call::Want;
 use super::debt::Debt;
-use super::leases::Leases;
 use super::lot::{Lot, Seen, lifetime, micros, period};
 use super::rate::Rate;
 use crate::core::decision::{Measures, Outcome};
@@ -55,6 +53,21 @@ pub(super) struct HotKey {
     pub(super) debt: Debt,
     /// The most that may be owed.
     overdraft: u64,
+}
+
+/// A lease to request.
+#[derive(Clone, Debug)]
+pub(super) struct Want {
+    /// The hash of the counter.
+    pub(super) hash: u64,
+    /// With the quota the key was last checked with.
+    pub(super) counter: Counter,
+    /// How many units to lease, those owed included.
+    pub(super) units: u64,
+    /// How many of them the key owes when this is sent.
+    pub(super) owed: u64,
+    /// The number of the call, which its result has to match.
+    pub(super) call: u64,
 }
 
 /// What goes to the inner store once no lock is held.
@@ -108,8 +121,14 @@ impl HotKey {
     /// A raised limit changes nothing else; a lowered limit or capacity gives up all lots and lets the key rest for
     /// one lifetime.
     ///
-    /// The wall clock is read only if there are lots.
-    pub(super) fn refresh(&mut self, counter: &Counter, now: u64, leases: &Leases, backs: &mut Vec<Back>) {
+    /// `wall` reads the wall clock, if windows of the quota are aligned to it.
+    pub(super) fn refresh(
+        &mut self,
+        counter: &Counter,
+        now: u64,
+        wall: impl FnOnce() -> Option<u64>,
+        backs: &mut Vec<Back>,
+    ) {
         let (known, quota) = (self.counter.quota(), counter.quota());
         if known != quota {
             if quota.limit() < known.limit() || quota.capacity() < known.capacity() {
@@ -119,7 +138,7 @@ impl HotKey {
             self.counter = counter.clone();
         }
         if !self.lots.is_empty() || self.debt.owed > 0 {
-            self.end_lots(now, leases.wall(counter.quota()), backs);
+            self.end_lots(now, wall(), backs);
         }
     }
 
@@ -160,7 +179,7 @@ impl HotKey {
         is_over: bool,
         backs: &mut Vec<Back>,
     ) -> u64 {
-        let paid = self.debt.pay(&mut lot, want, is_over);
+        let paid = self.debt.pay(&mut lot, (want.call, want.owed), is_over);
         (self.seen, self.is_far, self.debt.may_grow) = (seen, is_over, self.overdraft > 0);
         let limit = self.counter.quota().limit();
         if is_over {

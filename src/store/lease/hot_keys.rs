@@ -79,8 +79,10 @@ impl HotKeys {
     /// The request is counted where the key is not hot; the one that makes it hot finds an entry, if there is room.
     pub(super) fn heat(&mut self, hash: u64, counter: &Counter, now: u64) -> Option<&mut HotKey> {
         let (cells, overdraft) = (&mut self.cells, self.overdraft);
-        let period = period(counter.quota(), overdraft);
-        let make = || (note(cells, hash, now, period) >= HOT).then(|| HotKey::new(hash, counter, now, overdraft));
+        let make = || {
+            let requests = note(cells, hash, now, period(counter.quota(), overdraft));
+            (requests >= HOT).then(|| HotKey::new(hash, counter, now, overdraft))
+        };
         // A key that becomes hot while all places are taken stays cold.
         self.table.find_or_insert(hash, |hot| hot.is(counter), make, |hot| !hot.is_idle(now))
     }
