@@ -60,8 +60,9 @@ const MOST_CAPACITY: usize = 1 << 24;
 ///   refused or fails, what is owed is [charged](crate::store::Change::Charge), and the inner store decides the key until
 ///   a lease is granted again. So while it is unavailable, at most an overdraft of each hot key is owed, and
 ///   its errors are returned for what is beyond that.
-/// - **Lost replies**: a charge is sent once, so its units count nowhere if it is lost on its way. A lease call that failed
-///   may have charged its units, which are charged again then: so they count at most once more than they were used.
+/// - **Lost replies**: a charge is sent once, so its units count nowhere if it is lost on its way, and those that are
+///   owed when the process crashes neither. A lease call that failed may have charged its units, which are charged again
+///   then: so they count at most once more than they were used.
 /// - **Refunds** of units that are owed lower the debt. Units that a lease paid are refunded in the inner store, if it was
 ///   one of the last 16 payments of a key that had a request in this process within the last minute. All other
 ///   overdrawn units are not refunded: those that were charged, or were owed before a reset through this process.
@@ -69,8 +70,9 @@ const MOST_CAPACITY: usize = 1 << 24;
 /// # Returning
 ///
 /// Unspent units are returned when their key becomes idle and when their lease ends: by a task that runs every 50 ms in
-/// the runtime of the first lease, or of a later one if that has ended. Where there is no runtime, as it is needed only
-/// if the inner store needs one, they are returned with the next request or look for their key. A raised limit leaves leases as they are; a lowered one returns them.
+/// the runtime of the first lease, or of a later one if that has ended. A runtime is needed only if the inner store needs
+/// one: without it, they are returned with the next request or look for their key. A raised limit leaves leases as they
+/// are; a lowered one returns them.
 ///
 /// Clones share leases.
 ///
