@@ -153,15 +153,15 @@ async fn processes_together_admit_at_most_an_overdraft_each_more_than_the_limit(
 
 #[tokio::test(start_paused = true)]
 async fn what_is_overdrawn_in_a_new_window_is_not_paid_by_a_lease_of_the_one_before() {
-    const WINDOW: Duration = secs(10);
-    let (clock, quota) = (ManualClock::paused(), Quota::fixed_window(1_000, WINDOW));
+    let (clock, quota) = (ManualClock::paused(), Quota::fixed_window(1_000, secs(10)));
     let inner = memory(&clock);
     // What is asked is decided at once, and the answer travels.
     let store = overdrawn(Far::new(inner.clone(), ms(0), 2 * WAY), &clock, 50);
-    let left = |clock: &ManualClock| WINDOW - Duration::from_micros(micros(clock) % 10_000_000);
-    tokio::time::sleep(left(&clock) - ms(900)).await;
+    // Until so long before the end of the window.
+    let sleep_until = |before: u64| tokio::time::sleep(ms(10_000 - micros(&clock) / 1_000 % 10_000 - before));
+    sleep_until(900).await;
     warm(&store, quota).await;
-    tokio::time::sleep(left(&clock) - ms(50)).await;
+    sleep_until(50).await;
     while store.counts().owed == 0 {
         assert!(here(&store, quota, 1).is_some(), "{:?}", store.counts());
     }
