@@ -74,6 +74,9 @@ const MOST_CAPACITY: usize = 1 << 24;
 /// one: without it, they are returned with the next request or look for their key. A raised limit leaves leases as they
 /// are; a lowered one returns them.
 ///
+/// A reset forgets what is held of its counter. Requests that come before it is done may be admitted by another lease,
+/// which is forgotten as well.
+///
 /// Clones share leases.
 ///
 /// # Examples
