@@ -75,6 +75,8 @@ struct SlotCohort {
     since: Instant,
     /// When they are to be renewed, or their release is to be sent.
     due: Instant,
+    /// The number of the hold that took the first of them.
+    number: u64,
 }
 
 /// A release or a renewal, on its way to the store.
@@ -101,7 +103,8 @@ impl HeldSlots {
         let Taken { units, stamp, .. } = *taken;
         self.last_hold += 1;
         let hold = (now + quota.hold(), self.last_hold);
-        let cohort = SlotCohort { is_held: true, units, stamp, since: now, due: now + renewed_after(quota.window()) };
+        let (due, number) = (now + renewed_after(quota.window()), self.last_hold);
+        let cohort = SlotCohort { is_held: true, units, stamp, since: now, due, number };
         self.counters.entry(counter.clone()).or_default().add(cohort);
         self.holds.insert(hold, (counter, units));
         hold
@@ -118,14 +121,20 @@ impl HeldSlots {
         units
     }
 
-    /// Releases what was held for too long, and queues all that is due. Returns how many slots were held for too long.
+    /// Releases what was held for too long, and queues all that is due, first what was due first. Returns how many slots were
+    /// held for too long.
     pub(super) fn beat(&mut self, now: Instant) -> u64 {
         let mut overdue = 0;
         while let Some((hold, _)) = self.holds.first_key_value().filter(|(hold, _)| hold.0 <= now) {
             overdue += self.release(*hold, now);
         }
-        let due = self.counters.iter_mut().filter_map(|(counter, slots)| slots.joins_queue(now).then_some(counter));
-        self.queue.extend(due.cloned());
+        let joins = self.counters.iter_mut().filter_map(|(counter, slots)| {
+            let joins = slots.joins_queue(now);
+            joins.then(|| (slots.first_due(), counter))
+        });
+        let mut due: Vec<_> = joins.collect();
+        due.sort_unstable_by_key(|(first, _)| *first);
+        self.queue.extend(due.into_iter().map(|(_, counter)| counter.clone()));
         if self.counters.capacity() > 64 + 4 * self.counters.len() {
             self.counters.shrink_to(2 * self.counters.len());
             self.queue.shrink_to(2 * self.queue.len());
@@ -225,6 +234,11 @@ impl CounterSlots {
             self.add(released);
         }
         self.owed += units;
+    }
+
+    /// Returns when the first cohort is due, and its number, as several are due at one time.
+    fn first_due(&self) -> Option<(Instant, u64)> {
+        self.cohorts.iter().map(|cohort| (cohort.due, cohort.number)).min()
     }
 
     /// Returns whether the counter has something to send and is not queued; from now on it is.

@@ -87,6 +87,19 @@ fn slots_are_renewed_when_a_third_of_their_life_has_passed_all_of_a_stamp_as_one
 }
 
 #[test]
+fn what_was_due_first_is_sent_first() {
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let millis = Duration::from_millis;
+    let key = |place: u64| format!("user {place}");
+    // Two at each time.
+    let holds = (0..200).map(|place| slots.hold(store, &taken(&key(place), 1, place), now + millis(place / 2)));
+    assert_eq!(holds.count(), 200);
+    let sent = beat(&mut slots, now + LIFE / 2);
+    let stamps: Vec<_> = changes(&sent).into_iter().map(|(_, stamp)| stamp).collect();
+    assert_eq!(stamps, (0..200).collect::<Vec<_>>());
+}
+
+#[test]
 fn slots_of_a_short_life_are_renewed_while_a_third_of_it_is_left() {
     for life in [2_000, 2_500, 3_000, 4_000].map(Duration::from_millis) {
         for first in (0..20).map(|part| HEARTBEAT * part / 20) {
