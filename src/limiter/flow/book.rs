@@ -286,12 +286,14 @@ impl Book {
         }
     }
 
-    /// Returns lots that have not been used for long, of at most so many units, and which nobody has.
-    fn expire_lots(&mut self, most: u64, now: Instant, out: &mut Out) {
+    /// Returns lots that have not been used for long, of at most so many units, and which nobody has; all of them if no
+    /// grant can be claimed any more.
+    fn expire_lots(&mut self, mut most: u64, now: Instant, out: &mut Out) {
         if self.last_grant.is_some_and(|at| at + IDLE <= now) {
-            (self.granted, self.void) = (0, self.last_grant.take());
+            // All that was granted, and not only what was released now, would be granted to others at once.
+            (self.granted, self.void, most) = (0, self.last_grant.take(), u64::MAX);
         }
-        let mut most = most.min(self.available());
+        most = most.min(self.available());
         while let Some(lot) = self.lots.front().filter(|lot| lot.at + IDLE <= now && lot.left <= most) {
             most -= lot.left;
             self.left -= lot.left;
