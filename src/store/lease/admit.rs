@@ -67,7 +67,17 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, tasks: &mut Tasks) -> Op
         tasks.wants.extend(note(leases, key, check, now));
         admitted &= key.admits(check.cost, now);
     }
-    admitted.then(|| spend(leases, &mut locked, checks, now))
+    if !admitted {
+        // What is not spent is not owed, either.
+        for (index, check) in checks.iter().enumerate() {
+            let (hash, hot_keys) = locked.of(index);
+            if let Some(key) = hot_keys.find(hash, &check.counter) {
+                key.debt.sent = key.debt.sent.min(key.debt.owed);
+            }
+        }
+        return None;
+    }
+    Some(spend(leases, &mut locked, checks, now))
 }
 
 /// As [`attempt`], for a request with one check, which most have: with one look into one part.

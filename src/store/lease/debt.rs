@@ -22,6 +22,8 @@ const MOST_PAYMENTS: usize = 16;
 pub(super) struct Debt {
     /// Units that the inner store is not known to have charged.
     pub(super) owed: u64,
+    /// Those of them that were owed when the call in flight was sent.
+    pub(super) sent: u64,
     /// Whether the last lease call was granted: only then more may be owed.
     pub(super) may_grow: bool,
     /// The first number of which payments are known.
@@ -48,7 +50,7 @@ struct Payment {
 impl Debt {
     /// Returns no debt, that may not grow.
     pub(super) fn none() -> Self {
-        Self { owed: 0, may_grow: false, known: u64::MAX, last: 0, paid: 0, payments: VecDeque::new() }
+        Self { owed: 0, sent: 0, may_grow: false, known: u64::MAX, last: 0, paid: 0, payments: VecDeque::new() }
     }
 
     /// Returns whether payments are kept for refunds.
@@ -63,13 +65,13 @@ impl Debt {
         OVERDRAWN | call
     }
 
-    /// Pays from a lot that has come by a call, when so much was owed as it was sent; returns the units.
+    /// Pays from a lot that has come by a call; returns the units.
     ///
     /// A lot that is over pays only what was owed when it was requested: what was admitted since would have been
     /// charged too long before.
-    pub(super) fn pay(&mut self, lot: &mut Lot, (call, owed): (u64, u64), is_over: bool) -> u64 {
+    pub(super) fn pay(&mut self, lot: &mut Lot, call: u64, is_over: bool) -> u64 {
         let pays_all = !is_over && self.owed <= lot.left;
-        let units = if pays_all { self.owed } else { self.owed.min(owed).min(lot.left) };
+        let units = if pays_all { self.owed } else { self.owed.min(self.sent).min(lot.left) };
         lot.left -= units;
         self.owed -= units;
         self.paid = if pays_all { call } else { call - 1 };
@@ -98,6 +100,7 @@ impl Debt {
         let call = stamp & !OVERDRAWN;
         let owed = if call > self.paid && call >= self.known { units.min(self.owed) } else { 0 };
         self.owed -= owed;
+        self.sent = self.sent.saturating_sub(owed);
         let Some(payment) = self.payment(call) else { return (owed, 0, 0) };
         let paid = (units - owed).min(payment.units);
         payment.units -= paid;

@@ -64,8 +64,6 @@ pub(super) struct Want {
     pub(super) counter: Counter,
     /// How many units to lease, those owed included.
     pub(super) units: u64,
-    /// How many of them the key owes when this is sent.
-    pub(super) owed: u64,
     /// The number of the call, which its result has to match.
     pub(super) call: u64,
 }
@@ -179,7 +177,7 @@ impl HotKey {
         is_over: bool,
         backs: &mut Vec<Back>,
     ) -> u64 {
-        let paid = self.debt.pay(&mut lot, (want.call, want.owed), is_over);
+        let paid = self.debt.pay(&mut lot, want.call, is_over);
         (self.seen, self.is_far, self.debt.may_grow) = (seen, is_over, self.overdraft > 0);
         let limit = self.counter.quota().limit();
         if is_over {
@@ -255,8 +253,8 @@ impl HotKey {
             return None;
         }
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
-        self.in_flight = Some(call);
-        Some(Want { hash: self.hash, counter: self.counter.clone(), units, owed, call })
+        (self.in_flight, self.debt.sent) = (Some(call), owed);
+        Some(Want { hash: self.hash, counter: self.counter.clone(), units, call })
     }
 
     /// How much to lease besides what is owed, of at most `most` at a time.

@@ -569,3 +569,38 @@ async fn over_a_store_that_decides_at_once_hardly_anything_is_owed() {
     store.close().await;
     assert_eq!(used(&inner, DAY).await, 1_000);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_refunded_during_a_call_does_not_pay_for_the_next_window() {
+    let (clock, quota) = (ManualClock::paused(), Quota::fixed_window(1_000, secs(1)));
+    let inner = memory(&clock);
+    // What is asked is decided at once, and the answer travels for longer than a lease lives.
+    let store = overdrawn(Far::new(inner.clone(), ms(0), 2 * WAY), &clock, 50);
+    let until_end =
+        |before: u64| tokio::time::sleep(ms((1_000 + 1_000 - micros(&clock) / 1_000 % 1_000 - before) % 1_000));
+    warm(&store, quota).await;
+    until_end(180).await;
+    let mut receipts: Vec<_> = (0..30).map(|_| here(&store, quota, 1).expect("overdrawn").receipt).collect();
+    assert_eq!(store.counts().owed, 30, "{:?}", store.counts());
+    until_end(10).await;
+    // The first has been paid, and a call for the others is on its way, charged in this window.
+    assert_eq!(store.counts().owed, 29, "{:?}", store.counts());
+    for receipt in receipts.drain(1..) {
+        store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]).wait().await.expect("a store settles");
+    }
+    assert_eq!(store.counts().owed, 0, "{:?}", store.counts());
+    tokio::time::sleep(ms(30)).await;
+    let admitted = (0..29).filter(|_| here(&store, quota, 1).is_some()).count() as u64;
+    assert_eq!((admitted, store.counts().owed), (29, 29), "{:?}", store.counts());
+    tokio::time::sleep(ms(500)).await;
+    assert_eq!(store.counts().owed, 0, "all is paid: {:?}", store.counts());
+    // In the same window others take all that is left, and this process its overdraft.
+    assert!(here(&store, quota, 1).is_some());
+    tokio::time::sleep(2 * WAY + ms(5)).await;
+    let others = remaining(&inner, "hot", quota).await;
+    assert!(take(&inner, "hot", quota, others).await.0);
+    let last = (0..100).filter(|_| here(&store, quota, 1).is_some()).count() as u64;
+    assert!(micros(&clock) / 1_000 % 1_000 > 600, "it is the same window");
+    let all = admitted + 1 + others + last;
+    assert!(all <= 1_000 + 50, "{all} were admitted in one window: {admitted} + 1 + {others} by others + {last}");
+}
