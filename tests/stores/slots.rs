@@ -2,10 +2,14 @@
 
 mod histories;
 
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
+use tokio::runtime::Builder;
+use tokio::time::sleep;
 use tollgate::store::{Applied, Ask, Change, Receipt, Settlement};
-use tollgate::{DenyCache, LeaseStore, MemoryStore, Quota, Source, Store};
+use tollgate::{DenyCache, Key, LeaseStore, Limiter, MemoryStore, Quota, Rule, Source, Store};
 
 use crate::support::checks::{check, counter};
 use crate::support::clock::ManualClock;
@@ -70,4 +74,28 @@ async fn leases_pass_slots_on() {
     let clock = ManualClock::new();
     let store = LeaseStore::builder(memory(&clock)).with_clock(clock.reader()).build().expect("valid settings");
     follows_slots(&store, &clock).await;
+}
+
+#[test]
+fn a_handler_that_blocks_at_once_costs_nobody_a_slot() {
+    let runtime = Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("it starts");
+    runtime.block_on(async {
+        let quota = Quota::concurrency(2).slot_life(Duration::from_secs(2));
+        let limiter = Arc::new(Limiter::new(MemoryStore::new(), [Rule::new("slots", quota)]));
+        let ada = Key::new("user", "ada");
+        let (blocks, key) = (Arc::clone(&limiter), ada.clone());
+        let blocking = tokio::spawn(async move {
+            let (decision, slots) = blocks.acquire(&key).await.expect("memory answers");
+            assert!(decision.is_allowed());
+            thread::sleep(Duration::from_secs(5));
+            drop(slots);
+        });
+        sleep(Duration::from_millis(200)).await;
+        let (decision, _slots) = limiter.acquire(&ada).await.expect("memory answers");
+        assert!(decision.is_allowed());
+        sleep(Duration::from_secs(4)).await;
+        let (third, _third) = limiter.acquire(&ada).await.expect("memory answers");
+        assert!(!third.is_allowed(), "three hold two slots");
+        blocking.await.expect("it does not panic");
+    });
 }

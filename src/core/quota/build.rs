@@ -138,9 +138,8 @@ impl Quota {
     ///
     /// A request may take several slots, by its cost. While it is served, its process renews them; those of a process
     /// that died are free again after a [`slot_life`](Self::slot_life), 30 s by default, and at most an eighth more.
-    /// One task of a layer or limiter renews its slots, on the runtime of the request that took the first one. If that
-    /// runtime ends, the next request that takes or releases a slot on another runtime starts another task. Outside of a
-    /// tokio runtime with timers slots are released, but may expire while they are held.
+    /// A task in each runtime whose requests take slots renews all slots of a layer or limiter, until none is held. Outside
+    /// of a tokio runtime with timers slots are released, but may expire while they are held.
     ///
     /// # Panics
     ///

@@ -3,10 +3,12 @@
 //! A release is sent by the thread that releases: the next request of the same client comes after it. Renewals are sent
 //! by one task at each heartbeat, and what has to wait, because too many settlements are in flight, as results come.
 //!
-//! The task runs on the runtime of the request that took the first slot, and ends when nothing is held. If that runtime
-//! ends before, the next request that takes or releases a slot on another runtime starts another task.
+//! There is a task in each runtime whose requests take slots, which ends when nothing is held. Each of them renews all that
+//! is due, as a runtime may stand still or end.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
@@ -31,8 +33,8 @@ pub(in crate::store) struct SlotRenewer {
 #[derive(Default)]
 struct RenewerState {
     held: HeldSlots,
-    /// The task that renews what is held, and its runtime.
-    task: Option<(Runtime, JoinHandle<()>)>,
+    /// The tasks that renew what is held: one for each runtime, as others may stand still.
+    tasks: SmallVec<[(Runtime, JoinHandle<()>); 1]>,
 }
 
 /// The slots that one decision took. They are released when it is dropped.
@@ -65,14 +67,18 @@ impl SlotRenewer {
 
     /// Starts the task on the runtime of the caller, unless it runs or nothing is held.
     fn start_task(self: &Arc<Self>, state: &mut RenewerState) {
-        let runs = state.task.as_ref().is_some_and(|(_, task)| !task.is_finished());
-        if !runs
-            && !state.held.is_empty()
-            && let Ok(runtime) = Runtime::try_current()
-        {
-            let task = runtime.spawn(Arc::clone(self).run());
-            state.task = Some((runtime, task));
+        if state.held.is_empty() {
+            return;
         }
+        let Ok(runtime) = Runtime::try_current() else { return };
+        if state.tasks.iter().any(|(of, task)| of.id() == runtime.id() && !task.is_finished()) {
+            return;
+        }
+        state.tasks.retain(|(_, task)| !task.is_finished());
+        let task = runtime.spawn(Arc::clone(self).run());
+        // The caller may block its thread next, which keeps the task that was spawned last: others take the first.
+        drop(runtime.spawn(async {}));
+        state.tasks.push((runtime, task));
     }
 
     /// Sends what is due at each heartbeat, until nothing is held.
@@ -85,7 +91,8 @@ impl SlotRenewer {
             let mut state = self.state();
             let overdue = state.held.beat(Instant::now());
             if state.held.is_empty() {
-                state.task = None;
+                let own = Runtime::current().id();
+                state.tasks.retain(|(runtime, _)| runtime.id() != own);
                 return;
             }
             drop(state);
@@ -104,11 +111,17 @@ impl SlotRenewer {
         while let Some(settlement) = next() {
             let (receipt, changes) = settlement.settlement();
             let mut sent = InFlight { renewer: Arc::clone(self), settlement, result: None };
-            match (self.settle)(receipt, &changes) {
-                Answer::Ready(result) => sent.result = Some(result),
-                Answer::Pending(result) => {
+            // A store that panics must not end the task, nor a thread that is panicking already.
+            match catch_unwind(AssertUnwindSafe(|| (self.settle)(receipt, &changes))) {
+                Err(panic) if !thread::panicking() => {
+                    drop(sent);
+                    resume_unwind(panic);
+                }
+                Err(_) => {}
+                Ok(Answer::Ready(result)) => sent.result = Some(result),
+                Ok(Answer::Pending(result)) => {
                     // On a thread without a runtime, because what it sends may be refused, or be a renewal.
-                    let of_task = || self.state().task.as_ref().map(|(runtime, _)| runtime.clone());
+                    let of_task = || self.state().tasks.last().map(|(runtime, _)| runtime.clone());
                     let Some(runtime) = Runtime::try_current().ok().or_else(of_task) else { continue };
                     runtime.spawn(async move {
                         sent.result = Some(result.await);

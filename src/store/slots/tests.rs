@@ -292,3 +292,40 @@ async fn a_decision_that_is_received_when_its_slots_may_have_expired_is_a_timeou
     assert!(late.claim().expect_err("it is too late").is_timeout());
     assert_eq!(sent(&log), [Change::Refund(2)]);
 }
+
+#[test]
+fn a_handler_that_blocks_at_once_does_not_keep_slots_from_being_renewed() {
+    let ((renewer, log), runtime) = (renewer(Replies::Later), threads(2));
+    let blocking = runtime.spawn(async move {
+        let held = renewer.hold(&receipt(1));
+        thread::sleep(Duration::from_millis(3_600));
+        held
+    });
+    let held = runtime.block_on(blocking).expect("it does not panic");
+    assert_eq!(sent(&log), [Change::Renew(1)]);
+    drop(held);
+}
+
+#[test]
+fn a_runtime_that_stands_still_does_not_keep_slots_of_others_from_being_renewed() {
+    let (renewer, log) = renewer(Replies::Later);
+    let still = Builder::new_current_thread().enable_all().build().expect("it starts");
+    let _first = still.block_on(async { renewer.hold(&receipt(1)) });
+    let other = Builder::new_current_thread().enable_all().start_paused(true).build().expect("it starts");
+    other.block_on(async {
+        let _held = renewer.hold(&receipt(2));
+        sleep(LIFE).await;
+        let changes = sent(&log);
+        assert!(changes.contains(&Change::Renew(2)), "{changes:?}");
+    });
+}
+
+#[test]
+fn a_store_that_panics_as_a_panicking_handler_releases_does_not_end_the_process() {
+    let (renewer, _log) = panicking();
+    let unwound = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        let _held = renewer.hold(&receipt(1));
+        panic!("the handler");
+    }));
+    assert!(unwound.is_err());
+}
