@@ -35,6 +35,10 @@ pub(super) struct Debts {
     pub(super) has_metered_check: bool,
     /// Whether there is a response, or will be none.
     pub(super) is_ended: bool,
+    /// How many settlements were sent.
+    pub(super) sent: u64,
+    /// The number of the last one whose result is not known.
+    pub(super) unknown: u64,
 }
 
 /// A change in flight.
@@ -102,6 +106,7 @@ impl Debts {
     /// Sends what is due. Returns the changes whose results are not known yet; no other may be in flight.
     pub(super) fn send(&mut self, gate: &Gate) -> SmallVec<[PendingChange; 1]> {
         let mut sent = SmallVec::new();
+        self.sent += 1;
         // Several debts may be to one counter: what was taken last is refunded first.
         for (index, debt) in self.each.iter_mut().enumerate().rev() {
             // The charged units are doubted already: if the store panics, it is unknown whether it charged them.

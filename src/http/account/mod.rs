@@ -27,9 +27,11 @@ mod strikes;
 
 use std::borrow::Cow;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use http::Extensions;
 use http::response::Parts;
@@ -209,7 +211,13 @@ impl Drop for Account {
                 debt.set(0);
             }
         }
-        drop(self.shared.settle(debts, false));
+        // A store that panics while a handler does would end the process.
+        let settled = catch_unwind(AssertUnwindSafe(|| drop(self.shared.settle(debts, false))));
+        if let Err(panic) = settled
+            && !thread::panicking()
+        {
+            resume_unwind(panic);
+        }
     }
 }
 

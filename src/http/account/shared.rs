@@ -5,6 +5,7 @@
 //! under a lock.
 
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -135,9 +136,14 @@ impl Shared {
 impl Drop for Shared {
     /// Sends what handles have changed since the last settlement.
     fn drop(&mut self) {
+        let Self { debts, gate, .. } = self;
+        let debts = debts.get_mut().unwrap_or_else(PoisonError::into_inner);
         // A store that panics as well would end the process.
-        if !thread::panicking() {
-            drop(self.debts.get_mut().unwrap_or_else(PoisonError::into_inner).send(&self.gate));
+        let sent = catch_unwind(AssertUnwindSafe(|| drop(debts.send(gate))));
+        if let Err(panic) = sent
+            && !thread::panicking()
+        {
+            resume_unwind(panic);
         }
     }
 }
@@ -148,12 +154,14 @@ struct SettleTask {
     shared: Arc<Shared>,
     has_turn: bool,
     sent: SmallVec<[PendingChange; 1]>,
+    /// The number of the settlement in flight when it began to wait: later ones have its changes.
+    after: u64,
 }
 
 impl SettleTask {
     /// Sends what is due, unless another settlement is in flight.
     fn new(shared: &Arc<Shared>, debts: &mut Debts) -> Self {
-        let mut task = Self { shared: Arc::clone(shared), has_turn: false, sent: SmallVec::new() };
+        let mut task = Self { shared: Arc::clone(shared), has_turn: false, sent: SmallVec::new(), after: debts.sent };
         if let Ok(turn) = shared.turn.try_acquire() {
             task.send(turn, debts);
         }
@@ -186,10 +194,16 @@ impl SettleTask {
         for PendingChange { debt, charged, settling } in mem::take(&mut self.sent) {
             match settling.wait().await {
                 Ok(applied) => shared.debts().each[debt].apply(charged, &applied),
-                Err(error) => finished = Err(error),
+                Err(error) => {
+                    let mut debts = shared.debts();
+                    debts.unknown = debts.sent;
+                    finished = Err(error);
+                }
             }
         }
-        finished
+        // Another one may have sent its changes.
+        let is_unknown = shared.debts().unknown > self.after;
+        if finished.is_ok() && is_unknown { Err(unknown_result()) } else { finished }
     }
 }
 

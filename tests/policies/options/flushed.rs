@@ -261,3 +261,56 @@ async fn handles_of_one_request_add_up_on_several_threads() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_flush_whose_charge_another_flush_sent_has_its_error() {
+    let watched = Watched::new();
+    let service = handled(&watched.layer(), |_| async { Response::new(Text::default()) });
+    let response = send(&service, get()).await;
+    let handle = kept(&response);
+    let held = watched.failing.hold();
+    let flush = |handle: Handle| tokio::spawn(async move { handle.flush().await });
+    handle.charge(1);
+    let first = flush(handle.clone());
+    background().await;
+    handle.charge(2);
+    let second = flush(handle.clone());
+    background().await;
+    handle.charge(4);
+    let third = flush(handle.clone());
+    background().await;
+    watched.failing.fail();
+    held.release();
+    let results = join_all([first, second, third]).await;
+    let results: Vec<_> = results.into_iter().map(|result| result.expect("it ends").is_ok()).collect();
+    assert_eq!(watched.settled(), [Change::Charge(1), Change::Charge(6)]);
+    assert_eq!(results, [true, false, false], "which flushes were told that all is settled");
+}
+
+#[tokio::test]
+async fn a_handle_that_is_dropped_by_a_panic_settles_all_the_same() {
+    let watched = Watched::new();
+    let service = handled(&watched.layer(), |_| async { Response::new(Text::default()) });
+    let mut response = send(&service, get()).await;
+    let handle = response.extensions_mut().remove::<Handle>().expect("it was kept");
+    let stream = tokio::spawn(async move {
+        handle.charge(2);
+        panic!("as the test wants");
+    });
+    assert!(stream.await.is_err());
+    background().await;
+    assert_eq!(watched.settled(), [Change::Charge(2)]);
+}
+
+#[tokio::test]
+async fn a_store_that_panics_as_a_panicking_handler_is_settled_does_not_end_the_process() {
+    let watched = Watched::new();
+    let failing = watched.failing.clone();
+    let layer = RateLimitLayer::new(watched.store.clone(), metered().refund_dropped());
+    let service = handled(&layer, move |_| {
+        failing.fail_with(|| panic!("the store panics"));
+        async { panic!("the handler panics") }
+    });
+    let ended = tokio::spawn(async move { service.oneshot(get()).await.is_ok() }).await;
+    assert!(ended.is_err());
+}
