@@ -26,6 +26,9 @@ const NOTHING_FOR: Duration = Duration::from_secs(10);
 /// How long a request waits for a fresh result that has one which has expired: no longer than any budget allows.
 const LATE: Duration = Duration::from_millis(10);
 
+/// How long after its timeout a lookup in flight is abandoned: its runtime stands still.
+const GRACE: Duration = Duration::from_secs(1);
+
 type Found<V> = Result<V, Box<dyn StdError + Send + Sync>>;
 type Look<V> = dyn Fn(Lookup) -> Pin<Box<dyn Future<Output = Found<V>> + Send>> + Send + Sync;
 
@@ -134,9 +137,16 @@ impl<V: Looked> Lookups<V> {
 
     /// Returns the result that is cached by now, or that of the lookup in flight, or of a new one.
     async fn fresh(self, wanted: Lookup, stale: Option<Cached<V>>) -> SharedResult<V> {
-        let entry = self.state.results.entry(wanted.key().clone());
-        let found = entry.or_insert_with_if(self.look(wanted, stale), Cached::has_expired).await;
-        found.into_value().result
+        let (key, again) = (wanted.key().clone(), wanted.clone());
+        let entry = self.state.results.entry(key.clone());
+        let shared = entry.or_insert_with_if(self.look(wanted, stale.clone()), Cached::has_expired);
+        if let Ok(found) = timeout(self.state.settings.timeout.saturating_add(GRACE), shared).await {
+            return found.into_value().result;
+        }
+        // The runtime of the one in flight stands still.
+        let found = self.look(again, stale).await;
+        self.state.results.insert(key, found.clone()).await;
+        found.result
     }
 
     /// Calls the application's function; a stale result is returned instead of an error.
@@ -159,7 +169,8 @@ impl<V: Looked> Lookups<V> {
         };
         let failed = Cached::new(Err(failure), FAILED_FOR);
         match stale {
-            Some(stale) => Cached { expires: failed.expires, ..stale },
+            // No longer than it may be used.
+            Some(stale) => Cached { expires: failed.expires.min(stale.stale_until), ..stale },
             None => failed,
         }
     }

@@ -149,3 +149,27 @@ fn outside_of_a_runtime_a_request_makes_its_own_lookup() {
     });
     assert_eq!(response.headers()["x-ratelimit-limit"], "200000");
 }
+
+#[test]
+fn a_runtime_that_stands_still_holds_up_no_key_for_long() {
+    let directory = Directory::default();
+    let layer = layer(directory.tiers(ms(1)));
+    let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+    let (stands_still, other) = (runtime(), runtime());
+    stands_still.block_on(async {
+        assert!(send(&layer, with_token("ada")).now_or_never().is_none());
+        // As far as the runtime comes before its thread does something else.
+        tokio::task::yield_now().await;
+    });
+    other.block_on(async {
+        for _ in 0..1_000 {
+            let limit = told(&layer, "ada", "x-ratelimit-limit").await;
+            if limit == "200000" {
+                return;
+            }
+            advance(Duration::from_secs(2)).await;
+        }
+        panic!("for half an hour and longer the key had no tier");
+    });
+    drop(stands_still);
+}
