@@ -27,11 +27,9 @@ mod strikes;
 
 use std::borrow::Cow;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
 
 use http::Extensions;
 use http::response::Parts;
@@ -45,7 +43,7 @@ pub(crate) use self::metered::{ByteChecks, Meter, Metered, has_body};
 pub use self::request_body::RequestBody;
 use self::shared::Shared;
 use self::strikes::Strikes;
-use crate::core::{Decision, Error};
+use crate::core::{Decision, Error, in_drop};
 use crate::http::gate::Gate;
 use crate::http::policy::{AwaitsRefusals, Direction};
 use crate::store::{Decided, SlotGuard};
@@ -211,13 +209,7 @@ impl Drop for Account {
                 debt.set(0);
             }
         }
-        // A store that panics while a handler does would end the process.
-        let settled = catch_unwind(AssertUnwindSafe(|| drop(self.shared.settle(debts, false))));
-        if let Err(panic) = settled
-            && !thread::panicking()
-        {
-            resume_unwind(panic);
-        }
+        drop(in_drop(|| self.shared.settle(debts, false)));
     }
 }
 

@@ -5,10 +5,8 @@
 //! under a lock.
 
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use http::response::Parts;
 use smallvec::SmallVec;
@@ -22,7 +20,7 @@ use super::debts::{Debts, PendingChange};
 use super::metered::{ByteChecks, Meter};
 use super::slots::RequestSlots;
 use crate::core::error::Kind;
-use crate::core::{Decision, Error, Lines};
+use crate::core::{Decision, Error, Lines, in_drop};
 use crate::http::gate::Gate;
 use crate::http::policy::{Direction, Policy};
 use crate::store::{Answer, Decided, SlotGuard};
@@ -138,13 +136,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let Self { debts, gate, .. } = self;
         let debts = debts.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // A store that panics as well would end the process.
-        let sent = catch_unwind(AssertUnwindSafe(|| drop(debts.send(gate))));
-        if let Err(panic) = sent
-            && !thread::panicking()
-        {
-            resume_unwind(panic);
-        }
+        drop(in_drop(|| debts.send(gate)));
     }
 }
 

@@ -9,7 +9,7 @@ use deadpool_redis::redis::{Arg, Cmd, Value};
 
 use super::pipeline::{Job, NoReply, Part, Timeout};
 use super::server_time::ServerTime;
-use super::servers::{Asked, Servers};
+use super::servers::{PendingReply, Servers};
 use super::wire::{ReplyPart, Request, Verdict, no_decision, step_of_one};
 use crate::core::Error;
 use crate::store::deny::Refusals;
@@ -108,7 +108,7 @@ impl Engine {
 /// The wait for what the script found.
 pub(super) struct Call {
     pub(super) engine: Arc<Engine>,
-    asked: Asked,
+    asked: PendingReply,
     /// Whether the time of the server is learned from the reply.
     learns: bool,
 }

@@ -48,7 +48,7 @@ impl RawRedisStore {
     }
 
     /// Decides by a call. Nothing is sent before the first poll.
-    pub(super) fn call(&self, checks: Checks, deadline: Deadline) -> Deciding {
+    pub(super) fn call(&self, checks: Checks, deadline: Deadline) -> PendingDecision {
         let engine = &self.engine;
         let way = if !engine.servers.keep_together(&checks) && engine.is_apart(&checks) {
             let (engine, checks) = (Arc::clone(engine), checks.clone());
@@ -57,12 +57,12 @@ impl RawRedisStore {
             let request = Request::new(&engine.prefix, &checks, || engine.time.now_ms());
             Way::Together(engine.call(request, deadline))
         };
-        Deciding { checks, way }
+        PendingDecision { checks, way }
     }
 }
 
 /// The wait for a decision, which is returned with its checks.
-pub(super) struct Deciding {
+pub(super) struct PendingDecision {
     checks: Checks,
     way: Way,
 }
@@ -73,7 +73,7 @@ enum Way {
     Apart(Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>),
 }
 
-impl Future for Deciding {
+impl Future for PendingDecision {
     type Output = (Checks, Result<Decided, Error>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

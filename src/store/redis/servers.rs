@@ -34,14 +34,14 @@ pub(super) enum Servers {
 }
 
 /// The wait for a reply.
-pub(super) enum Asked {
+pub(super) enum PendingReply {
     /// That of the one server, on the connection of the calling runtime: no future around it.
     Server(Asking),
     Other(Pin<Box<dyn Future<Output = Result<Part, NoReply>> + Send>>),
     Over,
 }
 
-impl Future for Asked {
+impl Future for PendingReply {
     type Output = Result<Part, NoReply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -91,15 +91,15 @@ impl Servers {
     /// # Cancellation
     ///
     /// As of [`Asking`]. Nothing is sent before the first poll.
-    pub(super) fn ask(&self, job: Box<Job>) -> Asked {
+    pub(super) fn ask(&self, job: Box<Job>) -> PendingReply {
         if let Self::One(server) = self
             && server.settings().runtime.is_none()
             && let Ok(here) = Handle::try_current()
         {
-            return Asked::Server(server.ask_by(&here, job));
+            return PendingReply::Server(server.ask_by(&here, job));
         }
         let (servers, timeout, has_runtime) = (self.clone(), job.timeout, self.settings().runtime.is_some());
-        Asked::Other(Box::pin(async move {
+        PendingReply::Other(Box::pin(async move {
             if !has_runtime {
                 return servers.ask_server(job).await;
             }

@@ -6,9 +6,7 @@
 //! There is a task in each runtime whose requests take slots, which ends when nothing is held. Each of them renews all that
 //! is due, as a runtime may stand still or end.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
@@ -17,6 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::held::{HeldSlots, HoldId, PendingSettlement, Settled};
 use crate::core::algorithm::HEARTBEAT;
+use crate::core::in_drop;
 use crate::store::{Answer, Receipt, Settlement, Settling};
 use crate::telemetry::Telemetry;
 
@@ -111,15 +110,10 @@ impl SlotRenewer {
         while let Some(settlement) = next() {
             let (receipt, changes) = settlement.settlement();
             let mut sent = InFlight { renewer: Arc::clone(self), settlement, result: None };
-            // A store that panics must not end the task, nor a thread that is panicking already.
-            match catch_unwind(AssertUnwindSafe(|| (self.settle)(receipt, &changes))) {
-                Err(panic) if !thread::panicking() => {
-                    drop(sent);
-                    resume_unwind(panic);
-                }
-                Err(_) => {}
-                Ok(Answer::Ready(result)) => sent.result = Some(result),
-                Ok(Answer::Pending(result)) => {
+            match in_drop(|| (self.settle)(receipt, &changes)) {
+                None => {}
+                Some(Answer::Ready(result)) => sent.result = Some(result),
+                Some(Answer::Pending(result)) => {
                     // On a thread without a runtime, because what it sends may be refused, or be a renewal.
                     let of_task = || self.state().tasks.last().map(|(runtime, _)| runtime.clone());
                     let Some(runtime) = Runtime::try_current().ok().or_else(of_task) else { continue };

@@ -8,7 +8,6 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep, sleep_until};
 
 use super::*;
@@ -124,21 +123,6 @@ async fn a_decision_that_nobody_receives_releases_its_slots() {
     assert!(sent(&log).is_empty());
     drop(renewer.hold(&claimed.receipt));
     assert_eq!(sent(&log), [Change::Refund(2)]);
-}
-
-#[test]
-fn a_handler_that_blocks_its_thread_does_not_keep_slots_from_being_renewed() {
-    let ((renewer, log), runtime) = (renewer(Replies::Later), threads(2));
-    let blocking = runtime.spawn(async move {
-        let held = renewer.hold(&receipt(1));
-        // A worker runs by itself what it spawned last.
-        yield_now().await;
-        thread::sleep(Duration::from_millis(3_600));
-        held
-    });
-    let held = runtime.block_on(blocking).expect("it does not panic");
-    assert_eq!(sent(&log), [Change::Renew(1)]);
-    drop(held);
 }
 
 #[test]
