@@ -4,14 +4,13 @@ use std::panic::Location;
 use std::time::Duration;
 
 use super::super::ManualClock;
-use super::subject::{Checked, Stop, Subject};
+use super::subject::{Checked, Stop, Subject, again};
 use crate::core::{Ban, Outcome, Quota};
-use crate::store::{BanCheck, Check, Mode};
+use crate::store::{BanCheck, Change, Decided, Mode, Settlement};
 
 pub(super) const S: u64 = 1_000_000;
 pub(super) const MS: u64 = 1_000;
 pub(super) const DAY: u64 = 86_400 * S;
-pub(super) const MONTH: u64 = 30 * DAY;
 
 /// The time since the Unix epoch at which the clocks of cases start.
 pub(super) const EPOCH_US: u64 = ManualClock::EPOCH.as_secs() * S;
@@ -24,19 +23,27 @@ pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The least time in which units return, for rows on a clock that is not set.
-const SLOW: Duration = Duration::from_secs(5);
-
-/// One request for one counter, and its answer.
+/// One request for one counter and its answer, or one change and what it comes to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     now: u64,
+    /// If it is not that of the table.
+    quota: Option<Quota>,
     cost: u64,
     floor: u64,
     mode: Mode,
     ban: Option<Ban>,
     answer: Answer,
+    changed: Option<Changed>,
     place: &'static Location<'static>,
+}
+
+/// A change to the counter, or to what the request at an index of the table took.
+#[derive(Clone, Copy, Debug)]
+struct Changed {
+    request: Option<usize>,
+    change: Change,
+    units: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,25 +70,24 @@ impl Answer {
 
     /// Whether another answer is the same but for a tolerance of times.
     fn is_like(&self, other: &Self, tolerance: Duration) -> bool {
-        let are_near = |one: Duration, two: Duration| one.abs_diff(two) <= tolerance;
-        let waits = match (self.retry_after, other.retry_after) {
-            (Some(one), Some(two)) => are_near(one, two),
-            (one, two) => one == two,
-        };
-        let times = are_near(self.reset_after, other.reset_after) && are_near(self.delay, other.delay);
-        let same = |answer: &Self| (answer.allowed, answer.remaining, answer.banned);
-        same(self) == same(other) && waits && times
+        let whole = |answer: &Self| (answer.allowed, answer.remaining, answer.retry_after.is_some(), answer.banned);
+        let times = |answer: &Self| [answer.retry_after.unwrap_or_default(), answer.reset_after, answer.delay];
+        let are_near = times(self).into_iter().zip(times(other)).all(|(one, two)| one.abs_diff(two) <= tolerance);
+        whole(self) == whole(other) && are_near
     }
 }
 
 /// Whether outcomes are the same but for a tolerance of times.
 pub(super) fn are_alike(one: &Outcome, other: &Outcome, tolerance: Duration) -> bool {
-    one.quota() == other.quota() && Answer::of(one).is_like(&Answer::of(other), tolerance)
+    let same = |outcome: &Outcome| (*outcome.quota(), outcome.window(), outcome.retry_is_guess());
+    same(one) == same(other) && Answer::of(one).is_like(&Answer::of(other), tolerance)
 }
 
 #[track_caller]
 pub(super) fn admits(now: u64, cost: u64, remaining: u64, reset_after: u64) -> Row {
-    row(now, cost, remaining, None, reset_after).allowed()
+    let mut row = row(now, cost, remaining, None, reset_after);
+    row.answer.allowed = true;
+    row
 }
 
 #[track_caller]
@@ -105,13 +111,26 @@ pub(super) fn banned(now: u64, cost: u64, left: u64) -> Row {
 fn row(now: u64, cost: u64, remaining: u64, retry_after: Option<Duration>, reset_after: u64) -> Row {
     let (reset_after, delay) = (us(reset_after), Duration::ZERO);
     let answer = Answer { allowed: false, remaining, retry_after, reset_after, delay, banned: false };
-    Row { now, cost, floor: 0, mode: Mode::Enforce, ban: None, answer, place: Location::caller() }
+    let (quota, changed, place) = (None, None, Location::caller());
+    Row { now, quota, cost, floor: 0, mode: Mode::Enforce, ban: None, answer, changed, place }
+}
+
+/// A change to the counter, which comes to so many units.
+#[track_caller]
+pub(super) fn adjusts(now: u64, change: Change, units: u64) -> Row {
+    Row { changed: Some(Changed { request: None, change, units }), ..row(now, 0, 0, None, 0) }
+}
+
+/// A change to what one of the table's requests took, which are counted from 0. It can be made again.
+#[track_caller]
+pub(super) fn settles(now: u64, request: usize, change: Change, units: u64) -> Row {
+    Row { changed: Some(Changed { request: Some(request), change, units }), ..row(now, 0, 0, None, 0) }
 }
 
 impl Row {
-    fn allowed(mut self) -> Self {
-        self.answer.allowed = true;
-        self
+    /// By another quota than that of the table.
+    pub(super) fn by(self, quota: Quota) -> Self {
+        Self { quota: Some(quota), ..self }
     }
 
     pub(super) fn floor(self, floor: u64) -> Self {
@@ -137,6 +156,12 @@ impl Row {
         self.answer.delay = us(delay);
         self
     }
+
+    /// The file and the line that the row is in.
+    fn place(&self) -> String {
+        let file = self.place.file().rsplit(['/', '\\']).next().unwrap_or_default();
+        format!("{file}:{}", self.place.line())
+    }
 }
 
 impl Subject {
@@ -146,45 +171,55 @@ impl Subject {
         self.run(quota, rows).await
     }
 
-    /// The same, if states are kept for as long as the clock stands still.
-    pub(super) async fn table_by_clock(&self, quota: Quota, rows: &[Row]) -> Checked {
-        if self.expires_by_clock() { self.table(quota, rows).await } else { Ok(()) }
-    }
-
     /// Compares a table of the present key.
     pub(super) async fn run(&self, quota: Quota, rows: &[Row]) -> Checked {
-        if self.tolerance() > Duration::ZERO && quota.window() / u32::try_from(quota.limit()).unwrap_or(u32::MAX) < SLOW
-        {
+        if !self.is_slow(quota) {
             return Err(Stop::OwnClock);
         }
+        let mut requests = Vec::new();
         for row in rows {
-            self.row(quota, row).await?;
+            self.at(row.now)?;
+            let quota = row.quota.unwrap_or(quota);
+            match row.changed {
+                None => requests.push(self.row(quota, row).await?),
+                Some(changed) => self.change(quota, row, changed, &mut requests).await?,
+            }
         }
         Ok(())
     }
 
-    async fn row(&self, quota: Quota, row: &Row) -> Checked {
-        self.at(row.now)?;
-        let mut check: Check = self.check(quota, row.cost).floor(row.floor).mode(row.mode);
+    async fn row(&self, quota: Quota, row: &Row) -> Result<Decided, Stop> {
+        let mut check = self.check(quota, row.cost).floor(row.floor).mode(row.mode);
         check.ban = row.ban.map(|ban| Box::new(BanCheck::new(ban)));
-        let decision = self.decide(&[check]).await?.decision;
-        let place = || format!("{}:{}: {} of {quota} at {} us", file(row), row.place.line(), row.cost, row.now);
-        let Some(outcome) = decision.outcomes().first() else {
-            self.holds(false, || format!("{}: expected an outcome, found none", place()));
-            return Ok(());
-        };
-        let found = Answer::of(outcome);
-        let is_like = row.answer.is_like(&found, self.tolerance());
+        let decided = self.decide(&[check]).await?;
+        let decision = &decided.decision;
+        let place = || format!("{}: {} of {quota} at {} us", row.place(), row.cost, row.now);
+        let found = decision.outcomes().first().map(Answer::of);
+        let is_like = found.is_some_and(|found| row.answer.is_like(&found, self.tolerance()));
         self.holds(is_like, || format!("{}: expected {:?}, found {found:?}", place(), row.answer));
-        let refuses = row.mode == Mode::Enforce && !found.allowed;
-        self.equal(decision.is_allowed(), !refuses, || format!("{}: the decision", place()));
-        let retry_after = outcome.retry_after().filter(|_| refuses);
-        self.equal(decision.retry_after(), retry_after, || format!("{}: the decision's time to retry", place()));
+        let refuses = row.mode == Mode::Enforce && !row.answer.allowed;
+        let whole = (decision.is_allowed(), decision.retry_after().is_some());
+        let expected = (!refuses, refuses && row.answer.retry_after.is_some());
+        self.equal(whole, expected, || format!("{}: whether it is admitted, and may be retried", place()));
+        Ok(decided)
+    }
+
+    async fn change(&self, quota: Quota, row: &Row, changed: Changed, requests: &mut [Decided]) -> Checked {
+        let Changed { request, change, units } = changed;
+        let applied = match request {
+            None => self.adjust(&self.counter(quota), change).await?,
+            Some(request) => {
+                let applied = self.settle_all(again(&requests[request], None), &[Settlement::new(0, change)]).await?;
+                let Some(applied) = applied.into_iter().next() else {
+                    return Err(Stop::Failed(format!("{}: a settlement without a result", row.place())));
+                };
+                if let Change::Renew(_) = change {
+                    requests[request] = again(&requests[request], Some((change, &applied)));
+                }
+                applied
+            }
+        };
+        self.equal(applied.units, units, || format!("{}: {change:?} to {quota} at {} us", row.place(), row.now));
         Ok(())
     }
-}
-
-/// The name of the file that a row is in.
-fn file(row: &Row) -> &'static str {
-    row.place.file().rsplit(['/', '\\']).next().unwrap_or_default()
 }

@@ -1,18 +1,14 @@
 //! A store in a case: it is called, its results are compared, and what differs is kept.
 
 use std::fmt::{Debug, Display};
-use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fastrand::Rng;
-use tokio::task::JoinError;
-
 use super::super::ManualClock;
-use crate::core::decision::Source;
-use crate::core::{Error, Key, PolicyName, Quota, Requirement, Settles};
-use crate::store::{Applied, Ask, Change, Check, Counter, Decided, MemoryStore, Settlement, Store};
+use crate::core::{Error, Key, Outcome, PolicyName, Quota, Requirement, Settles};
+use crate::store::{Applied, Ask, Change, Check, Counter, Decided, MemoryStore, Receipt, Settlement, Store};
+use fastrand::Rng;
 
 /// Whether a case ran to its end.
 pub(super) type Checked = Result<(), Stop>;
@@ -26,11 +22,18 @@ pub(super) enum Stop {
     OwnClock,
     /// The store returned an error.
     Failed(String),
+    /// A call differs, and what follows would because of it.
+    Differs(String),
+    /// A state may be forgotten by real time.
+    Forgets,
 }
+
+/// The least time in which units return, for requests on a clock that is not set.
+const SLOW: Duration = Duration::from_secs(5);
 
 impl Stop {
     /// The store returned an error when it was called for this.
-    fn failed(call: &str, error: &Error) -> Self {
+    pub(super) fn failed(call: &str, error: &Error) -> Self {
         Self::Failed(format!("{call} failed: {error}"))
     }
 }
@@ -78,16 +81,6 @@ impl Subject {
         (self.compared.into_inner(), differences)
     }
 
-    /// Returns how many differences there are so far.
-    pub(super) fn differences(&self) -> usize {
-        self.differences.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// Forgets all differences but the first `kept`.
-    pub(super) fn forget_differences(&self, kept: usize) {
-        self.differences.lock().unwrap_or_else(PoisonError::into_inner).truncate(kept);
-    }
-
     /// Numbers that repeat with the seed of the run.
     pub(super) fn random(&self) -> Rng {
         Rng::with_seed(self.seed)
@@ -115,17 +108,28 @@ impl Subject {
         }
     }
 
-    /// Whether states are kept for as long as the clock stands still.
-    pub(super) fn expires_by_clock(&self) -> bool {
-        matches!(self.time, Time::Manual { expires: true, .. })
-    }
-
     /// How far times may be from the exact ones: 0 by a manual clock.
     pub(super) fn tolerance(&self) -> Duration {
         match self.time {
             Time::Manual { .. } => Duration::ZERO,
             Time::Own { tolerance, .. } => tolerance + self.since.elapsed(),
         }
+    }
+
+    /// Whether states may be forgotten by real time, while the clock stands still.
+    pub(super) fn forgets(&self) -> bool {
+        matches!(self.time, Time::Manual { expires: false, .. })
+    }
+
+    /// Whether no unit of a quota returns within the time that a case takes on a clock that is not set.
+    pub(super) fn is_slow(&self, quota: Quota) -> bool {
+        let units = u32::try_from(quota.limit()).unwrap_or(u32::MAX);
+        self.is_set() || quota.facts().windows == 0 && quota.window() / units >= SLOW
+    }
+
+    /// Whether the clock is the suite's.
+    pub(super) fn is_set(&self) -> bool {
+        matches!(self.time, Time::Manual { .. })
     }
 
     /// From here on [`check`](Self::check) is about a key that was not used before.
@@ -159,33 +163,13 @@ impl Subject {
         decided.map_err(|error| Stop::failed("a decision", &error))
     }
 
-    /// Takes units at a time, which the store must allow.
-    pub(super) async fn take(&self, now: u64, quota: Quota, cost: u64) -> Result<Decided, Stop> {
-        self.at(now)?;
-        let decided = self.decide(&[self.check(quota, cost)]).await?;
-        self.holds(decided.decision.is_allowed(), || {
-            format!("{cost} of {quota} at {now} us are admitted: {decided:?}")
-        });
-        Ok(decided)
-    }
-
-    /// Compares what remains at a time.
-    pub(super) async fn remaining(&self, now: u64, quota: Quota, expected: u64) -> Checked {
-        let looked = self.take(now, quota, 0).await?;
-        let found = looked.decision.outcomes().first().map(crate::core::Outcome::remaining);
-        self.equal(found, Some(expected), || format!("remaining of {quota} at {now} us"));
+    /// Compares what remains.
+    pub(super) async fn remaining(&self, check: Check, expected: u64) -> Checked {
+        let quota = *check.counter.quota();
+        let looked = self.decide(&[check.cost(0)]).await?;
+        let found = looked.decision.outcomes().first().map(Outcome::remaining);
+        self.equal(found, Some(expected), || format!("remaining of {quota}"));
         Ok(())
-    }
-
-    /// Settles the only check of a decision.
-    pub(super) async fn settle(&self, decided: Decided, change: Change) -> Checked {
-        self.settle_all(decided, &[Settlement::new(0, change)]).await.map(drop)
-    }
-
-    /// The same, at a time.
-    pub(super) async fn settle_at(&self, now: u64, decided: Decided, change: Change) -> Checked {
-        self.at(now)?;
-        self.settle(decided, change).await
     }
 
     pub(super) async fn settle_all(&self, decided: Decided, changes: &[Settlement]) -> Result<Vec<Applied>, Stop> {
@@ -210,26 +194,13 @@ impl Subject {
 
     /// Resets the counter of the present key; returns whether there was one.
     pub(super) async fn reset(&self, quota: Quota) -> Result<bool, Stop> {
-        self.reset_counter(&self.counter(quota)).await
-    }
-
-    pub(super) async fn reset_counter(&self, counter: &Counter) -> Result<bool, Stop> {
-        let reset = self.store.adjust(counter, Change::Reset).wait().await;
+        let reset = self.store.adjust(&self.counter(quota), Change::Reset).wait().await;
         reset.map(|applied| applied.units > 0).map_err(|error| Stop::failed("a reset", &error))
     }
 
-    /// A caller that repeats a check in a task of its own.
-    pub(super) fn caller(&self, check: Check) -> Caller {
-        Caller { store: Arc::clone(&self.store), check }
-    }
-
-    /// What the task of a caller returned.
-    #[allow(clippy::unused_self, reason = "it is about a call to the store")]
-    pub(super) fn joined(&self, task: Result<Result<Admitted, Error>, JoinError>) -> Result<Admitted, Stop> {
-        match task {
-            Ok(admitted) => admitted.map_err(|error| Stop::failed("a decision", &error)),
-            Err(error) => Err(Stop::Failed(format!("a decision panicked: {error}"))),
-        }
+    /// The store, for a task of its own.
+    pub(super) fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
     }
 
     /// Compares two values.
@@ -247,39 +218,17 @@ impl Subject {
     }
 }
 
-/// A caller in a task of its own.
-pub(super) struct Caller {
-    store: Arc<dyn Store>,
-    check: Check,
-}
-
-impl Caller {
-    /// Repeats the check so many times; returns how often it was admitted.
-    pub(super) async fn take(self, times: u64) -> Result<Admitted, Error> {
-        let mut admitted = Admitted::default();
-        for _ in 0..times {
-            let decided = self.store.decide(std::slice::from_ref(&self.check), Ask::default()).wait().await?;
-            let one = u64::from(decided.decision.is_allowed());
-            let leased = if decided.decision.source() == Source::Lease { one } else { 0 };
-            admitted += Admitted { requests: one, leased };
+/// The same request; after a refund or a renewal, with the units that are left and their stamp.
+pub(super) fn again(decided: &Decided, changed: Option<(Change, &Applied)>) -> Decided {
+    let taken = decided.receipt.taken().iter().cloned().map(|taken| match changed {
+        Some((Change::Refund(_), applied)) => {
+            let units = taken.units.saturating_sub(applied.units);
+            taken.units(units).stamp(applied.stamp)
         }
-        Ok(admitted)
-    }
-}
-
-/// How many requests of a caller were admitted.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Admitted {
-    pub(super) requests: u64,
-    /// Of these, how many by units taken in advance.
-    pub(super) leased: u64,
-}
-
-impl AddAssign for Admitted {
-    fn add_assign(&mut self, other: Self) {
-        self.requests += other.requests;
-        self.leased += other.leased;
-    }
+        Some((_, applied)) => taken.stamp(applied.stamp),
+        None => taken,
+    });
+    Decided::new(decided.decision.clone(), Receipt::new(decided.receipt.store(), taken))
 }
 
 /// A counter of the policy that most cases use.
@@ -293,4 +242,13 @@ pub(super) fn counter_of(policy: &str, key: &str, quota: Quota) -> Counter {
 
 pub(super) fn check(key: &str, quota: Quota, cost: u64) -> Check {
     Check::new(counter(key, quota), cost)
+}
+
+/// Checks, in short.
+pub(super) fn of_checks(checks: &[Check]) -> String {
+    let each = checks.iter().map(|Check { counter, cost, floor, mode, ban, .. }| {
+        let ban = ban.as_ref().map_or(String::new(), |ban| format!(", {ban:?}"));
+        format!("{cost} of {}, floor {floor}, {mode:?}{ban}", counter.quota())
+    });
+    each.collect::<Vec<_>>().join(" and ")
 }

@@ -1,12 +1,12 @@
 //! The suite finds what is wrong with a store, and nothing wrong with ours.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
-use crate::core::{Decision, Error, Requirement};
+use crate::core::{Algorithm, Decision, Error, Outcome, PolicyName, Requirement};
 use crate::store::{
-    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, MemoryStore, Mode, Receipt, Settlement,
+    Answer, Applied, Ask, Capabilities, Change, Check, Clock, Counter, Decided, MemoryStore, Mode, Receipt, Settlement,
     Settling,
 };
 
@@ -31,11 +31,17 @@ enum Fault {
     ForgetsOne,
     ReturnsNoReceipt,
     Fails,
+    WaitsATickLess,
+    ResetsATickLate,
+    LeavesOneMore,
+    RenewsNothing,
+    ForgetsUnitsWhenALimitChanges,
+    NeverStepsBack,
 }
 
 use Fault::*;
 
-const FAULTS: [Fault; 18] = [
+const FAULTS: [Fault; 24] = [
     TakesWhatFitsOfRefusedRequests,
     IgnoresFloors,
     RefusesInShadowMode,
@@ -54,7 +60,28 @@ const FAULTS: [Fault; 18] = [
     ForgetsOne,
     ReturnsNoReceipt,
     Fails,
+    WaitsATickLess,
+    ResetsATickLate,
+    LeavesOneMore,
+    RenewsNothing,
+    ForgetsUnitsWhenALimitChanges,
+    NeverStepsBack,
 ];
+
+const TICK: Duration = Duration::from_micros(1);
+
+/// A clock that does not follow one that is set back.
+struct Monotonic {
+    clock: ManualClock,
+    latest: AtomicU64,
+}
+
+impl Clock for Monotonic {
+    fn now(&self) -> Duration {
+        let now = u64::try_from(self.clock.now().as_micros()).expect("a time of a test");
+        Duration::from_micros(self.latest.fetch_max(now, Ordering::SeqCst).max(now))
+    }
+}
 
 /// A store in memory with a fault.
 struct Wrong {
@@ -65,8 +92,12 @@ struct Wrong {
 
 impl Wrong {
     fn new(clock: ManualClock, fault: Fault) -> Self {
-        let inner = MemoryStore::builder().with_clock(clock).build();
-        Self { inner, fault, is_first: AtomicBool::new(true) }
+        let inner = MemoryStore::builder();
+        let inner = match fault {
+            NeverStepsBack => inner.with_clock(Monotonic { clock, latest: AtomicU64::new(0) }),
+            _ => inner.with_clock(clock),
+        };
+        Self { inner: inner.build(), fault, is_first: AtomicBool::new(true) }
     }
 
     fn check(&self, mut check: Check) -> Check {
@@ -77,11 +108,31 @@ impl Wrong {
                 let (name, counter) = ("one".try_into().expect("a valid name"), &check.counter);
                 check.counter = Counter::new(name, counter.key().clone(), *counter.quota());
             }
+            ForgetsUnitsWhenALimitChanges => {
+                let (name, counter) = (format!("of-{}", check.counter.quota().limit()), &check.counter);
+                let name = PolicyName::try_from(name.as_str()).expect("a valid name");
+                check.counter = Counter::new(name, counter.key().clone(), *counter.quota());
+            }
             LimitsByOneMore => check.cost = check.cost.saturating_sub(1),
             ChargesLooks => check.cost = check.cost.max(1),
             _ => {}
         }
         check
+    }
+
+    /// The outcome of a token bucket, of which one number is wrong.
+    fn outcome(&self, outcome: &Outcome, check: &Check) -> Outcome {
+        if outcome.quota().algorithm() != Algorithm::TokenBucket || outcome.is_banned() || check.cost == 0 {
+            return outcome.clone();
+        }
+        let remaining = outcome.remaining() + u64::from(self.fault == LeavesOneMore);
+        let less = if self.fault == WaitsATickLess { TICK } else { Duration::ZERO };
+        let more = if self.fault == ResetsATickLate { TICK } else { Duration::ZERO };
+        let wrong = match outcome.is_allowed() {
+            true => Outcome::allowed(check, remaining),
+            false => Outcome::denied(check, remaining, outcome.retry_after().map(|wait| wait.saturating_sub(less))),
+        };
+        wrong.resets_after(outcome.reset_after() + more)
     }
 
     fn all_at_once(&self, checks: &[Check]) -> Result<Decided, Error> {
@@ -93,6 +144,7 @@ impl Wrong {
         match change {
             Change::Refund(units) if self.fault == RefundsTwice => Change::Refund(units.saturating_mul(2)),
             Change::Refund(_) if self.fault == RefundsNothing => Change::Refund(0),
+            Change::Renew(_) if self.fault == RenewsNothing => Change::Renew(0),
             Change::Charge(_) if self.fault == ChargesNothing => Change::Charge(0),
             other => other,
         }
@@ -125,6 +177,11 @@ impl Store for Wrong {
                 let outcomes = decided.decision.outcomes();
                 let kept = outcomes.iter().take(outcomes.len().saturating_sub(1)).cloned();
                 Decided::new(Decision::new(kept, decided.decision.source()), decided.receipt)
+            }
+            WaitsATickLess | ResetsATickLate | LeavesOneMore => {
+                let outcomes =
+                    decided.decision.outcomes().iter().zip(&checks).map(|(one, check)| self.outcome(one, check));
+                Decided::new(Decision::new(outcomes, decided.decision.source()), decided.receipt)
             }
             ReturnsNoReceipt => Decided::new(decided.decision, Receipt::new(decided.receipt.store(), [])),
             _ => decided,
@@ -162,7 +219,7 @@ impl Store for Racy {
         Answer::pending(async move {
             let looks: Vec<Check> = checks.iter().map(|check| check.clone().cost(0)).collect();
             let looked = store.decide(&looks, ask).wait().await?;
-            let left = looked.decision.outcomes().iter().map(crate::core::Outcome::remaining);
+            let left = looked.decision.outcomes().iter().map(Outcome::remaining);
             if left.zip(&checks).any(|(left, check)| left < check.cost && check.mode == Mode::Enforce) {
                 return store.decide(&checks, ask).wait().await;
             }
@@ -188,7 +245,7 @@ impl Store for Racy {
 async fn a_store_that_looks_before_it_takes_admits_too_many_at_once() {
     let make = async |clock| Racy(Arc::new(MemoryStore::builder().with_clock(clock).build()));
     let report = conformance(make).await;
-    let at_once = ["crowd::as_many_as_fit_are_admitted_of_many_at_once", "threads::"];
+    let at_once = ["crowd::as_many_as_fit_are_admitted_of_many_at_once", "crowd::requests_in_tasks_of_their_own"];
     for name in at_once {
         assert!(report.differences().any(|(case, _)| case.starts_with(name)), "{name}: {report}");
     }
@@ -209,7 +266,7 @@ async fn a_report_of_differences_panics_with_each_of_them() {
     let report = conformance(async |clock| Wrong::new(clock, LimitsByOneMore)).await;
     let panicked = std::panic::catch_unwind(|| report.assert_passed()).expect_err("something differs");
     let text = panicked.downcast_ref::<String>().expect("a panic with a text");
-    assert!(text.contains("fixed_window.rs:") && text.contains("expected"), "{text}");
+    assert!(text.contains("tables.rs:") && text.contains("expected"), "{text}");
 }
 
 /// A store that supports nothing.
@@ -236,13 +293,13 @@ impl Store for Picky {
 #[tokio::test]
 async fn what_a_store_does_not_support_is_left_out_and_said() {
     let report = conformance(async |_| Picky(MemoryStore::new())).await;
-    assert_eq!(report.passed() - report.in_part().count(), 1, "a request without checks: {report}");
+    assert_eq!(report.passed(), 1, "a request without checks: {report}");
     assert!(report.left_out().all(|(_, reason)| reason.contains("it supports nothing")), "{report}");
-    assert!(report.left_out().count() > 90, "{report}");
+    assert!(report.left_out().count() > 40, "{report}");
 }
 
 #[tokio::test]
-async fn a_trace_repeats_with_its_seed_and_another_seed_is_another_trace() {
+async fn a_history_repeats_with_its_seed_and_another_seed_is_another_history() {
     let run = async |seed| {
         let suite = Conformance::new(async |clock| Wrong::new(clock, IgnoresFloors)).seed(seed);
         suite.run().await.differences().map(|(case, text)| format!("{case}: {text}")).collect::<Vec<_>>()
