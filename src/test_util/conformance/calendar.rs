@@ -4,7 +4,7 @@
 //! Thursday.
 
 use super::case::Case;
-use super::rows::{DAY, EPOCH_US, MS, S, adjusts, admits, denies, never, settles, us};
+use super::rows::{DAY, EPOCH_US, MS, S, adjusts, admits, denies, never, settles};
 use super::subject::{Checked, Stop, Subject};
 use crate::core::{Calendar, Error, Quota};
 use crate::store::Change::{Charge, Refund};

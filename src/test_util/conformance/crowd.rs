@@ -74,7 +74,8 @@ async fn as_many_as_fit_are_admitted_of_many_at_once(on: &Subject) -> Checked {
     for quota in quotas() {
         on.next_key();
         let one = on.check(quota, 1);
-        match admits_the_limit(on, quota, &vec![vec![one.clone()]; AT_ONCE as usize]).await {
+        let requests: Vec<_> = (0..AT_ONCE).map(|_| vec![one.clone()]).collect();
+        match admits_the_limit(on, quota, &requests).await {
             Err(stop @ Stop::Unsupported(_)) => left_out = Err(stop),
             other => {
                 other?;

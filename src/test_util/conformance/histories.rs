@@ -267,20 +267,17 @@ impl History<'_> {
         how: impl FnOnce() -> String,
     ) -> Checked {
         self.on.holds(true, || "");
-        self.calls.push((self.now, on, change));
-        if is_like {
-            return Ok(());
-        }
-        let calls: Vec<_> = self
-            .calls
-            .iter()
-            .map(|(now, checks, change)| {
+        let call = (self.now, on, change);
+        if !is_like {
+            let tell = |(now, checks, change): &Call| {
                 let change = change.map_or(String::new(), |change| format!("{change:?} to "));
                 format!("at {} us {change}{}", i128::from(*now) - i128::from(START), of_checks(checks))
-            })
-            .collect();
-        let (call, before) = calls.split_last().unwrap_or_else(|| unreachable!("a call was added"));
-        Err(Stop::Differs(format!("{call}: {}, after: {}", how(), before.join("; "))))
+            };
+            let before: Vec<_> = self.calls.iter().map(tell).collect();
+            return Err(Stop::Differs(format!("{}: {}, after: {}", tell(&call), how(), before.join("; "))));
+        }
+        self.calls.push(call);
+        Ok(())
     }
 
     /// Ends the history where what was written may be forgotten.

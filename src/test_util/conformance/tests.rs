@@ -128,9 +128,11 @@ impl Wrong {
         let remaining = outcome.remaining() + u64::from(self.fault == LeavesOneMore);
         let less = if self.fault == WaitsATickLess { TICK } else { Duration::ZERO };
         let more = if self.fault == ResetsATickLate { TICK } else { Duration::ZERO };
-        let wrong = match outcome.is_allowed() {
-            true => Outcome::allowed(check, remaining),
-            false => Outcome::denied(check, remaining, outcome.retry_after().map(|wait| wait.saturating_sub(less))),
+        let wait = outcome.retry_after().map(|wait| wait.saturating_sub(less));
+        let wrong = if outcome.is_allowed() {
+            Outcome::allowed(check, remaining)
+        } else {
+            Outcome::denied(check, remaining, wait)
         };
         wrong.resets_after(outcome.reset_after() + more)
     }
