@@ -4,8 +4,6 @@
 //! cache if it is there. Any client can cause a lookup by making up a key, so everything about them is bounded: there
 //! is one in flight for each key, a fixed number of all, each with a timeout, and results are cached, failures too.
 //!
-//! Without the feature `lookup` nothing is looked up; raw values are still offered, as deny lists use them too.
-//!
 //! What a missing result means is decided where it is used: [`admission`](crate::http) for keys,
 //! [`limiter`](crate::limiter) for quotas.
 
@@ -57,8 +55,8 @@ pub struct Lookup {
 /// The values that a key may contain as hashes, as an extractor offers them to a [`Lookup`].
 ///
 /// An extractor whose keys are [hashed](Key::hashed) fills it in
-/// [`raw_values`](crate::key::KeyExtractor::raw_values), so that lookups, and deny lists for ambiguous requests, have
-/// the values themselves. They are never logged: `Debug` leaves them out.
+/// [`raw_values`](crate::key::KeyExtractor::raw_values), so that lookups have the values
+/// themselves. They are never logged: `Debug` leaves them out.
 ///
 /// # Examples
 ///
@@ -86,8 +84,6 @@ pub struct Lookup {
 #[must_use]
 pub struct RawValues {
     values: Vec<Box<[u8]>>,
-    /// Whether there may be values that were not offered.
-    lacks_some: bool,
 }
 
 #[cfg(feature = "lookup")]
@@ -143,42 +139,14 @@ impl Lookup {
 impl RawValues {
     /// Adds a value. More than 64 are not kept: the lookup of a key made of a later one then has no value.
     pub fn push(&mut self, value: impl AsRef<[u8]>) {
-        if self.values.len() == MOST_VALUES {
-            self.lack();
-        } else {
+        if self.values.len() < MOST_VALUES {
             self.values.push(value.as_ref().into());
-        }
-    }
-
-    /// Adds a value, if there is one.
-    pub(crate) fn push_any(&mut self, value: Option<impl AsRef<[u8]>>) {
-        if let Some(value) = value {
-            self.push(value);
         }
     }
 
     /// Adds the values of another part of a joined key.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.values.append(&mut other.values);
-        self.lacks_some |= other.lacks_some;
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    /// Notes that there may be values beside those that were offered.
-    pub(crate) fn lack(&mut self) {
-        self.lacks_some = true;
-    }
-
-    /// Returns whether these are all the values that the key may be made of, and there is one.
-    pub(crate) fn are_all(&self) -> bool {
-        !self.lacks_some && !self.values.is_empty()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.values.iter().map(|value| &**value)
     }
 
     /// Returns the value that a part of a key, `text`, was made of: `text` is its hash, or its escaped form.

@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{Source, shortened};
 use crate::core::Error;
-use crate::http::key::reading::carried;
+use crate::http::key::value::carried;
 
 /// What a duration may be, at the end of an error.
 const DURATIONS: &str = "give a number and a unit, such as 100ms, 60s, 1h or 30d";

@@ -12,7 +12,7 @@ use super::document::{Field, Table};
 use super::policy::with_extras;
 use super::requests::read_critical;
 use crate::core::{Error, PolicyName, Quota};
-use crate::http::key::reading::only;
+use crate::http::key::value::only;
 #[cfg(feature = "axum")]
 use crate::http::policy::{check_route, is_route};
 use crate::http::shed::{Class, FleetShedLayer, OTHERS, fleet_name, not_reserved};

@@ -15,8 +15,7 @@ use super::document::Field;
 use super::server::Server;
 use crate::core::Error;
 use crate::http::key;
-use crate::http::key::reading::Reading;
-use crate::http::key::{Header, KeyExtractor};
+use crate::http::key::{KeyExtractor, ValueKey};
 
 /// A key of any kind, shared by the policies that have it.
 pub(super) type DynKey = Arc<dyn KeyExtractor>;
@@ -54,7 +53,7 @@ const KEYS: &[(&str, Make)] = &[
     ("global", Make::Word(|_| Arc::new(key::global()))),
     ("bearer", Make::Word(|_| Arc::new(key::bearer()))),
     #[cfg(feature = "basic-auth")]
-    ("basic_user", Make::AnyCase(|choices| Arc::new(key::basic_user().read_as(|reading| choices.apply(reading))))),
+    ("basic_user", Make::AnyCase(|choices| Arc::new(choices.apply(key::basic_user())))),
     ("header", Make::NamedAmong(header)),
     ("cookie", Make::NamedAmong(cookie)),
     #[cfg(feature = "query")]
@@ -156,8 +155,7 @@ fn no_choice(form: &str) -> String {
 
 /// Makes a key of a header's value.
 fn header(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error> {
-    let key = Header::new(given.header_name("key header:NAME", name)?);
-    Ok(Arc::new(key.read_as(|reading| choices.apply(reading))))
+    Ok(Arc::new(choices.apply(ValueKey::header(given.header_name("key header:NAME", name)?))))
 }
 
 /// A cookie's name is a token: <https://www.rfc-editor.org/rfc/rfc6265#section-4.1.1>.
@@ -167,7 +165,7 @@ fn cookie(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Erro
         let message = format!("key cookie:NAME has {name:?} for a name: give one such as cookie:session");
         return Err(given.error(message));
     }
-    Ok(Arc::new(key::cookie(name).read_as(|reading| choices.apply(reading))))
+    Ok(Arc::new(choices.apply(key::cookie(name))))
 }
 
 /// Makes a key of a query parameter's value; its name must not be empty.
@@ -176,7 +174,7 @@ fn query(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error
     if name.is_empty() {
         return Err(given.error("key query:NAME lacks the name: give one such as query:api_key"));
     }
-    Ok(Arc::new(key::query(name).read_as(|reading| choices.apply(reading))))
+    Ok(Arc::new(choices.apply(key::query(name))))
 }
 
 /// Makes a key of a part of the path, by its name in the route template.
@@ -193,7 +191,7 @@ fn path_param(given: Field<'_>, name: &str) -> Result<DynKey, Error> {
 #[derive(Clone, Copy, Default)]
 struct Choices {
     /// Which of several values counts.
-    pick: Option<fn(Reading) -> Reading>,
+    pick: Option<fn(ValueKey) -> ValueKey>,
     /// Whether letters of either case are the same.
     ignores_case: bool,
 }
@@ -205,8 +203,8 @@ impl Choices {
         let mut rest = text;
         while let Some((word, after)) = rest.split_once(':') {
             let is_second = match word {
-                "first" => choices.pick.replace(Reading::first).is_some(),
-                "last" => choices.pick.replace(Reading::last).is_some(),
+                "first" => choices.pick.replace(ValueKey::first).is_some(),
+                "last" => choices.pick.replace(ValueKey::last).is_some(),
                 "ignore_case" => mem::replace(&mut choices.ignores_case, true),
                 _ => break,
             };
@@ -230,9 +228,9 @@ impl Choices {
     }
 
     /// Applies the choices to how a key is read.
-    fn apply(self, reading: Reading) -> Reading {
-        let reading = if let Some(pick) = self.pick { pick(reading) } else { reading };
-        if self.ignores_case { reading.ignore_case() } else { reading }
+    fn apply(self, key: ValueKey) -> ValueKey {
+        let key = if let Some(pick) = self.pick { pick(key) } else { key };
+        if self.ignores_case { key.ignore_case() } else { key }
     }
 }
 

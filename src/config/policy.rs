@@ -16,7 +16,7 @@ use super::server::Server;
 use super::window::{Period, read_period, refuse_calendar};
 use crate::core::quota::SLOT_LIFE;
 use crate::core::{Algorithm, Error, Quota};
-use crate::http::key::reading::only;
+use crate::http::key::value::only;
 use crate::http::{MissingKey, Policy};
 
 /// All fields of a policy.

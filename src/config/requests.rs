@@ -9,7 +9,7 @@ use http::{HeaderName, Method, StatusCode};
 
 use super::document::{Field, Table};
 use crate::core::Error;
-use crate::http::key::reading::{lines, only, trimmed};
+use crate::http::key::value::{lines, only, trimmed};
 #[cfg(feature = "axum")]
 use crate::http::policy::check_route;
 use crate::http::{Count, Over, Policy};

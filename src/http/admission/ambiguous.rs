@@ -9,7 +9,6 @@ use super::resolved::{Keyless, Resolved};
 use crate::core::Key;
 use crate::http::key::{self, MissingKey, site};
 use crate::http::response::Refusal;
-use crate::lookup::RawValues;
 use crate::store::Answer;
 
 impl Judge<'_> {
@@ -17,27 +16,16 @@ impl Judge<'_> {
     ///
     /// All ambiguous requests of a policy share one counter, with the policy's own quota. Where the key contains the
     /// client's address, which is certain, those of one address share one, so that no client uses up the units of
-    /// others. A deny list refuses the request if it has any of the values that the key may be made of, or if those are
-    /// not all known.
+    /// others. A deny list of values refuses the request, as any of them may be the client's.
     ///
     /// The request counts in `tollgate_ambiguous_keys_total`, whatever becomes of it.
     pub(super) fn ambiguous(self, keyless: Keyless) -> Resolved {
         let policy = self.policy;
         self.note_ambiguous("a request has an ambiguous key");
-        if let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) {
-            let offered = self.offered();
-            if offered.iter().any(|value| list.has_value(value)) {
-                return Resolved::refused(Refusal::Denied);
-            }
-            if !offered.are_all() {
-                return Resolved::refused(Refusal::Ambiguous);
-            }
+        if policy.refuses_by_key(keyless.terms) {
+            return Resolved::refused(Refusal::Ambiguous);
         }
-        match policy.rule_for_missing_key() {
-            MissingKey::Deny if keyless.terms.keyed => Resolved::refused(Refusal::Ambiguous),
-            _ if !keyless.terms.counted => Resolved::Skip(keyless.uncounted),
-            _ => self.check_ambiguous(keyless),
-        }
+        if keyless.terms.counted { self.check_ambiguous(keyless) } else { Resolved::Skip(keyless.uncounted) }
     }
 
     /// Resolves a policy for which the request has a key, but an ambiguous cost: as one with an ambiguous key, unless the
@@ -77,14 +65,5 @@ impl Judge<'_> {
             // It would have to be looked up.
             Answer::Pending(_) => false,
         })
-    }
-
-    /// Returns the values that the key of the request may be made of.
-    fn offered(self) -> RawValues {
-        let mut offered = RawValues::default();
-        if let Some(parts) = self.parts {
-            self.policy.extractor().raw_values(parts, &mut offered);
-        }
-        offered
     }
 }

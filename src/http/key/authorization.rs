@@ -8,26 +8,21 @@
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
-use super::reading::{lines, trimmed};
-use super::{Ambiguous, reading};
+use super::Ambiguous;
+use super::value::{Pick, lines, trimmed};
 
 /// Returns what follows the name of a scheme in the `Authorization` header; the case of the name is ignored.
 ///
-/// Several lines are ambiguous if one has the scheme and another differs from it: applications read the first line,
-/// the last one or neither. So are credentials with white space or a comma inside, which may be those of several
+/// Several lines are ambiguous if one has the scheme and another differs from it, unless one of them is picked:
+/// applications read the first line, the last one or neither. So are credentials with white space or a comma inside, which may be those of several
 /// lines, and those that follow credentials of another scheme in their line.
-pub(super) fn credentials<'a>(parts: &'a Parts, scheme: &str) -> Result<Option<&'a [u8]>, Ambiguous> {
-    let found = reading::same(each(parts, scheme))?.flatten();
+pub(super) fn credentials<'a>(parts: &'a Parts, scheme: &str, pick: Pick) -> Result<Option<&'a [u8]>, Ambiguous> {
+    let found = pick.of(each(parts, scheme))?.flatten();
     let is_certain = match found {
         Some(found) => is_one(found),
         None => appended(parts, scheme).next().is_none(),
     };
     if is_certain { Ok(found) } else { Err(Ambiguous) }
-}
-
-/// Returns what follows the name of the scheme in each line that has it, and after each comma.
-pub(super) fn all<'a>(parts: &'a Parts, scheme: &str) -> impl Iterator<Item = &'a [u8]> {
-    each(parts, scheme).flatten().chain(appended(parts, scheme))
 }
 
 /// Returns what follows the name of the scheme after a comma, where a proxy may have joined lines.
@@ -38,12 +33,7 @@ fn appended<'a>(parts: &'a Parts, scheme: &str) -> impl Iterator<Item = &'a [u8]
 
 /// Whether these credentials are certainly those of one line: nothing in them separates.
 pub(super) fn is_one(credentials: &[u8]) -> bool {
-    !credentials.iter().any(|byte| separates(*byte))
-}
-
-/// Whether a byte separates credentials from each other, or from the name of a scheme.
-pub(super) fn separates(byte: u8) -> bool {
-    b" \t,".contains(&byte)
+    !credentials.iter().any(|byte| b" \t,".contains(byte))
 }
 
 /// Returns the credentials of each line; `None` for a line of another scheme.

@@ -7,8 +7,8 @@ use std::fmt;
 
 use http::request::Parts;
 
-use super::authorization::{all, credentials, is_one, separates};
-use super::reading::carried;
+use super::authorization::{credentials, is_one};
+use super::value::{Pick, carried};
 use super::{Extracted, Key, KeyExtractor, KeyInfo, Kind};
 use crate::core::Answer;
 use crate::lookup::RawValues;
@@ -49,7 +49,7 @@ pub fn bearer() -> impl KeyExtractor + Copy + fmt::Debug {
 
 impl KeyExtractor for Bearer {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let token = credentials(parts, SCHEME);
+        let token = credentials(parts, SCHEME, Pick::Same);
         Answer::Ready(token.map(|found| found.map(|token| KIND.hashed(token))).into())
     }
 
@@ -62,10 +62,8 @@ impl KeyExtractor for Bearer {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        if let Ok(token) = credentials(parts, SCHEME) {
-            return offered.push_any(token);
+        if let Ok(Some(token)) = credentials(parts, SCHEME, Pick::Same) {
+            offered.push(token);
         }
-        let tokens = all(parts, SCHEME).flat_map(|found| found.split(|byte| separates(*byte)));
-        tokens.filter(|token| !token.is_empty()).for_each(|token| offered.push(token));
     }
 }

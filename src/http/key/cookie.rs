@@ -1,39 +1,28 @@
 //! Extracts the value of a cookie.
 //!
-//! Servers differ in how they read cookies: which of several they take, whether they decode names and values, what
-//! they drop as malformed. The key is a value only where all of them read that one; otherwise it is ambiguous, so that
-//! a client cannot be counted by one value and served by another. The pairs come from
-//! [`cookie_pairs`](super::cookie_pairs).
+//! Servers differ in how they read cookies, which RFC 6265 leaves free: which of several they take, whether they decode
+//! names and values, what they drop as malformed: a pair, or a whole line that is not ASCII. The key is a value only
+//! where all of them read that one; otherwise it is ambiguous, so that a client cannot be counted by one value and served
+//! by another.
 
 use std::borrow::Cow;
 
+use http::header::COOKIE;
 use http::request::Parts;
+use percent_encoding::percent_decode;
 
-use super::cookie_pairs::{Found, bare, named};
-use super::reading::{self, Pick, Reading, text};
-use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo};
-use crate::core::Answer;
-use crate::lookup::RawValues;
-
-/// An extractor of the value of a cookie.
-///
-/// Made by [`cookie`], which has the rules and an example.
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct Cookie {
-    name: String,
-    reading: Reading,
-}
+use super::Ambiguous;
+use super::value::{Pick, Source, Value, ValueKey, lines, same};
 
 /// Identifies clients by the value of a cookie, such as a session.
 ///
 /// Names and values are percent-decoded; double quotes and white space around a value are ignored. The case of the
-/// name matters. A cookie with several values that differ is [ambiguous](Extracted::Ambiguous), unless
-/// [`first`](Cookie::first) or [`last`](Cookie::last) states which of them the application reads: browsers send
+/// name matters. A cookie with several values that differ is [ambiguous](super::Extracted::Ambiguous), unless
+/// [`first`](ValueKey::first) or [`last`](ValueKey::last) states which of them the application reads: browsers send
 /// several values if a cookie is set for two paths or domains. So is a value that is not UTF-8, that has a quote on
 /// one side only, or that has a backslash in quotes.
 ///
-/// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](Cookie::plain) is set. A
+/// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
 /// request without the cookie has no key; an empty value is a value like any other.
 ///
 /// The client chooses the value: each one it makes up starts a counter of its own, unless a layer outside of this one
@@ -55,101 +44,101 @@ pub struct Cookie {
 /// assert!(matches!(theme.extract(&parts), Answer::Ready(Extracted::Ambiguous)));
 /// # Ok::<(), http::Error>(())
 /// ```
-pub fn cookie(name: &str) -> Cookie {
-    Cookie { name: name.to_owned(), reading: Reading::new(&format!("cookie {name}")) }
+pub fn cookie(name: &str) -> ValueKey {
+    ValueKey::new(Source::Cookie(name.to_owned()), &format!("cookie {name}"))
 }
 
-impl Cookie {
-    /// Keeps the value readable in keys, and so in the store, instead of a hash of it.
-    ///
-    /// A value of more than 64 bytes, escaped, is hashed nevertheless.
-    pub fn plain(self) -> Self {
-        self.read_as(Reading::plain)
+/// Returns the value that counts, if there is one and all servers read it.
+pub(super) fn value<'a>(
+    parts: &'a Parts,
+    name: &'a str,
+    pick: Pick,
+    form: impl Fn(Cow<'a, [u8]>) -> Cow<'a, [u8]>,
+) -> Value<'a> {
+    let all = || named(parts, name.as_bytes());
+    let form = |found: Found<'a>| found.value.map(&form);
+    let picked = if pick == Pick::Same { None } else { pick.one_of(all()).filter(Found::is_seen_by_all) };
+    let value = picked.map_or_else(|| same(all().map(form)), |found| Ok(Some(form(found))))?;
+    value.map(|value| value.ok_or(Ambiguous)).transpose()
+}
+
+/// A pair that some server may read as the wanted cookie.
+struct Found<'a> {
+    /// The value in normal form; `None` if servers read it in different ways.
+    value: Option<Cow<'a, [u8]>>,
+    /// The value as it was sent; `None` if there is only the name.
+    raw: Option<&'a [u8]>,
+    /// Whether the name is written as it is, without percent-encoding or tabs around it.
+    has_name: bool,
+    /// The line of the header that it is in.
+    line: &'a [u8],
+}
+
+/// Returns the cookies of a name, percent-encoded or not, in all lines: HTTP/2 splits the header into several.
+///
+/// The `cookie` crate parses text only, so one cookie that is not UTF-8 would hide the others of its line.
+fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = Found<'a>> {
+    lines(&parts.headers, COOKIE).flat_map(move |line| {
+        let pairs = line.split(|byte| *byte == b';');
+        pairs.filter_map(move |pair| Found::read(line, pair, name))
+    })
+}
+
+impl<'a> Found<'a> {
+    /// Reads a pair, if it has the wanted name.
+    fn read(line: &'a [u8], pair: &'a [u8], name: &[u8]) -> Option<Self> {
+        let equals = pair.iter().position(|byte| *byte == b'=');
+        let (found, raw) = equals.map_or((pair, None), |equals| (&pair[..equals], Some(&pair[equals + 1..])));
+        let trimmed = found.trim_ascii();
+        let is_named = trimmed == name || trimmed.contains(&b'%') && percent_decode(trimmed).eq(name.iter().copied());
+        is_named.then(|| {
+            let has_name = found.strip_suffix(name).is_some_and(|before| before.iter().all(|byte| *byte == b' '));
+            Found { value: normal(raw.unwrap_or_default().trim_ascii()), raw, has_name, line }
+        })
     }
 
-    /// Uses the first of several values, as Go's `Request.Cookie` and Rack do.
-    ///
-    /// Servers may differ in which one that is, as some decode names and some drop what is malformed. Where they do,
-    /// the cookie is ambiguous if the other values differ from it.
-    pub fn first(self) -> Self {
-        self.read_as(Reading::first)
-    }
-
-    /// Uses the last of several values, as axum-extra's `CookieJar` does.
-    ///
-    /// Servers may differ in which one that is, as some decode names and some drop what is malformed. Where they do,
-    /// the cookie is ambiguous if the other values differ from it.
-    pub fn last(self) -> Self {
-        self.read_as(Reading::last)
-    }
-
-    /// Ignores the case of ASCII letters, for applications that do: values are lower-cased.
-    pub fn ignore_case(self) -> Self {
-        self.read_as(Reading::ignore_case)
-    }
-
-    /// Identifies clients by the result of a function of the decoded value.
-    ///
-    /// The function must return one result for all values that the application treats as one client, and must return
-    /// its own results unchanged: entries of [lists](crate::AccessList) are such results.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::key;
-    ///
-    /// // `s:<session>.<signature>`: the session stays the same when the signature is renewed.
-    /// let session = key::cookie("sid").normalize(|value| {
-    ///     value.split(|byte| *byte == b'.').next().unwrap_or(value).into()
-    /// });
-    /// # let _ = session;
-    /// ```
-    pub fn normalize(self, normalize: impl Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync + 'static) -> Self {
-        self.read_as(|reading| reading.normalize(normalize))
-    }
-
-    /// Changes how values are read.
-    pub(crate) fn read_as(self, change: impl FnOnce(Reading) -> Reading) -> Self {
-        Self { reading: change(self.reading), ..self }
-    }
-
-    /// Returns the value in normal form, if there is one and all servers read it.
-    fn value<'a>(&'a self, parts: &'a Parts) -> Result<Option<Cow<'a, [u8]>>, Ambiguous> {
-        let all = || named(parts, self.name.as_bytes());
-        let picked = match self.reading.pick() {
-            Pick::Same => None,
-            pick => pick.one_of(all()).filter(Found::is_seen_by_all),
-        };
-        let form = |found: Found<'a>| found.value.map(|value| self.reading.form(value));
-        let value = picked.map_or_else(|| reading::same(all().map(form)), |found| Ok(Some(form(found))))?;
-        value.map(|value| value.ok_or(Ambiguous)).transpose()
+    /// Whether all servers see it: those that compare names without decoding them, those that drop values with bytes
+    /// that RFC 6265 forbids, and those that drop lines that are not text, or values that do not decode to text.
+    fn is_seen_by_all(&self) -> bool {
+        let Some(raw) = self.raw.map(<[u8]>::trim_ascii_end) else { return false };
+        let may_stand = |byte: &u8| matches!(byte, b'!'..=b'~' | b' ') && !b"\"\\".contains(byte);
+        let is_text = || self.line.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+        let is_value = !raw.starts_with(b" ") && unquoted(raw).iter().all(may_stand);
+        self.has_name && is_value && is_text() && percent_decode(raw).decode_utf8().is_ok()
     }
 }
 
-impl KeyExtractor for Cookie {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        self.reading.extracted(self.value(parts))
+/// Returns the normal form of a value, which does not depend on what is removed first: quotes, white space or
+/// percent-encoding.
+fn normal(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let inner = unquoted(raw);
+    let has_quotes = inner.len() < raw.len();
+    // Some servers drop a quote that stands alone, and read a backslash in quotes as an escape.
+    let is_unclear = if has_quotes { inner.contains(&b'\\') } else { raw.starts_with(b"\"") || raw.ends_with(b"\"") };
+    if is_unclear {
+        return None;
     }
+    let decoded = Cow::from(percent_decode(inner));
+    str::from_utf8(&decoded).ok()?;
+    Some(match decoded {
+        Cow::Borrowed(decoded) => Cow::Borrowed(bare(decoded)),
+        Cow::Owned(decoded) if bare(&decoded).len() < decoded.len() => Cow::Owned(bare(&decoded).to_vec()),
+        Cow::Owned(decoded) => Cow::Owned(decoded),
+    })
+}
 
-    fn info(&self) -> KeyInfo {
-        self.reading.info()
-    }
-
-    fn key_of(&self, value: &[u8]) -> Option<Key> {
-        self.reading.key_of(value, |value| text(value).map(bare))
-    }
-
-    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        if let Ok(value) = self.value(parts) {
-            return offered.push_any(value);
+/// Strips all white space and quotes around a decoded value, however many: some may have been encoded, and others
+/// not.
+pub(super) fn bare(mut decoded: &[u8]) -> &[u8] {
+    loop {
+        let inner = unquoted(decoded.trim_ascii()).trim_ascii();
+        if inner.len() == decoded.len() {
+            return inner;
         }
-        for found in named(parts, self.name.as_bytes()) {
-            if let Some(value) = found.value {
-                offered.push(self.reading.form(value));
-            } else {
-                offered.push(found.sent());
-                offered.lack();
-            }
-        }
+        decoded = inner;
     }
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
 }

@@ -92,12 +92,9 @@ pub trait KeyExtractor: Any + Send + Sync {
         None
     }
 
-    /// Offers the values that the key of this request may contain a hash of, for lookups by the key; where the key is
-    /// [ambiguous](Extracted::Ambiguous), every value that the application may read in its place.
+    /// Offers the values that the key of this request contains hashes of, for [lookups](crate::Lookup::raw) by the key.
     ///
-    /// Called only for a lookup (see [`Lookup::raw`](crate::Lookup::raw)), and for an ambiguous request of a policy
-    /// that [denies](crate::Policy::deny) values. By default nothing is offered: such a lookup has no raw value, and
-    /// such a request is refused.
+    /// Called only for a lookup. By default nothing is offered: such a lookup has no raw value.
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
         let _ = (parts, offered);
     }

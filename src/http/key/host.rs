@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use http::header::HOST;
 use http::request::Parts;
 
-use super::reading::lines;
+use super::value::lines;
 use super::{Ambiguous, Bannable, Extracted, Key, KeyExtractor, KeyInfo, Kind};
 use crate::core::Answer;
 use crate::lookup::RawValues;
@@ -104,11 +104,8 @@ impl KeyExtractor for Host {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        for authority in authorities(parts) {
-            match normal(authority) {
-                Some(name) => offered.push(&*name),
-                None => offer_guess(authority, offered),
-            }
+        if let Ok(Some(name)) = self.name(parts) {
+            offered.push(&*name);
         }
     }
 }
@@ -156,28 +153,6 @@ fn is_name(name: &str) -> bool {
     };
     labels.all(|label| !label.is_empty() && label.bytes().all(is_plain))
         && (!name.rsplit('.').next().is_some_and(is_number) || name.parse::<Ipv4Addr>().is_ok())
-}
-
-/// Offers what a server may read in a malformed authority. If more than a name and a port that are slightly wrong is
-/// in it, servers may read anything.
-fn offer_guess(authority: &[u8], offered: &mut RawValues) {
-    let name = guess(authority);
-    let is_near = authority.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:%[]".contains(byte));
-    if !is_near || !(name.is_empty() || normal(&name).is_some()) {
-        offered.lack();
-    }
-    offered.push(name);
-}
-
-/// Returns the name that a lenient server may read in a malformed authority.
-fn guess(authority: &[u8]) -> Vec<u8> {
-    let after = authority.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
-    let host = &authority[after..];
-    let end = if host.starts_with(b"[") { host.iter().position(|byte| *byte == b']').map(|at| at + 1) } else { None };
-    let end = end.or_else(|| host.iter().position(|byte| *byte == b':')).unwrap_or(host.len());
-    let decoded: Vec<u8> = percent_encoding::percent_decode(&host[..end]).collect();
-    let kept = decoded.iter().rposition(|byte| *byte != b'.').map_or(0, |at| at + 1);
-    decoded[..kept].to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -229,13 +204,5 @@ mod tests {
         ] {
             row(authority, None);
         }
-    }
-
-    #[test]
-    fn a_malformed_host_is_offered_as_what_it_may_be_taken_for() {
-        for authority in ["user:pass@Acme:80", "acme..", "acme:8x", "ac%6De", "acme:99999"] {
-            assert_eq!(guess(authority.as_bytes()), b"acme", "{authority}");
-        }
-        assert_eq!(guess(b"[::1]x"), b"[::1]");
     }
 }

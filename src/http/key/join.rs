@@ -40,14 +40,8 @@ impl KeyExtractor for Join {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        for part in [&self.first, &self.second] {
-            let before = offered.len();
-            part.raw_values(parts, offered);
-            // A part that offers nothing may still have values.
-            if offered.len() == before {
-                offered.lack();
-            }
-        }
+        self.first.raw_values(parts, offered);
+        self.second.raw_values(parts, offered);
     }
 }
 

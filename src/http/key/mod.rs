@@ -40,7 +40,6 @@ mod client_ip;
 #[cfg(feature = "axum")]
 mod client_settings;
 mod cookie;
-mod cookie_pairs;
 mod embedded;
 mod extension;
 mod extracted;
@@ -49,7 +48,6 @@ mod extractor;
 mod forwarded;
 mod from_fn;
 mod global;
-mod header;
 #[cfg(feature = "axum")]
 mod hops;
 mod host;
@@ -70,7 +68,6 @@ mod path_param;
 mod peer_ip;
 #[cfg(feature = "query")]
 mod query;
-pub(crate) mod reading;
 #[cfg(feature = "axum")]
 mod route;
 mod secret;
@@ -78,15 +75,16 @@ mod secret;
 mod template;
 #[cfg(feature = "axum")]
 mod trust;
+pub(crate) mod value;
 
 pub use crate::core::Key;
 use crate::core::Kind;
 #[cfg(feature = "basic-auth")]
-pub use basic_user::{BasicUser, basic_user};
+pub use basic_user::basic_user;
 pub use bearer::bearer;
 #[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, client_ip};
-pub use cookie::{Cookie, cookie};
+pub use cookie::cookie;
 pub(crate) use embedded::{canonical, counted, site};
 pub use extension::{Extension, extension};
 pub use extracted::{Ambiguous, Extracted};
@@ -94,7 +92,6 @@ pub(crate) use extractor::shared;
 pub use extractor::{Join, KeyExtractor};
 pub use from_fn::from_fn;
 pub use global::global;
-pub use header::{Header, header};
 #[cfg(feature = "axum")]
 pub(crate) use hops::is_forwarded;
 pub use host::{Host, host};
@@ -107,15 +104,16 @@ pub(crate) use parts::bound;
 pub(crate) use parts::{key_of, parts};
 pub use path::path;
 #[cfg(feature = "axum")]
-pub use path_param::{PathParam, path_param};
+pub use path_param::path_param;
 #[cfg(feature = "axum")]
 pub(crate) use peer_ip::peer;
 #[cfg(feature = "axum")]
 pub use peer_ip::{PeerIp, peer_ip};
 #[cfg(feature = "query")]
-pub use query::{Query, query};
+pub use query::query;
 #[cfg(feature = "axum")]
 pub use route::route;
 pub use secret::Secret;
 #[cfg(feature = "axum")]
 pub(crate) use template::{is_template, matched, normal as normal_template};
+pub use value::{ValueKey, header};

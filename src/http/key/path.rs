@@ -9,7 +9,7 @@ use std::fmt;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use percent_encoding::{percent_decode, percent_decode_str};
+use percent_encoding::percent_decode_str;
 
 use super::{Ambiguous, Bannable, Extracted, Key, KeyExtractor, KeyInfo, Kind};
 use crate::core::Answer;
@@ -69,10 +69,8 @@ impl KeyExtractor for Path {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        let path = parts.uri.path();
-        match normal(path) {
-            Ok(path) => offered.push(&*path),
-            Err(Ambiguous) => readings(path).for_each(|reading| offered.push(reading)),
+        if let Ok(path) = normal(parts.uri.path()) {
+            offered.push(&*path);
         }
     }
 }
@@ -121,37 +119,6 @@ fn has_odd_segments(path: &str) -> bool {
     path.contains("//") || path.split('/').any(|segment| segment == "." || segment == "..")
 }
 
-/// Returns the paths that servers may read in an ambiguous one.
-fn readings(path: &str) -> impl Iterator<Item = String> {
-    let decoded: Vec<u8> =
-        percent_decode(path.as_bytes()).map(|byte| if byte == b'\\' { b'/' } else { byte }).collect();
-    let ways = [(false, false), (false, true), (true, false), (true, true)];
-    let read = ways.map(|(merged, resolved)| encoded(&joined(&decoded, merged, resolved)));
-    std::iter::once(path.to_owned()).chain(read)
-}
-
-/// Returns a path with its slashes merged or not, and its dot segments resolved or not.
-fn joined(path: &[u8], merged: bool, resolved: bool) -> Vec<u8> {
-    let mut segments: Vec<&[u8]> = Vec::new();
-    let mut rest = path.strip_prefix(b"/").unwrap_or(path).split(|byte| *byte == b'/').peekable();
-    while let Some(segment) = rest.next() {
-        let is_last = rest.peek().is_none();
-        match segment {
-            b"" if merged && !is_last => {}
-            b"." | b".." if resolved => {
-                if segment == b".." {
-                    segments.pop();
-                }
-                if is_last {
-                    segments.push(b"");
-                }
-            }
-            _ => segments.push(segment),
-        }
-    }
-    [b"/".as_slice(), &segments.join(&b'/')].concat()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,14 +163,5 @@ mod tests {
             assert_eq!(normal(path), Err(Ambiguous), "{path}");
             assert_eq!(Path.key_of(path.as_bytes()), None, "{path}");
         }
-    }
-
-    #[test]
-    fn an_ambiguous_path_is_offered_as_all_that_it_may_be_taken_for() {
-        for path in ["//a/b", "/a//b", "/a%2Fb", "/a\\b", "/./a/b", "/a/c/../b", "/a/x%2f../b", "/%61//./b"] {
-            assert!(readings(path).any(|reading| reading == "/a/b"), "{path}");
-        }
-        assert!(readings("/a/b/..").any(|reading| reading == "/a/"));
-        assert!(readings("/../..").any(|reading| reading == "/"));
     }
 }

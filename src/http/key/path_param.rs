@@ -15,34 +15,22 @@ use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
-use super::reading::{Reading, bytes, same, text};
+use super::Ambiguous;
 use super::template::{Piece, pieces};
-use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo};
-use crate::core::Answer;
-use crate::lookup::RawValues;
-
-/// An extractor of a parameter of the route that matched.
-///
-/// Made by [`path_param`], which has the rules and an example.
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct PathParam {
-    name: String,
-    reading: Reading,
-}
+use super::value::{Pick, Source, Value, ValueKey, bytes};
 
 /// Identifies clients by a parameter of the route, such as `id` in `/users/{id}` or `rest` in `/files/{*rest}`.
 ///
 /// The value is percent-decoded, and is the one that axum's `Path` has, also if the path was rewritten before it was
 /// routed. It stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
-/// whose route has no such parameter has no key. The parameter is [ambiguous](Extracted::Ambiguous) if its value is not
+/// whose route has no such parameter has no key. The parameter is [ambiguous](super::Extracted::Ambiguous) if its value is not
 /// UTF-8, or if nested routers have several with this name that differ.
 ///
 /// axum sets the route only in layers that are added with `Router::layer` or `route_layer`, not in those around the
 /// whole service.
 ///
 /// If the application parses the value, several spellings are one client: to `Path<u64>`, `07` and `+7` are `7`. Set
-/// [`normalize`](PathParam::normalize) for it.
+/// [`normalize`](ValueKey::normalize) for it.
 ///
 /// # Examples
 ///
@@ -56,104 +44,34 @@ pub struct PathParam {
 ///     .layer(RateLimitLayer::new(MemoryStore::new(), policy));
 /// # let _ = app;
 /// ```
-pub fn path_param(name: &str) -> PathParam {
-    PathParam { name: name.to_owned(), reading: Reading::new(&format!("path_param {name}")).plain() }
+pub fn path_param(name: &str) -> ValueKey {
+    ValueKey::new(Source::PathParam(name.to_owned()), &format!("path_param {name}")).plain()
 }
 
-impl KeyExtractor for PathParam {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        self.reading.extracted(one(self.values(parts)).map(|value| value.map(|value| self.form(value))))
-    }
-
-    fn info(&self) -> KeyInfo {
-        self.reading.info()
-    }
-
-    fn key_of(&self, value: &[u8]) -> Option<Key> {
-        self.reading.key_of(value, text)
-    }
-
-    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        for value in self.values(parts) {
-            match value {
-                Value::Text(text) => offered.push(self.form(text)),
-                Value::NoText(bytes) => offered.push(bytes),
-                Value::Unknown => offered.lack(),
-            }
-        }
-    }
+/// Returns the value that counts, if there is one and it is text.
+pub(super) fn value<'a>(
+    parts: &'a Parts,
+    name: &str,
+    pick: Pick,
+    form: impl Fn(Cow<'a, [u8]>) -> Cow<'a, [u8]>,
+) -> Value<'a> {
+    let value = pick.of(values(parts, name).into_iter())?;
+    value.map(|text| text.map(|text| form(bytes(text))).ok_or(Ambiguous)).transpose()
 }
 
-impl PathParam {
-    /// Ignores the case of ASCII letters, for applications that do: values are lower-cased.
-    pub fn ignore_case(self) -> Self {
-        Self { reading: self.reading.ignore_case(), ..self }
-    }
+/// Decoded values; `None` for one that is not UTF-8.
+type Values<'a> = SmallVec<[Option<Cow<'a, str>>; 1]>;
 
-    /// Identifies clients by the result of a function of the decoded value.
-    ///
-    /// The function must return one result for all values that the application treats as one client, and must return
-    /// its own results unchanged: entries of [lists](crate::AccessList) are such results.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::key;
-    ///
-    /// // The application has `Path<u64>`.
-    /// let user = key::path_param("id").normalize(|id| match std::str::from_utf8(id).map(str::parse::<u64>) {
-    ///     Ok(Ok(number)) => number.to_string().into_bytes().into(),
-    ///     _ => id.into(),
-    /// });
-    /// # let _ = user;
-    /// ```
-    pub fn normalize(self, normalize: impl Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync + 'static) -> Self {
-        Self { reading: self.reading.normalize(normalize), ..self }
-    }
-
-    /// Returns the normal form of a value.
-    fn form<'a>(&self, value: Cow<'a, str>) -> Cow<'a, [u8]> {
-        self.reading.form(bytes(value))
-    }
-
-    /// Returns the values of all parameters with this name.
-    fn values<'a>(&self, parts: &'a Parts) -> Values<'a> {
-        // A nested service, or the fallback of a nested router, has parameters of its prefix and no route.
-        let Some(template) = parts.extensions.get::<MatchedPath>() else { return values_of_router(parts, &self.name) };
-        // The template is that of the outermost router, but nested ones see a shortened path.
-        let whole = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |OriginalUri(uri)| uri.path());
-        let found = if is_routed(whole, parts) { captures(template.as_str(), whole, &self.name) } else { None };
-        match found {
-            Some(found) => found.into_iter().map(decoded).collect(),
-            None => values_of_router(parts, &self.name),
-        }
-    }
-}
-
-type Values<'a> = SmallVec<[Value<'a>; 1]>;
-
-/// A decoded value.
-#[derive(PartialEq)]
-enum Value<'a> {
-    Text(Cow<'a, str>),
-    /// Bytes that are not UTF-8.
-    NoText(Vec<u8>),
-    /// A value that is not UTF-8, of a parameter that axum does not name.
-    Unknown,
-}
-
-/// Percent-decodes a value.
-fn decoded(raw: &str) -> Value<'_> {
-    let decoded = percent_decode_str(raw);
-    decoded.clone().decode_utf8().map_or_else(|_| Value::NoText(decoded.collect()), Value::Text)
-}
-
-/// Returns the value, if all are text and equal.
-fn one(values: Values<'_>) -> Result<Option<Cow<'_, str>>, Ambiguous> {
-    match same(values.into_iter())? {
-        Some(Value::Text(text)) => Ok(Some(text)),
-        Some(_) => Err(Ambiguous),
-        None => Ok(None),
+/// Returns the values of all parameters with this name.
+fn values<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
+    // A nested service, or the fallback of a nested router, has parameters of its prefix and no route.
+    let Some(template) = parts.extensions.get::<MatchedPath>() else { return values_of_router(parts, name) };
+    // The template is that of the outermost router, but nested ones see a shortened path.
+    let whole = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |OriginalUri(uri)| uri.path());
+    let found = if is_routed(whole, parts) { captures(template.as_str(), whole, name) } else { None };
+    match found {
+        Some(found) => found.into_iter().map(|raw| percent_decode_str(raw).decode_utf8().ok()).collect(),
+        None => values_of_router(parts, name),
     }
 }
 
@@ -195,11 +113,11 @@ fn values_of_router<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
     match params.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(params)) => {
             let named = params.iter().filter(|(of, _)| *of == name);
-            named.map(|(_, value)| Value::Text(Cow::Owned(value.to_owned()))).collect()
+            named.map(|(_, value)| Some(Cow::Owned(value.to_owned()))).collect()
         }
         // Without parameters there is none of this name; else one is no text, and the router does not return which.
         Poll::Ready(Err(RawPathParamsRejection::MissingPathParams(_))) => Values::new(),
-        _ => [Value::Unknown].into_iter().collect(),
+        _ => [None].into_iter().collect(),
     }
 }
 

@@ -7,26 +7,14 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 
-use super::reading::{Reading, bytes, text};
-use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo};
-use crate::core::Answer;
-use crate::lookup::RawValues;
-
-/// An extractor of the value of a query parameter.
-///
-/// Made by [`query`], which has the rules and an example.
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct Query {
-    name: String,
-    reading: Reading,
-}
+use super::Ambiguous;
+use super::value::{Pick, Source, Value, ValueKey, bytes};
 
 /// Identifies clients by the value of a query parameter.
 ///
 /// Names and values are percent-decoded, and `+` is a space. A parameter that comes with several values that differ is
-/// [ambiguous](Extracted::Ambiguous), unless [`first`](Query::first) or [`last`](Query::last) states which of them the
-/// application reads. So is one that has another value if `;` separates parameters as `&` does.
+/// [ambiguous](super::Extracted::Ambiguous), unless [`first`](ValueKey::first) or [`last`](ValueKey::last) states which
+/// of them the application reads. So is one that has another value if `;` separates parameters as `&` does.
 ///
 /// The value stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
 /// without the parameter has no key; an empty value is a value like any other.
@@ -49,80 +37,25 @@ pub struct Query {
 /// assert!(matches!(tenant.extract(&parts), Answer::Ready(Extracted::Ambiguous)));
 /// # Ok::<(), http::Error>(())
 /// ```
-pub fn query(name: &str) -> Query {
-    Query { name: name.to_owned(), reading: Reading::new(&format!("query {name}")).plain() }
+pub fn query(name: &str) -> ValueKey {
+    ValueKey::new(Source::Query(name.to_owned()), &format!("query {name}")).plain()
 }
 
-impl Query {
-    /// Uses the first of several values, for applications that do.
-    pub fn first(self) -> Self {
-        self.read_as(Reading::first)
+/// Returns the value that counts, if there is one.
+pub(super) fn value<'a>(
+    parts: &'a Parts,
+    name: &str,
+    pick: Pick,
+    form: impl Fn(Cow<'a, [u8]>) -> Cow<'a, [u8]>,
+) -> Value<'a> {
+    let query = parts.uri.query().unwrap_or_default();
+    let values = |piece: &'a str| {
+        let pairs = form_urlencoded::parse(piece.as_bytes()).filter(|(of, _)| *of == name);
+        pairs.map(|(_, value)| form(bytes(value)))
+    };
+    // Where `;` separates parameters, too.
+    if query.contains(';') && !values(query).eq(query.split(';').flat_map(values)) {
+        return Err(Ambiguous);
     }
-
-    /// Uses the last of several values, as axum's `Query` of a map does.
-    pub fn last(self) -> Self {
-        self.read_as(Reading::last)
-    }
-
-    /// Ignores the case of ASCII letters, for applications that do: values are lower-cased.
-    pub fn ignore_case(self) -> Self {
-        self.read_as(Reading::ignore_case)
-    }
-
-    /// Identifies clients by the result of a function of the decoded value.
-    ///
-    /// The function must return one result for all values that the application treats as one client, and must return
-    /// its own results unchanged: entries of [lists](crate::AccessList) are such results.
-    pub fn normalize(self, normalize: impl Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync + 'static) -> Self {
-        self.read_as(|reading| reading.normalize(normalize))
-    }
-
-    /// Changes how values are read.
-    pub(crate) fn read_as(self, change: impl FnOnce(Reading) -> Reading) -> Self {
-        Self { reading: change(self.reading), ..self }
-    }
-
-    /// Returns the values in a piece of the query whose parameters are separated by `&`.
-    fn values<'a>(&self, piece: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
-        let pairs = form_urlencoded::parse(piece.as_bytes()).filter(|(name, _)| *name == self.name);
-        pairs.map(|(_, value)| self.reading.form(bytes(value)))
-    }
-
-    /// Returns the values of a query in which `;` separates parameters, too.
-    fn values_by_either<'a>(&self, query: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
-        query.split(';').flat_map(move |piece| self.values(piece))
-    }
-
-    /// Returns the value that counts, if there is one.
-    fn value<'a>(&self, parts: &'a Parts) -> Result<Option<Cow<'a, [u8]>>, Ambiguous> {
-        let query = parts.uri.query().unwrap_or_default();
-        if query.contains(';') && !self.values(query).eq(self.values_by_either(query)) {
-            return Err(Ambiguous);
-        }
-        self.reading.pick().of(self.values(query))
-    }
-}
-
-impl KeyExtractor for Query {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        self.reading.extracted(self.value(parts))
-    }
-
-    fn info(&self) -> KeyInfo {
-        self.reading.info()
-    }
-
-    fn key_of(&self, value: &[u8]) -> Option<Key> {
-        self.reading.key_of(value, text)
-    }
-
-    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        let query = parts.uri.query().unwrap_or_default();
-        match self.value(parts) {
-            Ok(value) => offered.push_any(value),
-            Err(Ambiguous) => {
-                self.values(query).chain(self.values_by_either(query)).for_each(|value| offered.push(value));
-            }
-        }
-    }
+    pick.of(values(query))
 }

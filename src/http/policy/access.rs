@@ -7,7 +7,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,8 +28,8 @@ use crate::http::key::{KeyExtractor, canonical, counted, parts};
 /// around it), before it is escaped or hashed. If a client can choose one part of a joined key, list a value that is
 /// meant for another part with [`key_of`](Self::key_of): otherwise the client could send it in the part it chooses.
 ///
-/// If a key is [ambiguous](crate::key::Extracted::Ambiguous), each value that it may have is compared with a deny list,
-/// and none with an allow list.
+/// A request whose key is [ambiguous](crate::key::Extracted::Ambiguous) is refused by a deny list of values, and none of
+/// its values is compared with an allow list.
 ///
 /// A layer is not built with an entry that no request can match, such as a value on the list of a policy that counts
 /// all requests together, or a host in capital letters.
@@ -205,12 +204,6 @@ impl AccessList {
         let of_any = |value| !self.values.is_empty() && self.values.contains(value);
         let of_kind = |kind, value| self.values_of.get(kind).is_some_and(|values| values.contains(value));
         key.joined().any(|(kind, value)| of_any(value) || of_kind(kind, value))
-    }
-
-    /// Whether a value is on the list, for keys of any kind.
-    pub(crate) fn has_value(&self, value: &[u8]) -> bool {
-        let sets = || iter::once(&self.values).chain(self.values_of.values());
-        texts("", value).iter().any(|text| sets().any(|values| values.contains(text.value())))
     }
 
     pub(crate) fn has_values(&self) -> bool {

@@ -280,9 +280,8 @@ impl Policy {
     ///   unless the list [serves unknown addresses](AccessList::serve_unknown_addresses).
     /// - A request without a key is refused by its address, by the parts of a joined key that it has, or by the
     ///   [`missing_key`](Self::missing_key) rule.
-    /// - A request whose key is [ambiguous](crate::key::Extracted::Ambiguous) is refused if any value that it may have
-    ///   is on the list. If the list has values, and the extractor does not [offer](KeyExtractor::raw_values) all that
-    ///   the key may have, it is refused with 400.
+    /// - A request whose key is [ambiguous](crate::key::Extracted::Ambiguous) is refused with 400 if the list has values,
+    ///   as its client may be on it.
     ///
     /// # Examples
     ///

@@ -124,6 +124,16 @@ fn the_last_or_the_first_parameter_counts_where_the_application_takes_it() {
 }
 
 #[test]
+fn the_last_or_the_first_user_counts_where_the_application_takes_it() {
+    let line = |user: &str| ("authorization", format!("Basic {}", STANDARD.encode(format!("{user}:pw"))));
+    let two = |first, last| with([line(first), line(last)]);
+    are_real(key::basic_user().last(), basic("REAL"), [two("x", "REAL"), two("y", "REAL")]);
+    are_others(key::basic_user().last(), basic("REAL"), [two("REAL", "x"), two("REAL", "y")]);
+    are_real(key::basic_user().first(), basic("REAL"), [two("REAL", "x"), two("REAL", "y")]);
+    are_others(key::basic_user().first(), basic("REAL"), [two("x", "REAL"), two("y", "REAL")]);
+}
+
+#[test]
 fn letters_of_either_case_are_the_same_where_the_application_says_so() {
     are_real(key::basic_user().ignore_case(), basic("REAL"), [basic("real"), basic("Real")]);
     are_real(key::header("x-user").ignore_case(), header(["REAL"]), [header(["real"]), header(["Real", "rEAL"])]);

@@ -28,7 +28,7 @@ fn first(parts: &Parts) -> Option<String> {
     values.find(|value| !value.contains(['"', '\\'])).map(str::to_owned)
 }
 
-fn session() -> key::Cookie {
+fn session() -> key::ValueKey {
     key::cookie("session")
 }
 
@@ -90,15 +90,9 @@ fn a_value_with_a_lone_quote_does_not_hide_the_one_the_application_takes() {
 #[test]
 fn a_denied_session_is_refused_in_whatever_way_it_is_written() {
     let service = service(policy(session()).deny(AccessList::parse(["stolen"]).expect("a value")));
-    let names = [
-        "session=stolen",
-        "session=%73tolen",
-        "%73ession=stolen",
-        "session=junk; session=stolen",
-        "session=stolen; session=junk",
-        "session=\"%73tolen\"",
-    ];
+    let names = ["session=stolen", "session=%73tolen", "%73ession=stolen", "session=\"%73tolen\""];
     expect(&service, names.map(|name| (line(name), 403)));
+    expect(&service, ["session=junk; session=stolen", "session=stolen; session=junk"].map(|two| (line(two), 400)));
     expect(&service, [(line("session=another"), 200)]);
 }
 

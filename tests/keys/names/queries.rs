@@ -55,7 +55,7 @@ fn semicolons_hide_no_parameter_where_they_separate_them() {
 #[test]
 fn a_denied_value_is_refused_in_whatever_way_it_is_written() {
     let service = service(policy(key::query("k")).deny(AccessList::parse(["stolen"]).expect("a value")));
-    let names = ["/?k=stolen", "/?k=%73tolen", "/?k=junk&k=stolen", "/?k=stolen&k=junk", "/?x;k=stolen"];
-    expect(&service, names.map(|name| (get(name), 403)));
+    expect(&service, ["/?k=stolen", "/?k=%73tolen"].map(|name| (get(name), 403)));
+    expect(&service, ["/?k=junk&k=stolen", "/?k=stolen&k=junk", "/?x;k=stolen"].map(|name| (get(name), 400)));
     expect(&service, [(get("/?k=another"), 200)]);
 }

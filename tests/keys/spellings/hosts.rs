@@ -121,12 +121,14 @@ fn an_authority_and_a_host_that_differ_are_refused_where_a_key_is_needed() {
 #[test]
 fn a_denied_host_is_refused_wherever_and_however_it_is_written() {
     let app = app(by_host().deny(list(["acme"])));
-    for host in ["acme", "ACME.:80", "acme..", "a@acme", "acme:8x", "ac%6De"] {
+    for host in ["acme", "ACME.:80"] {
         expect(&app, with(get("/"), "host", host), 403);
-        expect(&app, with(with(get("/"), "host", "other"), "host", host), 403);
-        expect(&app, with(get("http://other/"), "host", host), 403);
     }
-    expect(&app, with(get("http://acme/"), "host", "other"), 403);
+    for host in ["acme", "ACME.:80", "acme..", "a@acme", "acme:8x", "ac%6De"] {
+        expect(&app, with(with(get("/"), "host", "other"), "host", host), 400);
+        expect(&app, with(get("http://other/"), "host", host), 400);
+    }
+    expect(&app, with(get("http://acme/"), "host", "other"), 400);
     expect(&app, with(get("/"), "host", "other"), 200);
 }
 
@@ -150,12 +152,12 @@ fn a_pair_with_an_uncertain_host_starts_no_counter_of_its_own() {
 #[test]
 fn a_denied_host_is_not_reached_by_what_some_take_for_it() {
     let app = app(by_host().deny(list(["acme"])));
-    for host in ["acme", "acme..", "acme:8x", "u@acme", "%61cme"] {
-        expect(&app, with(get("/"), "host", host), 403);
-    }
-    let odd = ["acme/x", "acme?x", "acme#x", "acme, b:", "b:, acme", "acme b", "acme\\x", "[acme]", "acme%20"];
+    expect(&app, with(get("/"), "host", "acme"), 403);
+    let odd = [
+        "acme..", "acme:8x", "u@acme", "%61cme", "acme/x", "acme?x", "acme#x", "acme, b:", "b:, acme", "acme b",
+        "acme\\x", "[acme]", "acme%20",
+    ];
     for host in odd.into_iter().chain(["http://acme/", "acme:x@b"]) {
         expect(&app, with(get("/"), "host", host), 400);
     }
-    expect(&app, with(get("/"), "host", "b..:80"), 200);
 }

@@ -81,6 +81,20 @@ fn parameters_of_one_name_that_differ_are_ambiguous() {
 }
 
 #[test]
+fn the_first_or_the_last_of_them_counts_where_the_application_takes_it() {
+    let nested = |key| Router::new().nest_service("/{id}", users(Policy::new("id", ONE).key(key)));
+    for (key, other, same) in [
+        (key::path_param("id").first(), "/bob/users/ada", "/ada/users/bob"),
+        (key::path_param("id").last(), "/ada/users/bob", "/bob/users/ada"),
+    ] {
+        let app: App = BoxCloneService::new(nested(key).into_service());
+        for (path, status) in [("/ada/users/ada", 200), (other, 200), (same, 429)] {
+            expect(&app, path, status);
+        }
+    }
+}
+
+#[test]
 fn a_parameter_that_is_no_text_is_ambiguous() {
     let app: App = BoxCloneService::new(users(by_id()).into_service());
     expect(&app, "/users/%ff", 200);
@@ -89,10 +103,10 @@ fn a_parameter_that_is_no_text_is_ambiguous() {
 }
 
 #[test]
-fn a_parameter_that_is_no_text_is_on_no_list_that_denies_others() {
+fn a_parameter_that_is_no_text_is_refused_by_a_list_that_denies_others() {
     for (route, prefix) in [("/users/{id}", "/users"), ("/{{users}}/{id}", "/{users}")] {
         let app = Router::new().route(route, on_get(|| async {})).layer(layer(by_id().deny(list(["eve"]))));
-        for (id, status) in [("eve", 403), ("%ff", 200), ("%fe", 429), ("ada", 200)] {
+        for (id, status) in [("eve", 403), ("%ff", 400), ("ada", 200), ("ada", 429)] {
             rig::expect(&app, get(&format!("{prefix}/{id}")), status);
         }
     }

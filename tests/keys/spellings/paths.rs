@@ -56,10 +56,11 @@ fn such_a_path_is_refused_where_a_key_is_needed() {
 #[test]
 fn a_denied_path_is_refused_however_it_is_written() {
     let app = app(by_path().deny(list(["/admin", "/a/b"])));
-    for path in
-        ["/admin", "/%61dmin", "//admin", "/x/../admin", "/./admin", "/a/b", "/a//b", "/a%2Fb", "/a\\b", "/a/x/..//b"]
-    {
+    for path in ["/admin", "/%61dmin", "/a/b"] {
         expect(&app, get(path), 403);
+    }
+    for path in ["//admin", "/x/../admin", "/./admin", "/a//b", "/a%2Fb", "/a\\b", "/a/x/..//b"] {
+        expect(&app, get(path), 400);
     }
     expect(&app, get("/other"), 200);
 }

@@ -23,7 +23,7 @@ fn service(policy: Policy) -> Service {
     Rig::memory().service([policy])
 }
 
-fn header() -> key::Header {
+fn header() -> key::ValueKey {
     key::header("x-api-key")
 }
 

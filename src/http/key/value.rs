@@ -1,0 +1,315 @@
+//! Keys that are the value of a header, cookie, parameter or user name: which of several values counts, the form in which
+//! it is compared, and the key that is made of it.
+//!
+//! The same value must be the same key over HTTP/1 and HTTP/2, which differ in whether they keep white space around
+//! it. The case and the inside of values are left alone: only the application knows whether they matter.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::AsHeaderName;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+#[cfg(feature = "basic-auth")]
+use super::basic_user;
+#[cfg(feature = "axum")]
+use super::path_param;
+#[cfg(feature = "query")]
+use super::query;
+use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo, Kind, cookie};
+use crate::core::Answer;
+use crate::lookup::RawValues;
+
+/// A function that returns the normal form of a value.
+type Normalize = dyn Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync;
+
+/// The value that counts in normal form, if there is one.
+pub(super) type Value<'a> = Result<Option<Cow<'a, [u8]>>, Ambiguous>;
+
+/// An extractor of a value that clients send.
+///
+/// Made by [`header`](super::header), [`cookie`](super::cookie()), [`query`](super::query()),
+/// [`path_param`](super::path_param()) and [`basic_user`](super::basic_user()), which have the rules and examples. Where a
+/// request has several values that differ, the key is [ambiguous](Extracted::Ambiguous), unless [`first`](Self::first) or
+/// [`last`](Self::last) states which of them the application reads.
+#[derive(Clone)]
+#[must_use]
+pub struct ValueKey {
+    source: Source,
+    kind: Kind,
+    /// Whether keys hold the value itself, not a hash of it.
+    plain: bool,
+    pick: Pick,
+    /// Whether ASCII letters are lower-cased, after `normalize`.
+    ignores_case: bool,
+    normalize: Option<Arc<Normalize>>,
+}
+
+/// Where the value is, with the name that it has there.
+#[derive(Clone)]
+pub(super) enum Source {
+    Header(HeaderName),
+    Cookie(String),
+    #[cfg(feature = "query")]
+    Query(String),
+    #[cfg(feature = "axum")]
+    PathParam(String),
+    #[cfg(feature = "basic-auth")]
+    BasicUser,
+}
+
+/// Which of several values counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pick {
+    /// The one that all of them equal.
+    Same,
+    First,
+    Last,
+}
+
+/// Identifies clients by the value of a header, such as an API key.
+///
+/// White space around the value is ignored. A header with several lines that differ is
+/// [ambiguous](Extracted::Ambiguous), unless [`first`](ValueKey::first) or [`last`](ValueKey::last) states which of them
+/// the application reads.
+///
+/// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
+/// request without the header has no key; an empty value is a value like any other.
+///
+/// The client chooses the value: each one it makes up starts a counter of its own, unless a layer outside of this one
+/// has verified it.
+///
+/// # Panics
+///
+/// If `name` is not a header name. Its case does not matter.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let region = key::header("x-region").plain();
+///
+/// let (parts, ()) = http::Request::get("/").header("x-region", "eu").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = region.extract(&parts) else { panic!("there is a header") };
+/// assert_eq!(key.as_str(), "header x-region:eu");
+///
+/// let request = http::Request::get("/").header("x-region", "eu").header("x-region", "us");
+/// let (parts, ()) = request.body(())?.into_parts();
+/// assert!(matches!(region.extract(&parts), Answer::Ready(Extracted::Ambiguous)));
+/// # Ok::<(), http::Error>(())
+/// ```
+pub fn header(name: &'static str) -> ValueKey {
+    let parsed = HeaderName::from_bytes(name.as_bytes());
+    ValueKey::header(parsed.unwrap_or_else(|_| panic!("{name:?} is not a header name: use letters, digits and '-'")))
+}
+
+impl ValueKey {
+    /// An extractor of values that are secrets.
+    pub(super) fn new(source: Source, kind: &str) -> Self {
+        let kind = Kind::new(kind);
+        Self { source, kind, plain: false, pick: Pick::Same, ignores_case: false, normalize: None }
+    }
+
+    /// Identifies clients by the value of a header, as [`header`](super::header) does, for a name that is known only at
+    /// run time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::HeaderName;
+    /// use tollgate::key::ValueKey;
+    ///
+    /// let by_api_key = ValueKey::header(HeaderName::from_bytes(b"X-Api-Key")?);
+    /// # let _ = by_api_key;
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    pub fn header(name: HeaderName) -> Self {
+        let kind = format!("header {name}");
+        Self::new(Source::Header(name), &kind)
+    }
+
+    /// Keeps the value readable in keys, and so in the store, instead of a hash of it. Values of query and path
+    /// parameters always are.
+    ///
+    /// A value of more than 64 bytes, escaped, is hashed nevertheless.
+    pub fn plain(self) -> Self {
+        Self { plain: true, ..self }
+    }
+
+    /// Uses the first of several values, for applications that do: of cookies, as Go's `Request.Cookie` and Rack do.
+    ///
+    /// Servers may differ in which cookie that is, as some decode names and some drop what is malformed. Where they do,
+    /// the cookie is ambiguous if the other values differ from it.
+    pub fn first(self) -> Self {
+        Self { pick: Pick::First, ..self }
+    }
+
+    /// Uses the last of several values, for applications that do, as axum-extra's `CookieJar` and axum's `Query` of a map
+    /// do. For cookies it is limited as [`first`](Self::first).
+    pub fn last(self) -> Self {
+        Self { pick: Pick::Last, ..self }
+    }
+
+    /// Ignores the case of ASCII letters, for applications that do: values are lower-cased.
+    pub fn ignore_case(self) -> Self {
+        Self { ignores_case: true, ..self }
+    }
+
+    /// Identifies clients by the result of a function of the value, which it gets decoded and without white space around
+    /// it.
+    ///
+    /// The function must return one result for all values that the application treats as one client, and must return
+    /// its own results unchanged: entries of [lists](crate::AccessList) are such results.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key;
+    ///
+    /// // The application ignores leading zeros.
+    /// let account = key::header("x-account").normalize(|value| {
+    ///     let zeros = value.iter().take_while(|byte| **byte == b'0').count();
+    ///     value[zeros..].into()
+    /// });
+    ///
+    /// // `s:<session>.<signature>`: the session stays the same when the signature is renewed.
+    /// let session = key::cookie("sid").normalize(|value| {
+    ///     value.split(|byte| *byte == b'.').next().unwrap_or(value).into()
+    /// });
+    /// # let _ = (account, session);
+    /// ```
+    pub fn normalize(self, normalize: impl Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync + 'static) -> Self {
+        Self { normalize: Some(Arc::new(normalize)), ..self }
+    }
+
+    /// Returns the value that counts.
+    fn value<'a>(&'a self, parts: &'a Parts) -> Value<'a> {
+        let form = |value| self.form(value);
+        match &self.source {
+            Source::Header(name) => self.pick.of(lines(&parts.headers, name).map(|line| form(Cow::Borrowed(line)))),
+            Source::Cookie(name) => cookie::value(parts, name, self.pick, form),
+            #[cfg(feature = "query")]
+            Source::Query(name) => query::value(parts, name, self.pick, form),
+            #[cfg(feature = "axum")]
+            Source::PathParam(name) => path_param::value(parts, name, self.pick, form),
+            #[cfg(feature = "basic-auth")]
+            Source::BasicUser => basic_user::value(parts, self.pick, form),
+        }
+    }
+
+    /// Returns the normal form of a value.
+    fn form<'a>(&self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
+        let value = match (&self.normalize, value) {
+            (None, value) => value,
+            (Some(normalize), Cow::Borrowed(value)) => normalize(value),
+            (Some(normalize), Cow::Owned(value)) => Cow::Owned(normalize(&value).into_owned()),
+        };
+        if self.ignores_case && value.iter().any(u8::is_ascii_uppercase) {
+            return Cow::Owned(value.to_ascii_lowercase());
+        }
+        value
+    }
+
+    /// Returns the key of a value in normal form.
+    fn key(&self, value: &[u8]) -> Key {
+        if self.plain { self.kind.key(value) } else { self.kind.hashed(value) }
+    }
+}
+
+impl KeyExtractor for ValueKey {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        Answer::Ready(self.value(parts).map(|value| value.map(|value| self.key(&value))).into())
+    }
+
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new(self.kind.as_str().to_owned())
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        let read = match &self.source {
+            Source::Header(_) => carried(value),
+            Source::Cookie(_) => text(value).map(cookie::bare),
+            #[cfg(feature = "basic-auth")]
+            Source::BasicUser => text(value).filter(|name| !name.contains(&b':')),
+            #[cfg(any(feature = "axum", feature = "query"))]
+            _ => text(value),
+        };
+        // A closure may return what no request can carry.
+        let is_result = || self.normalize.is_some() && *self.form(Cow::Borrowed(value)) == *value;
+        let value = read.or_else(|| is_result().then_some(value))?;
+        Some(self.key(&self.form(Cow::Borrowed(value))))
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        if let Ok(Some(value)) = self.value(parts) {
+            offered.push(value);
+        }
+    }
+}
+
+impl fmt::Debug for ValueKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueKey").field("kind", &self.kind).field("pick", &self.pick).finish_non_exhaustive()
+    }
+}
+
+impl Pick {
+    /// Returns the value that counts, if there is one.
+    pub(super) fn of<T: PartialEq>(self, values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
+        if self == Pick::Same { same(values) } else { Ok(self.one_of(values)) }
+    }
+
+    /// Returns the last value for `Last`, otherwise the first.
+    pub(super) fn one_of<T>(self, mut values: impl Iterator<Item = T>) -> Option<T> {
+        if self == Pick::Last { values.last() } else { values.next() }
+    }
+}
+
+/// Returns the value that all values equal; they are ambiguous if they differ.
+pub(super) fn same<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
+    let Some(first) = values.next() else { return Ok(None) };
+    if values.all(|value| value == first) { Ok(Some(first)) } else { Err(Ambiguous) }
+}
+
+/// Returns a value if it is UTF-8.
+pub(super) fn text(value: &[u8]) -> Option<&[u8]> {
+    str::from_utf8(value).ok().map(str::as_bytes)
+}
+
+/// Returns the bytes of a text, without copying it.
+#[cfg(any(feature = "axum", feature = "query"))]
+pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
+/// Trims the optional white space around a value, which HTTP/2 keeps and servers of HTTP/1 drop:
+/// <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
+pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+/// Returns the values of a header in normal form, one per line.
+pub(crate) fn lines(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(name).iter().map(|line| trimmed(line.as_bytes()))
+}
+
+/// Returns the value of a header; it is ambiguous if lines differ.
+#[cfg_attr(not(feature = "config"), allow(dead_code, reason = "only files compare headers with texts"))]
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Ambiguous> {
+    same(lines(headers, name))
+}
+
+/// Returns a value in normal form, if a header can carry it.
+pub(crate) fn carried(value: &[u8]) -> Option<&[u8]> {
+    HeaderValue::from_bytes(value).is_ok().then(|| trimmed(value))
+}
