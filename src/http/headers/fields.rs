@@ -4,7 +4,6 @@
 //! the policies are set. The formulas are those of draft-ietf-httpapi-ratelimit-headers-11, with the choices this crate
 //! makes where the draft leaves them open.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,32 +33,29 @@ pub(super) struct PolicyField {
 struct Rendered {
     quota: Quota,
     advertised: Advertised,
-    /// `X-RateLimit-Limit`: a slice of `RateLimit-Policy`, its `q`.
+    /// `X-RateLimit-Limit`.
     limit: HeaderValue,
 }
 
 impl PolicyField {
     /// Renders the policies that are shown.
     pub(super) fn of(policies: &[Policy]) -> Self {
-        let mut field = PolicyList::default();
-        let shown = policies.iter().filter(|policy| policy.is_shown());
-        let hidden = policies.iter().filter(|policy| !policy.is_shown());
-        let render = |policy: &Policy| {
-            let (is_bytes, advertised) = (policy.options().bytes.is_some(), Advertised::of(policy.quota()));
-            (*policy.quota(), advertised, field.policy(policy.name(), advertised, is_bytes))
-        };
-        let places: Vec<(Quota, Advertised, Range<usize>)> = shown.map(render).collect();
-        let name = |policy: &Policy| policy.rule().name().clone();
-        let bytes = Bytes::copy_from_slice(&field.bytes);
-        let part = |place| HeaderValue::from_maybe_shared(bytes.slice(place)).expect(VISIBLE);
-        let rendered = |(quota, advertised, place)| Rendered { quota, advertised, limit: part(place) };
-        Self {
-            value: (!bytes.is_empty()).then(|| part(0..bytes.len())),
-            quotas: places.into_iter().map(rendered).collect(),
-            bytes: policies.iter().filter(|policy| policy.options().bytes.is_some()).map(name).collect(),
-            configured: policies.iter().map(|policy| policy.rule().limit(None)).collect(),
-            hidden: hidden.map(name).collect(),
+        let (mut value, mut field) = (ListField::default(), Self::default());
+        for policy in policies {
+            let (name, is_bytes) = (policy.rule().name(), policy.options().bytes.is_some());
+            field.configured.push(policy.rule().limit(None));
+            if is_bytes {
+                field.bytes.push(name.clone());
+            }
+            if policy.is_shown() {
+                let (quota, advertised) = (*policy.quota(), Advertised::of(policy.quota()));
+                value.policy(name.as_str(), advertised, is_bytes);
+                field.quotas.push(Rendered { quota, advertised, limit: number(advertised.q) });
+            } else {
+                field.hidden.push(name.clone());
+            }
         }
+        Self { value: value.finish(), ..field }
     }
 
     /// Returns whether a decision is over all policies, each with its own quota, so that [`value`](Self::value) fits.
@@ -92,84 +88,45 @@ impl PolicyField {
     }
 }
 
-const VISIBLE: &str = "names and numbers are visible ASCII";
-
 /// The parameter of a quota whose units are slots.
 const AT_ONCE: &[u8] = b";qu=\"concurrent-requests\"";
 
 /// The parameter of a quota whose units are bytes.
 const BYTES: &[u8] = b";qu=\"content-bytes\"";
 
-/// The value of `RateLimit-Policy` while it is written: a List of quoted names with parameters, mostly Integers.
+/// A field while it is written: a List of quoted names with parameters, mostly Integers.
 #[derive(Debug, Default)]
-pub(super) struct PolicyList {
+pub(super) struct ListField {
     bytes: SmallVec<[u8; 128]>,
 }
 
-/// A member of `RateLimit` before it is written.
-pub(super) struct Member<'a> {
-    name: &'a str,
-    r: Digits,
-    t: Option<Digits>,
-}
-
-impl<'a> Member<'a> {
-    /// Creates the member of an outcome, with `later` seconds of jitter in its `t`.
-    pub(super) fn of(outcome: &'a Outcome, advertised: Advertised, later: u64) -> Self {
-        let Left { r, t } = Left::of(outcome, advertised);
-        let t = t.map(|t| Digits::of((t + later).min(LARGEST)));
-        Self { name: outcome.policy(), r: Digits::of(r), t }
-    }
-
-    /// Returns the number of bytes that are written.
-    fn len(&self) -> usize {
-        let t = self.t.as_ref().map_or(0, |t| 3 + t.as_bytes().len());
-        2 + self.name.len() + 3 + self.r.as_bytes().len() + t
-    }
-
-    fn write(&self, value: &mut Vec<u8>) {
-        value.push(b'"');
-        value.extend_from_slice(self.name.as_bytes());
-        value.extend_from_slice(b"\";r=");
-        value.extend_from_slice(self.r.as_bytes());
-        if let Some(t) = &self.t {
-            value.extend_from_slice(b";t=");
-            value.extend_from_slice(t.as_bytes());
-        }
-    }
-}
-
-/// Returns `RateLimit` of these members, of which there must be one: in as many bytes as it takes.
-pub(super) fn limits(members: &[Member<'_>]) -> HeaderValue {
-    let size = members.iter().map(|member| 2 + member.len()).sum::<usize>() - 2;
-    let mut value = Vec::with_capacity(size);
-    for member in members {
-        if !value.is_empty() {
-            value.extend_from_slice(b", ");
-        }
-        member.write(&mut value);
-    }
-    HeaderValue::from_maybe_shared(Bytes::from(value)).expect(VISIBLE)
-}
-
-impl PolicyList {
-    /// Adds a member of `RateLimit-Policy`, perhaps of bytes, and returns where its `q` is.
-    pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised, is_bytes: bool) -> Range<usize> {
+impl ListField {
+    /// Adds a policy to `RateLimit-Policy`.
+    pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised, is_bytes: bool) {
         self.member(name);
-        let place = self.parameter(b'q', q);
+        self.parameter(b'q', q);
         match w {
-            Some(w) => drop(self.parameter(b'w', w)),
+            Some(w) => self.parameter(b'w', w),
             None => self.bytes.extend_from_slice(AT_ONCE),
         }
         if is_bytes {
             self.bytes.extend_from_slice(BYTES);
         }
-        place
     }
 
-    /// Returns the value; `None` if it has no member.
+    /// Adds an outcome to `RateLimit`, with `later` seconds of jitter in its `t`.
+    pub(super) fn outcome(&mut self, outcome: &Outcome, advertised: Advertised, later: u64) {
+        let Left { r, t } = Left::of(outcome, advertised);
+        self.member(outcome.policy());
+        self.parameter(b'r', r);
+        if let Some(t) = t {
+            self.parameter(b't', (t + later).min(LARGEST));
+        }
+    }
+
+    /// Returns the value, unless the list is empty.
     pub(super) fn finish(&self) -> Option<HeaderValue> {
-        let value = HeaderValue::from_bytes(&self.bytes).expect(VISIBLE);
+        let value = HeaderValue::from_bytes(&self.bytes).expect("names and numbers are visible ASCII");
         (!value.is_empty()).then_some(value)
     }
 
@@ -182,12 +139,9 @@ impl PolicyList {
         self.bytes.push(b'"');
     }
 
-    /// Adds a parameter, and returns where its number is.
-    fn parameter(&mut self, name: u8, number: u64) -> Range<usize> {
+    fn parameter(&mut self, name: u8, number: u64) {
         self.bytes.extend_from_slice(&[b';', name, b'=']);
-        let from = self.bytes.len();
         self.bytes.extend_from_slice(Digits::of(number).as_bytes());
-        from..self.bytes.len()
     }
 }
 
@@ -268,11 +222,6 @@ impl Left {
             None => clamp((u128::from(r) * u128::from(w)).div_ceil(u128::from(q))),
         };
         Self { r, t: Some(refilled.max(whole_seconds(window_end(outcome)))) }
-    }
-
-    /// Returns `r` alone, which takes less to compute.
-    pub(crate) fn units(outcome: &Outcome) -> u64 {
-        outcome.remaining().min(Advertised::of(outcome.quota()).q)
     }
 }
 

@@ -13,10 +13,9 @@ mod members;
 mod merge;
 mod names;
 mod settings;
-mod template;
 mod write;
 
-pub(crate) use self::fields::{Advertised, LARGEST, Left, number, used, whole_seconds};
+pub(crate) use self::fields::{Advertised, LARGEST, number, used, whole_seconds};
 pub use self::names::EXPOSED_HEADERS;
 pub use self::settings::{Dialect, Headers};
 pub(crate) use self::write::{HeaderWriter, NO_STORE, PROBLEM};

@@ -1,7 +1,7 @@
 //! The names of the headers that this crate writes.
 
 use http::HeaderName;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 
 use crate::http::grpc::{MESSAGE, PUSHBACK, STATUS};
 
@@ -28,30 +28,3 @@ pub(super) const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-res
 /// ```
 pub const EXPOSED_HEADERS: [HeaderName; 11] =
     [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK, STATUS, MESSAGE];
-
-/// The names that are written, at places of their own: a constant would be made anew wherever it is used.
-pub(super) struct Names {
-    pub(super) policy: HeaderName,
-    pub(super) limits: HeaderName,
-    pub(super) limit: HeaderName,
-    pub(super) remaining: HeaderName,
-    pub(super) reset: HeaderName,
-    pub(super) used: HeaderName,
-    pub(super) resource: HeaderName,
-    pub(super) content_type: HeaderName,
-    pub(super) cache_control: HeaderName,
-    pub(super) retry_after: HeaderName,
-}
-
-pub(super) static NAMES: Names = Names {
-    policy: RATELIMIT_POLICY,
-    limits: RATELIMIT,
-    limit: LIMIT,
-    remaining: REMAINING,
-    reset: RESET,
-    used: USED,
-    resource: RESOURCE,
-    content_type: CONTENT_TYPE,
-    cache_control: CACHE_CONTROL,
-    retry_after: RETRY_AFTER,
-};

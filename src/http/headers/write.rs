@@ -6,15 +6,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use smallvec::SmallVec;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::fields::{Advertised, number, used, whole_seconds};
-use super::fields::{Member, PolicyField, PolicyList, limits};
+use super::fields::{Advertised, ListField, PolicyField, number, used, whole_seconds};
 use super::merge::{Earlier, is_of_limit, merge};
-use super::names::{NAMES, RATELIMIT, RATELIMIT_POLICY};
+use super::names::{LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
 use super::settings::{Headers, ResetFormat};
-use super::template::{Template, insert};
 use crate::core::{Decision, Mode, Outcome};
 use crate::http::policy::Policy;
 
@@ -24,23 +22,15 @@ pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The type of problem documents.
 pub(crate) const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
+/// Most headers of a decision, and those of a refusal with a document.
+const USUAL: usize = 5;
+const MOST: usize = 8;
+
 /// Writes the headers of a layer's policies.
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderWriter {
     headers: Headers,
     policies: PolicyField,
-    /// Those of a response to an admitted request.
-    admitted: Template,
-    /// Those of a refusal with a document.
-    refused: Template,
-}
-
-/// What is written of a decision.
-struct Written<'a> {
-    policy: Option<HeaderValue>,
-    limits: Option<HeaderValue>,
-    /// The policy of the `X-RateLimit-*` headers.
-    binding: Option<Bound<'a>>,
 }
 
 /// The outcome that binds, with its quota as it is advertised, and `X-RateLimit-Limit` of that if it was rendered before.
@@ -54,17 +44,11 @@ struct Bound<'a> {
 impl HeaderWriter {
     /// Creates a writer without policies.
     pub(crate) fn new(headers: Headers) -> Self {
-        let (admitted, refused) = Default::default();
-        let mut writer = Self { headers: Headers::none(), policies: PolicyField::default(), admitted, refused };
-        writer.set_headers(headers);
-        writer
+        Self { headers, policies: PolicyField::default() }
     }
 
     pub(crate) fn set_headers(&mut self, headers: Headers) {
         self.headers = headers;
-        self.admitted = Template::of(&self.names());
-        let of_document = [&NAMES.content_type, &NAMES.cache_control, &NAMES.retry_after];
-        self.refused = Template::of(&of_document.into_iter().chain(self.names()));
     }
 
     /// Sets the policies, and renders what does not change from response to response.
@@ -90,12 +74,7 @@ impl HeaderWriter {
         }
         let binding = self.binding(decision);
         if !headers.keys().any(is_of_limit) {
-            let written = self.written(decision, binding, decision.outcomes().iter(), 0);
-            return if self.is_complete(&written) {
-                self.admitted.fill(headers, |put| self.put(written, put));
-            } else {
-                insert(headers, |put| self.put(written, put));
-            };
+            return self.insert(headers, decision, binding, decision.outcomes().iter(), 0);
         }
         // Units that are left here must not make a client retry sooner than a refusal inside allows.
         self.merge(headers, decision, binding.filter(|_| status != StatusCode::TOO_MANY_REQUESTS));
@@ -124,95 +103,54 @@ impl HeaderWriter {
             }
         }
         if let Some(outcome) = stricter.filter(|_| writes_legacy) {
-            insert(headers, |put| self.put_legacy(self.bound(outcome), put));
+            self.insert_legacy(headers, self.bound(outcome));
         }
     }
 
     /// Writes the headers of a refusal, over any of the same names, with `later` seconds of jitter if a wait can help.
     pub(crate) fn write_refusal(&self, headers: &mut HeaderMap, decision: &Decision, later: u64) {
-        if !self.headers.are_none() {
-            let written = self.of_refusal(decision, later);
-            insert(headers, |put| self.put(written, put));
+        if self.headers.are_none() {
+            return;
         }
+        let later = decision.retry_after().map_or(0, |_| later);
+        self.insert(headers, decision, self.binding(decision), decision.violated(), later);
     }
 
     /// Returns the headers of a refusal with a document; `wait` is in how many seconds to retry.
     pub(crate) fn of_document(&self, decision: &Decision, later: u64, wait: Option<u64>) -> HeaderMap {
-        let (mut headers, written) = (HeaderMap::new(), self.of_refusal(decision, later));
-        let is_complete = wait.is_some() && self.is_complete(&written);
-        let write = |put: &mut dyn FnMut(&HeaderName, HeaderValue)| {
-            put(&NAMES.content_type, PROBLEM);
-            put(&NAMES.cache_control, NO_STORE);
-            if let Some(seconds) = wait {
-                put(&NAMES.retry_after, number(seconds));
-            }
-            self.put(written, put);
-        };
-        if is_complete {
-            self.refused.fill(&mut headers, write);
-        } else {
-            insert(&mut headers, write);
+        let mut headers = HeaderMap::with_capacity(MOST);
+        headers.insert(CONTENT_TYPE, PROBLEM);
+        headers.insert(CACHE_CONTROL, NO_STORE);
+        if let Some(seconds) = wait {
+            headers.insert(RETRY_AFTER, number(seconds));
         }
+        self.write_refusal(&mut headers, decision, later);
         headers
     }
 
-    fn of_refusal<'a>(&'a self, decision: &'a Decision, later: u64) -> Written<'a> {
-        let later = decision.retry_after().map_or(0, |_| later);
-        self.written(decision, self.binding(decision), decision.violated(), later)
-    }
-
-    /// Computes what is written of a decision; `outcomes` are the members of `RateLimit`.
-    fn written<'a>(
+    /// Inserts the headers of a decision; `outcomes` are the members of `RateLimit`.
+    fn insert<'a>(
         &'a self,
+        headers: &mut HeaderMap,
         decision: &Decision,
         binding: Option<&'a Outcome>,
         outcomes: impl Iterator<Item = &'a Outcome>,
         later: u64,
-    ) -> Written<'a> {
+    ) {
         let binding = binding.map(|outcome| self.bound(outcome));
-        let binding_of_legacy = binding.filter(|_| self.headers.legacy);
-        if self.headers.dialect.is_none() {
-            return Written { policy: None, limits: None, binding: binding_of_legacy };
+        // Once for all of them, as a map that has to grow is rebuilt.
+        headers.reserve(USUAL);
+        if self.headers.dialect.is_some() {
+            if let Some(value) = self.policy_value(decision) {
+                headers.insert(RATELIMIT_POLICY, value);
+            }
+            if let Some(value) = self.limits(binding, outcomes, later) {
+                headers.insert(RATELIMIT, value);
+            }
         }
-        let (policy, limits) = (self.policy_value(decision), self.limits(binding, outcomes, later));
-        Written { policy, limits, binding: binding_of_legacy }
-    }
-
-    /// Returns whether each of the [names](Self::names) is written.
-    fn is_complete(&self, written: &Written<'_>) -> bool {
-        let Written { policy, limits, binding } = written;
-        let has_lists = policy.is_some() && limits.is_some();
-        let has_legacy = binding.is_some_and(|bound| !bound.outcome.is_held());
-        (self.headers.dialect.is_none() || has_lists) && (!self.headers.legacy || has_legacy)
-    }
-
-    /// Writes headers in the order of the [names](Self::names).
-    fn put(&self, written: Written<'_>, put: &mut dyn FnMut(&HeaderName, HeaderValue)) {
-        let Written { policy, limits, binding } = written;
-        if let Some(policy) = policy {
-            put(&NAMES.policy, policy);
+        if let Some(bound) = binding.filter(|_| self.headers.legacy) {
+            self.insert_legacy(headers, bound);
         }
-        if let Some(limits) = limits {
-            put(&NAMES.limits, limits);
-        }
-        if let Some(bound) = binding {
-            self.put_legacy(bound, put);
-        }
-    }
-
-    /// Returns the names of the headers that a decision has, if it has all.
-    fn names(&self) -> impl Iterator<Item = &'static HeaderName> + Clone + use<> {
-        let Headers { dialect, legacy, used, resource, .. } = self.headers;
-        let are_written = [
-            (dialect.is_some(), &NAMES.policy),
-            (dialect.is_some(), &NAMES.limits),
-            (legacy, &NAMES.limit),
-            (legacy, &NAMES.remaining),
-            (legacy, &NAMES.reset),
-            (legacy && used, &NAMES.used),
-            (legacy && resource, &NAMES.resource),
-        ];
-        are_written.into_iter().filter(|(is_written, _)| *is_written).map(|(_, name)| name)
     }
 
     /// Returns `RateLimit-Policy`: rendered before, unless policies do not apply, have the quota of a tier, or
@@ -222,7 +160,7 @@ impl HeaderWriter {
         if self.policies.is_of(outcomes) {
             return self.policies.value.clone();
         }
-        let mut field = PolicyList::default();
+        let mut field = ListField::default();
         for outcome in outcomes.iter().filter(|outcome| self.shows(outcome)) {
             let is_bytes = self.policies.counts_bytes(outcome.policy_name());
             field.policy(outcome.policy(), Advertised::of_outcome(outcome), is_bytes);
@@ -269,33 +207,29 @@ impl HeaderWriter {
         later: u64,
     ) -> Option<HeaderValue> {
         let is_binding = |outcome: &Outcome| binding.is_some_and(|binding| std::ptr::eq(binding.outcome, outcome));
-        let mut others = outcomes.filter(|outcome| !is_binding(outcome) && self.shows(outcome)).peekable();
-        let member = |bound: Bound<'a>| Member::of(bound.outcome, bound.advertised, later);
-        if let (Some(binding), None) = (binding, others.peek()) {
-            return Some(limits(&[member(binding)]));
-        }
-        let mut members = SmallVec::<[Member<'_>; 4]>::new();
+        let others = outcomes.filter(|outcome| !is_binding(outcome) && self.shows(outcome));
+        let mut field = ListField::default();
         for bound in binding.into_iter().chain(others.map(|outcome| self.bound(outcome))) {
-            members.push(member(bound));
+            field.outcome(bound.outcome, bound.advertised, later);
         }
-        (!members.is_empty()).then(|| limits(&members))
+        field.finish()
     }
 
-    /// Writes the `X-RateLimit-*` headers of the binding policy.
-    fn put_legacy(&self, bound: Bound<'_>, put: &mut dyn FnMut(&HeaderName, HeaderValue)) {
+    /// Inserts the `X-RateLimit-*` headers of the binding policy.
+    fn insert_legacy(&self, headers: &mut HeaderMap, bound: Bound<'_>) {
         let Bound { outcome, advertised, limit } = bound;
         let r = outcome.remaining().min(advertised.q);
-        put(&NAMES.limit, limit.cloned().unwrap_or_else(|| number(Advertised::of(outcome.quota()).q)));
-        put(&NAMES.remaining, number(r));
+        headers.insert(LIMIT, limit.cloned().unwrap_or_else(|| number(Advertised::of(outcome.quota()).q)));
+        headers.insert(REMAINING, number(r));
         if !outcome.is_held() {
-            put(&NAMES.reset, number(self.reset(outcome.reset_after())));
+            headers.insert(RESET, number(self.reset(outcome.reset_after())));
         }
         if self.headers.used {
-            put(&NAMES.used, number(used(outcome, r)));
+            headers.insert(USED, number(used(outcome, r)));
         }
         if self.headers.resource {
             let name = HeaderValue::from_str(outcome.policy()).expect("a policy's name is visible ASCII");
-            put(&NAMES.resource, name);
+            headers.insert(RESOURCE, name);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Responses with a problem document (RFC 9457).
 //!
 //! Types are those of the IETF's draft for rate limits, `quota-exceeded`, `abnormal-usage-detected` (a ban) and
-//! `temporary-reduced-capacity`, or `about:blank`, which contains no more than the status. Documents are written as text: names of policies and numbers
-//! need no escaping, and a refusal should cost little, as it may be one of a flood.
+//! `temporary-reduced-capacity`, or `about:blank`, which contains no more than the status. Documents are written as text:
+//! names of policies and numbers need no escaping, and a refusal should cost little, as it may be one of a flood.
 
 use std::time::Duration;
 
@@ -37,9 +37,6 @@ const BAD_REQUEST: &str = r#"{"type":"about:blank","title":"Bad Request","status
 
 /// The document of a 403, up to its detail.
 const FORBIDDEN: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#;
-
-/// The document of a 500.
-const INTERNAL_ERROR: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500}"#;
 
 /// The pieces of a document.
 type Text<'a> = SmallVec<[&'a str; 16]>;
@@ -86,13 +83,6 @@ pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
 
 fn refused(status: StatusCode, head: &str, detail: &str) -> Response<Bytes> {
     let mut response = problem(status, &[head, detail, "\"}"]);
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    response
-}
-
-/// Returns a 500, for a closure of the application that panicked.
-pub(crate) fn internal_error() -> Response<Bytes> {
-    let mut response = problem(StatusCode::INTERNAL_SERVER_ERROR, &[INTERNAL_ERROR]);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }

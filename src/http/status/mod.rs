@@ -3,10 +3,7 @@
 //! A request comes in, the policies of its client are checked at cost 0, and a JSON document goes out, with the
 //! numbers that headers would have now. It never shows more than those headers would: policies
 //! in shadow mode, unadvertised ones, and, for anonymous clients, those whose key any client can make up are left out.
-//!
-//! Closures of the application run on requests that they were not written for; if one panics, the connection lives.
 
-mod document;
 mod look;
 mod service;
 

@@ -1,13 +1,9 @@
 //! The service that shows clients what is left of their limits.
-//!
-//! It never fails and never panics: whatever a closure of the application does, the response is a status, a refusal
-//! or a 500, as requests of others may share the connection.
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -17,7 +13,6 @@ use http::{Method, Request, Response};
 use tower::Service;
 
 use super::look::{self, Scope};
-use crate::core::Lines;
 use crate::http::account::Handle;
 use crate::http::gate::{Gate, SharedGate};
 use crate::http::policy::Predicate;
@@ -48,8 +43,7 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 /// - Closures receive the status request. A policy that does not apply to it by its [`when`](crate::Policy::when) is
 ///   left out. Policies for other [methods](crate::Policy::methods) and routes are shown, as the status request has its
 ///   own.
-/// - Costs are not computed. A policy whose closure panics is left out, with a warning with the code
-///   `status_panicked`, once a second at most.
+/// - Costs are not computed.
 /// - Policies are left out if the request lacks their key (unless such requests [share](crate::MissingKey::Share) a
 ///   counter, which is shown then), if they are in shadow mode or unadvertised, or if their
 ///   [allow list](crate::Policy::allow) has the client.
@@ -77,14 +71,12 @@ pub struct StatusService {
     gate: SharedGate,
     /// Which requests see all advertised policies; `None` if all requests see only those that are proven.
     shows_to: Option<Arc<Predicate>>,
-    /// Limits how often `status_panicked` is logged.
-    panics: Arc<Lines>,
 }
 
 impl StatusService {
     /// Creates the service of a gate, for all clients if `shows_to` is `None`.
     pub(crate) fn new(gate: SharedGate, shows_to: Option<Arc<Predicate>>) -> Self {
-        Self { gate, shows_to, panics: Arc::default() }
+        Self { gate, shows_to }
     }
 }
 
@@ -101,7 +93,7 @@ impl<B> Service<Request<B>> for StatusService {
         let (service, gate) = (self.clone(), self.gate.load_full());
         let (parts, _) = request.into_parts();
         Box::pin(async move {
-            let response = or_internal_error(service.respond(&gate, &parts)).await;
+            let response = service.respond(&gate, &parts).await;
             Ok(if parts.method == Method::HEAD { without_body(response) } else { response }.map(ResponseBody::own))
         })
     }
@@ -115,22 +107,11 @@ impl StatusService {
             Some(_) => Scope::Shown,
             None => Scope::Proven,
         };
-        match look::status(gate, parts, scope, &self.panics).await {
-            Ok(status) => json(status.to_json()),
+        match look::status(gate, parts, scope).await {
+            Ok(status) => json(status),
             Err(refusal) => gate.refuse(*refusal, parts, parts.extensions.get::<Handle>().is_some()),
         }
     }
-}
-
-/// Returns the response, or 500 if a closure of the application panics: no client may end its connection, which a
-/// proxy may share with the requests of others.
-async fn or_internal_error(response: impl Future<Output = Response<Bytes>>) -> Response<Bytes> {
-    let mut response = pin!(response);
-    poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| response.as_mut().poll(cx)));
-        polled.unwrap_or_else(|_| Poll::Ready(problem::internal_error()))
-    })
-    .await
 }
 
 impl fmt::Debug for StatusService {

@@ -1,7 +1,6 @@
 //! What clients cause, and closures and handlers of the application with each of their requests.
 
 use std::convert::Infallible;
-use std::panic::resume_unwind;
 use std::time::Duration;
 
 use axum::Router;
@@ -18,7 +17,7 @@ use crate::rig::MANY;
 const HOUR: Duration = Duration::from_secs(3_600);
 const ONE: Quota = Quota::fixed_window(1, HOUR);
 
-pub(super) const ROWS: [Row; 12] = [
+pub(super) const ROWS: [Row; 11] = [
     ("key_banned", Cause::Flood(|| run(bans()))),
     ("key_unknown", Cause::Flood(|| run(lookups_that_fail()))),
     ("list_without_address", Cause::Flood(|| run(unknown_addresses()))),
@@ -28,7 +27,6 @@ pub(super) const ROWS: [Row; 12] = [
     ("refused", Cause::Flood(|| run(refusals()))),
     ("rejection_streamed", Cause::Flood(|| run(streamed_rejections()))),
     ("shadow_refused", Cause::Flood(|| run(refusals_in_shadow_mode()))),
-    ("status_panicked", Cause::Flood(|| run(panics_in_a_status()))),
     ("tier_without_portions", Cause::Flood(|| run(tiers_of_bytes()))),
     ("unlimited_bytes", Cause::Flood(|| run(unlimited_bodies()))),
 ];
@@ -108,13 +106,6 @@ async fn streamed_rejections() {
     });
     send_many(&layer).await;
     send_many(&layer).await;
-}
-
-async fn panics_in_a_status() {
-    // No hook is called, which would print each of them.
-    let layer = layer(per_user(MANY).when(|_| resume_unwind(Box::new("no user"))));
-    let app = Router::new().route_service("/", layer.status_service_for(|_| true));
-    send(&app, (0..FLOOD).map(|number| request(&number.to_string()))).await;
 }
 
 async fn tiers_of_bytes() {

@@ -6,20 +6,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use futures::FutureExt;
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body as _;
-use http_body_util::{BodyExt, Empty, Full};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http_body_util::{BodyExt, Full};
 #[cfg(feature = "config")]
 use tollgate::config::Config;
-use tollgate::key::{Extracted, KeyExtractor};
-use tollgate::store::Answer;
+use tollgate::key::KeyExtractor;
 use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
 use tollgate::{
     AccessList, Headers, Key, Lookup, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, StatusService,
@@ -211,67 +207,6 @@ fn a_cost_that_relies_on_where_its_policy_applies_is_not_worked_out() {
     // What a client writes is no cost either: it is only looked.
     let text = told(&layer, &[("x-units", "none")]);
     assert!(text.contains(r#""when":{"limit":10,"used":0,"remaining":10"#), "{text}");
-}
-
-#[test]
-fn a_policy_whose_closure_panics_is_left_out_and_others_are_told() {
-    let tier = |parts: &Parts| Some(Quota::per_hour(units(parts)));
-    let is_critical = |parts: &Parts| units(parts) > 1;
-    let policy = |name| Policy::new(name, TEN).methods([Method::POST]);
-    let layer = layer([
-        policy("tier").tier(tier),
-        policy("reserve").reserve(0.5, is_critical),
-        policy("key").key(|parts: &Parts| units(parts).to_string()),
-        policy("when").when(is_critical),
-        policy("all"),
-    ]);
-    let text = told(&layer, &[]);
-    assert!(text.starts_with(r#"{"resources":{"all":{"limit":10,"used":0,"remaining":10,"reset":"#), "{text}");
-    assert_eq!(text.matches("limit").count(), 1, "{text}");
-    assert_eq!(told(&layer, &[("x-units", "7")]).matches("limit").count(), 5);
-}
-
-/// A key whose future panics.
-struct Later;
-
-impl KeyExtractor for Later {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let has_units = parts.headers.contains_key("x-units");
-        Answer::pending(async move {
-            assert!(has_units, "nobody else comes here");
-            Extracted::Key(Key::new("k", "v"))
-        })
-    }
-}
-
-#[tokio::test]
-async fn no_panic_ends_a_connection() {
-    let shows_to = |parts: &Parts| !parts.headers.contains_key("x-shown") || units(parts) > 0;
-    let costs = layer([Policy::new("costs", TEN).cost_by(units)]).status_service_for(shows_to);
-    let later = layer([Policy::new("later", TEN).key(Later).methods([Method::POST])]).status_service_for(shows_to);
-    let app: Router = Router::new().route_service("/costs", costs).route_service("/later", later);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    let server = tokio::spawn(axum::serve(listener, app).into_future());
-    let stream = tokio::net::TcpStream::connect(address).await.expect("the server listens");
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("it speaks HTTP");
-    let connection = tokio::spawn(connection);
-    for (path, name, expected) in [
-        ("/costs", "x-other", 200),
-        ("/costs", "x-shown", 500),
-        ("/later", "x-other", 500),
-        ("/later", "x-units", 200),
-        ("/costs", "x-other", 200),
-    ] {
-        let request = Request::builder().uri(path).header("host", "test").header(name, "1");
-        sender.ready().await.expect("the connection is kept");
-        let response = sender.send_request(request.body(Empty::<bytes::Bytes>::new()).expect("a request")).await;
-        let response = response.expect("an answer on the same connection");
-        assert_eq!(response.status(), expected, "{path} with {name}");
-        response.into_body().collect().await.expect("a whole body");
-    }
-    connection.abort();
-    server.abort();
 }
 
 #[test]
