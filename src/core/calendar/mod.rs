@@ -18,11 +18,11 @@ mod zoned;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-#[cfg(feature = "calendar")]
-use self::made::Made;
 #[cfg(not(feature = "calendar"))]
-use self::none::Made;
+use self::none::Zoned;
 pub(crate) use self::window::{Around, Unit, Window};
+#[cfg(feature = "calendar")]
+use self::zoned::Zoned;
 #[cfg(feature = "calendar")]
 use crate::core::Error;
 
@@ -60,7 +60,7 @@ use crate::core::Error;
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone, Copy)]
-pub struct Calendar(Made);
+pub struct Calendar(&'static Zoned);
 
 /// Constructors, which read the zone.
 #[cfg(feature = "calendar")]
@@ -74,7 +74,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn hourly(zone: &str) -> Result<Self, Error> {
-        Made::of(Unit::Hour, zone).map(Self)
+        made::of(Unit::Hour, zone).map(Self)
     }
 
     /// The days of a time zone.
@@ -83,7 +83,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn daily(zone: &str) -> Result<Self, Error> {
-        Made::of(Unit::Day, zone).map(Self)
+        made::of(Unit::Day, zone).map(Self)
     }
 
     /// The weeks of a time zone, from Monday.
@@ -92,7 +92,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn weekly(zone: &str) -> Result<Self, Error> {
-        Made::of(Unit::Week(1), zone).map(Self)
+        made::of(Unit::Week(1), zone).map(Self)
     }
 
     /// The months of a time zone, from the 1st.
@@ -101,7 +101,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn monthly(zone: &str) -> Result<Self, Error> {
-        Made::of(Unit::Month(1), zone).map(Self)
+        made::of(Unit::Month(1), zone).map(Self)
     }
 
     /// Sets the day on which weeks begin, 1 (Monday) to 7 (Sunday), or months, 1 to 31.
@@ -115,41 +115,41 @@ impl Calendar {
 
     /// As [`anchor`](Self::anchor), for any number.
     pub(crate) fn anchored(self, day: u64) -> Result<Self, Error> {
-        self.0.with_unit(self.0.zoned().unit().anchored(day)?).map(Self)
+        made::kept(self.0.unit().anchored(day)?, self.0.rules().clone()).map(Self)
     }
 }
 
 impl Calendar {
     /// Returns the name of the time zone.
     pub fn zone(&self) -> &str {
-        self.0.zoned().zone()
+        self.0.zone()
     }
 
     /// Returns what names it in keys, in a database: `month31@Europe/Berlin`.
     pub(crate) fn name(self) -> &'static str {
-        self.0.zoned().name()
+        self.0.name()
     }
 
     /// Returns a number that no other calendar of this process has.
     pub(crate) fn number(self) -> u64 {
-        self.0.zoned().number()
+        self.0.number()
     }
 
     /// Returns the usual length of its windows, in milliseconds: the longest without a change of clocks.
     pub(crate) fn usual_ms(self) -> u64 {
-        self.0.zoned().unit().usual_ms()
+        self.0.unit().usual_ms()
     }
 
     /// Returns the window that a time is in.
     #[inline]
     pub(crate) fn window_at(self, now_ms: u64) -> Window {
-        self.0.zoned().window_at(now_ms)
+        self.0.window_at(now_ms)
     }
 
     /// Returns the window that a time is in, and those before and after it.
     #[cfg_attr(not(any(feature = "redis", test)), allow(dead_code, reason = "it is for calls to Redis"))]
     pub(crate) fn around(self, now_ms: u64) -> Around {
-        self.0.zoned().around(now_ms)
+        self.0.around(now_ms)
     }
 
     /// Returns the length of the window that ends at a time, in milliseconds.
@@ -181,7 +181,7 @@ impl fmt::Debug for Calendar {
 /// As in `month from day 31 in Europe/Berlin`.
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = self.0.zoned().unit();
+        let unit = self.0.unit();
         f.write_str(unit.name())?;
         match unit {
             Unit::Hour | Unit::Day => {}

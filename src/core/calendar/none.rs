@@ -2,16 +2,6 @@
 
 use super::window::{Around, Unit, Window};
 
-/// A calendar that nobody can make.
-#[derive(Clone, Copy)]
-pub(super) enum Made {}
-
-impl Made {
-    pub(super) fn zoned(self) -> &'static Zoned {
-        match self {}
-    }
-}
-
 /// A unit in a time zone, of which there is none.
 pub(super) enum Zoned {}
 
