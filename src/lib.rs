@@ -87,6 +87,7 @@
 //! | `tollgate_bans_total` | counter | `policy`, `mode` |
 //! | `tollgate_ban_refusals_total` | counter | `policy`, `mode` |
 //! | `tollgate_ambiguous_keys_total` | counter | `policy` |
+//! | `tollgate_unknown_tiers_total` | counter | `policy` |
 //! | `tollgate_policies_skipped_total` | counter | `policy`, `reason` |
 //! | `tollgate_store_failures_total` | counter | `kind` |
 //! | `tollgate_breakers_open` | gauge | |
@@ -168,11 +169,11 @@ pub use self::http::{
     Explained, Explanation, Handle, Headers, LimitRequestBody, MissingKey, Over, Policy, RateLimit, RateLimitLayer,
     RealCost, RequestBody, RequestBodyLayer, ResponseBody, ResponseFuture, StatusService, key, shed,
 };
-#[cfg(feature = "lookup")]
-pub use limiter::TierLookup;
 pub use limiter::{Flow, FlowError, Limiter, Rule};
 #[cfg(feature = "stream")]
 pub use limiter::{Paced, PacedError};
+#[cfg(feature = "lookup")]
+pub use limiter::{TierLookup, UnknownTier};
 #[cfg(feature = "lookup")]
 pub use lookup::Lookup;
 pub use lookup::RawValues;

@@ -23,6 +23,7 @@ mod select;
 mod take;
 #[cfg(feature = "lookup")]
 mod tier;
+mod unknown;
 #[cfg(not(feature = "lookup"))]
 mod untiered;
 mod warned;
@@ -48,6 +49,9 @@ pub(crate) use self::rule_keys::RuleKeys;
 pub(crate) use self::take::Permit;
 #[cfg(feature = "lookup")]
 pub use self::tier::TierLookup;
+#[cfg(feature = "lookup")]
+pub use self::unknown::UnknownTier;
+pub(crate) use self::unknown::{Tiered, late};
 #[cfg(not(feature = "lookup"))]
 pub(crate) use self::untiered::TierLookup;
 pub(crate) use self::warned::is_first;
@@ -280,7 +284,7 @@ impl Limiter {
     pub async fn peek(&self, key: &Key) -> Result<Decision, Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        let (looks, deadline) = looks(limits, &self.places(limits, key)?, key).await;
+        let (looks, deadline) = looks(limits, &self.places(limits, key)?, key).await?;
         let looked = limits.store.decide(&looks, Ask::default().deadline(deadline)).wait().await?;
         Ok(looked.decision)
     }
@@ -382,13 +386,12 @@ impl Limiter {
         if limits.rules.is_empty() {
             limits.warned.no_rules();
         }
-        let plan = plan_for(limits, &self.places(limits, key)?, key, units);
+        let plan = plan_for(limits, &self.places(limits, key)?, key, units)?;
         let (timer, decided) = if plan.pending.is_empty() {
             let timer = limits.telemetry.start();
             (timer, limits.store.decide(&plan.checks, Ask::default()).wait().await)
         } else {
-            let (_, timer, decided) =
-                limits.decide_after_lookups(plan).await.unwrap_or_else(|refused| match refused {});
+            let (_, timer, decided) = limits.decide_after_lookups(plan).await?;
             (timer, decided)
         };
         limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));

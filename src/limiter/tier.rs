@@ -1,27 +1,32 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::{Error, Key, Quota};
+use super::unknown::UnknownTier;
+use crate::core::error::chain;
+use crate::core::{Error, Key, Lines, Quota};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 use crate::store::Answer;
 
 /// A cached, asynchronous lookup of the quota of a key.
 ///
 /// The function receives a [`Lookup`]: the key, and the value that the client sent, as the key may contain only a
-/// hash of it. Without a result in time the quota of the policy or rule applies. What the function queries is shielded
-/// from load:
+/// hash of it. Without a result in time the quota of the policy or rule applies, or what
+/// [`on_unknown`](Self::on_unknown) says. What the function queries is shielded from load:
 ///
 /// - Concurrent requests with the same key share one lookup, which runs to its end even if they are dropped.
 /// - It is made only for requests that no other policy, whose key and quota are known at once, refuses: those are
 ///   checked first, without taking anything.
-/// - At most 256 are in flight ([`in_flight`](Self::in_flight)). A request that would need one more gets the quota of
-///   the policy, and a warning with the code `lookups_full` is logged, at most once a second.
-/// - It times out after 50 ms ([`timeout`](Self::timeout)); a request waits for it no longer than its
-///   [budget](crate::RateLimitLayer::budget) allows.
+/// - At most 256 are in flight ([`in_flight`](Self::in_flight)). For a request that would need one more there is no
+///   result, and a warning with the code `lookups_full` is logged, at most once a second.
+/// - It times out after 1 s ([`timeout`](Self::timeout)); a request waits for it no longer than half of its
+///   [budget](crate::RateLimitLayer::budget), and what comes later is cached for the next one.
 /// - Results are cached for up to 10,000 keys: quotas for 60 s, `None` for 10 s, and failures (an error, a timeout, a
-///   panic) for 1 s. A failure is logged as a warning with the code `lookup_failed`, at most once a second.
+///   panic) for 1 s. A failure is logged as a warning with the code `lookup_failed`, at most once a second, and each
+///   request without a result counts in `tollgate_unknown_tiers_total` and is logged as `tier_unknown` with its policy,
+///   at most once a second.
 /// - A result that has expired is used for as long again where the fresh one takes longer than 10 ms, or cannot be had.
 ///
 /// Clones share the cache and the lookups in flight. Outside of a tokio runtime each request makes its own lookup,
@@ -30,24 +35,29 @@ use crate::store::Answer;
 /// # Examples
 ///
 /// ```
-/// use std::convert::Infallible;
+/// use std::io;
 /// use tollgate::{Lookup, Policy, Quota, TierLookup, key};
 ///
-/// const PRO: Quota = Quota::per_minute(5_000);
-///
-/// async fn plan(user: Lookup) -> Result<Option<Quota>, Infallible> {
-///     Ok(if user.text() == Some("sk_live_ada") { Some(PRO) } else { None })
+/// # #[derive(Clone)] struct Pool;
+/// # impl Pool { async fn plan_of(&self, _: &str) -> io::Result<Option<u64>> { Ok(None) } }
+/// async fn plan(pool: Pool, user: Lookup) -> Result<Option<Quota>, io::Error> {
+///     let Some(api_key) = user.text() else { return Ok(None) };
+///     Ok(pool.plan_of(api_key).await?.map(Quota::per_minute))
 /// }
 ///
+/// # let pool = Pool;
 /// let policy = Policy::new("user", Quota::per_minute(100))
 ///     .key(key::header("x-api-key"))
-///     .tier_lookup(TierLookup::new(plan));
+///     .tier_lookup(TierLookup::new(move |user| plan(pool.clone(), user)));
 /// # let _ = policy;
 /// ```
 #[derive(Clone)]
 #[must_use]
 pub struct TierLookup {
     lookups: Lookups<Option<Quota>>,
+    unknown: UnknownTier,
+    /// Limits how often `tier_unknown` is logged.
+    lines: Arc<Lines>,
 }
 
 impl Looked for Option<Quota> {
@@ -66,14 +76,14 @@ impl TierLookup {
         T: Future<Output = Result<Option<Quota>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        Self { lookups: Lookups::new(look) }
+        Self { lookups: Lookups::new(look), unknown: UnknownTier::default(), lines: Arc::default() }
     }
 
     /// Sets how many results are cached at most, 10,000 by default; with 0 nothing is cached.
     ///
     /// This and the other methods that set something return lookups with an empty cache of their own.
     pub fn capacity(self, keys: u64) -> Self {
-        Self { lookups: self.lookups.with(|settings| settings.capacity = keys) }
+        Self { lookups: self.lookups.with(|settings| settings.capacity = keys), ..self }
     }
 
     /// Sets how long a quota is cached, 60 s by default, 365 days at most. `None` is cached for that time or 10 s,
@@ -98,31 +108,57 @@ impl TierLookup {
     /// # let _ = tiers;
     /// ```
     pub fn lifetime(self, lifetime: Duration) -> Self {
-        Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime) }
+        Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime), ..self }
     }
 
-    /// Sets the timeout of a lookup, 50 ms by default.
+    /// Sets the timeout of a lookup, 1 s by default.
     ///
-    /// Requests wait no longer than their [budget](crate::RateLimitLayer::budget) allows; a result that comes after
+    /// Requests wait no longer than half of their [budget](crate::RateLimitLayer::budget); a result that comes after
     /// that, and within the timeout, is cached for the next request.
     pub fn timeout(self, timeout: Duration) -> Self {
-        Self { lookups: self.lookups.with(|settings| settings.timeout = timeout) }
+        Self { lookups: self.lookups.with(|settings| settings.timeout = timeout), ..self }
     }
 
     /// Sets how many lookups are in flight at most, 256 by default; 0 becomes 1.
     pub fn in_flight(self, lookups: usize) -> Self {
-        Self { lookups: self.lookups.with(|settings| settings.in_flight = lookups) }
+        Self { lookups: self.lookups.with(|settings| settings.in_flight = lookups), ..self }
     }
 
-    /// Returns the quota of a key, ready if it is cached, or `None` for that of the rule.
+    /// Sets what applies to a request whose tier is not known in time, as its lookup is late or fails:
+    /// [`UnknownTier::Own`] by default.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use tollgate::{Lookup, Quota, TierLookup, UnknownTier};
+    ///
+    /// async fn plan(_: Lookup) -> Result<Option<Quota>, Infallible> {
+    ///     Ok(Some(Quota::per_minute(5_000)))
+    /// }
+    ///
+    /// // While the database is away, nobody has less than the smallest plan that is paid for.
+    /// let tiers = TierLookup::new(plan).on_unknown(UnknownTier::Quota(Quota::per_minute(1_000)));
+    /// # let _ = tiers;
+    /// ```
+    pub fn on_unknown(self, unknown: UnknownTier) -> Self {
+        Self { unknown, ..self }
+    }
+
+    /// Returns, and logs, what applies to a request whose tier is not known.
+    pub(crate) fn without_result(&self, policy: &str, error: &Error) -> UnknownTier {
+        let applies = self.unknown;
+        self.lines.log(policy, |more| {
+            let error = chain(error);
+            tracing::warn!(code = "tier_unknown", policy, error, ?applies, more, "the tier of a request is not known");
+        });
+        applies
+    }
+
+    /// Returns the quota of a key, ready if it is cached; `None` for that of the rule, and an error if the lookup failed.
     ///
     /// `raw_values` is called only for a lookup.
-    pub(crate) fn find(&self, key: &Key, raw_values: impl FnOnce() -> RawValues) -> Answer<Option<Quota>> {
-        self.try_find(key, raw_values).map(|tier| tier.unwrap_or(None))
-    }
-
-    /// As [`find`](Self::find), but a lookup that failed is an error.
-    pub(crate) fn try_find(
+    pub(crate) fn find(
         &self,
         key: &Key,
         raw_values: impl FnOnce() -> RawValues,

@@ -1,6 +1,7 @@
 //! The lookup of tiers without the feature `lookup`: a type without values, so that no other file depends on the
 //! feature.
 
+use super::unknown::UnknownTier;
 use crate::core::{Error, Key, Quota};
 use crate::lookup::RawValues;
 use crate::store::Answer;
@@ -11,12 +12,12 @@ pub(crate) enum TierLookup {}
 
 impl TierLookup {
     /// Returns nothing, as it is never called.
-    pub(crate) fn find(&self, _: &Key, _: impl FnOnce() -> RawValues) -> Answer<Option<Quota>> {
+    pub(crate) fn find(&self, _: &Key, _: impl FnOnce() -> RawValues) -> Answer<Result<Option<Quota>, Error>> {
         match *self {}
     }
 
     /// Likewise.
-    pub(crate) fn try_find(&self, _: &Key, _: impl FnOnce() -> RawValues) -> Answer<Result<Option<Quota>, Error>> {
+    pub(crate) fn without_result(&self, _: &str, _: &Error) -> UnknownTier {
         match *self {}
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use moka::future::Cache;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Semaphore;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 
 use super::{Lookup, RawValues};
@@ -92,7 +93,7 @@ impl<V: Looked> Lookups<V> {
             let found = look(wanted);
             Box::pin(async move { found.await.map_err(Into::into) }) as Pin<Box<dyn Future<Output = Found<V>> + Send>>
         };
-        let (lifetime, timeout) = (Duration::from_secs(60), Duration::from_millis(50));
+        let (lifetime, timeout) = (Duration::from_secs(60), Duration::from_secs(1));
         let settings = Settings { capacity: 10_000, lifetime, timeout, in_flight: 256 };
         Self { look: Arc::new(look), state: State::new(settings) }
     }
@@ -164,7 +165,7 @@ impl<V: Looked> Lookups<V> {
                 return Cached::new(Ok(found), settings.lifetime.min(most));
             }
             Ok(Ok(Err(error))) => self.state.failure(error),
-            Ok(Err(late)) => self.state.failure(late.into()),
+            Ok(Err(late)) => self.state.late(late),
             Err(_) => self.state.failure("the function that looks up panicked".into()),
         };
         let failed = Cached::new(Err(failure), FAILED_FOR);
@@ -205,13 +206,25 @@ impl<V: Looked> State<V> {
         ))
     }
 
-    /// Logs and returns the failure of a lookup: a timeout, or an error whose source is the application's.
+    /// Logs and returns the failure of a lookup, whose source is the application's.
     fn failure(&self, error: Box<dyn StdError + Send + Sync>) -> Arc<Error> {
         self.failed.log("", |more| {
             tracing::warn!(code = "lookup_failed", error = chain(&*error), more, "a lookup failed");
         });
-        let kind = if error.is::<tokio::time::error::Elapsed>() { Kind::Timeout } else { Kind::Store };
-        Arc::new(Error::new(kind, "a lookup failed").with_source(error))
+        Arc::new(Error::new(Kind::Store, "a lookup failed").with_source(error))
+    }
+
+    /// Logs and returns that a lookup took too long.
+    fn late(&self, late: Elapsed) -> Arc<Error> {
+        let timeout = self.settings.timeout;
+        self.failed.log("", |more| {
+            let error = format!("it took longer than its timeout of {timeout:?}");
+            tracing::warn!(code = "lookup_failed", error, more, "a lookup failed: see timeout");
+        });
+        Arc::new(
+            Error::new(Kind::Timeout, format!("a lookup took longer than its timeout of {timeout:?}"))
+                .with_source(late),
+        )
     }
 }
 

@@ -51,6 +51,7 @@ pub(super) struct PolicySeries {
     /// By the mode: bans that began, and refusals by them.
     bans: [OnceLock<[Counter; 2]>; 2],
     ambiguous: OnceLock<Counter>,
+    unknown_tiers: OnceLock<Counter>,
     skipped: OnceLock<[Counter; 3]>,
     flows: OnceLock<Flows>,
     shedding: OnceLock<[[Counter; 4]; 2]>,
@@ -92,6 +93,7 @@ impl PolicySeries {
             refused.increment(outcome.is_banned().into());
         }
         self.ambiguous();
+        self.unknown_tiers();
         self.skipped();
     }
 
@@ -102,6 +104,10 @@ impl PolicySeries {
 
     pub(super) fn ambiguous(&self) -> &Counter {
         self.ambiguous.get_or_init(|| names::AMBIGUOUS_KEYS.counter(&[self.label()]))
+    }
+
+    pub(super) fn unknown_tiers(&self) -> &Counter {
+        self.unknown_tiers.get_or_init(|| names::UNKNOWN_TIERS.counter(&[self.label()]))
     }
 
     /// In the order of [`Skipped`](super::Skipped).

@@ -87,6 +87,12 @@ impl Telemetry {
         self.series.policies.with(policy, |policy| policy.ambiguous().increment(1));
     }
 
+    /// The tier of a request is not known for a policy.
+    pub(crate) fn unknown_tier(&self, policy: &PolicyName) {
+        #[cfg(feature = "metrics")]
+        self.series.policies.with(policy, |policy| policy.unknown_tiers().increment(1));
+    }
+
     /// A key was banned, and not with a decision.
     pub(crate) fn banned(&self, policy: &PolicyName, mode: Mode) {
         #[cfg(feature = "metrics")]

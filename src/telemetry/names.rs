@@ -39,6 +39,12 @@ pub(super) const BAN_REFUSALS: Metric = count(
 pub(super) const AMBIGUOUS_KEYS: Metric =
     count("tollgate_ambiguous_keys_total", "Requests whose key was ambiguous for a policy.");
 
+/// Labels: `policy`.
+pub(super) const UNKNOWN_TIERS: Metric = count(
+    "tollgate_unknown_tiers_total",
+    "Requests whose tier was not known for a policy, as its lookup was late or failed.",
+);
+
 /// Labels: `policy`, `reason`.
 pub(super) const POLICIES_SKIPPED: Metric =
     count("tollgate_policies_skipped_total", "Requests that a policy did not count, by the reason.");

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use super::resolved::{Keyless, Resolved, Skip, Stage, Waiting};
-use crate::core::{Error, Key, Mode};
+use crate::core::{Error, Key, Mode, Quota};
 use crate::http::gate::Gate;
 use crate::http::key::{Extracted, MissingKey};
 use crate::http::policy::{AccessList, Policy, Scope, Terms};
 use crate::http::response::Refusal;
-use crate::limiter::Draft;
+use crate::limiter::{Draft, Tiered};
 use crate::store::{Answer, OnFailure};
 
 /// One policy, and the request that it is resolved for.
@@ -204,7 +204,7 @@ impl<'a> Judge<'a> {
             offered
         };
         match lookup.find(&key, offered) {
-            Answer::Ready(tier) => self.check(keyless.draft.with_tier(policy.rule(), tier), key),
+            Answer::Ready(found) => self.check_tiered(keyless.draft, key, found),
             Answer::Pending(tier) => self.waits(keyless, Stage::Tier(key, tier)),
         }
     }
@@ -249,6 +249,16 @@ impl<'a> Judge<'a> {
             return Resolved::Skip(Skip::Scope);
         }
         Resolved::Check(draft.check(self.policy.rule(), key))
+    }
+
+    /// Resolves to the check of a key by what was looked up of its tier.
+    pub(super) fn check_tiered(self, draft: Draft, key: Key, found: Result<Option<Quota>, Error>) -> Resolved {
+        let rule = self.policy.rule();
+        match self.gate.limits.tiered(rule, found) {
+            Ok(Tiered::Quota(tier)) => self.check(draft.with_tier(rule, tier), key),
+            Ok(Tiered::Skip) => Resolved::Skip(Skip::NoTier),
+            Err(error) => Resolved::refused(Refusal::Failed(error)),
+        }
     }
 
     /// Resolves to the check of a key that several clients share, which is never banned.

@@ -6,7 +6,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::core::{Key, Quota};
+use crate::core::{Error, Key, Quota};
 use crate::http::gate::Gate;
 use crate::http::key::Extracted;
 use crate::http::policy::Terms;
@@ -28,6 +28,8 @@ pub(crate) enum Skip {
     NoKey,
     /// The key could not be looked up, and the rule for failures admits such requests.
     Unknown,
+    /// The tier is not known, and the policy does not apply without it.
+    NoTier,
     /// It would refuse the request, and is in shadow mode.
     Shadow,
 }
@@ -38,7 +40,7 @@ impl Skip {
         match self {
             Self::Scope | Self::Preflight => Some(Skipped::Scope),
             Self::Listed => Some(Skipped::List),
-            Self::NoKey | Self::Unknown => Some(Skipped::KeyMissing),
+            Self::NoKey | Self::Unknown | Self::NoTier => Some(Skipped::KeyMissing),
             Self::Shadow => None,
         }
     }
@@ -125,7 +127,7 @@ pub(super) enum Stage {
     /// That of the key.
     Key(Pending<Extracted>),
     /// That of the quota of this key.
-    Tier(Key, Pending<Option<Quota>>),
+    Tier(Key, Pending<Result<Option<Quota>, Error>>),
 }
 
 impl Waiting {

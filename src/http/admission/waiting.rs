@@ -4,11 +4,9 @@ use tokio::time::Instant;
 
 use super::judge::Judge;
 use super::resolved::{Resolved, Skip, Stage, Waiting};
-use crate::core::Error;
-use crate::core::error::Kind;
 use crate::http::key::Extracted;
 use crate::http::response::Refusal;
-use crate::limiter::{PendingCheck, in_time};
+use crate::limiter::{PendingCheck, in_time, late};
 use crate::store::Check;
 
 impl PendingCheck for Waiting {
@@ -18,21 +16,20 @@ impl PendingCheck for Waiting {
         self.keyless.draft.place
     }
 
-    /// If the time ends first, the lookup of a key has failed, and that of a quota results in the policy's own.
+    /// If the time ends first, the lookup has failed.
     async fn resolve(&mut self, until: Option<Instant>) -> Result<Option<Check>, Box<Refusal>> {
         let place = self.place();
         loop {
             let resolved = match &mut self.stage {
                 Stage::Key(pending) => {
-                    let late =
-                        || Extracted::Failed(Box::new(Error::new(Kind::Timeout, "the lookup of a key timed out")));
-                    let extracted = in_time(until, pending).await.unwrap_or_else(late);
+                    let extracted = in_time(until, pending).await;
+                    let extracted = extracted.unwrap_or_else(|| Extracted::Failed(Box::new(late("key"))));
                     Judge::without_parts(&self.gate, place).resolve_key(self.keyless.clone(), extracted)
                 }
                 Stage::Tier(key, pending) => {
-                    let tier = in_time(until, pending).await.flatten();
-                    let (key, judge) = (key.clone(), Judge::without_parts(&self.gate, place));
-                    judge.check(self.keyless.draft.clone().with_tier(judge.policy.rule(), tier), key)
+                    let found = in_time(until, pending).await.unwrap_or_else(|| Err(late("tier")));
+                    let draft = self.keyless.draft.clone();
+                    Judge::without_parts(&self.gate, place).check_tiered(draft, key.clone(), found)
                 }
             };
             match resolved {

@@ -43,7 +43,7 @@ pub(super) enum FoundKey {
 /// - Concurrent requests with one key share one lookup. It continues if their clients disconnect.
 /// - A lookup starts only for a request that no other policy refuses: policies whose key and quota are known at once
 ///   are checked first, without taking anything.
-/// - At most 256 lookups are in flight ([`in_flight`](KeyLookup::in_flight)), and one may take 50 ms
+/// - At most 256 lookups are in flight ([`in_flight`](KeyLookup::in_flight)), and one may take 1 s
 ///   ([`timeout`](KeyLookup::timeout)); a request waits for it no longer than its
 ///   [budget](crate::RateLimitLayer::budget) allows.
 /// - The results for up to 10,000 keys are cached: a key for 60 s ([`lifetime`](KeyLookup::lifetime)); a missing or
@@ -107,7 +107,7 @@ impl KeyLookup {
         Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime), ..self }
     }
 
-    /// Sets the timeout of a lookup, instead of 50 ms.
+    /// Sets the timeout of a lookup, instead of 1 s.
     ///
     /// A request waits no longer than its [budget](crate::RateLimitLayer::budget) allows; a result that comes later,
     /// but before the timeout, is cached for the next one.

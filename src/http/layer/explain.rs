@@ -7,7 +7,8 @@ use super::explanation::{Explained, Explanation, Verdict};
 use crate::http::admission::{Judge, Resolved, Skip};
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
-use crate::store::Check;
+use crate::lookup::RawValues;
+use crate::store::{Answer, Check};
 
 impl RateLimitLayer {
     /// Returns what the policies make of a request: which apply, by which key, at which cost, and why the others do not.
@@ -55,7 +56,7 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> Explained {
         why: None,
     };
     match resolved {
-        Resolved::Check(check) => of_check(explained, &check, policy.has_key()),
+        Resolved::Check(check) => of_check(explained, &check, policy),
         Resolved::Skip(Skip::Scope) => Explained { why: Some(policy.options().scope.why_not(parts)), ..explained },
         Resolved::Skip(skip) => Explained { why: Some(of_skip(skip).into()), ..explained },
         Resolved::Waiting(_) => {
@@ -68,16 +69,17 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> Explained {
 }
 
 /// Returns what it is for a request that the policy has a check for.
-fn of_check(explained: Explained, check: &Check, has_key: bool) -> Explained {
+fn of_check(explained: Explained, check: &Check, policy: &Policy) -> Explained {
     let only_ban = check.is_only_for_ban();
     let why = match check.counter.key().as_str() {
         _ if only_ban => Some("looks only for a ban of the key, as it does not apply"),
-        _ if !has_key => Some("it has no key, so all requests share this counter"),
+        _ if !policy.has_key() => Some("it has no key, so all requests share this counter"),
         "anonymous:" => Some("requests without a key share this counter"),
         key if key.starts_with("ambiguous:") => {
             Some("the key or the cost is ambiguous: such requests share this counter")
         }
         "unknown:" => Some("the key could not be looked up: such requests share this counter"),
+        _ if has_no_tier(policy, check) => Some("its tier could not be looked up: on_unknown decides the quota"),
         _ => None,
     };
     let verdict = if only_ban { Verdict::Skips } else { Verdict::Counts };
@@ -86,6 +88,12 @@ fn of_check(explained: Explained, check: &Check, has_key: bool) -> Explained {
 }
 
 /// Returns why a request is not counted.
+/// Returns whether the tier of a key is not known, as its lookup has failed.
+fn has_no_tier(policy: &Policy, check: &Check) -> bool {
+    let tier = policy.rule().tiers().map(|lookup| lookup.find(check.counter.key(), RawValues::default));
+    matches!(tier, Some(Answer::Ready(Err(_))))
+}
+
 fn of_skip(skip: Skip) -> &'static str {
     match skip {
         Skip::Scope => "it does not apply",
@@ -93,6 +101,7 @@ fn of_skip(skip: Skip) -> &'static str {
         Skip::Listed => "the client is on its allow list",
         Skip::NoKey => "the request has no key, and missing_key is Skip",
         Skip::Unknown => "its key could not be looked up, and on_failure is Allow",
+        Skip::NoTier => "its tier could not be looked up, and on_unknown is Skip",
         Skip::Shadow => "it would refuse the request, and is in shadow mode",
     }
 }
@@ -105,6 +114,6 @@ fn of_refusal(refusal: &Refusal) -> &'static str {
         Refusal::NoKey => "refused with 403: the request has no key, and missing_key is Deny",
         Refusal::Ambiguous => "refused with 400: the key or the cost is ambiguous",
         Refusal::Denied => "refused with 403: the client is on its deny list",
-        Refusal::Failed(_) => "refused with 503: the key is not known",
+        Refusal::Failed(_) => "refused with 503: the key, or the tier, is not known",
     }
 }

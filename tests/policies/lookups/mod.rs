@@ -7,4 +7,5 @@ mod raw;
 mod rig;
 mod shield;
 mod stale;
+mod tiers;
 mod unknown;
