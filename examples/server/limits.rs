@@ -16,11 +16,12 @@ pub(crate) fn layers(
 ) -> Result<(RateLimitLayer, Option<FleetShedLayer>), Error> {
     let Some(config) = config else { return Ok((built_in(RateLimitLayer::composite(store)), None)) };
     warn_of_no_policies(config);
+    let fleet = config.fleet(store.clone())?;
     let layer = match config.ratio_store(tally)? {
         Some(ratios) => config.layer(ratios)?,
-        None => config.layer(store.clone())?,
+        None => config.layer(store)?,
     };
-    Ok((layer, config.fleet(store)?))
+    Ok((layer, fleet))
 }
 
 /// Three policies, with few requests per address, so that a dozen of them show a refusal.

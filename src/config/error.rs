@@ -1,13 +1,64 @@
-//! Errors with their position in a file.
-//!
-//! A span of bytes and a message come in; an [`Error`] goes out whose message is one line:
-//! `FILE line N: MESSAGE (column N)`, without the file where only a text is known. Lines and columns begin at 1, and
-//! columns count characters.
+//! Errors with their place in a file: one line, `FILE line N: MESSAGE (column N)`, without the file where only a text is
+//! known. Lines and columns begin at 1, and columns count characters.
 
 use std::fmt::Display;
 use std::ops::Range;
 
+use toml::Spanned;
+
 use crate::core::Error;
+
+/// What serde expects, in words of the format.
+const WORDS: &[(&str, &str)] = &[
+    ("expected u64", "expected a whole number without sign or quotes, at most 18446744073709551615"),
+    ("expected a nonzero u32", "expected a whole number from 1 to 4294967295"),
+    ("expected f64", "expected a number such as 0.2 or 2, without quotes"),
+    ("expected a boolean", "expected true or false, without quotes"),
+    ("expected a string", "expected a string, in quotes"),
+    ("expected a sequence", "expected a list"),
+    ("expected a map", "expected a table"),
+];
+
+/// What is wrong in a file, and the bytes at fault.
+#[derive(Debug)]
+pub(super) struct Fault(Range<usize>, String);
+
+impl Fault {
+    pub(super) fn new<T>(field: &Spanned<T>, message: impl Display) -> Self {
+        Self(field.span(), message.to_string())
+    }
+
+    /// Adds the name of a tier, and its place.
+    pub(super) fn of_tier<T>(self, name: &str, limit: &Spanned<T>) -> Self {
+        Self(limit.span(), format!("tier {name:?}: {}", self.1))
+    }
+}
+
+/// The message begins with the names of tables and option: `policy.limit: ...`.
+impl From<toml::de::Error> for Fault {
+    fn from(mut error: toml::de::Error) -> Self {
+        // With the text it would show the line instead of the names.
+        error.set_input(None);
+        let shown = error.to_string();
+        let message = match shown.trim_end().trim_end_matches('`').rsplit_once("\nin `") {
+            Some((message, names)) => format!("{names}: {message}"),
+            None => shown,
+        };
+        let message = WORDS.iter().fold(message, |message, (of_serde, word)| message.replace(of_serde, word));
+        Self(error.span().unwrap_or_default(), message.trim_end().to_owned())
+    }
+}
+
+/// Adds the place of a field to an error.
+pub(super) trait At<T> {
+    fn at<F>(self, field: &Spanned<F>) -> Result<T, Fault>;
+}
+
+impl<T, E: Display> At<T> for Result<T, E> {
+    fn at<F>(self, field: &Spanned<F>) -> Result<T, Fault> {
+        self.map_err(|error| Fault::new(field, error))
+    }
+}
 
 /// A file's text, and its name if it has one.
 #[derive(Clone, Copy, Debug)]
@@ -19,43 +70,20 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Returns an error in the text at `span`.
-    pub(super) fn error(&self, span: &Range<usize>, message: impl Display) -> Error {
+    pub(super) fn error(&self, Fault(place, message): &Fault) -> Error {
         let name = self.name.map(|name| format!("{name} ")).unwrap_or_default();
-        let (line, column) = self.place(span.start);
-        let message = message.to_string().replace('\n', " ");
-        Error::invalid(one_line(&format!("{name}line {line}: {message} (column {column})")))
+        let (line, column) = self.position(place);
+        Error::invalid(format!("{name}line {line}: {message} (column {column})").replace(char::is_control, " "))
     }
 
-    /// The line of a byte, and which of the line's characters it begins, both from 1; the end of the file belongs to
-    /// its last line.
-    pub(super) fn place(&self, byte: usize) -> (usize, usize) {
+    /// The line of a place, and its column; the end of the file belongs to its last line.
+    pub(super) fn position(&self, place: &Range<usize>) -> (usize, usize) {
         let text = self.text.as_bytes();
-        let before = &text[..byte.min(text.trim_ascii_end().len())];
+        let before = &text[..place.start.min(text.trim_ascii_end().len())];
         let line = before.split(|byte| *byte == b'\n').count();
         let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let characters = String::from_utf8_lossy(&before[start..]);
         // A byte order mark is no character of the line.
         (line, characters.trim_start_matches('\u{feff}').chars().count() + 1)
     }
-}
-
-/// Returns the first 64 characters of a text, and an ellipsis if there are more.
-pub(super) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(64) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-/// Returns the text with control characters escaped, as some of it may come from the file.
-pub(super) fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        // Line separators and marks of direction would change how the line is shown.
-        let is_hidden =
-            matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if character.is_control() || is_hidden { line.extend(character.escape_default()) } else { line.push(character) }
-    }
-    line
 }

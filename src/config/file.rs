@@ -1,24 +1,21 @@
-//! A file with policies, read as a whole.
-//!
-//! Text comes in; a [`Config`] goes out, in which everything was checked: field names, values, quotas, and that no two
-//! policies have one name. Nothing is in force until a layer is built of it, or updated by it.
+//! A file with policies, read and checked as a whole. Nothing is in force until a layer is built of it, or updated by it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-use super::document::{Field, parse};
-use super::error::{Source, one_line};
-use super::fleet::Fleet;
-use super::policy::read_policy;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::error::{Fault, Source};
+use super::fleet::{Fleet, FleetTable};
+use super::policy::PolicyTable;
 use super::ratios::Ratios;
-use super::server::Server;
+use super::server::{Server, ServerTable};
 use crate::core::Error;
 use crate::http::shed::FleetShedLayer;
 use crate::http::{Policy, RateLimitLayer};
 use crate::store::{RatioStore, Store, Tally};
-
-/// One decision has no more checks than this.
-const MOST_POLICIES: usize = 128;
 
 /// Policies and settings from a TOML file; see the [module](crate::config) for its fields.
 ///
@@ -39,7 +36,7 @@ const MOST_POLICIES: usize = 128;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// In the order of the file, at most [`MOST_POLICIES`].
+    /// In the order of the file.
     policies: Vec<Policy>,
     /// Whether the file has `policy = []`: no policies, on purpose.
     has_none: bool,
@@ -49,6 +46,21 @@ pub struct Config {
     fleet: Option<Fleet>,
     /// The table `[ratios]`.
     ratios: Option<Ratios>,
+    /// The errors for tables that have no effect without a call of their own, by that call.
+    uncalled: Arc<Mutex<BTreeMap<&'static str, String>>>,
+}
+
+/// The names of policies, and their places.
+pub(super) type Names = HashMap<String, Spanned<String>>;
+
+/// The whole file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    policy: Option<Vec<PolicyTable>>,
+    server: Option<ServerTable>,
+    fleet: Option<Spanned<FleetTable>>,
+    ratios: Option<Spanned<Ratios>>,
 }
 
 impl Config {
@@ -85,16 +97,16 @@ impl Config {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| {
             let text = format!("cannot read the config file {name}: give the path of a TOML file");
-            Error::invalid(one_line(&text)).with_source(error)
+            Error::invalid(text).with_source(error)
         })?;
         let text = String::from_utf8_lossy(&bytes);
         let source = Source { name: Some(&name), text: &text };
         match str::from_utf8(&bytes) {
             Ok(_) => Self::read(&source),
             Err(error) => {
-                let valid = error.valid_up_to();
-                let message = "the file is not UTF-8 text: save it as UTF-8";
-                Err(source.error(&(valid..valid), message).with_source(error))
+                let place = Spanned::new(error.valid_up_to()..bytes.len(), ());
+                let fault = Fault::new(&place, "the file is not UTF-8 text: save it as UTF-8");
+                Err(source.error(&fault).with_source(error))
             }
         }
     }
@@ -115,15 +127,16 @@ impl Config {
     }
 
     /// A layer with what `[[policy]]` and `[server]` set: its policies, how the client's address is known, and what
-    /// happens to requests the store could not decide. For `[fleet]` and `[ratios]` there are
-    /// [`fleet`](Self::fleet) and [`ratio_store`](Self::ratio_store).
+    /// happens to requests the store could not decide. If the file has `[fleet]` or `[ratios]`, call
+    /// [`fleet`](Self::fleet) or [`ratio_store`](Self::ratio_store) before.
     ///
     /// What no file sets, such as [headers](RateLimitLayer::headers), is set on the layer, and policies
     /// can be added to it.
     ///
     /// # Errors
     ///
-    /// As [`RateLimitLayer::try_policies`].
+    /// If the call for a table `[fleet]` or `[ratios]` is missing, which would have no effect, and as
+    /// [`RateLimitLayer::try_policies`].
     ///
     /// # Examples
     ///
@@ -150,6 +163,9 @@ impl Config {
     /// ```
     pub fn layer(&self, store: impl Store) -> Result<RateLimitLayer, Error> {
         let Self { policies, server, .. } = self;
+        if let Some(message) = self.uncalled.lock().expect("no panic").values().next() {
+            return Err(Error::invalid(message.as_str()));
+        }
         let layer = RateLimitLayer::composite(store).on_failure(server.on_failure());
         let layer = layer.allow_for(server.allow_for()).instances(server.instances());
         #[cfg(feature = "axum")]
@@ -191,6 +207,7 @@ impl Config {
     /// # }
     /// ```
     pub fn fleet(&self, store: impl Store) -> Result<Option<FleetShedLayer>, Error> {
+        self.uncalled.lock().expect("no panic").remove("fleet");
         let layer = |fleet: &Fleet| Ok(fleet.layer(store)?.instances(self.server.instances()));
         self.fleet.as_ref().map(layer).transpose()
     }
@@ -236,6 +253,7 @@ impl Config {
     /// # }
     /// ```
     pub fn ratio_store(&self, tally: impl Tally) -> Result<Option<RatioStore>, Error> {
+        self.uncalled.lock().expect("no panic").remove("ratio_store");
         self.ratios.as_ref().map(|ratios| ratios.store(tally, self.server.instances())).transpose()
     }
 
@@ -291,41 +309,42 @@ impl Config {
         Ok(())
     }
 
-    /// Reads and checks a whole file. The server's settings come first, as keys depend on its proxies.
     fn read(source: &Source<'_>) -> Result<Self, Error> {
-        let root = parse(source)?;
-        let file =
-            Field::new("the file", &root, source).table("a table")?.only(&["policy", "server", "fleet", "ratios"])?;
-        let server = file.get("server").map(Server::read).transpose()?.unwrap_or_default();
-        let policies = file.get("policy").map(|given| read_policies(given, &server)).transpose()?;
-        let has_none = policies.as_ref().is_some_and(|(policies, _)| policies.is_empty());
-        let (policies, names) = policies.unwrap_or_default();
-        let fleet = file.get("fleet").map(|given| Fleet::read(given, &names)).transpose()?;
-        let ratios = file.get("ratios").map(|given| Ratios::read(given, &policies, &names)).transpose()?;
-        Ok(Self { policies, has_none, server, fleet, ratios })
+        let file = toml::from_str::<File>(source.text).map_err(Fault::from);
+        file.and_then(|file| file.build(source)).map_err(|fault| source.error(&fault))
     }
 }
 
-/// Policies, and the place of each name.
-type Policies<'a> = (Vec<Policy>, HashMap<String, Field<'a>>);
-
-/// Reads the sequence of policies; no two may have the same name.
-fn read_policies<'a>(given: Field<'a>, server: &Server) -> Result<Policies<'a>, Error> {
-    let tables = given.as_list("policy");
-    let tables = tables.ok_or_else(|| given.wrong("a sequence of tables, each under [[policy]]"))?;
-    if let Some(policy) = tables.get(MOST_POLICIES) {
-        return Err(policy.error(format!("there are more than {MOST_POLICIES} policies: join some")));
-    }
-    let (mut policies, mut names) = (Vec::new(), HashMap::new());
-    for table in tables {
-        let (policy, name) = read_policy(table, server)?;
-        // Policies that share a name could share their counters.
-        if let Some(first) = names.insert(policy.name().to_owned(), name) {
-            let first = first.line();
-            let message = format!("policy name {:?} is taken on line {first}: give each its own", policy.name());
-            return Err(name.error(message));
+impl File {
+    /// Makes settings of the tables. The server's come first, as keys depend on its proxies.
+    fn build(self, source: &Source<'_>) -> Result<Config, Fault> {
+        let has_shared = self.fleet.is_some() || self.ratios.is_some();
+        let server = self.server.map_or_else(|| Ok(Server::default()), |table| table.build(has_shared))?;
+        let has_none = self.policy.as_ref().is_some_and(Vec::is_empty);
+        let (mut policies, mut names) = (Vec::new(), Names::new());
+        for table in self.policy.unwrap_or_default() {
+            policies.push(table.build(&server)?);
+            // Policies that share a name could share their counters.
+            if let Some(first) = names.get(table.name.get_ref()) {
+                let (name, (line, _)) = (&table.name, source.position(&first.span()));
+                let message = format!("policy name {:?} is taken on line {line}: give each its own", name.get_ref());
+                return Err(Fault::new(name, message));
+            }
+            names.insert(table.name.get_ref().clone(), table.name);
         }
-        policies.push(policy);
+        let mut uncalled = BTreeMap::new();
+        let tables = [
+            ("fleet", self.fleet.as_ref().map(Spanned::span)),
+            ("ratio_store", self.ratios.as_ref().map(Spanned::span)),
+        ];
+        for (call, place) in tables {
+            let message = format!("this table has no effect without Config::{call}: call it before Config::layer");
+            let fault = place.map(|place| source.error(&Fault::new(&Spanned::new(place, ()), message)));
+            uncalled.extend(fault.map(|error| (call, error.to_string())));
+        }
+        self.ratios.as_ref().map_or(Ok(()), |table| table.get_ref().check(&policies, &names))?;
+        let fleet = self.fleet.map(|table| FleetTable::build(&table, &names, source)).transpose()?;
+        let ratios = self.ratios.map(Spanned::into_inner);
+        Ok(Config { policies, has_none, server, fleet, ratios, uncalled: Arc::new(Mutex::new(uncalled)) })
     }
-    Ok((policies, names))
 }

@@ -32,7 +32,7 @@
 //! | --- | --- | --- |
 //! | `name` | a letter, then up to 63 letters, digits, `.`, `_` or `-`; unique in the file | required |
 //! | `limit` | units per window, of a concurrency requests at once, at least 1, within the algorithm's [bounds](crate::Quota#bounds) | required |
-//! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error. Of a fixed window also `"hour"`, `"day"`, `"week"` or `"month"`, by the [calendar](#calendars) (feature `calendar`) | required, but a concurrency has none |
+//! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error, as are months and years, which differ in length. Of a fixed window also `"hour"`, `"day"`, `"week"` or `"month"`, by the [calendar](#calendars) (feature `calendar`) | required, but a concurrency has none |
 //! | `zone` | the time zone of the calendar, such as `"Europe/Berlin"` | `"UTC"` |
 //! | `anchor` | the day on which weeks begin, from 1 for Monday to 7, or months, from 1 to 31: see [`Calendar`](crate::Calendar) | 1 |
 //! | `key` | the key of requests: one of the [keys](#keys), or a list of up to 8 that are joined | `"global"` |
@@ -47,12 +47,12 @@
 //! | `unit` | what is counted: `"requests"`, or `"response_bytes"` or `"request_bytes"`, without `cost`, `count`, `metered`, `refund_dropped` and `ban`: see [`Policy::response_bytes`](crate::Policy::response_bytes) and [`Policy::request_bytes`](crate::Policy::request_bytes) | `"requests"` |
 //! | `over` | with bytes: whether a body whose limit is reached waits (`"pace"`), or fails (`"cut"`): see [`Over`](crate::Over) | `"pace"` |
 //! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; what a layer inside refused is neither: see [`Count`](crate::Count#requests-that-are-refused-inside)), `"served"` (all but what a layer inside refused: see [`Count::served`](crate::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
-//! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
+//! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey); not for the key `"global"` alone, unless the cost comes from a header | the key's own |
 //! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH; GET covers HEAD, too | all |
 //! | `routes` | the policy applies to these route templates only, as axum 0.8 has them: `"/users/{id}"`, `"/files/{*path}"` | all |
 //! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key, of any part of it if it is a list; `{ value = "TEXT" }` is a value whatever it looks like, `{ value = "TEXT", key = "header:NAME" }` one of that part | none |
 //! | `deny` | clients that are always refused, in the same form as `allow` | none |
-//! | `serve_unknown_addresses` | whether clients of unknown address are served where `deny` has addresses | `false` |
+//! | `serve_unknown_addresses` | whether clients of unknown address are served; only where `deny` has addresses | `false` |
 //! | `reserve` | the fraction of the capacity that is reserved for critical requests, above 0 and below 1 | none |
 //! | `critical` | `{ header = "NAME", value = "TEXT" }`: requests are critical if this is the only value of the header | required with `reserve` |
 //! | `tiers` | `{ by = "header:NAME", TIER = LIMIT, ... }`: see [tiers](#tiers) | none |
@@ -103,7 +103,7 @@
 //! ## Bans
 //!
 //! After so many refusals (`after`) within a window (`within`) the key is banned for a `time`: see
-//! [`Policy::ban`](crate::Policy::ban). With `growth`, a factor, each ban is longer than the last one, up to the longest,
+//! [`Policy::ban`](crate::Policy::ban). With `growth`, a factor above 1, each ban is longer than the last one, up to the longest,
 //! `most`, which is required then. With `on`, not refusals count but the responses that it names, as
 //! [`count`](#policy) does: `"failures"`, or a list of statuses such as `[401, 403]`, which leaves out the errors of an
 //! outage. With `extend = true`, a refusal during a ban begins its time anew. With
@@ -121,7 +121,7 @@
 //! | `forwarded` | the header in which they name it: `"x-forwarded-for"`, `"forwarded"`, or one with a single address, such as `"cf-connecting-ip"` | `"x-forwarded-for"` |
 //! | `on_failure` | `"fallback"`, `"allow"` or `"deny"`: see [`OnFailure`](crate::OnFailure) | `"fallback"` |
 //! | `allow_for` | with `"allow"`: for how long all is admitted in one outage, above 0; after that as with `"fallback"` | `"60s"` |
-//! | `instances` | how many processes share the limits, 1 to 4294967295 | 1 |
+//! | `instances` | how many processes share the limits, 1 to 4294967295; with `"deny"` only for `[fleet]` and `[ratios]` | 1 |
 //!
 //! The first three set how `"client_ip"`, `allow` and `deny` determine a client's address:
 //! [`client_ip`](fn@crate::key::client_ip) has the rules. They need the feature `axum`.
@@ -138,7 +138,8 @@
 //! | `critical` | `{ header = "NAME", value = "TEXT" }`: requests are critical if this is the only value of the header | none |
 //! | `critical_routes` | requests to these routes are critical, in the syntax of axum; needs the feature `axum` | none |
 //!
-//! [`Config::fleet`] makes a [`FleetShedLayer`](crate::shed::FleetShedLayer) of it. One of `critical` and
+//! [`Config::fleet`] makes a [`FleetShedLayer`](crate::shed::FleetShedLayer) of it, and has to be called before
+//! [`Config::layer`]. One of `critical` and
 //! `critical_routes` is required: all requests that neither of them makes critical are what
 //! [`Class::of`](crate::shed::Class::of) returns. Any client that can send the header is never shed.
 //!
@@ -165,18 +166,15 @@
 //! `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and `instances` stay, and a
 //! warning says so. `[fleet]` and `[ratios]` take effect at the next start.
 
-mod access;
 mod ban;
-mod document;
 mod error;
 mod file;
 mod fleet;
 mod keys;
 mod policy;
 mod ratios;
-mod requests;
 mod server;
-mod window;
+mod values;
 
 pub use file::Config;
 pub use server::Server;

@@ -1,239 +1,400 @@
-//! A `[[policy]]` table as a policy: its name and quota, and what it does without a key.
-//!
-//! A table comes in, a [`Policy`] goes out; unknown fields are refused first, so that a misspelt one is never
-//! ignored. Each step takes the policy, reads its own fields, and returns it with them; the key is set before the
-//! lists and tiers, which depend on it or on the quota. [`FIELDS`] must have each field that a step reads.
+//! A `[[policy]]` table as a policy. Each step takes the policy, and returns it with some of the options; the key is set
+//! before the lists, which depend on it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::access::with_lists;
-use super::ban::with_ban;
-use super::document::{Field, Table};
+use http::request::Parts;
+use http::{HeaderName, Method, StatusCode};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::ban::BanTable;
+use super::error::{At, Fault};
 use super::keys::read_key;
-use super::requests::{with_cost, with_reserve, with_scope, with_unit};
 use super::server::Server;
-use super::window::{Period, read_period, refuse_calendar};
+use super::values::{Critical, Given, Period, Window, WordOr, choose, header_name, header_value, some};
 use crate::core::quota::SLOT_LIFE;
 use crate::core::{Algorithm, Error, Quota};
-use crate::http::key::value::only;
-use crate::http::{MissingKey, Policy};
+use crate::http::key::value::{lines, only, trimmed};
+#[cfg(feature = "axum")]
+use crate::http::policy::check_route;
+use crate::http::policy::{STANDARD, advice};
+use crate::http::{AccessList, Count, MissingKey, Over, Policy};
 
-/// All fields of a policy.
-const FIELDS: &[&str] = &[
-    "name",
-    "key",
-    "algorithm",
-    "limit",
-    "window",
-    "zone",
-    "anchor",
-    "burst",
-    "queue",
-    "at_once",
-    "slot_life",
-    "hold_at_most",
-    "cost",
-    "min_cost",
-    "count",
-    "unit",
-    "over",
-    "missing_key",
-    "methods",
-    "routes",
-    "allow",
-    "deny",
-    "serve_unknown_addresses",
-    "reserve",
-    "critical",
-    "tiers",
-    "ban",
-    "advertise",
-    "shadow",
-    "metered",
-    "preflights",
-    "preflights_without_key",
-    "refund_dropped",
-];
-
-/// The words of the field `missing_key`.
-const MISSING_KEY: &[(&str, MissingKey)] =
-    &[("skip", MissingKey::Skip), ("deny", MissingKey::Deny), ("share", MissingKey::Share)];
-
-/// Sets an option of a policy.
-type Switch = fn(Policy) -> Policy;
-
-/// The options that are `true` or `false`, and `false` by default.
-const SWITCHES: &[(&str, Switch)] = &[
-    ("shadow", Policy::shadow),
-    ("metered", Policy::metered),
-    ("preflights", Policy::with_preflights),
-    ("refund_dropped", Policy::refund_dropped),
-];
-
-/// Sets units of a quota.
-type SetUnits = fn(Quota, u64) -> Result<Quota, Error>;
-
-/// The fields that set units of a quota besides its limit, in the order in which they are set.
-const UNITS: &[(&str, SetUnits)] =
-    &[("burst", Quota::try_burst), ("queue", Quota::try_queue), ("at_once", Quota::try_at_once)];
-
-/// Sets a time of a quota.
-type SetTime = fn(Quota, Duration) -> Result<Quota, Error>;
-
-/// The fields that set times of a quota besides its window.
-const TIMES: &[(&str, SetTime)] = &[("slot_life", Quota::try_slot_life), ("hold_at_most", Quota::try_hold_at_most)];
-
-/// The policy of a table, and the field that has its name.
-pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Policy, Field<'a>), Error> {
-    let table = given.table("tables, each under [[policy]]")?.only(FIELDS)?;
-    let name = table.required("name", "this policy has no name: add a line name = \"...\"")?;
-    let policy = Policy::try_new(name.text()?, read_quota(table)?).map_err(|error| name.error(error))?;
-    let policy = with_key(policy, table, server)?;
-    let policy = with_lists(policy, table)?;
-    let policy = with_scope(policy, table)?;
-    let policy = with_cost(policy, table)?;
-    let policy = with_unit(policy, table)?;
-    let policy = with_tiers(policy, table)?;
-    policy.check_cost().map_err(|error| table.get("cost").unwrap_or(name).error(error))?;
-    let policy = with_reserve(policy, table)?;
-    let policy = with_ban(policy, table)?;
-    let policy = with_switches(policy, table)?;
-    policy.check_free().map_err(|error| table.get("cost").unwrap_or(name).error(error))?;
-    Ok((policy, name))
+/// The table `[[policy]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table, under [[policy]]")]
+pub(super) struct PolicyTable {
+    pub(super) name: Spanned<String>,
+    key: Given<WordOr<String>>,
+    algorithm: Given<String>,
+    limit: Spanned<u64>,
+    window: Given<Window>,
+    zone: Given<String>,
+    anchor: Given<u64>,
+    burst: Given<u64>,
+    queue: Given<u64>,
+    at_once: Given<u64>,
+    slot_life: Given<Period>,
+    hold_at_most: Given<Period>,
+    cost: Given<Units>,
+    min_cost: Given<u64>,
+    count: Given<WordOr<u64>>,
+    unit: Given<String>,
+    over: Given<String>,
+    missing_key: Given<String>,
+    methods: Given<Vec<Spanned<String>>>,
+    routes: Given<Vec<Spanned<String>>>,
+    allow: Given<Vec<Spanned<Entry>>>,
+    deny: Given<Vec<Spanned<Entry>>>,
+    serve_unknown_addresses: Given<bool>,
+    reserve: Given<f64>,
+    critical: Given<Critical>,
+    tiers: Given<BTreeMap<Spanned<String>, Spanned<Units>>>,
+    ban: Given<BanTable>,
+    advertise: Option<bool>,
+    shadow: Given<bool>,
+    metered: Given<bool>,
+    preflights: Given<bool>,
+    preflights_without_key: Given<bool>,
+    refund_dropped: Given<bool>,
 }
 
-/// Sets the key, if one is given, the client that lists are by, and what happens to requests without a key.
-fn with_key(policy: Policy, table: Table<'_>, server: &Server) -> Result<Policy, Error> {
-    let policy = match table.get("key") {
-        Some(key) => policy.key(read_key(key, server)?),
-        None => policy,
-    };
-    #[cfg(feature = "axum")]
-    let policy = match table.get("allow").or(table.get("deny")) {
-        Some(_) => policy.lists_by(server.client().clone()),
-        None => policy,
-    };
-    match table.get("missing_key") {
-        Some(rule) => Ok(policy.missing_key(rule.choose(MISSING_KEY)?)),
-        None => Ok(policy),
-    }
+/// Units, or the header that has them.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a whole number without sign or quotes, or \"header:NAME\"")]
+enum Units {
+    Fixed(u64),
+    Header(String),
 }
 
-/// Sets the options that are `true`, and `advertise` if it is `false`.
-fn with_switches(mut policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
-    for (name, switch) in SWITCHES {
-        if table.switched_on(name)?.is_some() {
-            policy = switch(policy);
+/// An entry of a list, with which an error has the place of the entry instead of that of the list.
+#[derive(Deserialize)]
+struct Entry(Client);
+
+/// An address, a network, or the value of a key.
+#[derive(Deserialize)]
+#[serde(untagged, deny_unknown_fields, expecting = "expected a string or a table { value = \"a\", key = \"path\" }")]
+enum Client {
+    Text(String),
+    Value { value: String, key: Option<String> },
+}
+
+/// An algorithm, and whether it is its form that takes more units.
+type Form = (Algorithm, bool);
+
+impl PolicyTable {
+    /// The policy. Options are added in such an order that with each of them a layer would accept the policy.
+    pub(super) fn build(&self, server: &Server) -> Result<Policy, Fault> {
+        let mut policy = Policy::try_new(self.name.get_ref(), self.quota(&self.limit)?).at(&self.name)?;
+        policy = self.key.add_to(policy, |policy, key| Ok(policy.key(read_key(key, server)?)))?;
+        #[cfg(feature = "axum")]
+        if self.allow.get().is_some() || self.deny.get().is_some() {
+            policy = policy.lists_by(server.client().clone());
         }
+        policy = self.with_missing_key(policy)?;
+        policy = self.with_tiers(policy)?;
+        policy = self.with_reserve(policy)?;
+        policy = self.count.add_to(policy, |policy, count| Ok(policy.count(read_count("count", count)?)))?;
+        policy = self.methods.add_to(policy, |policy, methods| Ok(policy.methods(read_methods(methods)?)))?;
+        let routes = check_routes("routes", &self.routes)?;
+        policy = self.routes.add_to(policy, |policy, _| Ok(policy.routes(routes)))?;
+        let switches: [(_, fn(Policy) -> Policy); 4] = [
+            (&self.shadow, Policy::shadow),
+            (&self.metered, Policy::metered),
+            (&self.preflights, Policy::with_preflights),
+            (&self.refund_dropped, Policy::refund_dropped),
+        ];
+        for (switch, add) in switches {
+            if switch.is_on() {
+                policy = switch.add_to(policy, |policy, _| Ok(add(policy)))?;
+            }
+        }
+        let policy = if self.advertise == Some(false) { policy.unadvertised() } else { policy };
+        let policy = self.ban.add_to(policy, |policy, ban| ban.get_ref().add_to(policy))?;
+        let policy = self.with_bytes(policy)?;
+        let policy = self.with_lists(policy)?;
+        self.with_cost(policy)
     }
-    match table.get("advertise") {
-        Some(shows) if !shows.flag()? => Ok(policy.unadvertised()),
-        _ => Ok(policy),
-    }
-}
 
-/// What counts, by its name in files.
-#[derive(Clone, Copy)]
-enum Form {
-    /// The algorithm as it is.
-    Of(Algorithm),
-    /// The form that takes more units.
-    Longer(Algorithm),
-}
-
-impl Form {
-    /// Reads the field `algorithm`: a token bucket, if there is none.
-    fn read(table: Table<'_>) -> Result<Self, Error> {
-        let Some(name) = table.get("algorithm") else { return Ok(Form::Of(Algorithm::TokenBucket)) };
-        let mut forms: Vec<_> = Algorithm::ALL.iter().map(|(name, algorithm)| (*name, Form::Of(*algorithm))).collect();
-        let longer = |algorithm: &Algorithm| Some((algorithm.facts().longer?.0, Form::Longer(*algorithm)));
+    /// Reads the algorithm: a token bucket, if none is given.
+    fn form(&self) -> Result<Form, Fault> {
+        let mut forms: Vec<_> = Algorithm::ALL.iter().map(|(name, algorithm)| (*name, (*algorithm, false))).collect();
+        let longer = |algorithm: &Algorithm| Some((algorithm.facts().longer?.0, (*algorithm, true)));
         forms.extend(Algorithm::EACH.iter().filter_map(longer));
-        name.choose(&forms)
+        Ok(self.algorithm.choose("algorithm", &forms)?.unwrap_or((Algorithm::TokenBucket, false)))
     }
 
-    /// Returns whether its units are slots, which have a life instead of a window.
-    fn is_held(self) -> bool {
-        let (Form::Of(algorithm) | Form::Longer(algorithm)) = self;
-        algorithm.facts().held
+    /// Returns the quota with this limit, of the policy or of a tier. Errors of the window are at its place, and all
+    /// others at that of the number at fault.
+    fn quota(&self, limit: &Spanned<u64>) -> Result<Quota, Fault> {
+        let (algorithm, is_longer) = self.form()?;
+        let quota = |limit: u64, window: Duration| {
+            let make = if is_longer { Quota::try_longer } else { Quota::try_new };
+            make(algorithm, limit, window)
+        };
+        let is_unit = matches!(self.window.get(), Some(Window::Unit(_)));
+        let units = "a window of \"hour\", \"day\", \"week\" or \"month\"";
+        self.zone.needs("zone", is_unit, units)?;
+        self.anchor.needs("anchor", is_unit, units)?;
+        let quota = match (&self.window.0, self.window.get()) {
+            (Some(window), _) if algorithm.facts().held => {
+                return Err(Fault::new(window, "a concurrency has a slot_life, and no window: leave it out"));
+            }
+            (Some(window), Some(Window::Length(length))) => {
+                // With the smallest limit only the window can be at fault.
+                let _ = quota(1, *length).at(window)?;
+                quota(*limit.get_ref(), *length).at(limit)?
+            }
+            (Some(window), Some(Window::Unit(unit))) if algorithm.facts().windows != 1 => {
+                let advice = "is for a fixed_window only: give a duration, such as \"1h\" or \"30d\"";
+                return Err(Fault::new(window, format!("window {unit:?} {advice}")));
+            }
+            (Some(window), Some(Window::Unit(unit))) => self.calendar_quota(limit, unit, window)?,
+            _ if algorithm.facts().held => quota(*limit.get_ref(), SLOT_LIFE).at(limit)?,
+            _ => return Err(Fault::new(&self.name, "this policy has no window: add a line window = \"60s\"")),
+        };
+        let quota = self.burst.set(quota, Quota::try_burst)?;
+        let quota = self.queue.set(quota, Quota::try_queue)?;
+        let quota = self.at_once.set(quota, Quota::try_at_once)?;
+        with_slots(quota, &self.slot_life, &self.hold_at_most)
     }
 
-    /// Returns whether its windows may be those of a calendar: it counts in one window at a time.
-    fn takes_calendars(self) -> bool {
-        let (Form::Of(algorithm) | Form::Longer(algorithm)) = self;
-        algorithm.facts().windows == 1
+    #[cfg(feature = "calendar")]
+    fn calendar_quota(&self, limit: &Spanned<u64>, unit: &str, window: &Spanned<Window>) -> Result<Quota, Fault> {
+        use crate::core::Calendar;
+        let make = match unit {
+            "hour" => Calendar::hourly,
+            "day" => Calendar::daily,
+            "week" => Calendar::weekly,
+            _ => Calendar::monthly,
+        };
+        let calendar = match &self.zone.0 {
+            Some(zone) => make(zone.get_ref()).at(zone)?,
+            None => make("UTC").at(window)?,
+        };
+        let calendar = self.anchor.set(calendar, Calendar::anchored)?;
+        Quota::try_calendar_window(*limit.get_ref(), calendar).at(limit)
     }
 
-    /// Returns a quota of this form; of a calendar, if the form takes one.
-    fn quota(self, limit: u64, period: Period) -> Result<Quota, Error> {
-        match (self, period) {
-            (_, Period::Calendar(calendar)) => Quota::try_calendar_window(limit, calendar),
-            (Form::Of(algorithm), Period::Length(window)) => Quota::try_new(algorithm, limit, window),
-            (Form::Longer(algorithm), Period::Length(window)) => Quota::try_longer(algorithm, limit, window),
+    #[cfg(not(feature = "calendar"))]
+    #[expect(clippy::unused_self, reason = "with the feature it has the zone")]
+    fn calendar_quota(&self, _: &Spanned<u64>, unit: &str, window: &Spanned<Window>) -> Result<Quota, Fault> {
+        Err(Fault::new(window, format!("window {unit:?} needs the feature calendar: turn it on")))
+    }
+
+    fn with_missing_key(&self, policy: Policy) -> Result<Policy, Fault> {
+        let rules = [("skip", MissingKey::Skip), ("deny", MissingKey::Deny), ("share", MissingKey::Share)];
+        let rule = self.missing_key.choose("missing_key", &rules)?;
+        // It is the rule for ambiguous costs, too.
+        let is_certain = !matches!(self.cost.get(), Some(Units::Header(_)));
+        let lacks_none = is_certain && policy.info().kind.as_deref() == Some("global");
+        self.missing_key.needs("missing_key", !lacks_none, "a key that requests may lack")?;
+        let passes = self.preflights_without_key.is_on();
+        let has_effect = !passes || rule == Some(MissingKey::Deny);
+        self.preflights_without_key.needs("preflights_without_key", has_effect, "a line missing_key = \"deny\"")?;
+        let policy = if passes { policy.preflights_without_key() } else { policy };
+        Ok(rule.into_iter().fold(policy, Policy::missing_key))
+    }
+
+    fn with_lists(&self, policy: Policy) -> Result<Policy, Fault> {
+        let allow = read_list(&policy, "allow", &self.allow)?;
+        let deny = read_list(&policy, "deny", &self.deny)?;
+        let serves = self.serve_unknown_addresses.is_on();
+        let has_effect = !serves || deny.as_ref().is_some_and(AccessList::has_nets);
+        self.serve_unknown_addresses.needs("serve_unknown_addresses", has_effect, "an address in a list deny")?;
+        let serve = |list: AccessList| if serves { list.serve_unknown_addresses() } else { list };
+        let policy = allow.into_iter().fold(policy, Policy::allow);
+        Ok(deny.map(serve).into_iter().fold(policy, Policy::deny))
+    }
+
+    /// Sets what a request costs: a number, or the header that contains it.
+    fn with_cost(&self, policy: Policy) -> Result<Policy, Fault> {
+        let is_by_header = matches!(self.cost.get(), Some(Units::Header(_)));
+        self.min_cost.needs("min_cost", is_by_header, "a line cost = \"header:NAME\"")?;
+        let min = self.min_cost.get().map_or(1, |min| *min);
+        let policy = self.min_cost.set(policy, |policy, min| {
+            let message = "is above what the quota holds, so all would be refused: lower it";
+            let is_held = min <= policy.quota().capacity();
+            if is_held { Ok(policy) } else { Err(Error::invalid(format!("min_cost {min} {message}"))) }
+        })?;
+        self.cost.add_to(policy, |policy, cost| match cost.get_ref() {
+            Units::Fixed(units) => Ok(policy.cost(*units)),
+            Units::Header(text) => {
+                let header = read_header("cost", text).at(cost)?;
+                Ok(policy.certain_cost(move |parts| units_in(parts, &header, min)))
+            }
+        })
+    }
+
+    /// Sets a limit for each of the tiers.
+    fn with_tiers(&self, policy: Policy) -> Result<Policy, Fault> {
+        let Some(given) = &self.tiers.0 else { return Ok(policy) };
+        let (mut header, mut quotas) = (None, HashMap::new());
+        for (name, value) in given.get_ref() {
+            match (name.get_ref().as_str(), value.get_ref()) {
+                ("by", Units::Header(text)) => header = Some(read_header("tiers by", text).at(value)?),
+                ("by", Units::Fixed(_)) => return Err(Fault::new(value, "tiers by is a number: give header:NAME")),
+                (tier, Units::Header(_)) => {
+                    return Err(Fault::new(value, format!("tier {tier:?} is no limit: give a number without quotes")));
+                }
+                (tier, Units::Fixed(limit)) => {
+                    let tier_name = header_value("tiers", tier).at(name)?.as_bytes().to_owned();
+                    let quota = self.quota(&Spanned::new(value.span(), *limit));
+                    quotas.insert(tier_name, quota.map_err(|fault| fault.of_tier(tier, value))?);
+                }
+            }
+        }
+        let header = header.ok_or("tiers has no by: add by = \"header:NAME\"").at(given)?;
+        if quotas.is_empty() {
+            return Err(Fault::new(given, "tiers has no tier: add some with their limits, such as pro = 5000"));
+        }
+        Ok(policy.tier(move |parts| quotas.get(only(&parts.headers, &header).ok()??).copied()))
+    }
+
+    /// Reserves units for critical requests.
+    fn with_reserve(&self, policy: Policy) -> Result<Policy, Fault> {
+        let example = "critical requests, by critical = { header = \"...\", value = \"...\" }";
+        self.reserve.needs("reserve", self.critical.get().is_some(), example)?;
+        self.critical.needs("critical", self.reserve.get().is_some(), "a reserve, such as reserve = 0.2")?;
+        let Some(critical) = self.critical.get().map(Critical::test).transpose()? else { return Ok(policy) };
+        self.reserve.set(policy, |policy, share| policy.try_reserve(share, critical))
+    }
+
+    /// Sets what is counted, if it is bytes.
+    fn with_bytes(&self, policy: Policy) -> Result<Policy, Fault> {
+        let (response, request): (fn(Policy, Over) -> Policy, _) = (Policy::response_bytes, Policy::request_bytes);
+        let known = [("requests", None), ("response_bytes", Some(response)), ("request_bytes", Some(request))];
+        let count = self.unit.choose("unit", &known)?.flatten();
+        let over = self.over.choose("over", &[("pace", Over::Pace), ("cut", Over::Cut)])?;
+        let units = "a line unit = \"response_bytes\" or \"request_bytes\"";
+        self.over.needs("over", count.is_some(), units)?;
+        self.unit.add_to(policy, |policy, _| match count {
+            Some(count) => Ok(count(policy, over.unwrap_or(Over::Pace))),
+            None => Ok(policy),
+        })
+    }
+}
+
+impl<T> Given<T> {
+    /// Adds the option to a policy. What a layer would refuse is an error at its place.
+    fn add_to(
+        &self,
+        policy: Policy,
+        add: impl FnOnce(Policy, &Spanned<T>) -> Result<Policy, Fault>,
+    ) -> Result<Policy, Fault> {
+        let Some(field) = &self.0 else { return Ok(policy) };
+        let policy = add(policy, field)?;
+        policy.validate().at(field)?;
+        Ok(policy)
+    }
+}
+
+/// The quota with the times of slots that are given.
+pub(super) fn with_slots(quota: Quota, life: &Given<Period>, hold: &Given<Period>) -> Result<Quota, Fault> {
+    let quota = life.set(quota, |quota, life| quota.try_slot_life(life.0))?;
+    hold.set(quota, |quota, hold| quota.try_hold_at_most(hold.0))
+}
+
+/// Reads which responses count: a word, or a list of statuses.
+pub(super) fn read_count(name: &str, given: &Spanned<WordOr<u64>>) -> Result<Count, Fault> {
+    match given.get_ref() {
+        WordOr::Word(word) => match word.as_str() {
+            "all" => Ok(Count::all()),
+            "failures" => Ok(Count::failures()),
+            "successes" => Ok(Count::successes()),
+            "served" => Ok(Count::served()),
+            _ => Err(format!("{name} {word:?} is unknown: give one of all, failures, successes, served")).at(given),
+        },
+        WordOr::List(statuses) => {
+            let statuses = some(name, statuses).at(given)?.iter().map(|given| {
+                let number = *given.get_ref();
+                let status = u16::try_from(number).ok().and_then(|number| StatusCode::from_u16(number).ok());
+                status.ok_or_else(|| format!("status {number} is not allowed: give 100 to 999")).at(given)
+            });
+            Ok(Count::statuses(statuses.collect::<Result<Vec<_>, _>>()?))
         }
     }
 }
 
-/// Reads limit, window, units and times. Errors of the window are at its place, and all others at that of the number at
-/// fault.
-fn read_quota(table: Table<'_>) -> Result<Quota, Error> {
-    let form = Form::read(table)?;
-    let limit = table.required("limit", "this policy has no limit: add a line limit = N")?;
-    let period = read_window(form, table)?;
-    let quota = form.quota(limit.whole()?, period).map_err(|error| limit.error(error))?;
-    with_extras(quota, table, |field, error| field.error(error))
+/// Reads methods. A misspelt one would limit nothing, so no others are taken.
+fn read_methods(given: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<Method>, Fault> {
+    let known = STANDARD.each_ref().map(|method| (method.as_str(), method.clone()));
+    let methods = given.get_ref().iter().map(|method| choose("method", method, &known));
+    methods.collect()
 }
 
-/// Reads the window. Slots have none, and begin with the life that they have by default.
-fn read_window(form: Form, table: Table<'_>) -> Result<Period, Error> {
-    if form.is_held() {
-        refuse_calendar(table)?;
-        let window = table.get("window");
-        let wrong = |window: Field<'_>| window.error("a concurrency has a slot_life, and no window: leave it out");
-        return window.map_or(Ok(Period::Length(SLOT_LIFE)), |window| Err(wrong(window)));
+/// Returns routes, each of which has to be a template that axum could have.
+pub(super) fn check_routes<'a>(name: &str, given: &'a Given<Vec<Spanned<String>>>) -> Result<Vec<&'a str>, Fault> {
+    given.needs_axum(name)?;
+    let Some(given) = &given.0 else { return Ok(Vec::new()) };
+    let routes = some(name, given.get_ref()).at(given)?.iter();
+    #[cfg(feature = "axum")]
+    routes.clone().try_for_each(|route| check_route(route.get_ref()).at(route))?;
+    Ok(routes.map(|route| route.get_ref().as_str()).collect())
+}
+
+/// Reads a list of clients. One that has no effect would go unnoticed, so each entry has to match some.
+fn read_list(policy: &Policy, name: &str, given: &Given<Vec<Spanned<Entry>>>) -> Result<Option<AccessList>, Fault> {
+    let Some(given) = &given.0 else { return Ok(None) };
+    let mut list = AccessList::default();
+    for entry in some(name, given.get_ref()).at(given)? {
+        list = add(list, &entry.get_ref().0).map_err(|error| format!("{name}: {error}")).at(entry)?;
     }
-    let window = table.required("window", "this policy has no window: add a line window = \"60s\"")?;
-    let period = read_period(window, table, form.takes_calendars())?;
-    // With the smallest limit only the window can be at fault.
-    let _ = form.quota(1, period).map_err(|error| window.error(error))?;
-    Ok(period)
-}
-
-/// The quota with the burst, the queue and the times of slots that are given.
-pub(super) fn with_extras(
-    mut quota: Quota,
-    table: Table<'_>,
-    error: impl Fn(Field<'_>, Error) -> Error,
-) -> Result<Quota, Error> {
-    for (name, set) in UNITS {
-        if let Some(field) = table.get(name) {
-            quota = set(quota, field.whole()?).map_err(|wrong| error(field, wrong))?;
+    match list.idle(policy.extractor()) {
+        Some((number, is_address)) => {
+            let message = format!("{name} has an entry that can never match: {}", advice(is_address));
+            Err(Fault::new(&given.get_ref()[number - 1], message))
         }
+        None => Ok(Some(list)),
     }
-    for (name, set) in TIMES {
-        if let Some(field) = table.get(name) {
-            quota = set(quota, field.period()?).map_err(|wrong| error(field, wrong))?;
-        }
-    }
-    Ok(quota)
 }
 
-/// The policy, with a limit for each of its tiers.
-fn with_tiers(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
-    let Some(given) = table.get("tiers") else { return Ok(policy) };
-    let tiers = given.table("a table such as { by = \"header:x-plan\", free = 100, pro = 5000 }")?;
-    let by = tiers.required("by", "tiers has no by: add by = \"header:NAME\"")?;
-    let header = by.header("tiers by")?;
-    let (form, period) = (Form::read(table)?, Period::of(policy.quota()));
-    let mut quotas = HashMap::new();
-    for limit in tiers.fields().into_iter().filter(|field| field.name != "by") {
-        limit.check_header_value("tiers", limit.name)?;
-        let error = |error: Error| limit.error(format!("tier {:?}: {error}", limit.name));
-        let quota = form.quota(limit.whole()?, period).map_err(error)?;
-        quotas.insert(limit.name.as_bytes().to_owned(), with_extras(quota, table, |_, wrong| error(wrong))?);
+fn add(list: AccessList, client: &Client) -> Result<AccessList, Error> {
+    match client {
+        Client::Text(text) if text.is_empty() => {
+            Err(Error::invalid("an empty entry: give a CIDR or the value of a key"))
+        }
+        Client::Text(text) => list.entry(text),
+        Client::Value { value, key: None } => Ok(list.key(value)),
+        Client::Value { value, key: Some(key) } => Ok(list.key_of(&kind(key), value)),
     }
-    if quotas.is_empty() {
-        return Err(given.error("tiers has no tier: add some with their limits, such as pro = 5000"));
+}
+
+/// Returns the kind of the keys that have this name in files.
+fn kind(key: &str) -> String {
+    match key.split_once(':') {
+        Some(("header", name)) => format!("header {}", name.to_ascii_lowercase()),
+        Some((word, name)) => format!("{word} {name}"),
+        None if key == "client_ip" || key == "peer_ip" => "ip".to_owned(),
+        None => key.to_owned(),
     }
-    Ok(policy.tier(move |parts| quotas.get(only(&parts.headers, &header).ok()??).copied()))
+}
+
+/// Returns the header of a text `header:NAME`, which is all that `what` can be.
+fn read_header(what: &str, text: &str) -> Result<HeaderName, String> {
+    match text.split_once(':') {
+        Some(("header", name)) => header_name(&format!("{what} header:NAME"), name),
+        _ => Err(format!("{what} {text:?} is unknown: give header:NAME")),
+    }
+}
+
+/// Returns the units in a request's header, 1 without it, but at least `min`; as an error, if lines, or values that a
+/// proxy joined with commas, differ, or are not digits: then the largest number.
+fn units_in(parts: &Parts, header: &HeaderName, min: u64) -> Result<u64, u64> {
+    let (mut said, mut is_certain) = (None, true);
+    for value in lines(&parts.headers, header).flat_map(|line| line.split(|byte| *byte == b',')) {
+        let units = digits(value);
+        is_certain &= units.is_some() && (said.is_none() || said == units);
+        said = said.max(units);
+    }
+    let units = said.unwrap_or(1).max(min);
+    if is_certain { Ok(units) } else { Err(units) }
+}
+
+fn digits(value: &[u8]) -> Option<u64> {
+    let text = str::from_utf8(trimmed(value)).ok().filter(|text| !text.is_empty())?;
+    // What does not fit is more than any capacity.
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().unwrap_or(u64::MAX))
 }

@@ -1,122 +1,90 @@
-//! The `[ratios]` table: the settings of a ratio store, and which policies it can limit.
-//!
-//! A table comes in, and a [`Ratios`] goes out, of which only a tally is missing: all else was checked, so that a file is
-//! valid as a whole or an error.
+//! The `[ratios]` table: the settings of a ratio store, of which only the tally is missing, and which policies it can
+//! limit.
 
-use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::time::Duration;
 
-use super::document::Field;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::error::{At, Fault};
+use super::file::Names;
+use super::values::{Given, Period};
 use crate::core::Error;
 use crate::http::Policy;
 use crate::store::{
-    RatioStore, RatioStoreBuilder, Tally, ratio_life, ratio_report, ratio_shards, ratio_supports, ratio_tick,
+    MemoryTally, RatioStore, RatioStoreBuilder, Tally, ratio_life, ratio_report, ratio_shards, ratio_supports,
+    ratio_tick,
 };
-
-/// All fields of the ratios.
-const FIELDS: &[&str] = &["tick", "life", "report", "keys", "shards", "fair"];
 
 /// Each takes about a kilobyte.
 const MOST_KEYS: usize = 10_000_000;
 
-/// A ratio store without its tally; a field that is not given has the default of the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The table `[ratios]`; a field that is not given has the default of the store.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table, under [ratios]")]
 pub(super) struct Ratios {
-    tick: Option<Duration>,
-    life: Option<Duration>,
-    report: Option<usize>,
-    keys: Option<usize>,
-    shards: Option<u8>,
-    /// The policy whose drops are divided, and the one whose keys are the callers.
-    fair: Option<(String, String)>,
+    tick: Given<Period>,
+    life: Given<Period>,
+    report: Given<u64>,
+    keys: Given<u64>,
+    shards: Given<u64>,
+    fair: Option<Fair>,
+}
+
+/// The policy whose drops are divided, and the one whose keys are the callers.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table such as { policy = \"global\", by = \"caller\" }")]
+struct Fair {
+    policy: Spanned<String>,
+    by: Spanned<String>,
 }
 
 impl Ratios {
-    /// Reads the table; `names` has the place of each policy's name, all of which have to be rates.
-    pub(super) fn read(
-        given: Field<'_>,
-        policies: &[Policy],
-        names: &HashMap<String, Field<'_>>,
-    ) -> Result<Self, Error> {
-        let table = given.table("a table, under [ratios]")?.only(FIELDS)?;
-        let tick = table.get("tick").map(|field| Ok((field, field.period()?))).transpose()?;
-        if let Some((field, tick)) = tick {
-            ratio_tick(tick).map_err(|error| field.error(error))?;
+    /// Checks the settings, and that the policies of the file can be limited by ratios.
+    pub(super) fn check(&self, policies: &[Policy], names: &Names) -> Result<(), Fault> {
+        let _ = self.builder(MemoryTally::new())?;
+        if let Some(Fair { policy, by }) = &self.fair {
+            if let Some(name) = [policy, by].into_iter().find(|name| !names.contains_key(name.get_ref())) {
+                let message =
+                    format!("fair names {:?}, which is no policy of the file: give the name of one", name.get_ref());
+                return Err(Fault::new(name, message));
+            }
+            if policy == by {
+                let message = format!("callers of {:?} are its own keys: give another policy for them", by.get_ref());
+                return Err(Fault::new(by, message));
+            }
         }
-        let tick = tick.map(|(_, tick)| tick);
-        let life = table.get("life").map(|field| {
-            let life = field.period()?;
-            ratio_life(tick, life).map_err(|error| field.error(error))?;
-            Ok(life)
-        });
-        let fair = table.get("fair").map(|field| read_fair(field, names)).transpose()?;
-        let ratios = Self {
-            tick,
-            life: life.transpose()?,
-            report: table.get("report").map(|field| whole(field, ratio_report)).transpose()?,
-            keys: table.get("keys").map(read_keys).transpose()?,
-            shards: table.get("shards").map(|field| whole(field, ratio_shards)).transpose()?,
-            fair,
-        };
-        for policy in policies {
-            let supported = ratio_supports(&policy.rule().requirement(), tick);
-            supported.map_err(|error| names.get(policy.name()).unwrap_or(&given).error(error))?;
-        }
-        Ok(ratios)
+        let tick = self.tick.get().map(|tick| tick.0);
+        policies
+            .iter()
+            .try_for_each(|policy| ratio_supports(&policy.rule().requirement(), tick).at(&names[policy.name()]))
     }
 
     /// Returns the store with a tally.
     pub(super) fn store(&self, tally: impl Tally, instances: NonZeroU32) -> Result<RatioStore, Error> {
-        let Self { tick, life, report, keys, shards, fair } = self;
-        let builder = RatioStore::builder(tally).instances(instances);
-        let builder = set(builder, *tick, RatioStoreBuilder::tick);
-        let builder = set(builder, *life, RatioStoreBuilder::life);
-        let builder = set(builder, *report, RatioStoreBuilder::report);
-        let builder = set(builder, *keys, RatioStoreBuilder::capacity);
-        let builder = set(builder, *shards, RatioStoreBuilder::shards);
-        set(builder, fair.as_ref(), |builder, (policy, by)| builder.fair(policy, by)).build()
+        self.builder(tally).expect("the settings were checked").instances(instances).build()
     }
-}
 
-/// Sets what the file gives.
-fn set<T>(
-    builder: RatioStoreBuilder,
-    given: Option<T>,
-    set: impl FnOnce(RatioStoreBuilder, T) -> RatioStoreBuilder,
-) -> RatioStoreBuilder {
-    match given {
-        Some(value) => set(builder, value),
-        None => builder,
+    fn builder(&self, tally: impl Tally) -> Result<RatioStoreBuilder, Fault> {
+        let tick = self.tick.get().map(|tick| tick.0);
+        let builder = RatioStore::builder(tally);
+        let builder = self.tick.set(builder, |builder, tick| {
+            ratio_tick(tick.0)?;
+            Ok(builder.tick(tick.0))
+        })?;
+        let builder = self.life.set(builder, |builder, life| {
+            ratio_life(tick, life.0)?;
+            Ok(builder.life(life.0))
+        })?;
+        let builder = self.report.set(builder, |builder, report| Ok(builder.report(ratio_report(report)?)))?;
+        let builder = self.shards.set(builder, |builder, shards| Ok(builder.shards(ratio_shards(shards)?)))?;
+        let builder = self.keys.set(builder, |builder, keys| match usize::try_from(keys) {
+            Ok(keys) if (1..=MOST_KEYS).contains(&keys) => Ok(builder.capacity(keys)),
+            _ => Err(Error::invalid(format!("keys {keys} is not allowed: give 1 to {MOST_KEYS}"))),
+        })?;
+        Ok(match &self.fair {
+            Some(Fair { policy, by }) => builder.fair(policy.get_ref(), by.get_ref()),
+            None => builder,
+        })
     }
-}
-
-/// Reads a number that the store accepts.
-fn whole<T: TryFrom<u64>>(given: Field<'_>, accepts: fn(u64) -> Result<T, Error>) -> Result<T, Error> {
-    accepts(given.whole()?).map_err(|error| given.error(error))
-}
-
-fn read_keys(given: Field<'_>) -> Result<usize, Error> {
-    let keys = given.whole()?;
-    let checked = usize::try_from(keys).ok().filter(|keys| (1..=MOST_KEYS).contains(keys));
-    checked.ok_or_else(|| given.error(format!("keys {keys} is not allowed: give 1 to {MOST_KEYS}")))
-}
-
-/// Reads the names of two policies of the file.
-fn read_fair(given: Field<'_>, names: &HashMap<String, Field<'_>>) -> Result<(String, String), Error> {
-    let expected = "a table such as { policy = \"global\", by = \"caller\" }";
-    let table = given.table(expected)?.only(&["policy", "by"])?;
-    let name = |field: &str| {
-        let field = table.required(field, &format!("fair lacks the field `{field}`: give {expected}"))?;
-        let name = field.text()?;
-        if names.contains_key(name) {
-            return Ok((field, name.to_owned()));
-        }
-        Err(field.error(format!("fair names {name:?}, which is no policy of the file: give the name of one")))
-    };
-    let ((_, policy), (field, by)) = (name("policy")?, name("by")?);
-    if policy == by {
-        return Err(field.error(format!("callers of {by:?} are its own keys: give another policy for them")));
-    }
-    Ok((policy, by))
 }

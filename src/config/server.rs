@@ -1,24 +1,18 @@
 //! The `[server]` table: how clients' addresses are determined, and what is done while the store is unavailable.
-//!
-//! A table comes in, or nothing, and a [`Server`] goes out, which policies' keys and the layer are built with.
-//! Fields that need the feature `axum` are errors without it, as ignoring them would count the wrong clients.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::document::{Field, Table};
-use crate::core::Error;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::error::{At, Fault};
+#[cfg(feature = "axum")]
+use super::values::header_name;
+use super::values::{Given, Period};
 #[cfg(feature = "axum")]
 use crate::http::key::{self, ClientIp};
 use crate::store::{FailureRules, OnFailure};
-
-/// All fields of the server.
-const FIELDS: &[&str] =
-    &["trusted_proxies", "trusted_hops", "forwarded", "trusted_unix_socket", "on_failure", "allow_for", "instances"];
-
-/// The words of the field `on_failure`.
-const ON_FAILURE: &[(&str, OnFailure)] =
-    &[("fallback", OnFailure::Fallback), ("allow", OnFailure::Allow), ("deny", OnFailure::Deny)];
 
 /// No chain of proxies is read further.
 #[cfg(feature = "axum")]
@@ -33,8 +27,8 @@ const MOST_HOPS: u64 = 64;
 /// use tollgate::config::Config;
 ///
 /// # fn main() -> Result<(), tollgate::Error> {
-/// let config = Config::from_toml("[server]\non_failure = \"deny\"\ninstances = 4")?;
-/// assert_eq!(config.server().on_failure(), OnFailure::Deny);
+/// let config = Config::from_toml("[server]\non_failure = \"allow\"\ninstances = 4")?;
+/// assert_eq!(config.server().on_failure(), OnFailure::Allow);
 /// assert_eq!(config.server().instances().get(), 4);
 /// # Ok(())
 /// # }
@@ -81,22 +75,6 @@ impl Server {
         ];
         changes.into_iter().filter(|(_, changes)| *changes).map(|(name, _)| name).collect()
     }
-
-    /// Reads the table. Without the feature `axum` it must not set how clients' addresses are determined.
-    pub(super) fn read(given: Field<'_>) -> Result<Self, Error> {
-        let table = given.table("a table, under [server]")?.only(FIELDS)?;
-        let on_failure = table.get("on_failure").map(|rule| rule.choose(ON_FAILURE)).transpose()?.unwrap_or_default();
-        let instances = table.get("instances").map(read_instances).transpose()?;
-        #[cfg(not(feature = "axum"))]
-        refuse_client(table)?;
-        Ok(Self {
-            #[cfg(feature = "axum")]
-            client: with_unix_socket(read_client(table)?, table)?,
-            on_failure,
-            allow_for: read_allow_for(table, on_failure)?,
-            instances: instances.unwrap_or(NonZeroU32::MIN),
-        })
-    }
 }
 
 impl Default for Server {
@@ -111,95 +89,79 @@ impl Default for Server {
     }
 }
 
-fn read_allow_for(table: Table<'_>, on_failure: OnFailure) -> Result<Duration, Error> {
-    let Some(given) = table.get("allow_for") else { return Ok(FailureRules::default().allow_for) };
-    let time = given.period()?;
-    if time.is_zero() {
-        return Err(given.error("allow_for of 0 allows nothing: give at least 1ms, or on_failure = \"fallback\""));
-    }
-    if on_failure != OnFailure::Allow {
-        return Err(given
-            .error("allow_for has no effect without a line on_failure = \"allow\": add it, or leave allow_for out"));
-    }
-    Ok(time)
+/// The table `[server]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table, under [server]")]
+pub(super) struct ServerTable {
+    trusted_proxies: Given<Vec<Spanned<String>>>,
+    trusted_hops: Given<u64>,
+    trusted_unix_socket: Given<bool>,
+    forwarded: Given<String>,
+    on_failure: Given<String>,
+    allow_for: Given<Period>,
+    instances: Given<NonZeroU32>,
 }
 
-fn read_instances(given: Field<'_>) -> Result<NonZeroU32, Error> {
-    let number = given.whole()?;
-    u32::try_from(number).ok().and_then(NonZeroU32::new).ok_or_else(|| {
-        let allowed = format!("give how many processes share the limits, 1 to {}", u32::MAX);
-        given.error(format!("instances {number} is not allowed: {allowed}"))
-    })
-}
-
-#[cfg(not(feature = "axum"))]
-fn refuse_client(table: Table<'_>) -> Result<(), Error> {
-    let Some(given) = FIELDS[..4].iter().find_map(|name| table.get(name)) else { return Ok(()) };
-    let name = given.name;
-    Err(given.error(format!("{name} has a meaning with the feature axum only: enable it, or leave it out")))
-}
-
-/// Which proxies are trusted for the client's address.
-#[cfg(feature = "axum")]
-fn read_client(table: Table<'_>) -> Result<ClientIp, Error> {
-    let client = match (table.get("trusted_proxies"), table.get("trusted_hops")) {
-        (Some(_), Some(hops)) => {
-            let message = "trusted_hops and trusted_proxies exclude each other: leave one of them out";
-            return Err(hops.error(message));
+impl ServerTable {
+    /// Returns the settings. `shared` is whether other tables have a use for the number of instances.
+    pub(super) fn build(&self, shared: bool) -> Result<Server, Fault> {
+        let mut server = Server::default();
+        #[cfg(feature = "axum")]
+        (server.client = self.client()?);
+        self.trusted_proxies.needs_axum("trusted_proxies")?;
+        self.trusted_hops.needs_axum("trusted_hops")?;
+        self.trusted_unix_socket.needs_axum("trusted_unix_socket")?;
+        self.forwarded.needs_axum("forwarded")?;
+        let known = [("fallback", OnFailure::Fallback), ("allow", OnFailure::Allow), ("deny", OnFailure::Deny)];
+        server.on_failure = self.on_failure.choose("on_failure", &known)?.unwrap_or_default();
+        let allows = server.on_failure == OnFailure::Allow;
+        self.allow_for.needs("allow_for", allows, "a line on_failure = \"allow\"")?;
+        if let Some(time) = &self.allow_for.0 {
+            server.allow_for = time.get_ref().0;
+            let message = "allow_for of 0 allows nothing: give at least 1ms, or on_failure = \"fallback\"";
+            if server.allow_for.is_zero() {
+                return Err(Fault::new(time, message));
+            }
         }
-        (Some(proxies), None) => Some(trust_proxies(proxies)?),
-        (None, Some(hops)) => Some(trust_hops(hops)?),
-        // Its header counts, too.
-        (None, None) => table.switched_on("trusted_unix_socket")?.map(|_| key::client_ip()),
-    };
-    match (client, table.get("forwarded")) {
-        (Some(client), Some(header)) => read_from(client, header),
-        (Some(client), None) => Ok(client),
-        (None, Some(header)) => Err(header.error(
-            "forwarded has no effect without a trusted proxy: add trusted_proxies = [\"...\"], trusted_hops = N or \
-             trusted_unix_socket = true",
-        )),
-        (None, None) => Ok(key::client_ip()),
+        let shares = shared || server.on_failure != OnFailure::Deny;
+        self.instances.needs("instances", shares, "a table [fleet] or [ratios], or another on_failure")?;
+        server.instances = self.instances.get().copied().unwrap_or(server.instances);
+        Ok(server)
     }
-}
 
-/// Trusts the proxy at the other end of a Unix socket, if that is set.
-#[cfg(feature = "axum")]
-fn with_unix_socket(client: ClientIp, table: Table<'_>) -> Result<ClientIp, Error> {
-    Ok(match table.switched_on("trusted_unix_socket")? {
-        Some(_) => client.trusted_unix_socket(),
-        None => client,
-    })
-}
-
-#[cfg(feature = "axum")]
-fn trust_proxies(given: Field<'_>) -> Result<ClientIp, Error> {
-    let mut proxies = Vec::new();
-    for proxy in given.texts("trusted proxy")? {
-        let text = proxy.text()?;
-        if let Err(error) = key::client_ip().try_trusted_proxies([text]) {
-            return Err(proxy.error(error));
+    /// Returns how the client's address is known: by which proxies, in which header.
+    #[cfg(feature = "axum")]
+    fn client(&self) -> Result<ClientIp, Fault> {
+        let mut client = key::client_ip();
+        if let Some(proxies) = &self.trusted_proxies.0 {
+            for proxy in proxies.get_ref() {
+                let _ = key::client_ip().try_trusted_proxies([proxy.get_ref()]).at(proxy)?;
+            }
+            client = client.trusted_proxies(proxies.get_ref().iter().map(Spanned::get_ref));
         }
-        proxies.push(text);
-    }
-    Ok(key::client_ip().trusted_proxies(proxies))
-}
-
-#[cfg(feature = "axum")]
-fn trust_hops(given: Field<'_>) -> Result<ClientIp, Error> {
-    let number = given.whole()?;
-    let hops = usize::try_from(number).ok().filter(|_| number <= MOST_HOPS);
-    hops.map(|hops| key::client_ip().trusted_hops(hops)).ok_or_else(|| {
-        let allowed = format!("give how many proxies there are, 0 to {MOST_HOPS}");
-        given.error(format!("trusted_hops {number} is not allowed: {allowed}"))
-    })
-}
-
-#[cfg(feature = "axum")]
-fn read_from(client: ClientIp, given: Field<'_>) -> Result<ClientIp, Error> {
-    match given.header_name("forwarded", given.text()?)?.as_str() {
-        "x-forwarded-for" => Ok(client),
-        "forwarded" => Ok(client.forwarded()),
-        name => Ok(client.header(name)),
+        if let Some(hops) = &self.trusted_hops.0 {
+            let number = *hops.get_ref();
+            let message =
+                format!("trusted_hops {number} is not allowed: give how many proxies there are, 0 to {MOST_HOPS}");
+            let proxies = usize::try_from(number).ok().filter(|_| number <= MOST_HOPS).ok_or(message).at(hops)?;
+            client = client.trusted_hops(proxies);
+            if self.trusted_proxies.get().is_some() {
+                let message = "trusted_hops and trusted_proxies exclude each other: leave one of them out";
+                return Err(Fault::new(hops, message));
+            }
+        }
+        let is_socket = self.trusted_unix_socket.is_on();
+        if is_socket {
+            client = client.trusted_unix_socket();
+        }
+        let trusts = self.trusted_proxies.get().is_some() || self.trusted_hops.get().is_some() || is_socket;
+        let proxy = "a trusted proxy, by trusted_proxies = [\"...\"], trusted_hops = N or trusted_unix_socket = true";
+        self.forwarded.needs("forwarded", trusts, proxy)?;
+        let Some(header) = &self.forwarded.0 else { return Ok(client) };
+        match header.get_ref().to_ascii_lowercase().as_str() {
+            "x-forwarded-for" => Ok(client),
+            "forwarded" => Ok(client.forwarded()),
+            name => Ok(client.header(header_name("forwarded", name).at(header)?.as_str())),
+        }
     }
 }

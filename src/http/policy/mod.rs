@@ -28,6 +28,8 @@ pub use self::bytes::Over;
 pub use self::count::Count;
 pub(crate) use self::count::{AwaitsRefusals, Refused};
 pub(crate) use self::options::Options;
+#[cfg(feature = "config")]
+pub(crate) use self::scope::STANDARD;
 pub(crate) use self::scope::{Predicate, Scope, Terms};
 #[cfg(all(feature = "axum", feature = "config"))]
 pub(crate) use self::scope::{check_route, is_route};

@@ -20,7 +20,7 @@ use crate::http::key::{is_template, matched, normal_template};
 const LONGEST_SHOWN: usize = 64;
 
 /// The methods that HTTP defines, which are in upper case.
-const STANDARD: [Method; 9] = [
+pub(crate) const STANDARD: [Method; 9] = [
     Method::GET,
     Method::HEAD,
     Method::POST,

@@ -29,7 +29,7 @@ impl Policy {
     /// # Errors
     ///
     /// If it does not, and no closure and no tier may change that.
-    pub(crate) fn check_cost(&self) -> Result<(), Error> {
+    fn check_cost(&self) -> Result<(), Error> {
         let Options { cost_by, bytes, tier, .. } = &self.options;
         let is_fixed = cost_by.is_none() && bytes.is_none() && tier.is_none();
         let Some((cost, capacity)) = self.rule.excess().filter(|_| is_fixed) else { return Ok(()) };
@@ -45,7 +45,7 @@ impl Policy {
     /// # Errors
     ///
     /// If they do not, whatever a handler reports; the message names the policy.
-    pub(crate) fn check_free(&self) -> Result<(), Error> {
+    fn check_free(&self) -> Result<(), Error> {
         let Options { cost_by, bytes, metered, deny, .. } = &self.options;
         let is_charged = self.rule.units() > 0 || cost_by.is_some() || bytes.is_some() || *metered;
         let refuses = self.rule.banning().is_some() || deny.is_some();
@@ -129,7 +129,7 @@ impl Policy {
     /// # Errors
     ///
     /// If they could; the message names the policy, and what to do.
-    pub(crate) fn check_ban(&self) -> Result<(), Error> {
+    fn check_ban(&self) -> Result<(), Error> {
         let Some(ban) = self.rule.banning() else { return Ok(()) };
         let text = match self.info.bannable {
             Bannable::Client => return Ok(()),

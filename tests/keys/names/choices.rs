@@ -191,7 +191,6 @@ fn a_file_says_the_same() {
     }
     for (key, message) in [
         ("last:path", "takes no such choice"),
-        ("last:basic_user", "takes no such choice"),
         ("ignore_case:bearer", "takes no such choice"),
         ("first:last:cookie:s", "chooses twice"),
         ("last:last:cookie:s", "chooses twice"),

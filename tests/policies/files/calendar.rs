@@ -29,8 +29,6 @@ fn a_window_may_be_a_unit_of_the_calendar_in_a_zone() {
     assert_eq!(quota("month", &format!("anchor = 0x1f\n{berlin}")), of(last));
     assert_ne!(quota("month", berlin), quota("month", ""));
     assert_ne!(quota("day", ""), quota("24h", ""));
-    // A duration of some library, and no calendar.
-    assert_eq!(quota("1month", "").calendar(), None);
 }
 
 /// The limits of a tier and of none, and the reset of each, of requests at the time of the system.
@@ -61,18 +59,28 @@ fn mistakes_in_a_calendar_name_their_line_and_column() {
     at("day", "zone = \"Europe/Berlim\"", 6, &unknown);
     at("day", "zone = \"\"", 6, &["time zone \"\" is not known"]);
     at("day", "zone = \"+01:00\"", 6, &["is not known", "an IANA name"]);
-    at("day", "zone = 1", 6, &["zone is the integer `1`: give a string"]);
+    at("day", "zone = 1", 6, &["policy.zone: invalid type: integer `1`, expected a string, in quotes"]);
     at("month", "zone = \"UTC\"\nanchor = 32", 7, &["anchor 32 is no day of a month: give 1 to 31", "(column 10)"]);
     at("month", "anchor = 0", 6, &["anchor 0 is no day of a month"]);
     at("month", "anchor = 288", 6, &["anchor 288 is no day of a month"]);
-    at("month", "anchor = \"31\"", 6, &["anchor is the string \"31\"", "without quotes"]);
+    at(
+        "month",
+        "anchor = \"31\"",
+        6,
+        &["policy.anchor: invalid type: string \"31\"", "a whole number without sign or quotes"],
+    );
     at("month", "anchor = -1", 6, &["`-1`", "a whole number"]);
     at("week", "anchor = 8", 6, &["anchor 8 is no day of a week: give 1 for Monday to 7 for Sunday"]);
     at("day", "anchor = 1", 6, &["anchor 1 is for weeks and months, and the window is one day: leave it out"]);
     at("hour", "anchor = 1", 6, &["the window is one hour"]);
-    at("30d", "zone = \"UTC\"", 6, &["zone is for a window of \"hour\", \"day\", \"week\" or \"month\""]);
-    at("30d", "anchor = 31", 6, &["anchor is for a window of", "leave it out"]);
-    at("Month", "", 5, &["window \"Month\" is not a duration"]);
+    at(
+        "30d",
+        "zone = \"UTC\"",
+        6,
+        &["zone has no effect without a window of \"hour\", \"day\", \"week\" or \"month\""],
+    );
+    at("30d", "anchor = 31", 6, &["anchor has no effect without a window of", "leave anchor out"]);
+    at("Month", "", 5, &["policy.window: \"Month\" is not a duration"]);
     let large = policy("month", "").replace("limit = 3", "limit = 562_949_953_421_312");
     refused(&large, 4, &["limit 562949953421312 is too large", "give at most 562949953421311"]);
 }
@@ -86,6 +94,6 @@ fn only_a_fixed_window_counts_by_a_calendar() {
     let without = policy("day", "").replace("algorithm = \"fixed_window\"", "");
     refused(&without, 5, &["window \"day\" is for a fixed_window only"]);
     let slots = "[[policy]]\nname = \"a\"\nalgorithm = \"concurrency\"\nlimit = 3\n";
-    refused(&format!("{slots}zone = \"UTC\""), 5, &["zone is for a window of"]);
+    refused(&format!("{slots}zone = \"UTC\""), 5, &["zone has no effect without a window of"]);
     refused(&format!("{slots}window = \"day\""), 5, &["a concurrency has a slot_life, and no window"]);
 }

@@ -120,8 +120,8 @@ fn every_mistake_in_a_fleet_names_its_line() {
         "reserve has no critical requests: add critical = { header = \"...\", value = \"...\" } or critical_routes";
     for (lines, line, fragments) in [
         ("colour = 1", 2, &["unknown field `colour`", "`critical_routes`"][..]),
-        ("# no limit", 1, &["the fleet has no limit: add a line limit = N"]),
-        ("# no reserve", 1, &["the fleet has no reserve: add a line reserve = 0.2"]),
+        ("# no limit", 1, &["fleet: missing field `limit`"]),
+        ("# no reserve", 1, &["fleet: missing field `reserve`"]),
         ("reserve = 0.2\n# no critical", 2, &[critical]),
         ("limit = 0", 2, &["limit 0", "at least 1"]),
         ("limit = 2_000_000", 2, &["limit 2000000 is too large"]),
@@ -133,20 +133,21 @@ fn every_mistake_in_a_fleet_names_its_line() {
         ("reserve = 1", 2, &["reserve 1 is not allowed"]),
         ("reserve = 1.5", 2, &["reserve 1.5 is not allowed"]),
         ("reserve = nan", 2, &["reserve NaN is not allowed"]),
-        ("reserve = \"0.2\"", 2, &["a fraction such as 0.2, without quotes"]),
+        ("reserve = \"0.2\"", 2, &["fleet.reserve: ", "a number such as 0.2 or 2, without quotes"]),
         ("limit = 1\n\nreserve = 0.2", 4, &["reserve 0.2 of 1 leaves nothing for requests that are not critical"]),
         ("name = \"two words\"", 2, &["policy name \"two words\" is not allowed"]),
-        ("name = 7", 2, &["integer `7`", "string"]),
+        ("name = 7", 2, &["fleet.name: ", "integer `7`", "string"]),
         ("critical = \"high\"", 2, &["a table such as { header"]),
         ("critical = { header = \"x\" }", 2, &["missing field `value`"]),
         ("critical_routes = []\n# no critical", 2, &["critical_routes is an empty list"]),
+        ("critical_routes = []", 2, &["critical_routes is an empty list"]),
         ("critical_routes = [\"/a\",\n\"charges\"]", 3, &["route \"charges\" can never match"]),
     ] {
         refused(&fleet(lines), line, fragments);
     }
     let long = format!("name = \"{}\"", "a".repeat(60));
     refused(&fleet(&long), 2, &["has 60 characters: give at most 57 (column 8)"]);
-    refused("fleet = 3", 1, &["the integer `3`: give a table, under [fleet]"]);
+    refused("fleet = 3", 1, &["fleet: invalid type: integer `3`, expected a table, under [fleet]"]);
 }
 
 #[test]
@@ -159,4 +160,17 @@ fn a_name_of_a_policy_is_told_with_its_line() {
     refused(&file("fleet", ""), 7, &[&told("fleet")]);
     refused(&file("ip.others", "name = \"ip\""), 11, &[&told("ip.others")]);
     assert!(Config::from_toml(&file("ip", "name = \"ip2\"")).is_ok());
+}
+
+#[test]
+fn a_layer_is_an_error_until_the_shedder_of_the_file_was_made() {
+    let config = Config::from_toml(&format!("{FLEET}[[policy]]\nname = \"a\"\nlimit = 1\nwindow = \"1s\"")).unwrap();
+    let layer = |config: &Config| config.layer(MemoryStore::new()).map(drop);
+    let error = layer(&config).expect_err("it has no effect").to_string();
+    assert_eq!(
+        error,
+        "line 2: this table has no effect without Config::fleet: call it before Config::layer (column 1)"
+    );
+    drop(config.fleet(MemoryStore::new()).expect("memory has slots"));
+    assert!(layer(&config).is_ok() && layer(&config.clone()).is_ok());
 }

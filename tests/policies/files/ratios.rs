@@ -94,8 +94,9 @@ fn every_mistake_in_ratios_names_its_line() {
         ("tick = \"61s\"", 10, &["a tick of 61s is not allowed"]),
         ("tick = \"1500us\"", 10, &["a tick of 1.5ms is not allowed"]),
         ("tick = \"200100us\"", 10, &["a tick of 200.1ms is not allowed"]),
-        ("tick = 1", 10, &["integer `1`", "a duration in quotes"]),
-        ("tick = \"soon\"", 10, &["tick \"soon\" is not a duration"]),
+        ("tick = 1", 10, &["ratios.tick: expected a duration in quotes"]),
+        ("tick = \"day\"", 10, &["ratios.tick: \"day\" is not a duration"]),
+        ("tick = \"soon\"", 10, &["ratios.tick: \"soon\" is not a duration"]),
         ("\nlife = \"1s\"", 11, &["a life of 1s is shorter than two ticks of 1s: give 2s to 600s"]),
         ("tick = \"10s\"\nlife = \"19s\"", 11, &["a life of 19s is shorter than two ticks of 10s: give 20s to 6000s"]),
         ("life = \"19s\"\ntick = \"10s\"", 10, &["shorter than two ticks of 10s"]),
@@ -109,8 +110,8 @@ fn every_mistake_in_ratios_names_its_line() {
         ("shards = 17", 10, &["17 shards are not allowed"]),
         ("shards = 257", 10, &["257 shards are not allowed"]),
         ("fair = \"user\"", 10, &[fair]),
-        ("fair = { policy = \"all\" }", 10, &["fair lacks the field `by`", fair]),
-        ("fair = { by = \"all\" }", 10, &["fair lacks the field `policy`"]),
+        ("fair = { policy = \"all\" }", 10, &["ratios.fair: missing field `by`"]),
+        ("fair = { by = \"all\" }", 10, &["ratios.fair: missing field `policy`"]),
         ("fair = { policy = \"all\", by = \"user\", of = 1 }", 10, &["unknown field `of`"]),
         ("fair = { policy = \"al\", by = \"user\" }", 10, &["fair names \"al\", which is no policy of the file"]),
         ("fair = { policy = \"all\", by = \"users\" }", 10, &["fair names \"users\"", "(column 31)"]),
@@ -119,7 +120,7 @@ fn every_mistake_in_ratios_names_its_line() {
     ] {
         refused(&file(lines), line, fragments);
     }
-    refused("ratios = 3", 1, &["the integer `3`: give a table, under [ratios]"]);
+    refused("ratios = 3", 1, &["ratios: invalid type: integer `3`, expected a table, under [ratios]"]);
 }
 
 #[test]
@@ -152,4 +153,13 @@ async fn a_fleet_and_ratios_are_in_one_file() {
     let config = Config::from_toml(&file(lines)).expect("a good file");
     assert!(config.ratio_store(MemoryTally::new()).expect("valid settings").is_some());
     assert!(config.fleet(MemoryStore::new()).expect("memory has slots").is_some());
+}
+
+#[tokio::test]
+async fn a_layer_is_an_error_until_the_ratio_store_of_the_file_was_made() {
+    let config = Config::from_toml(&file("tick = \"1s\"")).expect("a good file");
+    let error = config.layer(MemoryStore::new()).expect_err("the table has no effect").to_string();
+    assert!(error.starts_with("line 9: this table has no effect without Config::ratio_store: call it "), "{error}");
+    let store = config.ratio_store(MemoryTally::new()).expect("valid settings").expect("the file has ratios");
+    assert!(config.layer(store).is_ok());
 }

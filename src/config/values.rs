@@ -1,0 +1,192 @@
+//! Values with a syntax of their own, and what is done with the fields of all tables.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use http::HeaderName;
+use http::request::Parts;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
+use toml::Spanned;
+
+use super::error::{At, Fault};
+use crate::core::Error;
+use crate::http::key::value::{carried, only};
+
+/// A field that may be left out.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(transparent)]
+pub(super) struct Given<T>(pub(super) Option<Spanned<T>>);
+
+impl<T> Given<T> {
+    pub(super) fn get(&self) -> Option<&T> {
+        self.0.as_ref().map(Spanned::get_ref)
+    }
+
+    /// Sets what it gives; an error is at its place.
+    pub(super) fn set<S>(&self, settings: S, set: impl FnOnce(S, T) -> Result<S, Error>) -> Result<S, Fault>
+    where
+        T: Copy,
+    {
+        match &self.0 {
+            Some(field) => set(settings, *field.get_ref()).at(field),
+            None => Ok(settings),
+        }
+    }
+
+    /// Refuses it if it has no effect without something else.
+    pub(super) fn needs(&self, name: &str, has: bool, what: &str) -> Result<(), Fault> {
+        match &self.0 {
+            Some(field) if !has => {
+                let message = format!("{name} has no effect without {what}: add it, or leave {name} out");
+                Err(Fault::new(field, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses it where clients' addresses and routes are not known.
+    pub(super) fn needs_axum(&self, name: &str) -> Result<(), Fault> {
+        self.needs(name, cfg!(feature = "axum"), "the feature axum")
+    }
+}
+
+impl Given<bool> {
+    pub(super) fn is_on(&self) -> bool {
+        self.get() == Some(&true)
+    }
+}
+
+impl Given<String> {
+    /// Returns the value of a word among all that are `known`.
+    pub(super) fn choose<T: Clone>(&self, name: &str, known: &[(&str, T)]) -> Result<Option<T>, Fault> {
+        self.0.as_ref().map(|field| choose(name, field, known)).transpose()
+    }
+}
+
+/// Returns the value of a word among all that are `known`.
+pub(super) fn choose<T: Clone>(name: &str, field: &Spanned<String>, known: &[(&str, T)]) -> Result<T, Fault> {
+    let found = known.iter().find(|(word, _)| word == field.get_ref());
+    let words = || known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+    let unknown = || format!("{name} {:?} is unknown: give one of {}", field.get_ref(), words());
+    found.map(|(_, value)| value.clone()).ok_or_else(unknown).at(field)
+}
+
+/// A duration in the format of `humantime`, without units that have no fixed length.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Period(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match Window::deserialize(from)? {
+            Window::Length(length) => Ok(Self(length)),
+            Window::Unit(unit) => Err(D::Error::custom(format!("{unit:?} is not a duration: {DURATIONS}"))),
+        }
+    }
+}
+
+/// A window: a duration, or a unit of the calendar.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Window {
+    Length(Duration),
+    Unit(&'static str),
+}
+
+impl<'de> Deserialize<'de> for Window {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let wrong = |_| D::Error::custom("expected a duration in quotes, such as \"100ms\", \"60s\" or \"30d\"");
+        let text = String::deserialize(from).map_err(wrong)?;
+        match ["hour", "day", "week", "month"].into_iter().find(|unit| *unit == text) {
+            Some(unit) => Ok(Self::Unit(unit)),
+            None => period(&text).map(Self::Length).map_err(D::Error::custom),
+        }
+    }
+}
+
+/// What a duration is, at the end of an error.
+const DURATIONS: &str = "give a number and a unit, such as 100ms, 60s, 1h or 30d";
+
+fn period(text: &str) -> Result<Duration, String> {
+    let mut units = text.split(|other: char| !other.is_alphabetic());
+    if let Some(unit) = units.find(|unit| matches!(*unit, "M" | "month" | "months" | "y" | "yr" | "year" | "years")) {
+        return Err(format!(
+            "{text:?} has the unit {unit}: M may be minutes or months, and months and years differ in length: give 1m, \
+             30d, or a fixed_window the window \"month\""
+        ));
+    }
+    // The parser panics where the sum is as large as a `Duration` can be.
+    let digits = text.split(|other: char| !other.is_ascii_digit()).map(str::len).max();
+    if text.len() > 40 || digits > Some(11) {
+        return Err(format!("a duration is too long: {DURATIONS}"));
+    }
+    humantime::parse_duration(text).map_err(|error| format!("{text:?} is not a duration ({error}): {DURATIONS}"))
+}
+
+/// A word, or a list.
+#[derive(Debug)]
+pub(super) enum WordOr<T> {
+    Word(String),
+    List(Vec<Spanned<T>>),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for WordOr<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Reader(PhantomData))
+    }
+}
+
+struct Reader<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+    type Value = WordOr<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, or a list")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<WordOr<T>, E> {
+        Ok(WordOr::Word(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<WordOr<T>, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(list)).map(WordOr::List)
+    }
+}
+
+/// The table `critical`: the header, and its only value, that make a request critical.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table such as { header = \"x-priority\", value = \"high\" }")]
+pub(super) struct Critical {
+    header: Spanned<String>,
+    value: Spanned<String>,
+}
+
+impl Critical {
+    /// Returns what decides whether a request is critical.
+    pub(super) fn test(&self) -> Result<impl Fn(&Parts) -> bool + Clone + use<>, Fault> {
+        let header = header_name("critical", self.header.get_ref()).at(&self.header)?;
+        let value = header_value("critical", self.value.get_ref()).at(&self.value)?.to_owned();
+        Ok(move |parts: &Parts| only(&parts.headers, &header) == Ok(Some(value.as_bytes())))
+    }
+}
+
+pub(super) fn header_name(what: &str, text: &str) -> Result<HeaderName, String> {
+    let wrong = |_| format!("{what} has {text:?} for a name: give one such as x-api-key");
+    HeaderName::from_bytes(text.as_bytes()).map_err(wrong)
+}
+
+/// Returns a text that is compared with the values of a header, if one can be it.
+pub(super) fn header_value<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
+    if carried(text.as_bytes()) == Some(text.as_bytes()) {
+        return Ok(text);
+    }
+    let advice = "leave out white space around it, and control characters";
+    Err(format!("{what} has {text:?}, which cannot be the value of a header: {advice}"))
+}
+
+/// Returns a list that is not empty.
+pub(super) fn some<'a, T>(name: &str, list: &'a [T]) -> Result<&'a [T], String> {
+    let is_empty = list.is_empty();
+    if is_empty { Err(format!("{name} is an empty list: give at least one, or leave it out")) } else { Ok(list) }
+}
