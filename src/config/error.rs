@@ -21,7 +21,7 @@ const WORDS: &[(&str, &str)] = &[
 
 /// What is wrong in a file, and the bytes at fault.
 #[derive(Debug)]
-pub(super) struct Fault(Range<usize>, String);
+pub(super) struct Fault(pub(super) Range<usize>, pub(super) String);
 
 impl Fault {
     pub(super) fn new<T>(field: &Spanned<T>, message: impl Display) -> Self {
@@ -73,7 +73,7 @@ impl Source<'_> {
     pub(super) fn error(&self, Fault(place, message): &Fault) -> Error {
         let name = self.name.map(|name| format!("{name} ")).unwrap_or_default();
         let (line, column) = self.position(place);
-        Error::invalid(format!("{name}line {line}: {message} (column {column})").replace(char::is_control, " "))
+        Error::invalid(one_line(&format!("{name}line {line}: {message} (column {column})")))
     }
 
     /// The line of a place, and its column; the end of the file belongs to its last line.
@@ -86,4 +86,12 @@ impl Source<'_> {
         // A byte order mark is no character of the line.
         (line, characters.trim_start_matches('\u{feff}').chars().count() + 1)
     }
+}
+
+/// Returns the text with control characters escaped, as some of it may come from the file.
+pub(super) fn one_line(text: &str) -> String {
+    let shown = |character: char| {
+        if character.is_control() { character.escape_default().to_string() } else { character.into() }
+    };
+    text.chars().map(shown).collect()
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::{Fault, Source};
+use super::error::{Fault, Source, one_line};
 use super::fleet::{Fleet, FleetTable};
 use super::policy::PolicyTable;
 use super::ratios::Ratios;
@@ -97,16 +97,15 @@ impl Config {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| {
             let text = format!("cannot read the config file {name}: give the path of a TOML file");
-            Error::invalid(text).with_source(error)
+            Error::invalid(one_line(&text)).with_source(error)
         })?;
         let text = String::from_utf8_lossy(&bytes);
         let source = Source { name: Some(&name), text: &text };
         match str::from_utf8(&bytes) {
             Ok(_) => Self::read(&source),
             Err(error) => {
-                let place = Spanned::new(error.valid_up_to()..bytes.len(), ());
-                let fault = Fault::new(&place, "the file is not UTF-8 text: save it as UTF-8");
-                Err(source.error(&fault).with_source(error))
+                let message = "the file is not UTF-8 text: save it as UTF-8".to_owned();
+                Err(source.error(&Fault(error.valid_up_to()..bytes.len(), message)).with_source(error))
             }
         }
     }
@@ -163,7 +162,7 @@ impl Config {
     /// ```
     pub fn layer(&self, store: impl Store) -> Result<RateLimitLayer, Error> {
         let Self { policies, server, .. } = self;
-        if let Some(message) = self.uncalled.lock().expect("no panic").values().next() {
+        if let Some(message) = self.uncalled().values().next() {
             return Err(Error::invalid(message.as_str()));
         }
         let layer = RateLimitLayer::composite(store).on_failure(server.on_failure());
@@ -207,7 +206,7 @@ impl Config {
     /// # }
     /// ```
     pub fn fleet(&self, store: impl Store) -> Result<Option<FleetShedLayer>, Error> {
-        self.uncalled.lock().expect("no panic").remove("fleet");
+        self.uncalled().remove("fleet");
         let layer = |fleet: &Fleet| Ok(fleet.layer(store)?.instances(self.server.instances()));
         self.fleet.as_ref().map(layer).transpose()
     }
@@ -253,7 +252,7 @@ impl Config {
     /// # }
     /// ```
     pub fn ratio_store(&self, tally: impl Tally) -> Result<Option<RatioStore>, Error> {
-        self.uncalled.lock().expect("no panic").remove("ratio_store");
+        self.uncalled().remove("ratio_store");
         self.ratios.as_ref().map(|ratios| ratios.store(tally, self.server.instances())).transpose()
     }
 
@@ -309,6 +308,10 @@ impl Config {
         Ok(())
     }
 
+    fn uncalled(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
+        self.uncalled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn read(source: &Source<'_>) -> Result<Self, Error> {
         let file = toml::from_str::<File>(source.text).map_err(Fault::from);
         file.and_then(|file| file.build(source)).map_err(|fault| source.error(&fault))
@@ -332,19 +335,15 @@ impl File {
             }
             names.insert(table.name.get_ref().clone(), table.name);
         }
-        let mut uncalled = BTreeMap::new();
-        let tables = [
-            ("fleet", self.fleet.as_ref().map(Spanned::span)),
-            ("ratio_store", self.ratios.as_ref().map(Spanned::span)),
-        ];
-        for (call, place) in tables {
+        let places = [self.fleet.as_ref().map(Spanned::span), self.ratios.as_ref().map(Spanned::span)];
+        let uncalled = ["fleet", "ratio_store"].into_iter().zip(places).filter_map(|(call, place)| {
             let message = format!("this table has no effect without Config::{call}: call it before Config::layer");
-            let fault = place.map(|place| source.error(&Fault::new(&Spanned::new(place, ()), message)));
-            uncalled.extend(fault.map(|error| (call, error.to_string())));
-        }
+            Some((call, source.error(&Fault(place?, message)).to_string()))
+        });
+        let uncalled = Arc::new(Mutex::new(uncalled.collect()));
         self.ratios.as_ref().map_or(Ok(()), |table| table.get_ref().check(&policies, &names))?;
         let fleet = self.fleet.map(|table| FleetTable::build(&table, &names, source)).transpose()?;
         let ratios = self.ratios.map(Spanned::into_inner);
-        Ok(Config { policies, has_none, server, fleet, ratios, uncalled: Arc::new(Mutex::new(uncalled)) })
+        Ok(Config { policies, has_none, server, fleet, ratios, uncalled })
     }
 }

@@ -10,7 +10,6 @@ use super::file::Names;
 use super::policy::{check_routes, with_slots};
 use super::values::{Critical, Given, Period};
 use crate::core::{Error, PolicyName, Quota};
-#[cfg(feature = "axum")]
 use crate::http::policy::is_route;
 use crate::http::shed::{Class, FleetShedLayer, OTHERS, fleet_name, not_reserved};
 use crate::store::Store;
@@ -79,11 +78,7 @@ impl Fleet {
         let has_value = self.critical.as_ref().map(|critical| critical.test().expect("it was checked"));
         let routes = self.routes.clone();
         let is_critical = move |parts: &Parts| {
-            #[cfg(feature = "axum")]
-            if is_route(parts, &routes) {
-                return true;
-            }
-            has_value.as_ref().is_some_and(|has_value| has_value(parts))
+            is_route(parts, &routes) || has_value.as_ref().is_some_and(|has_value| has_value(parts))
         };
         Ok(layer.classify(move |parts| if is_critical(parts) { Class::Critical } else { Class::of(parts) }))
     }

@@ -39,6 +39,7 @@ pub(super) fn read_key(given: &Spanned<WordOr<String>>, server: &Server) -> Resu
 }
 
 /// Returns the key of one word, with its choices and name.
+#[cfg_attr(not(feature = "axum"), expect(unused_variables, reason = "only axum has addresses"))]
 fn find(text: &str, server: &Server) -> Result<DynKey, String> {
     let (mut pick, mut case, mut key) = (None, None, text);
     while let Some((word, rest)) = key.split_once(':') {

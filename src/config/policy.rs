@@ -81,6 +81,9 @@ enum Client {
     Value { value: String, key: Option<String> },
 }
 
+/// Adds an option to a policy.
+type Switch = fn(Policy) -> Policy;
+
 /// An algorithm, and whether it is its form that takes more units.
 type Form = (Algorithm, bool);
 
@@ -98,9 +101,11 @@ impl PolicyTable {
         policy = self.with_reserve(policy)?;
         policy = self.count.add_to(policy, |policy, count| Ok(policy.count(read_count("count", count)?)))?;
         policy = self.methods.add_to(policy, |policy, methods| Ok(policy.methods(read_methods(methods)?)))?;
+        #[cfg_attr(not(feature = "axum"), expect(unused_variables, reason = "then there are none"))]
         let routes = check_routes("routes", &self.routes)?;
-        policy = self.routes.add_to(policy, |policy, _| Ok(policy.routes(routes)))?;
-        let switches: [(_, fn(Policy) -> Policy); 4] = [
+        #[cfg(feature = "axum")]
+        (policy = self.routes.add_to(policy, |policy, _| Ok(policy.routes(routes)))?);
+        let switches: [(_, Switch); 4] = [
             (&self.shadow, Policy::shadow),
             (&self.metered, Policy::metered),
             (&self.preflights, Policy::with_preflights),
@@ -130,30 +135,29 @@ impl PolicyTable {
     /// others at that of the number at fault.
     fn quota(&self, limit: &Spanned<u64>) -> Result<Quota, Fault> {
         let (algorithm, is_longer) = self.form()?;
-        let quota = |limit: u64, window: Duration| {
-            let make = if is_longer { Quota::try_longer } else { Quota::try_new };
-            make(algorithm, limit, window)
-        };
+        let make = if is_longer { Quota::try_longer } else { Quota::try_new };
+        let quota = |limit: u64, window: Duration| make(algorithm, limit, window);
         let is_unit = matches!(self.window.get(), Some(Window::Unit(_)));
         let units = "a window of \"hour\", \"day\", \"week\" or \"month\"";
         self.zone.needs("zone", is_unit, units)?;
         self.anchor.needs("anchor", is_unit, units)?;
-        let quota = match (&self.window.0, self.window.get()) {
-            (Some(window), _) if algorithm.facts().held => {
+        let facts = algorithm.facts();
+        let quota = match self.window.0.as_ref().map(|window| (window, window.get_ref())) {
+            None if facts.held => quota(*limit.get_ref(), SLOT_LIFE).at(limit)?,
+            None => return Err(Fault::new(&self.name, "this policy has no window: add a line window = \"60s\"")),
+            Some((window, _)) if facts.held => {
                 return Err(Fault::new(window, "a concurrency has a slot_life, and no window: leave it out"));
             }
-            (Some(window), Some(Window::Length(length))) => {
+            Some((window, Window::Length(length))) => {
                 // With the smallest limit only the window can be at fault.
                 let _ = quota(1, *length).at(window)?;
                 quota(*limit.get_ref(), *length).at(limit)?
             }
-            (Some(window), Some(Window::Unit(unit))) if algorithm.facts().windows != 1 => {
+            Some((window, Window::Unit(unit))) if facts.windows == 1 => self.calendar_quota(limit, unit, window)?,
+            Some((window, Window::Unit(unit))) => {
                 let advice = "is for a fixed_window only: give a duration, such as \"1h\" or \"30d\"";
                 return Err(Fault::new(window, format!("window {unit:?} {advice}")));
             }
-            (Some(window), Some(Window::Unit(unit))) => self.calendar_quota(limit, unit, window)?,
-            _ if algorithm.facts().held => quota(*limit.get_ref(), SLOT_LIFE).at(limit)?,
-            _ => return Err(Fault::new(&self.name, "this policy has no window: add a line window = \"60s\"")),
         };
         let quota = self.burst.set(quota, Quota::try_burst)?;
         let quota = self.queue.set(quota, Quota::try_queue)?;
@@ -321,8 +325,7 @@ pub(super) fn read_count(name: &str, given: &Spanned<WordOr<u64>>) -> Result<Cou
 /// Reads methods. A misspelt one would limit nothing, so no others are taken.
 fn read_methods(given: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<Method>, Fault> {
     let known = STANDARD.each_ref().map(|method| (method.as_str(), method.clone()));
-    let methods = given.get_ref().iter().map(|method| choose("method", method, &known));
-    methods.collect()
+    given.get_ref().iter().map(|method| choose("method", method, &known)).collect()
 }
 
 /// Returns routes, each of which has to be a template that axum could have.
@@ -397,4 +400,20 @@ fn digits(value: &[u8]) -> Option<u64> {
     let text = str::from_utf8(trimmed(value)).ok().filter(|text| !text.is_empty())?;
     // What does not fit is more than any capacity.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(all(test, not(feature = "calendar")))]
+mod tests {
+    use crate::config::Config;
+
+    #[test]
+    fn a_window_whose_feature_is_off_is_an_error_that_names_the_feature() {
+        for name in ["hour", "day", "week", "month"] {
+            let text =
+                format!("[[policy]]\nname = \"a\"\nalgorithm = \"fixed_window\"\nlimit = 1\nwindow = \"{name}\"\n");
+            let error = Config::from_toml(&text).expect_err("there is no calendar in this build");
+            let named = format!("line 5: window {name:?} needs the feature calendar: turn it on");
+            assert!(error.is_invalid() && error.to_string().starts_with(&named), "{error}");
+        }
+    }
 }

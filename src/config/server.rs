@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::{At, Fault};
+#[cfg(feature = "axum")]
+use super::error::At;
+use super::error::Fault;
 #[cfg(feature = "axum")]
 use super::values::header_name;
 use super::values::{Given, Period};
@@ -106,12 +108,12 @@ impl ServerTable {
     /// Returns the settings. `shared` is whether other tables have a use for the number of instances.
     pub(super) fn build(&self, shared: bool) -> Result<Server, Fault> {
         let mut server = Server::default();
-        #[cfg(feature = "axum")]
-        (server.client = self.client()?);
         self.trusted_proxies.needs_axum("trusted_proxies")?;
         self.trusted_hops.needs_axum("trusted_hops")?;
         self.trusted_unix_socket.needs_axum("trusted_unix_socket")?;
         self.forwarded.needs_axum("forwarded")?;
+        #[cfg(feature = "axum")]
+        (server.client = self.client()?);
         let known = [("fallback", OnFailure::Fallback), ("allow", OnFailure::Allow), ("deny", OnFailure::Deny)];
         server.on_failure = self.on_failure.choose("on_failure", &known)?.unwrap_or_default();
         let allows = server.on_failure == OnFailure::Allow;
@@ -123,8 +125,8 @@ impl ServerTable {
                 return Err(Fault::new(time, message));
             }
         }
-        let shares = shared || server.on_failure != OnFailure::Deny;
-        self.instances.needs("instances", shares, "a table [fleet] or [ratios], or another on_failure")?;
+        let has_use = shared || server.on_failure != OnFailure::Deny;
+        self.instances.needs("instances", has_use, "a table [fleet] or [ratios], or another on_failure")?;
         server.instances = self.instances.get().copied().unwrap_or(server.instances);
         Ok(server)
     }

@@ -95,8 +95,8 @@ pub(super) enum Window {
 
 impl<'de> Deserialize<'de> for Window {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let wrong = |_| D::Error::custom("expected a duration in quotes, such as \"100ms\", \"60s\" or \"30d\"");
-        let text = String::deserialize(from).map_err(wrong)?;
+        let wrong = "expected a duration in quotes, such as \"100ms\", \"60s\" or \"30d\"";
+        let text = String::deserialize(from).map_err(|_| D::Error::custom(wrong))?;
         match ["hour", "day", "week", "month"].into_iter().find(|unit| *unit == text) {
             Some(unit) => Ok(Self::Unit(unit)),
             None => period(&text).map(Self::Length).map_err(D::Error::custom),

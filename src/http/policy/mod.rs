@@ -28,11 +28,11 @@ pub use self::bytes::Over;
 pub use self::count::Count;
 pub(crate) use self::count::{AwaitsRefusals, Refused};
 pub(crate) use self::options::Options;
-#[cfg(feature = "config")]
-pub(crate) use self::scope::STANDARD;
-pub(crate) use self::scope::{Predicate, Scope, Terms};
 #[cfg(all(feature = "axum", feature = "config"))]
-pub(crate) use self::scope::{check_route, is_route};
+pub(crate) use self::scope::check_route;
+pub(crate) use self::scope::{Predicate, Scope, Terms};
+#[cfg(feature = "config")]
+pub(crate) use self::scope::{STANDARD, is_route};
 use self::warned::Warned;
 use crate::core::{Error, Key, Mode, Quota, Settles};
 use crate::http::key;

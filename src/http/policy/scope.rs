@@ -153,7 +153,7 @@ pub(crate) fn is_route(parts: &Parts, routes: &[Box<str>]) -> bool {
 }
 
 #[cfg(not(feature = "axum"))]
-fn is_route(_: &Parts, _: &[Box<str>]) -> bool {
+pub(crate) fn is_route(_: &Parts, _: &[Box<str>]) -> bool {
     false
 }
 

@@ -22,8 +22,9 @@ fn a_list_can_serve_clients_of_unknown_address() {
 fn an_option_that_has_no_effect_in_a_file_is_an_error() {
     let error = file("serve_unknown_addresses = true").expect_err("there is no list");
     assert!(error.starts_with("line 5: serve_unknown_addresses has no effect"), "{error}");
-    let error = file("missing_key = \"share\"\npreflights_without_key = true").expect_err("no key is wanted");
-    assert!(error.starts_with("line 6: preflights_without_key has no effect"), "{error}");
+    let shares = "key = \"header:x-user\"\nmissing_key = \"share\"\npreflights_without_key = true";
+    let error = file(shares).expect_err("no key is wanted");
+    assert!(error.starts_with("line 7: preflights_without_key has no effect"), "{error}");
 }
 
 #[test]

@@ -272,7 +272,7 @@ fn every_mistake_in_a_policy_names_its_line() {
         ("missing_key = \"ignore\"", 3, &["missing_key \"ignore\" is unknown", "skip, deny, share"]),
         ("advertise = \"no\"", 3, &["policy.advertise: ", "\"no\"", "true or false, without quotes"]),
         ("advertise", 3, &[]),
-        ("\"a\\nb\" = 1", 3, &["unknown field `a b`"]),
+        ("\"a\\nb\" = 1", 3, &["unknown field `a\\nb`"]),
         ("key = \"a\\r\\n\\u001b[31m\"", 3, &["unknown"]),
     ];
     all_refused(table);
