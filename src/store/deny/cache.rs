@@ -1,22 +1,20 @@
 //! A store around a store that caches its refusals.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::Ordering;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use pin_project_lite::pin_project;
-
 use super::refusals::Refusals;
-use super::snapshot::Snapshot;
 use crate::core::{Checks, Error, kept};
-#[cfg(feature = "redis")]
-use crate::store::AskMode;
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::{
-    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
-    Store, StoreId,
+    Answer, Applied, Ask, AskMode, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement,
+    Settling, Store, StoreId,
 };
 
 /// How long a refusal is served at most, unless another [cap](DenyCacheBuilder::cap) is set.
@@ -39,9 +37,9 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///   down to the time at which, according to the store, the request fits; with several policies it is the longest that
 ///   is cached. `remaining` is that of the cached refusal.
 /// - Policies without a cached refusal of the request have a `remaining` of 0.
-/// - A refund, charge or reset through this store takes effect at once. One that is settled in the background and takes
-///   longer than 100 ms to arrive, one made elsewhere, or the loss of a counter by the store itself takes effect within
-///   the cap.
+/// - A refund, charge or reset through this store takes effect at once. One that nobody waits for and that takes longer
+///   than 100 ms to arrive, one made elsewhere, or the loss of a counter by the store itself takes effect within the
+///   cap.
 /// - A changed quota takes effect at once, as a refusal belongs to one quota.
 /// - Refusals that are strikes of a [ban](crate::Ban) go to the inner store, until the key is banned. A ban that
 ///   refusals extend is cached for half of what is left of it, so that requests which go on reach the inner store before
@@ -68,7 +66,7 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct DenyCache<S> {
     /// The store that decides what is not cached.
     inner: S,
@@ -97,7 +95,7 @@ pub struct DenyCacheBuilder {
 impl DenyCache<()> {
     /// Returns settings to put a cache around a store with: a cap of 1 s, and 100,000 refusals.
     pub fn builder() -> DenyCacheBuilder {
-        DenyCacheBuilder::new()
+        DenyCacheBuilder { cap: DEFAULT_CAP, capacity: DEFAULT_CAPACITY, clock: Box::new(SystemClock::new()) }
     }
 }
 
@@ -117,7 +115,7 @@ impl<S> DenyCache<S> {
     /// assert!(store.is_empty());
     /// ```
     pub fn new(inner: S) -> Self {
-        DenyCacheBuilder::new().build(inner).expect("the default settings are valid")
+        DenyCache::builder().build(inner).expect("the default settings are valid")
     }
 
     /// Puts cached refusals around their store.
@@ -132,12 +130,12 @@ impl<S> DenyCache<S> {
 
     /// Returns how many requests were refused without calling the inner store, by all clones together.
     pub fn refused_from_cache(&self) -> u64 {
-        self.refusals.refused_from_cache()
+        self.refusals.from_cache.load(Ordering::Relaxed)
     }
 
     /// Returns how many refusals are kept, expired ones that were not yet dropped included.
     pub fn len(&self) -> usize {
-        self.refusals.len()
+        self.refusals.kept.len()
     }
 
     /// Returns whether no refusal is kept.
@@ -147,11 +145,6 @@ impl<S> DenyCache<S> {
 }
 
 impl DenyCacheBuilder {
-    /// Returns the default settings, on the system's clock.
-    pub(crate) fn new() -> Self {
-        Self { cap: DEFAULT_CAP, capacity: DEFAULT_CAPACITY, clock: Box::new(SystemClock::new()) }
-    }
-
     /// Sets how long a refusal is cached at most, instead of 1 s, counted from when the inner store was called.
     ///
     /// A refund made elsewhere takes effect within this time. A shorter wait of the refusal itself ends it earlier. A
@@ -188,7 +181,8 @@ impl DenyCacheBuilder {
     }
 
     /// Takes the time by which refusals end from another clock, instead of the system's. It should run as fast as the
-    /// inner store's; if it steps back, refusals from after its new time are dropped.
+    /// inner store's; if it steps back, refusals from after its new time are dropped, and none of counters that were
+    /// changed after it is cached until then.
     pub fn with_clock(self, clock: impl Clock) -> Self {
         Self { clock: Box::new(clock), ..self }
     }
@@ -218,45 +212,31 @@ impl DenyCacheBuilder {
 
 impl<S: Store> Store for DenyCache<S> {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
-        let snapshot = self.refusals.snapshot(checks);
-        if let Some(refused) = self.refusals.refusal(&snapshot, checks, ask.mode) {
-            return Answer::Ready(Ok(refused));
-        }
-        match self.inner.decide(checks, ask) {
-            Answer::Ready(decided) => {
-                self.refusals.record(&snapshot, checks, &decided);
-                Answer::Ready(decided)
+        self.decide_by(checks, ask.mode, |inner| match inner.decide(checks, ask) {
+            Answer::Ready(decided) => Called::Ready(decided),
+            Answer::Pending(mut pending) => {
+                let mut checks = kept(checks);
+                Called::Pending(poll_fn(move |cx| {
+                    pending.as_mut().poll(cx).map(|decided| (mem::take(&mut checks), decided))
+                }))
             }
-            Answer::Pending(pending) => {
-                let checks = kept(checks);
-                self.recorded(snapshot, async move { (checks, pending.await) })
-            }
-        }
+        })
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.taken().is_empty() {
-            // As that of a cached refusal.
-            return Answer::Ready(Ok(changes.iter().map(|_| Applied::new(0, 0)).collect()));
-        }
-        // A strike frees no units.
-        let freeing = changes.iter().filter(|settlement| !matches!(settlement.change, Change::Strike(_)));
-        for (taken, _) in freeing.filter_map(|settlement| settlement.of(&receipt)) {
-            self.refusals.settled(&taken.counter);
+        for (taken, _) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
+            self.refusals.changed(&taken.counter);
         }
         self.inner.settle(receipt, changes)
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        if matches!(change, Change::Strike(_)) {
-            return self.inner.adjust(counter, change);
-        }
-        // Before, as the change may arrive at any time from now on; and after, for calls made meanwhile. Dropping the
-        // pending answer forgets the counter the second time, too.
-        let forgetting = self.refusals.forgetting(counter);
-        self.inner.adjust(counter, change).map(|done| {
-            drop(forgetting);
-            done
+        self.refusals.changed(counter);
+        // Again once it is made, for calls made meanwhile.
+        let (refusals, changed) = (Arc::clone(&self.refusals), counter.clone());
+        self.inner.adjust(counter, change).map(move |applied| {
+            refusals.changed(&changed);
+            applied
         })
     }
 
@@ -265,53 +245,49 @@ impl<S: Store> Store for DenyCache<S> {
     }
 }
 
+/// A call of the inner store: its decision, or a future that returns it with the checks.
+pub(crate) enum Called<F> {
+    Ready(Result<Decided, Error>),
+    Pending(F),
+}
+
 impl<S> DenyCache<S> {
-    /// Decides as the cache does, by a call of the inner store that returns the checks with the decision: one future for
-    /// the call and for what is recorded of it.
-    #[cfg(feature = "redis")]
+    /// Decides from the cache, or by a call of the inner store, which is recorded. The call and its recording are one
+    /// boxed future; if that is dropped before, nothing is recorded.
     pub(crate) fn decide_by<F>(
         &self,
         checks: &[Check],
         mode: AskMode,
-        call: impl FnOnce(Checks) -> F,
+        call: impl FnOnce(&S) -> Called<F>,
     ) -> Answer<Result<Decided, Error>>
     where
-        F: Future<Output = (Checks, Result<Decided, Error>)> + Send + 'static,
+        F: Future<Output = (Checks, Result<Decided, Error>)> + Send + Unpin + 'static,
     {
         let snapshot = self.refusals.snapshot(checks);
-        match self.refusals.refusal(&snapshot, checks, mode) {
-            Some(refused) => Answer::Ready(Ok(refused)),
-            None => self.recorded(snapshot, call(kept(checks))),
+        if let Some(refused) = self.refusals.refusal(&snapshot, checks, mode) {
+            return Answer::Ready(Ok(refused));
+        }
+        let refusals = &self.refusals;
+        match call(&self.inner) {
+            Called::Ready(decided) => {
+                refusals.record(&snapshot, checks, &decided);
+                Answer::Ready(decided)
+            }
+            Called::Pending(mut call) => {
+                let refusals = Arc::clone(refusals);
+                Answer::pending(poll_fn(move |cx| {
+                    let (checks, decided) = ready!(Pin::new(&mut call).poll(cx));
+                    refusals.record(&snapshot, &checks, &decided);
+                    Poll::Ready(decided)
+                }))
+            }
         }
     }
-
-    /// Returns the decision of a call once it is recorded. If that is dropped before, nothing is recorded.
-    fn recorded<F>(&self, snapshot: Snapshot, call: F) -> Answer<Result<Decided, Error>>
-    where
-        F: Future<Output = (Checks, Result<Decided, Error>)> + Send + 'static,
-    {
-        Answer::pending(Recorded { call, snapshot, refusals: Arc::clone(&self.refusals) })
-    }
 }
 
-pin_project! {
-    /// A call of the inner store, whose decision is recorded.
-    struct Recorded<F> {
-        #[pin]
-        call: F,
-        snapshot: Snapshot,
-        refusals: Arc<Refusals>,
-    }
-}
-
-impl<F: Future<Output = (Checks, Result<Decided, Error>)>> Future for Recorded<F> {
-    type Output = Result<Decided, Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let (checks, decided) = ready!(this.call.poll(cx));
-        this.refusals.record(this.snapshot, &checks, &decided);
-        Poll::Ready(decided)
+impl<S: fmt::Debug> fmt::Debug for DenyCache<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenyCache").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 

@@ -3,31 +3,28 @@
 //! The checks of a request come in before the inner store is called. A refusal from memory goes out, or a
 //! `Snapshot` with which the inner store's decision is recorded afterwards:
 //!
-//! 1. `Refusals::snapshot` notes the time and, for each check, how often its counter has been forgotten (its generation).
+//! 1. `Refusals::snapshot` notes the time.
 //! 2. If there is a cached refusal of a check (`Refusals::refusal`), the request is refused, with
 //!    [`Source::DenyCache`](crate::Source::DenyCache).
-//! 3. Otherwise the inner store decides, and `Refusals::record` caches a refusal if no counter was changed meanwhile.
+//! 3. Otherwise the inner store decides, and `Refusals::record` caches a refusal if its counter was not changed since.
 //!
 //! | file | what it has |
 //! | --- | --- |
 //! | `cache` | [`DenyCache`], the store around a store, and its builder |
 //! | `refusals` | the steps above, and forgetting |
-//! | `snapshot` | what is noted of a request before the store decides |
-//! | `demand` | which refusals imply others, by algorithm |
-//! | `table`, `slots` | the cached refusals; when counters were changed |
-//! | `outcomes` | the outcomes of a request refused from memory |
+//! | `table` | the cached refusals, and which other ones they imply |
+//! | `slots` | when counters were changed |
 //!
 //! Invariants: nothing is ever admitted from memory; a refusal is served no later than the cap after the store was
 //! called, nor after the time at which the request may fit; and the number of refusals is bounded.
 
 mod cache;
-mod demand;
-mod outcomes;
 mod refusals;
 mod slots;
-mod snapshot;
 mod table;
 
+#[cfg(feature = "redis")]
+pub(crate) use cache::Called;
 pub use cache::{DenyCache, DenyCacheBuilder};
 #[cfg(feature = "redis")]
 pub(crate) use refusals::Refusals;

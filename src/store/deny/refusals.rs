@@ -1,43 +1,38 @@
 //! The rules of the deny cache: what is refused from earlier refusals, what is cached, and when it is forgotten.
 //!
 //! Checks come in, before and after the store's decision; refusals go out. Three things end a cached refusal: its time
-//! (`until`, in `table`; no later than a window of a calendar that it reports), a change of its counter through this
-//! process (a new generation, in `slots`), and an admitted request of the same counter, after which larger costs wait
-//! longer than the cached refusal says.
+//! (no later than a window of a calendar that it reports), a change of its counter through this process, and an admitted
+//! request of the same counter, after which larger costs wait longer than the cached refusal says.
 //!
-//! Invariant: a refusal is cached only if the generation of its counter is what it was before the store was called, so
-//! no refusal that was decided before a refund is served after it. All methods are synchronous and hold one lock at a
-//! time, never while the store is called.
+//! Invariant: a refusal is served only if the store was called after the last change of its counter, so no refusal that
+//! was decided before a refund is served after it. All methods are synchronous and hold one lock at a time, never while
+//! the store is called.
 
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::demand::Demand;
-use super::outcomes::denied;
 use super::slots::Slots;
-use super::snapshot::{Mark, Marks, Snapshot, is_ban_cacheable, is_cacheable, repeats};
-use super::table::{Cached, CachedRefusals, Place};
+use super::table::{Cached, CachedRefusals, Place, demand, demand_alone};
 use crate::core::Error;
 use crate::core::decision::{Decision, Outcome, Source};
-#[cfg(feature = "redis")]
-use crate::store::SystemClock;
 use crate::store::clock::{Clock, micros};
 use crate::store::map::{CounterHasher, Fingerprints};
-use crate::store::{AskMode, Check, Counter, Decided, Mode, Receipt, StoreId};
+use crate::store::{AskMode, Check, Counter, Decided, Mode, Receipt, Settles, StoreId};
+
+/// A change may arrive this much later than it is made. Refusals by calls made meanwhile are not cached.
+const ON_ITS_WAY_US: u64 = 100_000;
 
 /// The deny cache of one store.
 pub(crate) struct Refusals {
     /// The store whose refusals these are.
     id: StoreId,
     /// The cached refusals.
-    kept: CachedRefusals,
-    /// The generations of counters.
+    pub(super) kept: CachedRefusals,
+    /// When counters were changed.
     slots: Slots,
-    /// The hash of counters in marks and places.
+    /// The hash of counters in snapshots and places.
     hasher: CounterHasher,
     /// What identifies the counter of a cached refusal without its text.
     fingerprints: Fingerprints,
@@ -46,22 +41,26 @@ pub(crate) struct Refusals {
     /// The longest a refusal is served, in microseconds.
     cap_us: u64,
     /// How many requests were refused from memory.
-    from_cache: AtomicU64,
+    pub(super) from_cache: AtomicU64,
 }
 
-/// The cached refusal of each check of a request, in their order.
-type Hits = SmallVec<[Option<Cached>; 4]>;
+/// What is noted of a request before the store decides it, with which the decision is recorded.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    /// The time before the store was called, in microseconds of the cache's clock.
+    sent: u64,
+    /// The hash of policy and key of each check, without the quota, in their order; two of them need no allocation.
+    bases: SmallVec<[u64; 2]>,
+    /// Whether refusals of the checks are those of the request: none is in shadow mode, and no two are of one counter.
+    is_simple: bool,
+    /// Whether all of its checks only look (cost 0).
+    looks: bool,
+}
 
 impl Refusals {
-    /// Returns a cache of the store `id` that caches nothing.
-    #[cfg(feature = "redis")]
-    pub(crate) fn off(id: StoreId) -> Self {
-        Self::new(id, Duration::ZERO, 1, Box::new(SystemClock::new()))
-    }
-
     /// Returns an empty cache for `capacity` refusals of the store `id`, which must not be zero. With a cap of 0 it
     /// caches nothing.
-    pub(super) fn new(id: StoreId, cap: Duration, capacity: usize, clock: Box<dyn Clock>) -> Self {
+    pub(crate) fn new(id: StoreId, cap: Duration, capacity: usize, clock: Box<dyn Clock>) -> Self {
         let cap_us = u64::try_from(cap.as_micros()).unwrap_or(u64::MAX);
         Self {
             id,
@@ -75,166 +74,158 @@ impl Refusals {
         }
     }
 
-    /// Returns how many requests were refused without calling the store.
-    pub(super) fn refused_from_cache(&self) -> u64 {
-        self.from_cache.load(Ordering::Relaxed)
-    }
-
-    /// Returns how many refusals are kept, outlived ones included.
-    pub(super) fn len(&self) -> usize {
-        self.kept.len()
-    }
-
     /// Notes a request before the store is called.
     pub(super) fn snapshot(&self, checks: &[Check]) -> Snapshot {
         if self.cap_us == 0 {
             return Snapshot::default();
         }
-        let marks: Marks = checks.iter().map(|check| self.mark(check)).collect();
+        let bases: SmallVec<[u64; 2]> = checks.iter().map(|check| self.hasher.of(&check.counter)).collect();
+        let repeats = bases.iter().enumerate().any(|(index, base)| bases[..index].contains(base));
         // Checks in shadow mode are decided each time, and two checks of one counter demand more than
         // each of them.
-        let is_simple = checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks);
+        let is_simple = !repeats && checks.iter().all(|check| check.mode != Mode::Shadow);
         let looks = checks.iter().all(|check| check.cost == 0 && !check.is_only_for_ban());
-        Snapshot { sent: micros(self.clock.now()), marks, is_simple, looks }
-    }
-
-    /// Returns the refusal of a request, if a cached one applies to one of its checks.
-    pub(super) fn refusal(&self, snapshot: &Snapshot, checks: &[Check], mode: AskMode) -> Option<Decided> {
-        let may_serve = mode != AskMode::Probe && snapshot.is_simple && self.slots.may_be_live(snapshot.sent);
-        match mode {
-            _ if !may_serve => None,
-            AskMode::Cached => self.refused(&of_one_unit(checks), snapshot),
-            _ => self.refused(checks, snapshot),
-        }
+        Snapshot { sent: self.now(), bases, is_simple, looks }
     }
 
     /// Returns the refusal of a request, if a cached one applies to any of its checks.
     ///
-    /// A request that may be a strike is refused only if a key is banned: the store counts strikes.
-    fn refused(&self, checks: &[Check], snapshot: &Snapshot) -> Option<Decided> {
+    /// A request that may be a strike is refused only if a key is banned: the store counts strikes. A check of which
+    /// nothing is cached reports that nothing remains, which is never too much.
+    pub(super) fn refusal(&self, snapshot: &Snapshot, checks: &[Check], mode: AskMode) -> Option<Decided> {
         let now = snapshot.sent;
-        let hits: Hits = checks.iter().zip(&snapshot.marks).map(|(check, mark)| self.find(check, mark, now)).collect();
-        let is_ban = |hit: &Option<Cached>| hit.is_some_and(|cached| cached.is_ban());
+        let may_be_live = || snapshot.bases.iter().any(|base| self.slots.of(*base).may_be_live(now));
+        if mode == AskMode::Probe || !snapshot.is_simple || !may_be_live() {
+            return None;
+        }
+        let units = (mode == AskMode::Cached).then(|| of_one_unit(checks));
+        let checks = units.as_deref().unwrap_or(checks);
+        let hits = checks.iter().zip(&snapshot.bases).map(|(check, base)| self.find(check, *base, now));
+        let hits: SmallVec<[Option<Cached>; 4]> = hits.collect();
         let may_strike = checks.iter().any(Check::strikes);
-        if hits.iter().all(Option::is_none) || may_strike && !hits.iter().any(is_ban) {
+        if !hits.iter().flatten().any(|hit| hit.is_ban() || !may_strike) {
             return None;
         }
         self.from_cache.fetch_add(1, Ordering::Relaxed);
         let outcomes = checks.iter().zip(&hits).map(|(check, hit)| match hit {
-            Some(cached) => denied(check, Demand::of(check), cached, now),
+            Some(refusal) => refusal.outcome(check, now),
             None => Outcome::allowed(check, 0),
         });
-        let decision = Decision::new(outcomes, Source::DenyCache);
-        Some(Decided::new(decision, Receipt::empty(self.id)))
+        Some(Decided::new(Decision::new(outcomes, Source::DenyCache), Receipt::empty(self.id)))
     }
 
-    /// Records a decision, if there is one and the cache is on: caches a refusal by the store itself, and not by another
-    /// source, such as a fallback.
+    /// Records a decision. Refusals are those of the store itself, and not of another source, such as a fallback.
     ///
-    /// [`record_looks`](Self::record_looks) describes what is cached of looks.
+    /// If a look has nothing left beyond its floor, a cost of one unit would be refused. Of looks with bans only the
+    /// refusals by a ban are cached, as others may be strikes.
     pub(super) fn record(&self, snapshot: &Snapshot, checks: &[Check], decided: &Result<Decided, Error>) {
         let Ok(Decided { decision, .. }) = decided else { return };
-        if snapshot.marks.is_empty() {
-            return;
+        let (outcomes, is_empty) = (decision.outcomes(), |look: &Outcome| look.remaining() == 0);
+        match snapshot.looks {
+            false if decision.is_allowed() => self.note_taken(snapshot, checks),
+            _ if decision.source() != Source::Store => {}
+            false if snapshot.is_simple => self.cache(snapshot, checks, outcomes),
+            true if outcomes.iter().any(is_empty) => {
+                let refused = |(check, look): (&Check, &Outcome)| {
+                    let refuses = is_empty(look) && check.ban.is_none();
+                    if refuses { look.refused(look.wait()) } else { look.clone() }
+                };
+                let outcomes: SmallVec<[Outcome; 2]> = checks.iter().zip(outcomes).map(refused).collect();
+                self.cache(snapshot, &of_one_unit(checks), &outcomes);
+            }
+            _ => {}
         }
-        if snapshot.looks {
-            self.record_looks(snapshot, checks, decision);
-        } else if decision.is_allowed() {
-            self.note_taken(snapshot, checks);
-        } else if decision.source() == Source::Store && snapshot.is_simple {
-            self.cache(snapshot, checks, decision);
-        }
-    }
-
-    /// Caches refusals by looks: if a look has nothing left beyond its floor, a cost of one unit would be refused. Of
-    /// looks with bans these are the refusals by a ban, as others may be strikes.
-    fn record_looks(&self, snapshot: &Snapshot, looks: &[Check], decision: &Decision) {
-        let outcomes = decision.outcomes();
-        if decision.source() != Source::Store || outcomes.iter().all(|outcome| outcome.remaining() > 0) {
-            return;
-        }
-        let checks = of_one_unit(looks);
-        let outcomes = checks.iter().zip(outcomes).map(|(check, look)| match look.remaining() {
-            0 if check.ban.is_none() => Outcome::denied(check, 0, look.wait())
-                .resets_after(look.reset_after())
-                .with_window_minutes(look.window_minutes()),
-            _ => look.clone(),
-        });
-        self.cache(snapshot, &checks, &Decision::new(outcomes, Source::Store));
     }
 
     /// Forgets refusals of larger costs than an admitted one: they wait longer now.
     fn note_taken(&self, snapshot: &Snapshot, checks: &[Check]) {
-        if self.slots.may_be_live(snapshot.sent) {
-            let taking = snapshot.marks.iter().zip(checks).filter(|(_, check)| check.cost > 0);
-            for (mark, _) in taking {
-                self.slots.forget_if_live(mark.base, snapshot.sent);
+        for (base, _) in snapshot.bases.iter().zip(checks).filter(|(_, check)| check.cost > 0) {
+            let slot = self.slots.of(*base);
+            if slot.may_be_live(snapshot.sent) {
+                slot.forget(self.now() + 1);
             }
         }
     }
 
     /// Caches each refusing check of a request.
-    fn cache(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
-        let (now, windows_end) = (micros(self.clock.now()), calendars_end(checks, snapshot.sent));
-        for ((check, mark), outcome) in checks.iter().zip(&snapshot.marks).zip(decision.outcomes()) {
-            let is_ban = outcome.is_banned() && is_ban_cacheable(check);
-            if outcome.is_allowed() || !is_ban && !is_cacheable(check) {
+    fn cache(&self, snapshot: &Snapshot, checks: &[Check], outcomes: &[Outcome]) {
+        let (now, sent) = (self.now(), snapshot.sent);
+        let latest = calendars_end(checks, sent).min(sent.saturating_add(self.cap_us));
+        for ((check, base), outcome) in checks.iter().zip(&snapshot.bases).zip(outcomes) {
+            let (slot, until) = (self.slots.of(*base), latest.min(surely_until(check, outcome, sent)));
+            let refuses = !outcome.is_allowed() && is_cacheable(check, outcome.is_banned());
+            if !refuses || until <= now || !slot.keeps(sent) {
                 continue;
             }
-            let cached = Cached::new(check, outcome, mark.generation, snapshot.sent, now, self.cap_us);
-            let cached = Cached { until: cached.until.min(windows_end), ..cached };
-            if cached.until > now && self.slots.admit(mark.base, mark.generation, snapshot.sent, cached.until) {
-                self.kept.put(self.place(mark, check, Demand::of(check)), cached, now);
-            }
+            slot.note(until);
+            let refusal = Cached {
+                place: self.place(*base, check),
+                units: demand(check),
+                left: if outcome.remaining() > 0 { outcome.remaining().saturating_add(check.floor) } else { 0 },
+                sent,
+                until,
+                retry_at: outcome.retry_after().map_or(u64::MAX, |wait| after(now, wait)),
+                reset_at: after(now, outcome.reset_after()),
+                minutes: outcome.window_minutes(),
+                ban_ends: outcome.banned_for().map_or(0, |left| after(now, left)),
+            };
+            self.kept.put(refusal, now);
         }
     }
 
-    /// Forgets a counter now, and again when the returned guard is dropped, once a change is made.
-    pub(super) fn forgetting(self: &Arc<Self>, counter: &Counter) -> Forgetting {
-        let base = self.base(counter);
-        self.slots.forget(base);
-        Forgetting { refusals: Arc::clone(self), base }
+    /// Forgets a counter that is changed, and refusals by calls made before the change has surely arrived.
+    pub(crate) fn changed(&self, counter: &Counter) {
+        self.slots.of(self.hasher.of(counter)).forget(self.now().saturating_add(ON_ITS_WAY_US));
     }
 
-    /// Forgets a counter that is changed in the background.
-    pub(crate) fn settled(&self, counter: &Counter) {
-        self.slots.forget_for_a_while(self.base(counter), micros(self.clock.now()));
-    }
-
-    /// Returns the live cached refusal of a check, or of a smaller demand of its kind.
-    fn find(&self, check: &Check, mark: &Mark, now: u64) -> Option<Cached> {
-        if !is_cacheable(check) && !is_ban_cacheable(check) {
+    /// Returns the live cached refusal of a check, or of a smaller demand that implies it.
+    fn find(&self, check: &Check, base: u64, now: u64) -> Option<Cached> {
+        let slot = self.slots.of(base);
+        if !slot.may_be_live(now) {
             return None;
         }
-        let demand = Demand::of(check);
-        let cached = self.kept.find(self.place(mark, check, demand), demand);
-        let cached = cached.filter(|cached| cached.is_live(now, mark.generation));
-        cached.filter(|cached| if cached.is_ban() { is_ban_cacheable(check) } else { is_cacheable(check) })
+        let refusal = self.kept.find(self.place(base, check), demand(check))?;
+        let serves = refusal.is_live(now) && slot.keeps(refusal.sent) && is_cacheable(check, refusal.is_ban());
+        serves.then_some(refusal)
     }
 
-    /// Returns the hash of a check's counter and its generation now.
-    fn mark(&self, check: &Check) -> Mark {
-        let base = self.base(&check.counter);
-        Mark { base, generation: self.slots.generation(base) }
-    }
-
-    /// Returns what identifies a refusal: counter, quota, and kind of demand. The fingerprint is compared where hashes
-    /// are equal.
-    fn place(&self, mark: &Mark, check: &Check, demand: Demand) -> Place {
-        let hash = self.hasher.of_other((mark.base, check.counter.quota(), demand.kind));
+    /// Returns what identifies a refusal. The fingerprint is compared where hashes are equal.
+    fn place(&self, base: u64, check: &Check) -> Place {
+        let hash = self.hasher.of_other((base, check.counter.quota(), demand_alone(check)));
         Place { hash, counter: self.fingerprints.of(&check.counter) }
     }
 
-    /// Returns the hash of policy and key, which does not depend on the quota.
-    fn base(&self, counter: &Counter) -> u64 {
-        self.hasher.of(counter)
+    fn now(&self) -> u64 {
+        micros(self.clock.now())
     }
+}
+
+/// Returns whether a refusal of this check may be cached, by a ban or by its quota.
+///
+/// A ban ends by time alone, or is lifted. A refusal by the quota holds until its wait is over if the check has a cost,
+/// is enforced, is no strike, and settles as taken: units that are refunded by a request's outcome may be available at
+/// any moment, and so may slots.
+fn is_cacheable(check: &Check, by_ban: bool) -> bool {
+    let has_cost = check.cost > 0 || by_ban && check.is_only_for_ban();
+    let is_plain = || !check.strikes() && check.settles == Settles::AsTaken && !check.counter.quota().facts().held;
+    has_cost && check.mode == Mode::Enforce && (by_ban || is_plain())
 }
 
 /// Returns looks as checks of the unit that they stand for.
 fn of_one_unit(looks: &[Check]) -> SmallVec<[Check; 2]> {
     let cost = |look: &Check| if look.is_only_for_ban() { 0 } else { look.cost.max(1) };
     looks.iter().map(|look| look.clone().cost(cost(look))).collect()
+}
+
+/// Returns until when a check that was sent at `sent` is surely refused: `u64::MAX` if no wait helps.
+///
+/// After a ban the quota may refuse, which is a strike; and a refusal that extends the ban has to reach the store before
+/// it ends. A tick that had begun when the store was called is over before a whole one has passed.
+fn surely_until(check: &Check, outcome: &Outcome, sent: u64) -> u64 {
+    let extends = check.strikes() && check.ban.as_deref().is_some_and(|ban| ban.ban.extends());
+    let ban = outcome.banned_for().map(|left| if extends { left / 2 } else { left });
+    let begun = check.counter.quota().tick().micros() - 1;
+    ban.or(outcome.retry_after()).map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun))
 }
 
 /// Returns when the first of the windows of a calendar ends that checks count in, by this process's clock; the largest
@@ -245,24 +236,7 @@ fn calendars_end(checks: &[Check], now: u64) -> u64 {
     ends.min().unwrap_or(u64::MAX)
 }
 
-/// A change to a counter that is under way; forgets the counter when it is dropped.
-#[derive(Debug)]
-pub(super) struct Forgetting {
-    refusals: Arc<Refusals>,
-    base: u64,
-}
-
-impl Drop for Forgetting {
-    fn drop(&mut self) {
-        self.refusals.slots.forget(self.base);
-    }
-}
-
-impl fmt::Debug for Refusals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refusals")
-            .field("cap_us", &self.cap_us)
-            .field("from_cache", &self.from_cache)
-            .finish_non_exhaustive()
-    }
+/// A time so much later, in microseconds.
+fn after(now: u64, wait: Duration) -> u64 {
+    now.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
 }

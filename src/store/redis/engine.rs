@@ -14,7 +14,7 @@ use super::wire::{ReplyPart, Request, Verdict, no_decision, step_of_one};
 use crate::core::Error;
 use crate::store::deny::Refusals;
 use crate::store::evaluate::{decided, decided_one};
-use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId};
+use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId, SystemClock};
 
 /// What all clones of a store share: its servers, its settings and the cached refusals.
 pub(super) struct Engine {
@@ -46,7 +46,8 @@ impl Engine {
         deny_cache: Option<DenyCacheBuilder>,
     ) -> Result<Arc<Self>, Error> {
         let id = StoreId::new();
-        let refusals = deny_cache.map_or_else(|| Ok(Refusals::off(id)), |cache| cache.refusals(id))?;
+        let none = || Ok(Refusals::new(id, Duration::ZERO, 1, Box::new(SystemClock::new())));
+        let refusals = deny_cache.map_or_else(none, |cache| cache.refusals(id))?;
         Ok(Arc::new(Self { id, servers, prefix, budget, time, refusals: Arc::new(refusals) }))
     }
 

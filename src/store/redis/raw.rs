@@ -12,6 +12,7 @@ use super::engine::{Call, Engine};
 use super::wire::{MOST_CHECKS, Request, applied_change};
 use crate::core::decision::{Decision, Source};
 use crate::core::{Checks, Error, kept};
+use crate::store::deny::Called;
 use crate::store::evaluate::of_any;
 use crate::store::{
     Answer, Applied, Ask, Capabilities, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement,
@@ -34,22 +35,19 @@ impl RawRedisStore {
         &self.engine
     }
 
-    /// Decides without checks, and refuses to decide too many.
-    pub(super) fn decided_without_a_call(&self, checks: &[Check]) -> Option<Result<Decided, Error>> {
+    /// Decides by a call, of which nothing is sent before the first poll. Without checks there is none, and too many are
+    /// refused.
+    pub(super) fn call(&self, checks: &[Check], deadline: Deadline) -> Called<PendingDecision> {
+        let (engine, size) = (&self.engine, Request::size_of(checks));
         if checks.is_empty() {
-            let decision = Decision::new([], Source::Store);
-            return Some(Ok(Decided { decision, receipt: Receipt::new(self.engine.id, []) }));
+            let receipt = Receipt::empty(engine.id);
+            return Called::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
         }
-        let size = Request::size_of(checks);
-        (size > MOST_CHECKS).then(|| {
+        if size > MOST_CHECKS {
             let text = format!("{size} checks and bans in one decision are too many: give at most {MOST_CHECKS}");
-            Err(Error::invalid(text))
-        })
-    }
-
-    /// Decides by a call. Nothing is sent before the first poll.
-    pub(super) fn call(&self, checks: Checks, deadline: Deadline) -> PendingDecision {
-        let engine = &self.engine;
+            return Called::Ready(Err(Error::invalid(text)));
+        }
+        let checks = kept(checks);
         let way = if !engine.servers.keep_together(&checks) && engine.is_apart(&checks) {
             let (engine, checks) = (Arc::clone(engine), checks.clone());
             Way::Apart(Box::pin(async move { engine.decide_apart(checks, deadline).await }))
@@ -57,7 +55,7 @@ impl RawRedisStore {
             let request = Request::new(&engine.prefix, &checks, || engine.time.now_ms());
             Way::Together(engine.call(request, deadline))
         };
-        PendingDecision { checks, way }
+        Called::Pending(PendingDecision { checks, way })
     }
 }
 
@@ -91,11 +89,10 @@ impl Future for PendingDecision {
 
 impl Store for RawRedisStore {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
-        if let Some(decided) = self.decided_without_a_call(checks) {
-            return Answer::Ready(decided);
+        match self.call(checks, ask.deadline) {
+            Called::Ready(decided) => Answer::Ready(decided),
+            Called::Pending(call) => Answer::pending(async move { call.await.1 }),
         }
-        let call = self.call(kept(checks), ask.deadline);
-        Answer::pending(async move { call.await.1 })
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {

@@ -176,11 +176,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
-        let raw = self.store.inner();
-        match raw.decided_without_a_call(checks) {
-            Some(decided) => Answer::Ready(decided),
-            None => self.store.decide_by(checks, ask.mode, |checks| raw.call(checks, ask.deadline)),
-        }
+        self.store.decide_by(checks, ask.mode, |raw| raw.call(checks, ask.deadline))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {

@@ -38,6 +38,7 @@ fn a_refund_by_key_forgets_the_refusal() {
     rig.refuse("ada", QUOTA);
     done(rig.store.adjust(&counter("ada", QUOTA), Change::Refund(1)));
     assert!(rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
+    rig.clock.set(at(100 * MS));
     assert!(!rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
     let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
 }
@@ -148,9 +149,13 @@ fn a_refusal_asked_for_while_a_change_is_under_way_is_not_remembered() {
     let resetting = rig.store.adjust(&counter("other", QUOTA), Change::Reset);
     let adjusting = rig.store.adjust(&counter("ada", QUOTA), Change::Refund(0));
     asks(&rig, false);
+    rig.clock.set(at(200 * MS));
+    asks(&rig, false);
     held.release();
     done(resetting);
     done(adjusting);
+    asks(&rig, false);
+    rig.clock.set(at(300 * MS));
     asks(&rig, false);
     let before = rig.calls();
     assert!(!decided(&rig, check("ada", QUOTA, 1)).0);

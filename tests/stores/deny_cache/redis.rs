@@ -113,6 +113,7 @@ async fn what_is_given_back_through_this_store_is_seen_at_once() {
     refuse(&store, "refund").await;
     store.adjust(&counter("refund", QUOTA), Change::Refund(1)).wait().await.unwrap();
     assert_eq!(source(&store, "refund").await, (Source::Store, true));
+    clock.set(at(100 * MS));
     assert_eq!(source(&store, "refund").await, (Source::Store, false));
     assert_eq!(source(&store, "refund").await, (Source::DenyCache, false));
 

@@ -17,7 +17,7 @@ use crate::store::redis::server_time::ServerTime;
 use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::Calls;
-use crate::store::{Clock, DenyCacheBuilder};
+use crate::store::{Clock, DenyCache, DenyCacheBuilder};
 
 /// The longest prefix of keys, in bytes: it is part of every key in every call.
 const LONGEST_PREFIX: usize = 64;
@@ -105,7 +105,7 @@ impl RedisStoreBuilder {
             connect_timeout: Duration::from_millis(500),
             clock: None,
             runtime: None,
-            deny_cache: Some(DenyCacheBuilder::new()),
+            deny_cache: Some(DenyCache::builder()),
             tls: Tls::default(),
             credentials: None,
             dialer: None,
