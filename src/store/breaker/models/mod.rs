@@ -17,7 +17,7 @@ use shared::{Breaker, FIRST_WAIT_MS, MOST_IN_ROW, Permit, Recent};
     clippy::duplicate_mod,
     reason = "it is compiled once more with another lock, and not all of it is used"
 )]
-#[path = "shared.rs"]
+#[path = "../shared.rs"]
 mod shared;
 
 /// What [`shared`] changes states with here.
