@@ -29,10 +29,12 @@
 //! Its state is behind a lock, which nobody takes while the breaker is closed and no failure is in its window. Each time
 //! that it opens or closes begins a new *round*; outcomes of calls of an earlier one are ignored.
 //!
-//! Layers have one for their store (`failure/`), and primaries of a Redis Cluster one each.
+//! Layers have one for their store (`failure/`), and primaries of a Redis Cluster one each: a `ReportedBreaker`, which has
+//! tokio's clock, and logs and counts when it opens and closes.
 
 #[cfg(test)]
 mod models;
+mod reported;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -43,6 +45,7 @@ mod sync {
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
+pub(crate) use reported::{ReportedBreaker, Whose};
 pub(crate) use shared::{Breaker, Permit};
 pub(super) use shared::{FIRST_WAIT_MS, LONGEST_PROBE, millis};
 

@@ -1,5 +1,6 @@
-//! The machine, which threads share. Every order of concurrent calls is tried by loom (`models.rs`).
+//! The machine, which threads share. Every order of concurrent calls is tried by loom (`models`).
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::BreakerState;
@@ -129,14 +130,6 @@ impl Breaker {
         state.probe(now).then_some(Permit { round })
     }
 
-    /// Returns a permit to report a failure of calls that were never sent; `None` unless the
-    /// breaker is closed.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn join(&self) -> Option<Permit> {
-        let round = self.round();
-        (!is_open(round)).then_some(Permit { round })
-    }
-
     /// Returns whether a reply changes nothing: the breaker is closed, and no failure is in its
     /// window. Callers then need not report it.
     pub(crate) fn is_calm(&self) -> bool {
@@ -229,10 +222,7 @@ impl Breaker {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        match self.state.lock() {
-            Ok(state) => state,
-            Err(poisoned) => poisoned.into_inner(),
-        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the state if the permit is of the present round.

@@ -10,7 +10,7 @@ use std::time::Duration;
 const ALLOW_FOR: Duration = Duration::from_secs(60);
 
 /// How long one decision may take if neither the layer nor the store has a budget.
-const BUDGET: Duration = Duration::from_millis(100);
+pub(super) const BUDGET: Duration = Duration::from_millis(100);
 
 /// What a layer does with a request that its store could not decide.
 ///
@@ -80,6 +80,8 @@ pub enum OnFailure {
     /// admits the whole limit. A request that costs more than the share holds needs all of it, and the rest is a debt
     /// that is repaid before the next one is admitted. Headers show the configured quota, and what is left of the
     /// share.
+    ///
+    /// Aligned windows follow the system's clock as it was when the layer was made, and not what it is set to later.
     #[default]
     Fallback,
     /// The request is admitted, for as long as [`allow_for`](crate::RateLimitLayer::allow_for) says, 60 s of one outage
@@ -106,12 +108,5 @@ pub(crate) struct FailureRules {
 impl Default for FailureRules {
     fn default() -> Self {
         Self { on_failure: OnFailure::default(), allow_for: ALLOW_FOR, instances: 1, budget: None }
-    }
-}
-
-impl FailureRules {
-    /// Returns how long one decision may take: as set, else the store's `own` budget, else 100 ms.
-    pub(super) fn budget(&self, own: Option<Duration>) -> Duration {
-        self.budget.or(own).unwrap_or(BUDGET)
     }
 }

@@ -8,10 +8,10 @@
 //! gets one if the layer's budget is shorter; for any other store a timer of tokio is put around
 //! its future. Probes run in a task of their own.
 //!
-//! A pending call reports its outcome even if it is dropped: `InFlight` returns the permit in its
+//! A pending call reports its outcome even if it is dropped: `Call` returns the permit in its
 //! `Drop`. One that takes slots runs in a task, too: nobody else would release them if its caller left.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -21,12 +21,12 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::rule::FailureRules;
+use super::rule::{BUDGET, FailureRules};
 use super::without::Without;
 use crate::core::decision::{Decision, Source};
 use crate::core::error::Kind;
 use crate::core::{Checks, Error, Requirement, kept};
-use crate::store::breaker::{LONGEST_PROBE, Permit};
+use crate::store::breaker::{FIRST_WAIT_MS, LONGEST_PROBE, Permit};
 use crate::store::slots::{SlotHold, SlotRenewer, Unclaimed};
 use crate::store::{
     Answer, Applied, Ask, AskMode, BreakerState, Capabilities, Change, Check, Counter, Deadline, Decided, Receipt,
@@ -61,7 +61,7 @@ impl FailureStore {
             let (inner, without) = (Arc::clone(&inner), Arc::clone(&without));
             SlotRenewer::new(move |receipt, changes| settle(&*inner, &without, receipt, changes))
         };
-        Self { inner, budget: rules.budget(own), own, without, slots }
+        Self { inner, budget: rules.budget.or(own).unwrap_or(BUDGET), own, without, slots }
     }
 
     /// Holds the slots that a decision took until the returned value is dropped; `None` if it took none.
@@ -73,7 +73,7 @@ impl FailureStore {
 
     /// Returns the state of the breaker.
     pub(crate) fn breaker_state(&self) -> BreakerState {
-        self.without.breaker_state()
+        self.without.breaker.inner.state()
     }
 
     /// Returns how long until what failed is called again: the inner store, or the server of it
@@ -87,21 +87,6 @@ impl FailureStore {
         self.budget
     }
 
-    /// Returns the deadline for the inner store, unless its own budget ends earlier. For one that
-    /// does not keep deadlines, see [`wait`](Self::wait).
-    fn deadline(&self, permit: Permit, deadline: Deadline) -> Deadline {
-        let budget = self.budget_of(permit);
-        match self.own {
-            Some(own) if own > budget => deadline.earlier(Deadline::after(budget)),
-            _ => deadline,
-        }
-    }
-
-    /// Returns the budget of a call: that of a probe has a limit, whatever is set.
-    fn budget_of(&self, permit: Permit) -> Duration {
-        if permit.is_probe() { self.budget.min(LONGEST_PROBE) } else { self.budget }
-    }
-
     /// Decides. A call that waits is no boxed future, so that the inner store's is the only one.
     pub(crate) fn begin(&self, checks: &[Check], ask: Ask) -> Deciding {
         if checks.is_empty() {
@@ -109,38 +94,43 @@ impl FailureStore {
             let receipt = Receipt::new(self.without.local.id(), []);
             return Deciding::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
         }
-        let Some(permit) = self.without.acquire() else {
-            return Deciding::Ready(self.without.decide(checks, breaker_is_open()));
+        let Some(permit) = self.without.breaker.acquire() else {
+            let text = "the store is not called, as it failed too often a moment ago";
+            let mut decided = Err(Error::new(Kind::Connection, text));
+            self.without.stand_in(checks, &mut decided);
+            return Deciding::Ready(decided);
         };
-        let mode = if permit.is_probe() { AskMode::Probe } else { ask.mode };
-        match self.inner.decide(checks, Ask { deadline: self.deadline(permit, ask.deadline), mode }) {
+        // A probe has a limit, whatever is set.
+        let (budget, mode) =
+            if permit.is_probe() { (self.budget.min(LONGEST_PROBE), AskMode::Probe) } else { (self.budget, ask.mode) };
+        let is_shorter = self.own.is_some_and(|own| own > budget);
+        let deadline = if is_shorter { ask.deadline.earlier(Deadline::after(budget)) } else { ask.deadline };
+        match self.inner.decide(checks, Ask { deadline, mode }) {
             Answer::Ready(mut decided) => {
                 self.without.report(permit, &decided);
                 self.without.stand_in(checks, &mut decided);
                 Deciding::Ready(decided)
             }
-            Answer::Pending(pending) => Deciding::Waits(self.wait(pending, permit, checks, ask.deadline)),
+            Answer::Pending(pending) => Deciding::Waits(self.wait(pending, permit, checks, ask.deadline, budget)),
         }
     }
 
     /// Waits for the inner store, with the permit it was called by. A timer is added if it keeps no
     /// deadlines; a probe, and a decision that takes slots, continues in a task if there is a runtime.
-    fn wait(&self, pending: Pending, permit: Permit, checks: &[Check], deadline: Deadline) -> InFlight {
-        let budget = self.budget_of(permit);
+    fn wait(&self, pending: Pending, permit: Permit, checks: &[Check], deadline: Deadline, budget: Duration) -> Call {
         let timer = if self.own.is_none() { deadline.earlier(Deadline::after(budget)) } else { Deadline::none() };
         let pending = match timer.instant() {
             // Boxed, so that calls without a timer need no room for one.
             Some(at) => Box::pin(within(at, budget, pending)),
             None => pending,
         };
-        let mut call = InFlight { pending, without: Arc::clone(&self.without), permit: Some(permit) };
+        let call = Call { pending, without: Arc::clone(&self.without), permit: Some(permit), checks: Checks::new() };
         let takes_slots = |check: &Check| check.cost > 0 && check.counter.quota().facts().held;
         let goes_on = permit.is_probe() || checks.iter().any(takes_slots);
-        if let Some(Ok(runtime)) = goes_on.then(Runtime::try_current) {
-            let (without, pending) = (Arc::clone(&self.without), go_on(&runtime, call, Arc::clone(&self.slots)));
-            call = InFlight { pending, without, permit: None };
+        match goes_on.then(Runtime::try_current) {
+            Some(Ok(runtime)) => call.go_on(&runtime, Arc::clone(&self.slots)),
+            _ => call,
         }
-        call
     }
 }
 
@@ -168,48 +158,48 @@ impl Store for FailureStore {
 /// A decision of the inner store that is waited for.
 type Pending = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
 
-/// A decision, or what waits for it once it [has](InFlight::of) its checks.
+/// A decision, or the wait for it, which is to be given the [checks](Call::of).
 pub(crate) enum Deciding {
     Ready(Result<Decided, Error>),
-    Waits(InFlight),
-}
-
-/// A call that is waited for, and the checks, for the rules if it fails.
-pub(crate) struct Call {
-    call: InFlight,
-    checks: Checks,
-}
-
-impl Future for Call {
-    type Output = Result<Decided, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut decided = ready!(Pin::new(&mut self.call).poll(cx));
-        self.call.without.stand_in(&self.checks, &mut decided);
-        Poll::Ready(decided)
-    }
+    Waits(Call),
 }
 
 /// A call of the inner store in flight. Dropped before it has reported its outcome, it lets another request probe.
-pub(crate) struct InFlight {
+pub(crate) struct Call {
     pending: Pending,
     /// Where the outcome is reported.
     without: Arc<Without>,
     /// The permit; `None` if the outcome was reported, or is by a task.
     permit: Option<Permit>,
+    /// What the rules decide if it fails.
+    checks: Checks,
 }
 
-impl InFlight {
-    /// Returns what waits for it; the rules decide the checks if it fails.
-    pub(crate) fn of(self, checks: Checks) -> Call {
-        Call { call: self, checks }
+impl Call {
+    /// Returns the wait for the decision of these checks.
+    pub(crate) fn of(mut self, checks: Checks) -> Self {
+        self.checks = checks;
+        self
     }
-}
 
-impl Future for InFlight {
-    type Output = Result<Decided, Error>;
+    /// Continues in a task, as its caller may disconnect, or never be polled again: all requests depend on the outcome of
+    /// a probe, and somebody has to release slots. Other units that were taken stay taken then.
+    fn go_on(mut self, runtime: &Runtime, slots: Arc<SlotRenewer>) -> Self {
+        let (sender, receiver) = oneshot::channel();
+        let stopped = |_| Err(Error::new(Kind::Store, "the runtime of the call to the store was shut down"));
+        let claim = async move { receiver.await.map_or_else(stopped, Unclaimed::claim) };
+        let waits =
+            Self { pending: Box::pin(claim), without: Arc::clone(&self.without), permit: None, checks: Checks::new() };
+        runtime.spawn(async move {
+            let decided = poll_fn(|cx| self.reported(cx)).await;
+            // A caller that disconnected needs no result: its slots are released.
+            let _ = sender.send(Unclaimed::new(slots, decided));
+        });
+        waits
+    }
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    /// Polls for what the inner store decided, and reports that.
+    fn reported(&mut self, cx: &mut Context<'_>) -> Poll<Result<Decided, Error>> {
         let decided = ready!(self.pending.as_mut().poll(cx));
         if let Some(permit) = self.permit.take() {
             self.without.report(permit, &decided);
@@ -218,10 +208,21 @@ impl Future for InFlight {
     }
 }
 
-impl Drop for InFlight {
+impl Future for Call {
+    type Output = Result<Decided, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut decided = ready!(self.reported(cx));
+        self.without.stand_in(&self.checks, &mut decided);
+        Poll::Ready(decided)
+    }
+}
+
+impl Drop for Call {
     fn drop(&mut self) {
         if let Some(permit) = self.permit {
-            self.without.left(permit);
+            // The next probe does not begin at once, as each one waits for the store.
+            self.without.gave_up(permit, FIRST_WAIT_MS);
         }
     }
 }
@@ -238,18 +239,6 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
     }
 }
 
-/// Makes a call in a task, as its caller may disconnect, or never be polled again: all requests depend on the outcome of
-/// a probe, and somebody has to release slots. Other units that were taken stay taken then.
-fn go_on(runtime: &Runtime, call: InFlight, slots: Arc<SlotRenewer>) -> Pending {
-    let (sender, receiver) = oneshot::channel();
-    runtime.spawn(async move {
-        let decided = call.await;
-        // A caller that disconnected needs no result: its slots are released.
-        let _ = sender.send(Unclaimed::new(slots, decided));
-    });
-    Box::pin(async move { receiver.await.map_or_else(|_| Err(stopped()), Unclaimed::claim) })
-}
-
 /// Waits until a time; a decision that comes later is dropped, as its store keeps no deadline.
 /// There are no timers outside of a runtime, where it waits for as long as the store does.
 async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result<Decided, Error> {
@@ -259,14 +248,4 @@ async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result
     let late =
         |late| Error::new(Kind::Timeout, format!("the store did not decide within {budget:?}")).with_source(late);
     timeout_at(deadline, pending).await.map_err(late)?
-}
-
-/// The error of a call whose runtime was shut down.
-fn stopped() -> Error {
-    Error::new(Kind::Store, "the runtime of the call to the store was shut down")
-}
-
-/// The error of a request while the breaker is open.
-fn breaker_is_open() -> Error {
-    Error::new(Kind::Connection, "the store is not called, as it failed too often a moment ago")
 }

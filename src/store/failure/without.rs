@@ -11,22 +11,21 @@
 //! | a failure of one server of several | no outcome: that server's breaker has it | once a second, if not open |
 //! | any other error | failure, if it is the first reported of its call | when it opens, else once a second |
 //!
-//! Times are milliseconds since the layer was made, of tokio's clock, which tests can pause.
+//! Times are of tokio's clock, which tests can pause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::rule::{FailureRules, OnFailure};
-use super::streak::Streak;
 use crate::core::call::{CallId, CountedCalls};
 use crate::core::decision::{Decision, Outcome, Source};
-use crate::core::{Error, Lines, OutageLines};
-use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
+use crate::core::{Error, Lines};
+use crate::store::breaker::{FIRST_WAIT_MS, Permit, ReportedBreaker, Whose, millis};
 use crate::store::share;
-use crate::store::{BreakerState, Check, Clock, Decided, MemoryStore, Mode, Receipt, SystemClock};
-use crate::telemetry::Telemetry;
+use crate::store::{Check, Clock, Decided, MemoryStore, Mode, Receipt, SystemClock};
 
 /// The rules, the state of the store, and the local store.
 #[derive(Debug)]
@@ -34,21 +33,17 @@ pub(super) struct Without {
     /// As the layer set them.
     rules: FailureRules,
     /// Whether the store is called.
-    breaker: Breaker,
+    pub(super) breaker: ReportedBreaker,
     /// The calls whose outcome was reported last, so that each counts once.
     counted: CountedCalls,
     /// The counters of the fallback. Its identity is in the receipts of all decisions made here.
     pub(super) local: MemoryStore,
-    /// The zero of the breaker's time.
-    start: Instant,
-    /// The first failure, and 1 ms more, of the last outage in which all requests were no longer
-    /// admitted: each outage is logged once.
+    /// The first failure, and 1 ms more, of the last outage in which all requests were no longer admitted, in milliseconds
+    /// of the breaker.
     allowed_up_to: AtomicU64,
-    /// Failures of servers that respond otherwise.
-    streak: Streak,
-    /// What failures and changes of the breaker are reported to.
-    telemetry: Telemetry,
-    outages: OutageLines,
+    /// The first and the last failure of servers that respond otherwise, without a pause between as long as all requests
+    /// are admitted.
+    streak: Mutex<Option<(Instant, Instant)>>,
     /// Limits how often `outage_exceeds` is logged.
     exceeded: Lines,
 }
@@ -56,78 +51,43 @@ pub(super) struct Without {
 impl Without {
     /// The state of a store that has not failed.
     pub(super) fn new(rules: FailureRules) -> Self {
-        let (breaker, local) = (Breaker::new(), MemoryStore::builder().with_clock(LocalClock::new()).build());
-        let (allowed_up_to, streak, telemetry) = (AtomicU64::new(0), Streak::default(), Telemetry::default());
+        let (began, timers) = (SystemClock::new().now(), Instant::now());
+        // It moves with the timers, where tests pause these.
+        let clock = move || began + timers.elapsed();
         Self {
             rules,
-            breaker,
+            breaker: ReportedBreaker::new(Whose::Store(rules.on_failure)),
             counted: CountedCalls::new(),
-            local,
-            start: Instant::now(),
-            allowed_up_to,
-            streak,
-            telemetry,
-            outages: OutageLines::new(),
+            local: MemoryStore::builder().with_clock(clock).build(),
+            allowed_up_to: AtomicU64::new(0),
+            streak: Mutex::new(None),
             exceeded: Lines::ten(),
         }
-    }
-
-    /// Returns the time in milliseconds since `start`.
-    fn now(&self) -> u64 {
-        millis(self.start.elapsed())
-    }
-
-    /// Returns the state of the breaker.
-    pub(super) fn breaker_state(&self) -> BreakerState {
-        self.breaker.state()
     }
 
     /// Returns how long until the origin of an error is called again: one server of several, or the
     /// store.
     pub(super) fn next_probe(&self, error: &Error) -> Duration {
-        error.outage().map_or_else(|| self.breaker.next_probe(self.now()), |outage| outage.next_probe)
-    }
-
-    /// Returns the permit to call the store, or `None` if the rules decide at once.
-    pub(super) fn acquire(&self) -> Option<Permit> {
-        self.breaker.acquire(|| self.now())
+        error.outage().map_or_else(|| self.breaker.next_probe(), |outage| outage.next_probe)
     }
 
     /// Reports the outcome of a call to the breaker, as the table above says. Once for each permit.
     pub(super) fn report(&self, permit: Permit, decided: &Result<Decided, Error>) {
         match decided {
-            Ok(decided) => self.decided(permit, decided),
+            // A decision from a cache in this process does not show whether the store works.
+            Ok(decided) if decided.decision.source() != Source::Store => self.gave_up(permit, 0),
+            Ok(decided) => {
+                if !self.breaker.inner.is_calm() && self.counts(permit, decided.receipt.call()) {
+                    self.breaker.succeeded(permit);
+                }
+            }
             Err(error) => self.failed(permit, error),
         }
     }
 
-    /// Replaces an error by a decision of the rules. With [`OnFailure::Deny`] the error stays,
-    /// unless no check is enforced.
-    pub(super) fn stand_in(&self, checks: &[Check], decided: &mut Result<Decided, Error>) {
-        if let Err(error) = decided
-            && let Some(instead) = self.instead(checks, error)
-        {
-            *decided = instead;
-        }
-    }
-
-    /// Reports a call without an outcome. The next probe does not begin at once, as each one waits
-    /// for the store.
-    pub(super) fn left(&self, permit: Permit) {
-        self.breaker.gave_up(permit, || self.now() + FIRST_WAIT_MS);
-    }
-
-    /// Reports a decision. One of a source other than the store is no outcome of the store.
-    fn decided(&self, permit: Permit, decided: &Decided) {
-        if decided.decision.source() != Source::Store {
-            // A decision from a cache in this process does not show whether the store works.
-            self.breaker.gave_up(permit, || self.now());
-        } else if !self.breaker.is_calm()
-            && self.counts(permit, decided.receipt.call())
-            && self.breaker.succeeded(permit, || self.now())
-        {
-            self.changed(None);
-        }
+    /// Reports a call without an outcome. After a probe another request may probe after `pause_ms`.
+    pub(super) fn gave_up(&self, permit: Permit, pause_ms: u64) {
+        self.breaker.inner.gave_up(permit, || self.breaker.now() + pause_ms);
     }
 
     /// Returns whether this is the first outcome of a call. That of a probe counts in any case: it
@@ -136,80 +96,46 @@ impl Without {
         permit.is_probe() || self.counted.is_first(call)
     }
 
-    /// Reports an error, and logs it unless the failure is counted elsewhere. A probe that fails is
-    /// logged at debug level only.
+    /// Reports an error, and logs it unless the failure is counted elsewhere.
     fn failed(&self, permit: Permit, error: &Error) {
-        let rule = self.rules.on_failure;
         if error.is_invalid() {
-            return self.breaker.gave_up(permit, || self.now());
+            return self.gave_up(permit, 0);
         }
-        self.telemetry.store_failed(error);
-        if error.is_of_a_crowd() {
-            // No call was made that could have failed.
-            self.left(permit);
-            return log(rule, error);
-        }
-        if let Some(outage) = error.outage() {
+        self.breaker.telemetry.store_failed(error);
+        let is_logged = if error.is_of_a_crowd() {
+            // No call was made that could have failed, and the next probe would wait as long.
+            self.gave_up(permit, FIRST_WAIT_MS);
+            true
+        } else if let Some(outage) = error.outage() {
             // It is counted already, and does not concern the other servers.
-            self.breaker.gave_up(permit, || self.now());
-            if outage.next_probe.is_zero() {
-                log(rule, error);
-            }
-            return;
-        }
-        if !self.counts(permit, error.call()) {
-            return;
-        }
-        match self.breaker.failed(permit, self.now()) {
-            Some(BreakerState::Closed) => self.changed(Some(error)),
-            Some(_) => {
-                tracing::debug!(error = format!("{error:#}"), "the store is still unavailable");
-                self.outages.goes_on(|more| self.unavailable(error, more));
-            }
-            None => log(rule, error),
-        }
-    }
-
-    /// Logs and counts that the store is not called any more, after an error, or is called again.
-    fn changed(&self, error: Option<&Error>) {
-        if let Some(error) = error {
-            self.telemetry.breaker_opened();
-            self.outages.began(|more| self.unavailable(error, more));
+            self.gave_up(permit, 0);
+            outage.next_probe.is_zero()
         } else {
-            self.telemetry.breaker_closed();
-            let failed_for = self.since(self.breaker.first_failure());
-            self.outages.ended(|| {
-                tracing::info!(code = "store_available", ?failed_for, "the store decides again (breaker closed)");
+            self.counts(permit, error.call()) && self.breaker.failed(permit, error)
+        };
+        if is_logged {
+            // At most once a second in the whole process.
+            static FAILED: Lines = Lines::new();
+            FAILED.log("", |more| {
+                let (error, rule) = (format!("{error:#}"), self.rules.on_failure);
+                tracing::warn!(code = "store_failed", error, ?rule, more, "the store could not decide");
             });
         }
     }
 
-    fn unavailable(&self, error: &Error, more: Option<u64>) {
-        tracing::warn!(
-            code = "store_unavailable",
-            error = format!("{error:#}"),
-            rule = ?self.rules.on_failure,
-            more,
-            "the store is not called for now: it failed too often (breaker open)"
-        );
-    }
-
-    /// Decides as the rules say, without the store.
-    ///
-    /// # Errors
-    ///
-    /// `error`, with [`OnFailure::Deny`] and an enforced check.
-    pub(super) fn decide(&self, checks: &[Check], error: Error) -> Result<Decided, Error> {
-        self.instead(checks, &error).unwrap_or(Err(error))
-    }
-
-    /// Returns what is decided instead of an error; `None` if the error is the result.
-    fn instead(&self, checks: &[Check], error: &Error) -> Option<Result<Decided, Error>> {
-        match self.rule(error) {
-            OnFailure::Fallback => Some(share::decide(&self.local, self.rules.instances.into(), checks)),
-            OnFailure::Deny if checks.iter().any(|check| check.mode == Mode::Enforce) => None,
-            OnFailure::Allow | OnFailure::Deny => Some(Ok(admit(&self.local, checks))),
-        }
+    /// Replaces an error by a decision of the rules. With [`OnFailure::Deny`] the error stays,
+    /// unless no check is enforced.
+    pub(super) fn stand_in(&self, checks: &[Check], decided: &mut Result<Decided, Error>) {
+        let Err(error) = decided else { return };
+        *decided = match self.rule(error) {
+            OnFailure::Fallback => share::decide(&self.local, self.rules.instances.into(), checks),
+            OnFailure::Deny if checks.iter().any(|check| check.mode == Mode::Enforce) => return,
+            // As if nothing had been taken of any quota.
+            OnFailure::Allow | OnFailure::Deny => {
+                let outcomes = checks.iter().map(|check| Outcome::allowed(check, check.counter.quota().capacity()));
+                Ok(Decided::new(Decision::new(outcomes, Source::Open), Receipt::empty(self.local.id())))
+            }
+        };
     }
 
     /// Returns the rule that holds now. All requests are admitted for a limited time only, and not
@@ -224,9 +150,10 @@ impl Without {
             return OnFailure::Fallback;
         }
         match self.failing_since(error) {
-            Some(first) if self.since(first) >= allow_for => {
+            Some(first) if first.elapsed() >= allow_for => {
                 // Outages of several servers overlap: each is logged once.
-                if self.allowed_up_to.fetch_max(first + 1, Ordering::Relaxed) < first + 1 {
+                let first = millis(first.saturating_duration_since(self.breaker.start)) + 1;
+                if self.allowed_up_to.fetch_max(first, Ordering::Relaxed) < first {
                     self.exceeded.log("", |more| {
                         tracing::warn!(
                             code = "outage_exceeds",
@@ -244,54 +171,18 @@ impl Without {
 
     /// Returns when the failures to which an error belongs began: those of one server of several, or
     /// of the store.
-    fn failing_since(&self, error: &Error) -> Option<u64> {
+    ///
+    /// A server that replies may still fail some of its keys for long: those of a slot that is half
+    /// moved, or that two servers redirect to each other. Replies for other keys do not end that, so
+    /// only time does.
+    fn failing_since(&self, error: &Error) -> Option<Instant> {
         let Some(outage) = error.outage() else { return self.breaker.failing_since() };
-        let since = outage.failing_since.map(|since| millis(since.saturating_duration_since(self.start)));
-        since.or_else(|| Some(self.streak.failed(self.now(), self.rules.allow_for)))
+        outage.failing_since.or_else(|| {
+            let (now, mut streak) = (Instant::now(), self.streak.lock().unwrap_or_else(PoisonError::into_inner));
+            let goes_on = streak.filter(|(_, last)| now.saturating_duration_since(*last) <= self.rules.allow_for);
+            let first = goes_on.map_or(now, |(first, _)| first);
+            *streak = Some((first, now));
+            Some(first)
+        })
     }
-
-    /// Returns the time from `time` until `now`.
-    fn since(&self, time: u64) -> Duration {
-        Duration::from_millis(self.now().saturating_sub(time))
-    }
-}
-
-/// The clock of the local counters: the system's, which moves with the timers where tests pause these.
-struct LocalClock {
-    system: SystemClock,
-    /// When it was made, by the system's monotonic clock.
-    start: Duration,
-    /// The same, by the timers.
-    timers: Instant,
-}
-
-impl LocalClock {
-    fn new() -> Self {
-        let system = SystemClock::new();
-        Self { system, start: system.now(), timers: Instant::now() }
-    }
-}
-
-impl Clock for LocalClock {
-    fn now(&self) -> Duration {
-        self.start + self.timers.elapsed()
-    }
-
-    fn wall(&self) -> Duration {
-        (self.system.wall() + self.now()).saturating_sub(self.system.now())
-    }
-}
-
-/// Admits all checks: as if nothing had been taken of any quota. Takes nothing.
-fn admit(local: &MemoryStore, checks: &[Check]) -> Decided {
-    let outcomes = checks.iter().map(|check| Outcome::allowed(check, check.counter.quota().capacity()));
-    Decided { decision: Decision::new(outcomes, Source::Open), receipt: Receipt::new(local.id(), []) }
-}
-
-/// Logs a failure, at most once a second in the whole process.
-fn log(rule: OnFailure, error: &Error) {
-    static FAILED: Lines = Lines::new();
-    FAILED.log("", |more| {
-        tracing::warn!(code = "store_failed", error = format!("{error:#}"), ?rule, more, "the store could not decide");
-    });
 }

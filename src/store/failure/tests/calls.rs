@@ -14,7 +14,7 @@ const CALLERS: usize = 64;
 
 /// Reports the outcome of one call for all its callers, which had their permits before any of them had an outcome.
 fn report_all(without: &Without, decided: impl Fn() -> Result<Decided, Error>) {
-    let permits: Vec<_> = (0..CALLERS).map(|_| without.acquire().expect("a permit")).collect();
+    let permits: Vec<_> = (0..CALLERS).map(|_| without.breaker.acquire().expect("a permit")).collect();
     for permit in permits {
         without.report(permit, &decided());
     }
@@ -34,11 +34,11 @@ fn call_succeeds(without: &Without) {
 async fn a_call_that_fails_counts_once_however_many_waited_for_it() {
     let without = without(FailureRules::default());
     for call in 1..=5 {
-        assert_eq!(without.breaker_state(), BreakerState::Closed, "call {call}");
+        assert_eq!(without.breaker.inner.state(), BreakerState::Closed, "call {call}");
         call_fails(&without);
         advance(ms(1_000)).await;
     }
-    assert_eq!(without.breaker_state(), BreakerState::Open);
+    assert_eq!(without.breaker.inner.state(), BreakerState::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,11 +48,11 @@ async fn callers_who_gave_up_on_one_call_count_once_and_each_of_those_with_their
     for _ in 0..CALLERS {
         drop(decide(&without, Err(failure().of_call(call))));
     }
-    assert_eq!(without.breaker_state(), BreakerState::Closed);
+    assert_eq!(without.breaker.inner.state(), BreakerState::Closed);
     for _ in 0..4 {
         drop(decide(&without, Err(failure())));
     }
-    assert_eq!(without.breaker_state(), BreakerState::Open);
+    assert_eq!(without.breaker.inner.state(), BreakerState::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,9 +62,9 @@ async fn callers_of_several_calls_that_fail_at_once_report_in_any_order() {
     for caller in 0..4 * CALLERS {
         drop(decide(&without, Err(errors[caller * 7 % 4].shared())));
     }
-    assert_eq!(without.breaker_state(), BreakerState::Closed, "these are four failures");
+    assert_eq!(without.breaker.inner.state(), BreakerState::Closed, "these are four failures");
     call_fails(&without);
-    assert_eq!(without.breaker_state(), BreakerState::Open);
+    assert_eq!(without.breaker.inner.state(), BreakerState::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +76,7 @@ async fn each_layer_counts_a_failure_of_a_store_they_share() {
             drop(decide(without, Err(error.shared())));
         }
     }
-    assert_eq!(layers.map(|without| without.breaker_state()), [BreakerState::Open; 2]);
+    assert_eq!(layers.map(|without| without.breaker.inner.state()), [BreakerState::Open; 2]);
 }
 
 /// Returns after how many calls, of which every `nth` fails, the breaker opens, if it does.
@@ -88,7 +88,7 @@ fn opens_after(nth: u64, fails: impl Fn(&Without), succeeds: impl Fn(&Without)) 
         } else {
             succeeds(&without);
         }
-        without.breaker_state() == BreakerState::Open
+        without.breaker.inner.state() == BreakerState::Open
     })
 }
 
@@ -107,14 +107,14 @@ async fn a_store_of_whose_calls_half_fail_is_not_called_however_many_requests_th
 #[tokio::test(start_paused = true)]
 async fn a_probe_counts_though_others_reported_its_call_before() {
     let without = without(FailureRules::default());
-    let early = without.acquire().expect("it is closed");
+    let early = without.breaker.acquire().expect("it is closed");
     for _ in 0..5 {
         drop(decide(&without, Err(failure())));
     }
     advance(ms(50)).await;
-    let (probe, call) = (without.acquire().expect("it is time"), CallId::new());
+    let (probe, call) = (without.breaker.acquire().expect("it is time"), CallId::new());
     without.report(early, &Ok(decided_by_store(Some(call))));
-    assert_eq!(without.breaker_state(), BreakerState::HalfOpen, "that was called before");
+    assert_eq!(without.breaker.inner.state(), BreakerState::HalfOpen, "that was called before");
     without.report(probe, &Ok(decided_by_store(Some(call))));
-    assert_eq!(without.breaker_state(), BreakerState::Closed);
+    assert_eq!(without.breaker.inner.state(), BreakerState::Closed);
 }

@@ -41,7 +41,7 @@ fn decided_by_store(call: Option<CallId>) -> Decided {
 
 /// What is decided in the end, after the store decided like this.
 fn decide(without: &Without, mut decided: Result<Decided, Error>) -> Decided {
-    let permit = without.acquire().expect("a permit");
+    let permit = without.breaker.acquire().expect("a permit");
     without.report(permit, &decided);
     without.stand_in(&[check()], &mut decided);
     decided.expect("it is decided")

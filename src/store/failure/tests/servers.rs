@@ -34,12 +34,12 @@ async fn failures_of_one_of_several_servers_do_not_count_for_the_others() {
             assert_eq!(decided(&without, partial_failure(wait, None)), Source::Fallback);
         }
     }
-    assert_eq!(without.breaker_state(), BreakerState::Closed, "they are not counted");
+    assert_eq!(without.breaker.inner.state(), BreakerState::Closed, "they are not counted");
     decided(&without, failure());
-    assert_eq!(without.breaker_state(), BreakerState::Open, "nor are they replies");
+    assert_eq!(without.breaker.inner.state(), BreakerState::Open, "nor are they replies");
     advance(ms(50)).await;
     decided(&without, partial_failure(ms(7_000), None));
-    assert_eq!((without.breaker_state(), without.next_probe(&failure())), (BreakerState::Open, ms(0)));
+    assert_eq!((without.breaker.inner.state(), without.next_probe(&failure())), (BreakerState::Open, ms(0)));
 }
 
 #[tokio::test(start_paused = true)]

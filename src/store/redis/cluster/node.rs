@@ -14,20 +14,17 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
-use tokio::time::Instant;
 
 use super::address::Address;
+use crate::core::Error;
 use crate::core::error::Kind;
-use crate::core::{Error, OutageLines};
 use crate::store::BreakerState;
-use crate::store::breaker::{Breaker, Permit, millis};
+use crate::store::breaker::{Permit, ReportedBreaker, Whose};
 use crate::store::outage::Outage;
 use crate::store::redis::connections::Failure;
 use crate::store::redis::pipeline::Server;
-use crate::telemetry::Telemetry;
 
 /// A node of the Cluster, which was a primary when it was looked up.
 pub(super) struct Node {
@@ -35,20 +32,15 @@ pub(super) struct Node {
     pub(super) address: Address,
     /// What requests for its slots are sent by.
     pub(super) server: Arc<Server>,
-    /// Opens when the node fails too often. Its times are milliseconds since `start`.
-    breaker: Breaker,
-    /// What changes of the circuit breaker are reported to.
-    telemetry: Telemetry,
-    outages: OutageLines,
-    /// When the node was made.
-    start: Instant,
+    /// Opens when the node fails too often.
+    breaker: ReportedBreaker,
 }
 
 impl Node {
     /// Returns a node at an address, whose circuit breaker is closed.
     pub(super) fn new(address: Address, server: Arc<Server>) -> Self {
-        let (breaker, outages) = (Breaker::new(), OutageLines::new());
-        Self { address, server, breaker, telemetry: Telemetry::default(), outages, start: Instant::now() }
+        let breaker = ReportedBreaker::new(Whose::Primary(address.to_string()));
+        Self { address, server, breaker }
     }
 
     /// Returns a permit to make one call, whose result is to be reported by [`report`](Self::report).
@@ -57,31 +49,32 @@ impl Node {
     ///
     /// If the circuit breaker is not closed, and no probe is due. The error has the outage.
     pub(super) fn acquire(&self) -> Result<Permit, Error> {
-        self.breaker.acquire(|| self.now()).ok_or_else(|| self.breaker_error().of_one_server(self.outage()))
+        self.breaker.acquire().ok_or_else(|| self.breaker_error().of_one_server(self.outage()))
     }
 
     /// Counts a failure of jobs that timed out before they were sent. Nothing is counted while the
     /// circuit breaker is not closed.
     pub(super) fn waited(&self) {
-        if let Some(permit) = self.breaker.join() {
-            self.count(permit, &"waiting requests found no room in any call in time");
+        if self.state() == BreakerState::Closed
+            && let Some(permit) = self.breaker.acquire()
+        {
+            self.breaker.failed(permit, &"waiting requests found no room in any call in time");
         }
     }
 
     /// Returns the state of its circuit breaker.
     pub(super) fn state(&self) -> BreakerState {
-        self.breaker.state()
+        self.breaker.inner.state()
     }
 
     /// Returns whether the next call is made: the circuit breaker is closed, or a probe is due.
     pub(super) fn is_callable(&self) -> bool {
-        self.state() == BreakerState::Closed || self.breaker.next_probe(self.now()).is_zero()
+        self.state() == BreakerState::Closed || self.breaker.next_probe().is_zero()
     }
 
     /// Returns how long until the next probe, and since when the node has failed.
     pub(super) fn outage(&self) -> Outage {
-        let failing_since = self.breaker.failing_since().map(|since| self.start + Duration::from_millis(since));
-        Outage { next_probe: self.breaker.next_probe(self.now()), failing_since }
+        Outage { next_probe: self.breaker.next_probe(), failing_since: self.breaker.failing_since() }
     }
 
     /// Returns the error of a call that is not made as the circuit breaker is open.
@@ -94,60 +87,13 @@ impl Node {
     /// module.
     pub(super) fn report(&self, permit: Permit, failure: Option<&Failure>) {
         match failure {
-            Some(Failure::Error(error)) if is_of_the_slot(error) => self.succeeded(permit),
-            Some(failure) => self.count(permit, failure),
-            None => self.succeeded(permit),
-        }
-    }
-
-    /// Counts a success, and logs if it closed the circuit breaker.
-    fn succeeded(&self, permit: Permit) {
-        if self.breaker.succeeded(permit, || self.now()) {
-            self.changed(None);
-        }
-    }
-
-    /// Counts a failure, and logs if it opened the circuit breaker.
-    fn count(&self, permit: Permit, failure: &dyn fmt::Display) {
-        match self.breaker.failed(permit, self.now()) {
-            Some(BreakerState::Closed) => self.changed(Some(failure)),
-            Some(_) => {
-                tracing::debug!(primary = %self.address, error = %failure, "the primary is still unavailable");
-                self.outages.goes_on(|more| self.unavailable(failure, more));
+            Some(Failure::Error(error)) if is_of_the_slot(error) => self.breaker.succeeded(permit),
+            Some(failure) => {
+                // If it stays closed, the failure is logged where its requests fail.
+                self.breaker.failed(permit, failure);
             }
-            None => {}
+            None => self.breaker.succeeded(permit),
         }
-    }
-
-    /// Logs and counts that the circuit breaker has opened after a failure, or
-    /// closed.
-    fn changed(&self, failure: Option<&dyn fmt::Display>) {
-        if let Some(failure) = failure {
-            self.telemetry.breaker_opened();
-            self.outages.began(|more| self.unavailable(failure, more));
-        } else {
-            self.telemetry.breaker_closed();
-            let primary = &self.address;
-            let failed_for = Duration::from_millis(self.now().saturating_sub(self.breaker.first_failure()));
-            self.outages.ended(|| {
-                tracing::info!(code = "primary_available", %primary, ?failed_for, "a primary decides again (breaker closed)");
-            });
-        }
-    }
-
-    fn unavailable(&self, error: &dyn fmt::Display, more: Option<u64>) {
-        tracing::warn!(
-            code = "primary_unavailable",
-            primary = %self.address,
-            %error,
-            more,
-            "a primary is not called for now: it failed too often (breaker open)"
-        );
-    }
-
-    /// Returns the time as the circuit breaker counts it: milliseconds since `start`.
-    fn now(&self) -> u64 {
-        millis(self.start.elapsed())
     }
 }
 
@@ -167,8 +113,10 @@ impl fmt::Debug for Node {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::time::Duration;
 
     use deadpool_redis::redis::IntoConnectionInfo;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::store::redis::connections::Connect;
@@ -194,7 +142,7 @@ mod tests {
     fn state_after(calls: u64, failure: impl Fn() -> Failure) -> BreakerState {
         let node = node();
         for _ in 0..calls {
-            let permit = node.breaker.acquire(|| node.now()).expect("a permit");
+            let permit = node.breaker.acquire().expect("a permit");
             node.report(permit, Some(&failure()));
         }
         node.state()
