@@ -66,7 +66,7 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct DenyCache<S> {
     /// The store that decides what is not cached.
     inner: S,
@@ -282,12 +282,6 @@ impl<S> DenyCache<S> {
                 }))
             }
         }
-    }
-}
-
-impl<S: fmt::Debug> fmt::Debug for DenyCache<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenyCache").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 

@@ -8,6 +8,7 @@
 //! was decided before a refund is served after it. All methods are synchronous and hold one lock at a time, never while
 //! the store is called.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -197,6 +198,12 @@ impl Refusals {
 
     fn now(&self) -> u64 {
         micros(self.clock.now())
+    }
+}
+
+impl fmt::Debug for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refusals").field("from_cache", &self.from_cache).finish_non_exhaustive()
     }
 }
 
