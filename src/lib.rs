@@ -51,6 +51,7 @@
 //!   waiting for it.
 //! - Handlers find a [`Handle`] in the extensions of the request: it has the [`Decision`], charges and refunds units, and
 //!   checks further policies. In axum a handler takes either as an argument.
+//! - A [`BandwidthLayer`](bandwidth) paces or cuts the bodies of responses or requests, by the bytes that pass.
 //! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`] of it limits what passes unit
 //!   by unit: bytes, or the items of a stream. A [`BackPressureLayer`] makes services wait for one.
 //! - When there is too much load, the [load shedders](shed) refuse less important requests, and never critical ones.
@@ -144,6 +145,7 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 
+pub mod bandwidth;
 #[cfg(feature = "config")]
 pub mod config;
 mod core;
@@ -166,8 +168,8 @@ pub use self::core::{Algorithm, Ban, Decision, Error, Key, Outcome, PolicyName, 
 pub use self::core::Calendar;
 pub use self::http::{
     AccessList, BackPressure, BackPressureFuture, BackPressureLayer, BodyError, Count, Dialect, EXPOSED_HEADERS,
-    Explained, Explanation, Handle, Headers, LimitRequestBody, MissingKey, Over, Policy, RateLimit, RateLimitLayer,
-    RealCost, RequestBody, RequestBodyLayer, ResponseBody, ResponseFuture, StatusService, key, shed,
+    Explained, Explanation, Handle, Headers, MissingKey, Policy, RateLimit, RateLimitLayer, RealCost, ResponseBody,
+    ResponseFuture, StatusService, key, shed,
 };
 pub use limiter::{Flow, FlowError, Limiter, Rule};
 #[cfg(feature = "stream")]

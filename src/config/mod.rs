@@ -44,8 +44,6 @@
 //! | `hold_at_most` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::hold_at_most`](crate::Quota::hold_at_most) | `"1h"` |
 //! | `cost` | units a request takes, which may be 0 with `metered`, `ban`, `deny` or `missing_key = "deny"`; or `"header:NAME"`, a header with that number, in digits | 1 |
 //! | `min_cost` | with a cost by a header: the least that a request takes, whatever the header says; 0 only if no client can write it | 1 |
-//! | `unit` | what is counted: `"requests"`, or `"response_bytes"` or `"request_bytes"`, without `cost`, `count`, `metered`, `refund_dropped` and `ban`: see [`Policy::response_bytes`](crate::Policy::response_bytes) and [`Policy::request_bytes`](crate::Policy::request_bytes) | `"requests"` |
-//! | `over` | with bytes: whether a body whose limit is reached waits (`"pace"`), or fails (`"cut"`): see [`Over`](crate::Over) | `"pace"` |
 //! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; what a layer inside refused is neither: see [`Count`](crate::Count#requests-that-are-refused-inside)), `"served"` (all but what a layer inside refused: see [`Count::served`](crate::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey); not for the key `"global"` alone, unless the cost comes from a header | the key's own |
 //! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH; GET covers HEAD, too | all |

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderName, Method, StatusCode};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::ban::BanTable;
@@ -20,7 +21,7 @@ use crate::http::key::value::{lines, only, trimmed};
 #[cfg(feature = "axum")]
 use crate::http::policy::check_route;
 use crate::http::policy::{STANDARD, advice};
-use crate::http::{AccessList, Count, MissingKey, Over, Policy};
+use crate::http::{AccessList, Count, MissingKey, Policy};
 
 /// The table `[[policy]]`.
 #[derive(Deserialize)]
@@ -41,8 +42,8 @@ pub(super) struct PolicyTable {
     cost: Given<Units>,
     min_cost: Given<u64>,
     count: Given<WordOr<u64>>,
-    unit: Given<String>,
-    over: Given<String>,
+    unit: Given<IgnoredAny>,
+    over: Given<IgnoredAny>,
     missing_key: Given<String>,
     methods: Given<Vec<Spanned<String>>>,
     routes: Given<Vec<Spanned<String>>>,
@@ -90,6 +91,12 @@ type Form = (Algorithm, bool);
 impl PolicyTable {
     /// The policy. Options are added in such an order that with each of them a layer would accept the policy.
     pub(super) fn build(&self, server: &Server) -> Result<Policy, Fault> {
+        for (name, Given(given)) in [("unit", &self.unit), ("over", &self.over)] {
+            if let Some(given) = given {
+                let advice = "a BandwidthLayer limits the bytes of bodies, by the layer of a file of their own";
+                return Err(Fault::new(given, format!("{name} is no field of a policy: {advice}")));
+            }
+        }
         let mut policy = Policy::try_new(self.name.get_ref(), self.quota(&self.limit)?).at(&self.name)?;
         policy = self.key.add_to(policy, |policy, key| Ok(policy.key(read_key(key, server)?)))?;
         #[cfg(feature = "axum")]
@@ -118,7 +125,6 @@ impl PolicyTable {
         }
         let policy = if self.advertise == Some(false) { policy.unadvertised() } else { policy };
         let policy = self.ban.add_to(policy, |policy, ban| ban.get_ref().add_to(policy))?;
-        let policy = self.with_bytes(policy)?;
         let policy = self.with_lists(policy)?;
         self.with_cost(policy)
     }
@@ -264,20 +270,6 @@ impl PolicyTable {
         self.critical.needs("critical", self.reserve.get().is_some(), "a reserve, such as reserve = 0.2")?;
         let Some(critical) = self.critical.get().map(Critical::test).transpose()? else { return Ok(policy) };
         self.reserve.set(policy, |policy, share| policy.try_reserve(share, critical))
-    }
-
-    /// Sets what is counted, if it is bytes.
-    fn with_bytes(&self, policy: Policy) -> Result<Policy, Fault> {
-        let (response, request): (fn(Policy, Over) -> Policy, _) = (Policy::response_bytes, Policy::request_bytes);
-        let known = [("requests", None), ("response_bytes", Some(response)), ("request_bytes", Some(request))];
-        let count = self.unit.choose("unit", &known)?.flatten();
-        let over = self.over.choose("over", &[("pace", Over::Pace), ("cut", Over::Cut)])?;
-        let units = "a line unit = \"response_bytes\" or \"request_bytes\"";
-        self.over.needs("over", count.is_some(), units)?;
-        self.unit.add_to(policy, |policy, _| match count {
-            Some(count) => Ok(count(policy, over.unwrap_or(Over::Pace))),
-            None => Ok(policy),
-        })
     }
 }
 

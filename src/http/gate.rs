@@ -15,9 +15,9 @@ use http::request::Parts;
 use super::key::ClientIp;
 use super::policy::{AwaitsRefusals, Policy, Refused};
 use super::response::{Refusal, Responses};
-use crate::core::{Error, Lines};
+use crate::core::{Decision, Error, Lines};
 use crate::limiter::{Limits, Published};
-use crate::store::SharedStore;
+use crate::store::{Decided, SharedStore};
 use crate::telemetry::PolicyTelemetry;
 
 /// A gate whose policies can be replaced while requests use it: each request loads it once, and ends with it.
@@ -43,8 +43,10 @@ pub(crate) struct Gate {
     pub(crate) is_metered: bool,
     /// Whether requests have a handle.
     pub(crate) has_handles: bool,
-    /// Whether some policies count the bytes of bodies.
-    pub(crate) counts_bytes: bool,
+    /// Prepares each policy for a layer around this one, which may reject it.
+    pub(crate) prepare: fn(Policy) -> Result<Policy, Error>,
+    /// Refuses, for a layer around this one, what the store admits and nothing is taken for.
+    pub(crate) refuses: Option<fn(&Decided) -> Option<Decision>>,
     /// Limits how often `key_unknown` is logged.
     pub(crate) unknown_keys: Arc<Lines>,
     /// Observe which requests the policies do not count, in their order.
@@ -68,7 +70,8 @@ impl Gate {
             awaits_refusals: false,
             is_metered: false,
             has_handles: true,
-            counts_bytes: false,
+            prepare: Ok,
+            refuses: None,
             unknown_keys: Arc::default(),
             skips: Arc::default(),
             refusals: Arc::new([Lines::ten(), Lines::ten()]),
@@ -84,7 +87,6 @@ impl Gate {
         self.settles_nothing = policies.iter().all(Policy::settles_nothing);
         self.awaits_refusals = policies.iter().any(Policy::awaits_refusals);
         self.is_metered = policies.iter().any(|policy| policy.options().metered);
-        self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
         self.skips = policies.iter().map(|policy| PolicyTelemetry::new(policy.rule().name())).collect();
         self.policies = policies;
     }
@@ -93,26 +95,17 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// If one of them contradicts these, is not [valid](Policy::validate), or needs a handle and requests have none, two
+    /// If one of them contradicts these, is not [valid](Policy::validate), or is rejected by a layer around this one, two
     /// have one name, or the store does not support one.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         #[cfg(feature = "axum")]
         self.client.check()?;
         #[cfg(feature = "axum")]
         let policies = policies.into_iter().map(|one| one.bound_to(&self.client)).collect::<Result<Vec<_>, _>>()?;
+        let policies = policies.into_iter().map(self.prepare).collect::<Result<Vec<_>, _>>()?;
         policies.iter().try_for_each(Policy::validate)?;
-        self.check_handles(&policies)?;
         self.limits.supports(policies.iter().map(Policy::rule))?;
         Ok(policies)
-    }
-
-    /// Checks that requests have a handle if one of these policies needs it.
-    ///
-    /// # Errors
-    ///
-    /// If they have none; the message names the policy.
-    pub(crate) fn check_handles(&self, policies: &[Policy]) -> Result<(), Error> {
-        if self.has_handles { Ok(()) } else { policies.iter().try_for_each(Policy::check_handle) }
     }
 
     /// Returns the response to a request that is not admitted. An outer layer that may await it knows by the response

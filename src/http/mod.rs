@@ -22,11 +22,12 @@ mod service;
 pub mod shed;
 mod status;
 
-pub use self::account::{BodyError, Handle, RealCost, RequestBody};
+pub use self::account::{Handle, RealCost};
 pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
 pub use self::headers::{Dialect, EXPOSED_HEADERS, Headers};
 pub use self::key::MissingKey;
 pub use self::layer::{Explained, Explanation, RateLimitLayer};
-pub use self::policy::{AccessList, Count, Over, Policy};
-pub use self::service::{LimitRequestBody, RateLimit, RequestBodyLayer, ResponseBody, ResponseFuture};
+pub use self::policy::{AccessList, Count, Policy};
+pub(crate) use self::service::BoxError;
+pub use self::service::{BodyError, RateLimit, ResponseBody, ResponseFuture};
 pub use self::status::StatusService;

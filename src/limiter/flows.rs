@@ -5,7 +5,7 @@ use super::flow::{Each, Flow, FlowChecks, can_flow};
 use super::limits::Limits;
 use super::resolve::looks;
 use super::rule::Rule;
-use crate::core::{Error, Key};
+use crate::core::{Error, Key, Lines};
 use crate::store::{Check, Counter};
 
 impl Limiter {
@@ -16,7 +16,7 @@ impl Limiter {
     /// matter.
     ///
     /// The limiter of a [layer](crate::RateLimitLayer::limiter) takes each unit from all policies that it uses for the
-    /// key, whether they count requests or bytes; so give messages a limiter of their own, or [name](Self::only) a policy.
+    /// key, which count requests; so give messages a limiter of their own, or [name](Self::only) a policy.
     ///
     /// A portion that is refused is no strike of a [ban](crate::Rule::ban). While the key is banned no more is leased,
     /// and [`FlowError`](crate::FlowError) has the decision; what was leased before still passes.
@@ -66,10 +66,17 @@ impl Limiter {
 }
 
 /// Returns the flow of the counters of these checks, which were made of `limits`. Each portion is that of the rules in
-/// force.
+/// force; a tier's quota that has no portions leaves a rule its own.
 pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) -> Flow {
-    let checks: Each = checks.into_iter().collect();
     let rule_of = |check: &Check| limits.rules.iter().find(|rule| check.counter.policy() == rule.name());
+    let leased = |mut check: Check| {
+        if let (Err(_), Some(rule)) = (can_flow(check.counter.policy(), check.counter.quota()), rule_of(&check)) {
+            warn_of_tier(rule.name());
+            check.counter = Counter::of(rule.limit(None), check.counter.key().clone());
+        }
+        check
+    };
+    let checks: Each = checks.into_iter().map(leased).collect();
     // A flow keeps the quota of a tier.
     let follows: Vec<bool> =
         checks.iter().map(|check| rule_of(check).is_some_and(|rule| check.counter.quota() == rule.quota())).collect();
@@ -82,6 +89,19 @@ pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) 
             .collect()
     };
     Flow::new(&limits.pools, FlowChecks::new(checks, now), &limits.store)
+}
+
+/// Logs that a tier's quota cannot limit bytes.
+fn warn_of_tier(policy: &str) {
+    static TIER: Lines = Lines::new();
+    TIER.log(policy, |more| {
+        tracing::warn!(
+            code = "tier_without_portions",
+            policy,
+            more,
+            "the quota of a tier cannot limit bytes, which take units in portions: the policy's own quota does"
+        );
+    });
 }
 
 /// Returns a check by the rules in force; a rule that is gone limits no more.

@@ -14,10 +14,10 @@ use futures::FutureExt;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use tollgate::bandwidth::{BandwidthLayer, LimitedBody, Over};
 use tollgate::shed::{FleetShedLayer, ShedBody, WorkerShedLayer};
 use tollgate::{
-    BackPressureLayer, BodyError, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RequestBody,
-    RequestBodyLayer, ResponseBody, Rule,
+    BackPressureLayer, BodyError, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Rule,
 };
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::compression::CompressionLayer;
@@ -130,8 +130,10 @@ async fn a_worker_shedder_composes() {
 }
 
 #[tokio::test]
-async fn a_layer_for_request_bodies_composes() {
-    serve_among_others!(RequestBodyLayer::new());
+async fn layers_of_bandwidth_compose() {
+    let limits = RateLimitLayer::new(MemoryStore::new(), Policy::new("bytes", Quota::per_hour(1_000_000)));
+    serve_among_others!(BandwidthLayer::requests(limits.clone(), Over::Pace));
+    serve_among_others!(BandwidthLayer::responses(limits, Over::Pace));
 }
 
 #[tokio::test]
@@ -147,8 +149,9 @@ async fn layers_of_the_crate_compose_with_one_another() {
     let limit = RateLimitLayer::new(store.clone(), Policy::new("api", Quota::per_hour(100)));
     let worker = WorkerShedLayer::new("worker", NonZeroU32::new(256).expect("it is not zero"));
     let fleet = FleetShedLayer::new(store, "fleet", Quota::concurrency(500), 0.2);
-    let all =
-        ServiceBuilder::new().layer(cors()).layer(worker).layer(fleet).layer(limit).layer(RequestBodyLayer::new());
+    let bytes = RateLimitLayer::new(MemoryStore::new(), Policy::new("bytes", Quota::per_hour(1_000_000)));
+    let bytes = BandwidthLayer::responses(bytes, Over::Pace);
+    let all = ServiceBuilder::new().layer(cors()).layer(worker).layer(fleet).layer(limit).layer(bytes);
     serve("cors and all", routes().layer(all.clone())).await;
     serve_plain("all", all.service(service_fn(hello))).await;
 }
@@ -168,7 +171,7 @@ fn bodies_are_empty_by_default_and_their_errors_are_errors() {
     is_empty(ResponseBody::<Full<Bytes>>::default());
     is_empty(ResponseBody::<hyper::body::Incoming>::default());
     is_empty(ResponseBody::<ResponseBody<Body>>::default());
-    is_empty(RequestBody::<Body>::default());
+    is_empty(LimitedBody::<Body>::default());
     is_empty(ShedBody::<Body>::default());
 }
 

@@ -13,8 +13,9 @@ use axum::routing::{Route, get};
 use futures::stream;
 use http::request::Builder;
 use http::{HeaderMap, Request, StatusCode};
+use tollgate::bandwidth::{BandwidthLayer, Over};
 use tollgate::test_util::ManualClock;
-use tollgate::{Count, EXPOSED_HEADERS, Key, Limiter, MemoryStore, Over, Policy, Quota, RateLimitLayer, Rule};
+use tollgate::{Count, EXPOSED_HEADERS, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule};
 use tower::{Layer, Service, ServiceExt};
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::{Any, CorsLayer};
@@ -227,8 +228,12 @@ async fn cors_inside_hides_a_429_from_scripts() {
 }
 
 /// Routes between a limiter and one other layer, on either side of it.
-fn between<L>(limiter: RateLimitLayer, other: L, is_inside: bool) -> Router
+fn between<M, L>(limiter: M, other: L, is_inside: bool) -> Router
 where
+    M: Layer<Route> + Clone + Send + Sync + 'static,
+    M::Service: Service<Request<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+    <M::Service as Service<Request<Body>>>::Response: IntoResponse,
+    <M::Service as Service<Request<Body>>>::Future: Send,
     L: Layer<Route> + Clone + Send + Sync + 'static,
     L::Service: Service<Request<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
     <L::Service as Service<Request<Body>>>::Response: IntoResponse,
@@ -264,8 +269,9 @@ async fn a_timeout_inside_does_not_cut_the_wait_in_a_queue_and_outside_hides_wha
 async fn the_bytes_that_are_sent_are_counted_where_compression_is_inside() {
     for (is_inside, counted) in [(true, 1..2_000), (false, 100_000..100_001)] {
         let (store, quota) = (memory(&ManualClock::new()), Quota::per_hour(1_000_000));
-        let bytes = Policy::new("bytes", quota).response_bytes(Over::Cut);
-        let router = between(RateLimitLayer::new(store.clone(), bytes), CompressionLayer::new(), is_inside);
+        let limits = RateLimitLayer::new(store.clone(), Policy::new("bytes", quota));
+        let bytes = BandwidthLayer::responses(limits, Over::Cut);
+        let router = between(bytes, CompressionLayer::new(), is_inside);
         let answer = send(&router, Request::get("/zeros").header("accept-encoding", "gzip"), Body::empty()).await;
         assert_eq!(answer.header("content-encoding"), Some("gzip"));
         let limiter = Limiter::new(store, [Rule::new("bytes", quota)]);

@@ -9,13 +9,15 @@ use axum::extract::ConnectInfo;
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use axum_extra::middleware::option_layer;
 use http::request::Parts;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
+use tollgate::bandwidth::{BandwidthLayer, Over};
 use tollgate::key::Ambiguous;
 use tollgate::test_util::ManualClock;
 use tollgate::{
-    AccessList, Ban, Count, Headers, Key, MissingKey, OnFailure, Over, Policy, Quota, RateLimitLayer, RealCost, key,
+    AccessList, Ban, Count, Headers, Key, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, RealCost, key,
 };
 use tower::ServiceExt;
 
@@ -75,11 +77,8 @@ impl Section {
                     .routes(["/login"])
                     .count(Count::failures()),
             ],
-            Bytes => vec![
-                Policy::new("downloads", Quota::per_second(1_000_000).burst(4_000_000))
-                    .key(key::client_ip())
-                    .response_bytes(Over::Cut),
-            ],
+            // They are those of a layer of their own.
+            Bytes => vec![],
             Bans => vec![
                 Policy::new("guesses", Quota::per_minute(100))
                     .key(key::client_ip())
@@ -209,10 +208,12 @@ impl App {
         let clock = ManualClock::new();
         let policies: Vec<Policy> = sections.iter().flat_map(|section| section.policies()).collect();
         let names = policies.iter().map(|policy| policy.name().to_owned()).collect();
-        let layer = RateLimitLayer::composite(time::memory(&clock))
-            .client(key::client_ip().trusted_proxies(["10.0.0.0/8"]))
-            .policies(policies);
-        let layer = set(layer);
+        let layer = |policies| {
+            let proxies = key::client_ip().trusted_proxies(["10.0.0.0/8"]);
+            set(RateLimitLayer::composite(time::memory(&clock)).client(proxies).policies(policies))
+        };
+        let downloads = Policy::new("downloads", Quota::per_second(1_000_000).burst(4_000_000)).key(key::client_ip());
+        let downloads = sections.contains(&Bytes).then(|| BandwidthLayer::responses(layer(vec![downloads]), Over::Cut));
         let answer = async |request: Request<Body>| {
             if request.uri().query() == Some("right") { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
         };
@@ -222,7 +223,8 @@ impl App {
             .route("/megabyte", get(|| async { vec![b'x'; 1_000_000] }))
             .route("/query", post(|| async { (Extension(RealCost(37)), "rows") }))
             .route("/login", post(answer))
-            .layer(layer);
+            .layer(option_layer(downloads))
+            .layer(layer(policies));
         Self { clock, router, policies: names, next: Cell::new(1_000) }
     }
 

@@ -10,7 +10,7 @@ use http::{HeaderValue, Request, Response};
 use http_body_util::Empty;
 use tollgate::test_util::ManualClock;
 use tollgate::{
-    Decision, Handle, Headers, MemoryStore, Over, Policy, Quota, RateLimitLayer, RealCost, ResponseBody, Store, key,
+    Decision, Handle, Headers, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, ResponseBody, Store, key,
 };
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -19,8 +19,6 @@ use crate::support::{slow, time};
 
 const REQUESTS: usize = 1_500;
 const SEEDS: [u64; 2] = [3, 12];
-
-const MANY: Quota = Quota::per_hour(100);
 
 type Body = Empty<Bytes>;
 type Inner = BoxCloneService<Request<()>, Response<ResponseBody<Body>>, Infallible>;
@@ -147,23 +145,4 @@ fn a_service_finds_the_handles_of_layers_that_have_them() {
     assert_eq!(found(&no_outer, &inner), ["inner"]);
     assert_eq!(found(&outer, &no_inner), ["outer"]);
     assert!(found(&no_outer, &no_inner).is_empty());
-}
-
-fn uploads() -> Policy {
-    Policy::new("uploads", MANY).request_bytes(Over::Pace)
-}
-
-#[test]
-#[should_panic = "it limits request bodies, which needs a handle"]
-fn limits_of_request_bodies_need_a_handle() {
-    let _ = RateLimitLayer::new(MemoryStore::new(), uploads()).without_handle();
-}
-
-#[test]
-fn limits_of_request_bodies_cannot_be_added_where_there_is_no_handle() {
-    let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", MANY)).without_handle();
-    let error = layer.replace_policies([uploads()]).expect_err("it needs a handle").to_string();
-    assert!(error.contains("uploads") && error.contains("without_handle"), "{error}");
-    let error = layer.try_policy(uploads()).map(drop).expect_err("it needs a handle").to_string();
-    assert!(error.contains("uploads"), "{error}");
 }

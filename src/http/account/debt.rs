@@ -7,7 +7,7 @@
 use super::parts::{Change, Parts};
 use crate::core::Outcome;
 use crate::http::policy::{Count, Policy};
-use crate::store::{Applied, Counter, Mode, StoreId, Taken};
+use crate::store::{Applied, Check, Counter, Mode, StoreId, Taken};
 
 /// The debt of a request to one counter, in units.
 #[derive(Debug)]
@@ -63,6 +63,13 @@ impl Debt {
     /// Returns whether it is to this counter of this store.
     pub(super) fn is_to(&self, store: StoreId, counter: &Counter) -> bool {
         self.parts.are_of(store, counter)
+    }
+
+    /// Returns a look at the counter, which takes nothing.
+    pub(super) fn look(&self) -> Check {
+        let (key, floor) = self.parts.key_and_floor();
+        let counter = Counter::of(self.before.name_and_quota().clone(), key.clone());
+        Check::new(counter, 0).floor(floor).mode(self.before.mode())
     }
 
     /// Returns whether the request has a turn to wait for.
@@ -149,7 +156,6 @@ impl Debt {
 mod tests {
     use super::*;
     use crate::core::{Key, Quota};
-    use crate::store::Check;
 
     fn debt(units: u64) -> Debt {
         let (quota, name) = (Quota::per_hour(100), "policy".try_into().expect("a valid name"));

@@ -90,10 +90,10 @@ impl Debts {
         }
     }
 
-    /// Adds a debt if it can change: slots are released as such, and bytes settled by themselves.
+    /// Adds a debt if it can change: slots are released as such.
     fn insert(&mut self, place: usize, policy: &Policy, outcome: &Outcome, store: StoreId, taken: &Taken) {
-        let is_other = taken.counter.quota().facts().held || policy.options().bytes.is_some();
-        if !is_other && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero()) {
+        let is_held = taken.counter.quota().facts().held;
+        if !is_held && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero()) {
             self.each.push(Debt::new(place, policy, outcome, store, taken));
         }
     }

@@ -22,11 +22,11 @@ use http::request::Parts;
 use smallvec::SmallVec;
 
 use super::debt::Debt;
-use super::request_body::RequestBody;
 use super::shared::Shared;
 use crate::core::{Decision, Error, Key};
 use crate::http::gate::SharedGate;
 use crate::http::policy::{Policy, Refused};
+use crate::limiter::{Flow, flow_of};
 use crate::store::{Ask, Check, Counter, SlotGuard, Store};
 
 /// The real cost of a request in units, for the extensions of its response.
@@ -105,7 +105,7 @@ impl Handle {
     }
 
     /// Notes that another layer inside admitted the request, too.
-    pub(super) fn note_inner(&self) {
+    pub(crate) fn note_inner(&self) {
         self.shared.has_inner.store(true, Ordering::Relaxed);
     }
 
@@ -324,25 +324,10 @@ impl Handle {
         all
     }
 
-    /// Limits the body of this request by the policies with [`request_bytes`](Policy::request_bytes), of outer layers
-    /// too; a [`RequestBodyLayer`](crate::RequestBodyLayer) does the same for all requests.
-    ///
-    /// Call it once for each request: another body is not limited.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use axum::body::{Body, to_bytes};
-    /// use tollgate::Handle;
-    ///
-    /// async fn upload(limits: Handle, body: Body) -> String {
-    ///     let body = Body::new(limits.limit_body(body));
-    ///     to_bytes(body, usize::MAX).await.map_or_else(|error| error.to_string(), |bytes| bytes.len().to_string())
-    /// }
-    /// # let _ = upload;
-    /// ```
-    pub fn limit_body<B>(&self, body: B) -> RequestBody<B> {
-        RequestBody::new(body, self.layers().filter_map(|layer| layer.request_meter()))
+    /// Returns a flow of the counters that the request may still change, of this layer alone; `None` if there are none.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        let looks: SmallVec<[Check; 2]> = self.shared.debts().each.iter().map(Debt::look).collect();
+        (!looks.is_empty()).then(|| flow_of(&self.shared.gate.limits, looks))
     }
 
     /// Returns the response to a refused request: 429 with a problem document and the headers of the limits, also for

@@ -14,13 +14,10 @@
 //!
 //! The invariant: a store never refunds more for a request than it took or charged.
 
-mod body_error;
 mod debt;
 mod debts;
 mod handle;
-mod metered;
 mod parts;
-mod request_body;
 mod shared;
 mod slots;
 mod strikes;
@@ -35,17 +32,13 @@ use http::Extensions;
 use http::response::Parts;
 use tokio::time::Timeout;
 
-pub use self::body_error::BodyError;
-pub(crate) use self::body_error::BoxError;
 use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
-pub(crate) use self::metered::{ByteChecks, Meter, Metered, has_body};
-pub use self::request_body::RequestBody;
 use self::shared::Shared;
 use self::strikes::Strikes;
 use crate::core::{Decision, Error, in_drop};
 use crate::http::gate::Gate;
-use crate::http::policy::{AwaitsRefusals, Direction};
+use crate::http::policy::AwaitsRefusals;
 use crate::store::{Decided, SlotGuard};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
@@ -66,7 +59,7 @@ pub(crate) type InTime = Pin<Box<Timeout<Pin<Box<dyn Future<Output = Result<(), 
 
 impl Account {
     /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
-    fn new(gate: Arc<Gate>, policies: &[usize], bytes: ByteChecks, decided: Decided) -> Self {
+    fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
         let is_delayed = !decision.delay().is_zero();
         let (mut strikes, mut debts, mut slots) = <(_, Debts, SlotGuard)>::default();
@@ -75,7 +68,7 @@ impl Account {
             debts = Debts::of_layer(&gate, &decision, &receipt, policies);
             slots = SlotGuard::new(gate.limits.store.hold(&receipt));
         }
-        let shared = Arc::new(Shared::new(gate, decision, debts, bytes, slots));
+        let shared = Arc::new(Shared::new(gate, decision, debts, slots));
         Self { shared, strikes, is_delayed, has_outer: false, awaits_trailers: false }
     }
 
@@ -122,8 +115,7 @@ impl Account {
     pub(crate) fn ends_as_decided(&mut self) -> bool {
         let mut debts = self.shared.debts();
         debts.is_ended = true;
-        let settles = self.strikes.is_some() || !debts.is_empty() || !self.shared.bytes.is_empty();
-        !settles && self.shared.slots.guard().is_empty()
+        self.strikes.is_none() && debts.is_empty() && self.shared.slots.guard().is_empty()
     }
 
     /// Settles the request by the head of its response; `None` is an error of the service. What depends on the trailers
@@ -131,7 +123,6 @@ impl Account {
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<InTime> {
-        self.shared.warn_of_unlimited(response);
         if let Some(strikes) = &mut self.strikes {
             self.awaits_trailers = strikes.settle(&self.shared.gate, |count| count.counts(response));
         }
@@ -185,11 +176,6 @@ impl Account {
         self.shared.slots.pass()
     }
 
-    /// Returns what the body of the response takes its bytes from; `None` if they are not limited.
-    pub(crate) fn response_meter(&self) -> Option<Box<Meter>> {
-        self.shared.bytes.meter(self.gate(), Direction::Response)
-    }
-
     /// Returns the decision as clients see it: with the checks, charges and refunds made since.
     pub(crate) fn shown(&self) -> Cow<'_, Decision> {
         self.shared.debts().shown(self.decision())
@@ -225,9 +211,9 @@ pub(crate) enum Admitted {
 
 impl Admitted {
     /// A request that the store decided; `policies` are the places of those in the decision, in its order.
-    pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], bytes: ByteChecks, decided: Decided) -> Self {
+    pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
         if gate.has_handles || !gate.settles_nothing || !decided.decision.delay().is_zero() {
-            return Self::WithAccount(Account::new(gate, policies, bytes, decided));
+            return Self::WithAccount(Account::new(gate, policies, decided));
         }
         Self::AsDecided { gate, decision: decided.decision }
     }

@@ -5,6 +5,7 @@
 
 use smallvec::SmallVec;
 
+use crate::core::Key;
 use crate::store::{self, Counter, Receipt, Settlement, StoreId, Taken};
 
 /// How many parts are kept apart; beyond that the two oldest become one.
@@ -32,6 +33,11 @@ impl Parts {
     /// Returns whether the parts are of this counter of this store.
     pub(super) fn are_of(&self, store: StoreId, counter: &Counter) -> bool {
         self.store == store && self.each[0].counter == *counter
+    }
+
+    /// Returns the key of the counter, and the units that the decision left for others.
+    pub(super) fn key_and_floor(&self) -> (&Key, u64) {
+        (self.each[0].counter.key(), self.each[0].floor)
     }
 
     /// Returns the units of all parts.
@@ -99,7 +105,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{Key, Quota};
+    use crate::core::Quota;
 
     fn parts(units: u64) -> Parts {
         let counter =

@@ -8,7 +8,6 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use http::response::Parts;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -17,16 +16,12 @@ use tokio::time::timeout;
 use super::InTime;
 use super::debt::Debt;
 use super::debts::{Debts, PendingChange};
-use super::metered::{ByteChecks, Meter};
 use super::slots::RequestSlots;
 use crate::core::error::Kind;
-use crate::core::{Decision, Error, Lines, in_drop};
+use crate::core::{Decision, Error, in_drop};
 use crate::http::gate::Gate;
-use crate::http::policy::{Direction, Policy};
+use crate::http::policy::Policy;
 use crate::store::{Answer, Decided, SlotGuard};
-
-/// Limits how often `unlimited_bytes` is logged.
-static UNLIMITED: Lines = Lines::new();
 
 /// The account of a request, for the layer and the handles.
 pub(super) struct Shared {
@@ -36,10 +31,6 @@ pub(super) struct Shared {
     debts: Mutex<Debts>,
     /// Has one permit, for the settlement in flight.
     turn: Semaphore,
-    /// What bodies are limited by.
-    pub(super) bytes: ByteChecks,
-    /// Whether the body of the request is limited.
-    limits_request: AtomicBool,
     pub(super) slots: RequestSlots,
     /// Whether a layer inside admitted the request, too.
     pub(super) has_inner: AtomicBool,
@@ -48,10 +39,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts, bytes: ByteChecks, slots: SlotGuard) -> Self {
+    pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts, slots: SlotGuard) -> Self {
         let (debts, turn, slots) = (Mutex::new(debts), Semaphore::new(1), RequestSlots::new(slots));
-        let (limits_request, has_inner, has_let_in) = Default::default();
-        Self { gate, decision, debts, turn, bytes, limits_request, slots, has_inner, has_let_in }
+        let (has_inner, has_let_in) = Default::default();
+        Self { gate, decision, debts, turn, slots, has_inner, has_let_in }
     }
 
     /// Locks the debts. A panic elsewhere leaves them usable.
@@ -62,28 +53,6 @@ impl Shared {
     /// Returns whether a clone of the layer inside is not to count the request again: the first, before the response.
     pub(super) fn lets_in(&self) -> bool {
         !self.debts().is_ended && !self.has_let_in.swap(true, Ordering::Relaxed)
-    }
-
-    /// Returns what the body of the request takes its bytes from, once; `None` if they are not limited.
-    pub(super) fn request_meter(&self) -> Option<Box<Meter>> {
-        let meter = self.bytes.meter(&self.gate, Direction::Request)?;
-        (!self.limits_request.swap(true, Ordering::Relaxed)).then_some(meter)
-    }
-
-    /// Logs that nobody limits the body of a request whose bytes are limited. A service that fails may not have read
-    /// it.
-    pub(super) fn warn_of_unlimited(&self, response: Option<&Parts>) {
-        let is_served = response.is_some_and(|head| head.status.is_success());
-        if is_served && self.bytes.has_request(&self.gate) && !self.limits_request.load(Ordering::Relaxed) {
-            UNLIMITED.log("", |more| {
-                tracing::warn!(
-                    code = "unlimited_bytes",
-                    more,
-                    "a policy limits the bytes of request bodies, and nobody limited one: put a RequestBodyLayer inside \
-                     of its layer, or call Handle::limit_body"
-                );
-            });
-        }
     }
 
     /// Adds a decision that the handler made, and returns it as clients may see it.

@@ -12,7 +12,6 @@ mod judge;
 mod resolved;
 mod waiting;
 
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -22,7 +21,7 @@ use http::request::Parts;
 pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::{Decision, Error, Mode};
-use crate::http::account::{Admitted, ByteChecks, Handle, has_body};
+use crate::http::account::{Admitted, Handle};
 use crate::http::gate::Gate;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
@@ -44,7 +43,7 @@ pub(crate) enum Admission {
     ///
     /// `places` are those of the policies in the decision, and `timer` runs since the call. If this is dropped, the
     /// store may still take the units, and they stay taken.
-    Deciding { call: Call, places: Places, bytes: ByteChecks, timer: Timer },
+    Deciding { call: Call, places: Places, timer: Timer },
     /// Keys or quotas are looked up, and then the store decides, both within one budget.
     ///
     /// If this is dropped during the lookups, nothing is taken; the lookups themselves go on, and are cached.
@@ -69,39 +68,36 @@ impl Admission {
                 return Admission::Known(Some(Ok(Admitted::Outside)));
             }
         }
-        let has_body = gate.counts_bytes && has_body(&parts.headers);
         if plan.pending.is_empty() {
             lacking.warn_unless_limited(gate, &plan.checks);
-            return Self::by(gate, plan, has_body);
+            return Self::by(gate, plan);
         }
-        Self::after_lookups(gate, plan, lacking, has_body)
+        Self::after_lookups(gate, plan, lacking)
     }
 
     /// Begins to decide by checks that are known.
-    fn by(gate: &Arc<Gate>, plan: Plan<Waiting>, has_body: bool) -> Self {
+    fn by(gate: &Arc<Gate>, plan: Plan<Waiting>) -> Self {
         let Plan { places, mut checks, .. } = plan;
         let timer = gate.limits.telemetry.start();
         let deciding = gate.limits.store.begin(&checks, Ask::default());
-        let bytes = ByteChecks::of(gate, &places, &checks, has_body);
         match deciding {
-            Deciding::Ready(decided) => Admission::Known(Some(verdict(gate, &places, bytes, timer, decided))),
+            Deciding::Ready(decided) => Admission::Known(Some(verdict(gate, &places, timer, decided))),
             Deciding::Waits(call) => {
                 let call = call.of(checks.drain(..).collect());
-                Admission::Deciding { call, places, bytes, timer }
+                Admission::Deciding { call, places, timer }
             }
         }
     }
 
     /// Looks up what the plan lacks, then decides, both within the layer's budget.
-    fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>, mut lacking: Lacking, has_body: bool) -> Self {
+    fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>, mut lacking: Lacking) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
             match gate.limits.decide_after_lookups(plan).await {
                 Ok((plan, timer, decided)) => {
                     lacking.add_looked_up(&gate, &plan.pending);
                     lacking.warn_unless_limited(&gate, &plan.checks);
-                    let bytes = ByteChecks::of(&gate, &plan.places, &plan.checks, has_body);
-                    verdict(&gate, &plan.places, bytes, timer, decided)
+                    verdict(&gate, &plan.places, timer, decided)
                 }
                 Err(refusal) => Err(counted(&gate, *refusal)),
             }
@@ -116,9 +112,9 @@ impl Admission {
     pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
-            Admission::Deciding { call, places, bytes, timer } => {
+            Admission::Deciding { call, places, timer } => {
                 let decided = ready!(Pin::new(call).poll(cx));
-                Poll::Ready(verdict(gate, places, mem::take(bytes), *timer, decided))
+                Poll::Ready(verdict(gate, places, *timer, decided))
             }
             Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
@@ -215,13 +211,7 @@ fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
 }
 
 /// Returns the verdict of a decision, after counting and logging it.
-fn verdict(
-    gate: &Arc<Gate>,
-    places: &[usize],
-    bytes: ByteChecks,
-    timer: Timer,
-    decided: Result<Decided, Error>,
-) -> Verdict {
+fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<Decided, Error>) -> Verdict {
     let mut decided = match decided {
         Ok(decided) => decided,
         Err(error) => {
@@ -229,13 +219,13 @@ fn verdict(
             return Err(Refusal::Failed(error));
         }
     };
-    if !bytes.is_empty() {
-        decided = bytes.refuse(gate, decided);
+    if let Some(refused) = gate.refuses.and_then(|refuses| refuses(&decided)) {
+        decided.decision = refused;
     }
     gate.limits.telemetry.decided(timer, Ok(&decided.decision));
     log_refusals(gate, &decided.decision);
     if decided.decision.is_allowed() {
-        Ok(Admitted::new(Arc::clone(gate), places, bytes, decided))
+        Ok(Admitted::new(Arc::clone(gate), places, decided))
     } else {
         Err(Refusal::Refused(Box::new(decided.decision)))
     }

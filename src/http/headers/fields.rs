@@ -24,8 +24,8 @@ pub(super) struct PolicyField {
     configured: Vec<Limit>,
     /// The policies that are not shown.
     hidden: Vec<PolicyName>,
-    /// The policies whose units are bytes.
-    bytes: Vec<PolicyName>,
+    /// The policies whose units are not requests, with these.
+    units: Vec<(PolicyName, &'static str)>,
 }
 
 /// The numbers of a quota, which are equal in all responses unless it is a calendar's.
@@ -42,14 +42,12 @@ impl PolicyField {
     pub(super) fn of(policies: &[Policy]) -> Self {
         let (mut value, mut field) = (ListField::default(), Self::default());
         for policy in policies {
-            let (name, is_bytes) = (policy.rule().name(), policy.options().bytes.is_some());
+            let (name, unit) = (policy.rule().name(), policy.options().unit);
             field.configured.push(policy.rule().limit(None));
-            if is_bytes {
-                field.bytes.push(name.clone());
-            }
+            field.units.extend(unit.map(|unit| (name.clone(), unit)));
             if policy.is_shown() {
                 let (quota, advertised) = (*policy.quota(), Advertised::of(policy.quota()));
-                value.policy(name.as_str(), advertised, is_bytes);
+                value.policy(name.as_str(), advertised, unit);
                 field.quotas.push(Rendered { quota, advertised, limit: number(advertised.q) });
             } else {
                 field.hidden.push(name.clone());
@@ -72,9 +70,9 @@ impl PolicyField {
         self.hidden.contains(name)
     }
 
-    /// Returns whether the units of a policy are bytes.
-    pub(super) fn counts_bytes(&self, name: &PolicyName) -> bool {
-        self.bytes.contains(name)
+    /// Returns the units of a policy, unless they are requests.
+    pub(super) fn unit(&self, name: &PolicyName) -> Option<&'static str> {
+        self.units.iter().find(|(policy, _)| policy == name).map(|(_, unit)| *unit)
     }
 
     /// Returns the quota of an outcome as it is advertised, and `X-RateLimit-Limit` of it if that was rendered before:
@@ -88,11 +86,8 @@ impl PolicyField {
     }
 }
 
-/// The parameter of a quota whose units are slots.
-const AT_ONCE: &[u8] = b";qu=\"concurrent-requests\"";
-
-/// The parameter of a quota whose units are bytes.
-const BYTES: &[u8] = b";qu=\"content-bytes\"";
+/// The unit of a quota whose units are slots.
+pub(super) const AT_ONCE: &str = "concurrent-requests";
 
 /// A field while it is written: a List of quoted names with parameters, mostly Integers.
 #[derive(Debug, Default)]
@@ -101,16 +96,17 @@ pub(super) struct ListField {
 }
 
 impl ListField {
-    /// Adds a policy to `RateLimit-Policy`.
-    pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised, is_bytes: bool) {
+    /// Adds a policy to `RateLimit-Policy`, perhaps in another unit than requests.
+    pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised, unit: Option<&str>) {
         self.member(name);
         self.parameter(b'q', q);
-        match w {
-            Some(w) => self.parameter(b'w', w),
-            None => self.bytes.extend_from_slice(AT_ONCE),
+        if let Some(w) = w {
+            self.parameter(b'w', w);
         }
-        if is_bytes {
-            self.bytes.extend_from_slice(BYTES);
+        if let Some(unit) = unit.or(w.is_none().then_some(AT_ONCE)) {
+            self.bytes.extend_from_slice(b";qu=\"");
+            self.bytes.extend_from_slice(unit.as_bytes());
+            self.bytes.push(b'"');
         }
     }
 

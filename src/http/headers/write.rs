@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::fields::{Advertised, ListField, PolicyField, number, used, whole_seconds};
+use super::fields::{AT_ONCE, Advertised, ListField, PolicyField, number, used, whole_seconds};
 use super::merge::{Earlier, is_of_limit, merge};
 use super::names::{LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
 use super::settings::{Headers, ResetFormat};
@@ -162,8 +162,8 @@ impl HeaderWriter {
         }
         let mut field = ListField::default();
         for outcome in outcomes.iter().filter(|outcome| self.shows(outcome)) {
-            let is_bytes = self.policies.counts_bytes(outcome.policy_name());
-            field.policy(outcome.policy(), Advertised::of_outcome(outcome), is_bytes);
+            let unit = self.policies.unit(outcome.policy_name());
+            field.policy(outcome.policy(), Advertised::of_outcome(outcome), unit);
         }
         field.finish()
     }
@@ -195,8 +195,7 @@ impl HeaderWriter {
 
     /// Returns what an outcome counts, unless it is requests, as `qu` has it in `RateLimit-Policy`.
     pub(crate) fn unit(&self, outcome: &Outcome) -> Option<&'static str> {
-        let is_bytes = self.policies.counts_bytes(outcome.policy_name());
-        if outcome.is_held() { Some("concurrent-requests") } else { is_bytes.then_some("content-bytes") }
+        if outcome.is_held() { Some(AT_ONCE) } else { self.policies.unit(outcome.policy_name()) }
     }
 
     /// Returns `RateLimit`, with the binding policy first.

@@ -23,8 +23,8 @@ use arc_swap::ArcSwap;
 use tower::Layer;
 
 pub use self::explanation::{Explained, Explanation};
-use crate::core::Error;
 use crate::core::error::built;
+use crate::core::{Decision, Error};
 use crate::http::gate::{Gate, SharedGate};
 use crate::http::headers::Headers;
 #[cfg(feature = "axum")]
@@ -32,7 +32,7 @@ use crate::http::key;
 use crate::http::policy::Policy;
 use crate::http::service::RateLimit;
 use crate::limiter::{InForce, Limiter};
-use crate::store::{BreakerState, FailureRules, OnFailure, Store};
+use crate::store::{BreakerState, Decided, FailureRules, OnFailure, Store};
 
 /// A [`Layer`] that limits the rate of requests to the service it wraps.
 ///
@@ -222,11 +222,6 @@ impl RateLimitLayer {
     /// layer outside, if that has one. Layers inside do not know of this one, so they may warn that nothing limits a
     /// request. A [`RealCost`](crate::RealCost) in the extensions of a response is charged as before.
     ///
-    /// # Panics
-    ///
-    /// If a policy limits the [bytes of request bodies](crate::Policy::request_bytes), which needs a handle. It is an
-    /// error to add such a policy later.
-    ///
     /// # Examples
     ///
     /// ```
@@ -236,11 +231,8 @@ impl RateLimitLayer {
     /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).without_handle();
     /// # let _ = layer;
     /// ```
-    #[track_caller]
     pub fn without_handle(self) -> Self {
-        let layer = self.change(|gate| gate.has_handles = false);
-        built(layer.gate.load().check_handles(&layer.gate.load().policies));
-        layer
+        self.change(|gate| gate.has_handles = false)
     }
 
     /// Logs requests that a policy refuses, at `info`.
@@ -401,6 +393,24 @@ impl RateLimitLayer {
     /// ```
     pub fn limiter(&self) -> Limiter {
         Limiter::shared(Arc::clone(&self.gate) as Arc<dyn InForce>)
+    }
+
+    /// Returns a layer whose policies, and those that replace them, are prepared for a layer around it, which reads the
+    /// handles and may refuse what the store admits.
+    ///
+    /// # Errors
+    ///
+    /// If that layer rejects a policy.
+    pub(crate) fn prepared(
+        self,
+        prepare: fn(Policy) -> Result<Policy, Error>,
+        refuses: Option<fn(&Decided) -> Option<Decision>>,
+    ) -> Result<Self, Error> {
+        let mut gate = Gate::clone(&self.gate.load());
+        (gate.prepare, gate.refuses, gate.has_handles) = (prepare, refuses, true);
+        let policies = gate.accepts(gate.policies.clone())?;
+        gate.set_policies(policies);
+        Ok(Self::of(gate))
     }
 
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {

@@ -384,6 +384,11 @@ impl Policy {
         self.with(|options| options.advertised = false)
     }
 
+    /// Counts something else than requests, in these units: a request takes none by itself.
+    pub(crate) fn in_units(self, unit: &'static str) -> Self {
+        self.settled(|options| options.unit = Some(unit))
+    }
+
     /// Sets an option.
     fn with(mut self, set: impl FnOnce(&mut Options)) -> Self {
         set(&mut self.options);
@@ -391,7 +396,7 @@ impl Policy {
     }
 
     /// Sets an option that settles the units of a request by its outcome.
-    pub(super) fn settled(self, set: impl FnOnce(&mut Options)) -> Self {
+    fn settled(self, set: impl FnOnce(&mut Options)) -> Self {
         let rule = self.rule.settled_by_outcome();
         Self { rule, ..self }.with(set)
     }

@@ -7,7 +7,6 @@
 mod access;
 mod address;
 mod build;
-mod bytes;
 mod count;
 mod options;
 mod scope;
@@ -23,8 +22,6 @@ use http::request::Parts;
 pub use self::access::AccessList;
 #[cfg(feature = "config")]
 pub(crate) use self::access::advice;
-pub(crate) use self::bytes::Direction;
-pub use self::bytes::Over;
 pub use self::count::Count;
 pub(crate) use self::count::{AwaitsRefusals, Refused};
 pub(crate) use self::options::Options;
@@ -233,8 +230,8 @@ impl Policy {
     /// Returns the units that a request takes before the inner service is called; an error is the least that an ambiguous
     /// cost may be.
     pub(crate) fn cost_of(&self, parts: &Parts) -> Result<u64, u64> {
-        match (self.options.bytes, &self.options.cost_by) {
-            // Bodies take them.
+        match (self.options.unit, &self.options.cost_by) {
+            // Requests are not what it counts.
             (Some(_), _) => Ok(0),
             (None, Some(cost)) => cost(parts),
             (None, None) => Ok(self.rule.units()),
@@ -284,10 +281,10 @@ impl Policy {
 
     /// Whether nothing of the policy depends on the response, unless it delays a request: no units, slots or strikes.
     pub(crate) fn settles_nothing(&self) -> bool {
-        let Options { bytes, bans_on, tier, .. } = &self.options;
+        let Options { bans_on, tier, .. } = &self.options;
         // A tier may have a quota of any kind.
         let one_quota = tier.is_none() && self.rule.tiers().is_none();
-        one_quota && bytes.is_none() && bans_on.is_none() && self.rule.settles_by(self.quota()) == Settles::AsTaken
+        one_quota && bans_on.is_none() && self.rule.settles_by(self.quota()) == Settles::AsTaken
     }
 
     /// Whether the policy is advertised: clients receive its headers, and the status service shows it.

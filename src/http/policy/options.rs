@@ -8,7 +8,6 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use super::access::AccessList;
-use super::bytes::BodyBytes;
 use super::count::Count;
 use super::scope::{Predicate, Scope};
 use crate::core::Quota;
@@ -29,15 +28,15 @@ pub(crate) struct Options {
     /// What happens without a key; `None` is the extractor's own rule.
     pub(super) missing_key: Option<MissingKey>,
     /// Units by the head of a request, instead of the rule's cost; an error is the least that an ambiguous cost may be.
-    pub(super) cost_by: Option<Arc<OfRequest<Result<u64, u64>>>>,
+    pub(crate) cost_by: Option<Arc<OfRequest<Result<u64, u64>>>>,
     /// Whether clients receive headers of the policy; `true` by default.
     pub(super) advertised: bool,
     /// Whether the handler reports the real cost.
     pub(crate) metered: bool,
     /// Whether the units of a request are refunded if its client disconnects before the response.
     pub(crate) refund_dropped: bool,
-    /// The bodies whose bytes count, instead of requests.
-    pub(crate) bytes: Option<BodyBytes>,
+    /// What its units are, unless they are requests; then a request takes none.
+    pub(crate) unit: Option<&'static str>,
     pub(crate) scope: Scope,
     /// Which responses count; without it all do.
     pub(crate) count: Option<Count>,
@@ -61,7 +60,7 @@ impl Default for Options {
             advertised: true,
             metered: false,
             refund_dropped: false,
-            bytes: None,
+            unit: None,
             scope: Scope::default(),
             count: None,
             bans_on: None,

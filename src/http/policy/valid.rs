@@ -15,7 +15,6 @@ impl Policy {
     /// If it cannot; the message names the policy, and what to change.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         self.check_slots()?;
-        self.check_bytes()?;
         self.check_ban()?;
         self.check_cost()?;
         self.check_free()?;
@@ -30,8 +29,8 @@ impl Policy {
     ///
     /// If it does not, and no closure and no tier may change that.
     fn check_cost(&self) -> Result<(), Error> {
-        let Options { cost_by, bytes, tier, .. } = &self.options;
-        let is_fixed = cost_by.is_none() && bytes.is_none() && tier.is_none();
+        let Options { cost_by, unit, tier, .. } = &self.options;
+        let is_fixed = cost_by.is_none() && unit.is_none() && tier.is_none();
         let Some((cost, capacity)) = self.rule.excess().filter(|_| is_fixed) else { return Ok(()) };
         Err(Error::invalid(format!(
             "policy {:?}: a request costs {cost} and the quota holds {capacity} at most, so all would be refused: lower \
@@ -46,8 +45,8 @@ impl Policy {
     ///
     /// If they do not, whatever a handler reports; the message names the policy.
     fn check_free(&self) -> Result<(), Error> {
-        let Options { cost_by, bytes, metered, deny, .. } = &self.options;
-        let is_charged = self.rule.units() > 0 || cost_by.is_some() || bytes.is_some() || *metered;
+        let Options { cost_by, unit, metered, deny, .. } = &self.options;
+        let is_charged = self.rule.units() > 0 || cost_by.is_some() || unit.is_some() || *metered;
         let refuses = self.rule.banning().is_some() || deny.is_some();
         let refuses = refuses || self.rule_for_missing_key() == MissingKey::Deny;
         if is_charged || refuses {

@@ -15,9 +15,10 @@ use http::{Extensions, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use super::body_error::{BodyError, BoxError};
 use super::ending::{Ending, Polled};
 use crate::core::Decision;
-use crate::http::account::{Account, BodyError, BoxError, InTime, Meter, Metered, RealCost};
+use crate::http::account::{Account, InTime, RealCost};
 use crate::http::gate::Gate;
 use crate::store::SlotGuard;
 
@@ -26,9 +27,8 @@ pin_project! {
     ///
     /// That of a [`StatusService`](crate::StatusService) is always one of this crate.
     ///
-    /// It passes on the inner body's frames, and its size hint. A body whose [bytes](crate::Policy::response_bytes) are
-    /// limited is paced, its frames are split, or it fails. Errors are the source of a [`BodyError`]. Of a gRPC call
-    /// it may hold the trailers back, for no longer than the layer's budget, until the store has settled what they
+    /// It passes on the inner body's frames, and its size hint. Errors are the source of a [`BodyError`]. Of a gRPC call it
+    /// may hold the trailers back, for no longer than the layer's budget, until the store has settled what they
     /// changed.
     ///
     /// It holds the slots of its request until it has ended, failed or been dropped.
@@ -55,8 +55,6 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         kind: BodyKind<B>,
-        // What its bytes are taken from, if they are limited.
-        meter: Option<Box<Meter>>,
         // Those of the request, until the end.
         slots: SlotGuard,
     }
@@ -77,7 +75,7 @@ pin_project! {
 
 impl<B> ResponseBody<B> {
     fn inner(body: B, slots: SlotGuard) -> Self {
-        Self { kind: BodyKind::Inner { body }, meter: None, slots }
+        Self { kind: BodyKind::Inner { body }, slots }
     }
 
     /// Makes the body of a response that this layer leaves as it is.
@@ -86,13 +84,13 @@ impl<B> ResponseBody<B> {
     }
 
     fn call(body: B, account: Account, slots: SlotGuard) -> Self {
-        Self { kind: BodyKind::Call { body, ending: Box::new(Ending::new(account)) }, meter: None, slots }
+        Self { kind: BodyKind::Call { body, ending: Box::new(Ending::new(account)) }, slots }
     }
 
     /// Makes the body of a response of this crate.
     pub(crate) fn own(bytes: Bytes) -> Self {
         let kind = BodyKind::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) };
-        Self { kind, meter: None, slots: SlotGuard::default() }
+        Self { kind, slots: SlotGuard::default() }
     }
 }
 
@@ -112,13 +110,8 @@ where
     type Data = B::Data;
     type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Metered<B::Data> {
-        let this = self.as_mut().project();
-        let next = |cx: &mut Context<'_>| this.kind.poll_frame(cx).map_err(BodyError::new);
-        let frame = match this.meter {
-            Some(meter) => ready!(meter.poll_with(cx, next)),
-            None => ready!(next(cx)),
-        };
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, BodyError>>> {
+        let frame = ready!(self.as_mut().project().kind.poll_frame(cx)).map(|frame| frame.map_err(BodyError::new));
         // A body that reports its end is not polled again.
         if !matches!(frame, Some(Ok(_))) || !self.slots.is_empty() && self.is_end_stream() {
             drop(mem::take(self.project().slots));
@@ -127,16 +120,14 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        let is_end = self.kind.is_end_stream();
-        self.meter.as_ref().map_or(is_end, |meter| meter.is_end_stream(is_end))
+        self.kind.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let hint = match &self.kind {
+        match &self.kind {
             BodyKind::Inner { body } | BodyKind::Call { body, .. } => body.size_hint(),
             BodyKind::Own { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-        };
-        self.meter.as_ref().map_or(hint, |meter| meter.size_hint(&hint))
+        }
     }
 }
 
@@ -220,13 +211,11 @@ where
     let (gate, decision) = (account.gate(), account.shown());
     gate.responses.headers.write(&mut parts.headers, parts.status, &decision);
     expose(gate, &mut parts.extensions, decision);
-    let is_end = body.is_end_stream();
-    let slots = if is_end { SlotGuard::default() } else { account.pass_slots() };
-    let meter = if is_end { None } else { account.response_meter() };
+    let slots = if body.is_end_stream() { SlotGuard::default() } else { account.pass_slots() };
     let body = if account.awaits_trailers() {
         ResponseBody::call(body, account, slots)
     } else {
         ResponseBody::inner(body, slots)
     };
-    Ok(Response::from_parts(parts, ResponseBody { meter, ..body }))
+    Ok(Response::from_parts(parts, body))
 }

@@ -83,8 +83,12 @@ impl FlowError {
 
     /// Returns the name of the policy that refuses, or of the one that has the least left.
     pub fn policy(&self) -> Option<&str> {
+        self.policy_name().map(PolicyName::as_str)
+    }
+
+    pub(super) fn policy_name(&self) -> Option<&PolicyName> {
         match &self.0 {
-            Reason::Refused { by: Some((policy, _)), .. } => Some(policy.as_str()),
+            Reason::Refused { by: Some((policy, _)), .. } => Some(policy),
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ use super::checks::FlowChecks;
 use super::error::FlowError;
 use super::line::{Waits, Want};
 use super::pool::{Pool, Pools};
-use crate::core::{Decision, PolicyName};
+use crate::core::Decision;
 use crate::store::FailureStore;
 
 /// Units that pass one after the other: the bytes of a body, the messages of a connection, the items of a stream.
@@ -180,9 +180,11 @@ impl Flow {
         Poll::Ready(taken)
     }
 
-    /// Counts a body that a policy has cut.
-    pub(crate) fn count_cut(&self, policy: &PolicyName) {
-        self.pool.pools.telemetry.body_cut(policy);
+    /// Counts a body that is cut by this error.
+    pub(crate) fn count_cut(&self, error: &FlowError) {
+        if let Some(policy) = error.policy_name() {
+            self.pool.pools.telemetry.body_cut(policy);
+        }
     }
 
     /// Polls for some of these units. A caller that waits for a call receives a chunk at least: otherwise it would wait

@@ -31,8 +31,6 @@ pub(super) struct Want {
 pub(crate) enum Waits {
     /// A call.
     ForCall,
-    /// The quota, unless the next decision is that of a policy that cuts.
-    UnlessCut,
     /// The quota.
     ForQuota,
 }

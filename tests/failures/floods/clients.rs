@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::routing::{get, post};
+use axum::routing::get;
 use futures::future::join_all;
 use http::{Request, StatusCode};
-use tollgate::{AccessList, Ban, Handle, Key, Limiter, MemoryStore, Over, Policy, Quota, RateLimitLayer, Rule, key};
+use tollgate::bandwidth::{BandwidthLayer, Over};
+use tollgate::{AccessList, Ban, Handle, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
 use tower::ServiceExt;
 
 use super::{Cause, FLOOD, Row, app, assert_bounded, request, run, send, send_many};
@@ -28,7 +29,6 @@ pub(super) const ROWS: [Row; 11] = [
     ("rejection_streamed", Cause::Flood(|| run(streamed_rejections()))),
     ("shadow_refused", Cause::Flood(|| run(refusals_in_shadow_mode()))),
     ("tier_without_portions", Cause::Flood(|| run(tiers_of_bytes()))),
-    ("unlimited_bytes", Cause::Flood(|| run(unlimited_bodies()))),
 ];
 
 #[test]
@@ -109,16 +109,8 @@ async fn streamed_rejections() {
 }
 
 async fn tiers_of_bytes() {
-    let policy = per_user(MANY).response_bytes(Over::Pace).tier(|_| Some(Quota::leaky_bucket(1_000, HOUR)));
-    send_many(&layer(policy)).await;
-}
-
-async fn unlimited_bodies() {
-    let layer = layer(per_user(MANY).request_bytes(Over::Cut));
-    let app = Router::new().route("/", post(|| async {})).layer(layer);
-    let upload = |number: usize| {
-        let request = Request::post("/").header("x-user", number).header("content-length", "5");
-        request.body(Body::from("bytes")).expect("a request")
-    };
-    send(&app, (0..FLOOD).map(upload)).await;
+    let policy = per_user(MANY).tier(|_| Some(Quota::leaky_bucket(1_000, HOUR)));
+    let layer = BandwidthLayer::responses(layer(policy), Over::Pace);
+    let app = Router::new().route("/", get(|| async { "bytes" })).layer(layer);
+    send(&app, (0..FLOOD).map(|number| request(&number.to_string()))).await;
 }

@@ -2,14 +2,22 @@
 
 use std::time::Duration;
 
-use tollgate::{Ban, Count, MemoryStore, Over, Policy, Quota, RateLimitLayer};
+use tollgate::bandwidth::{BandwidthLayer, Over};
+use tollgate::{Ban, Count, Error, MemoryStore, Policy, Quota, RateLimitLayer};
 
 const MINUTE: Quota = Quota::per_minute(1_000);
 
+#[track_caller]
+fn names(error: &Error, text: &str) {
+    assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
+}
+
 #[test]
-fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built() {
-    let bytes = |quota| Policy::new("bytes", quota).response_bytes(Over::Pace);
+fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built_and_when_policies_are_replaced() {
+    let bytes = |quota| Policy::new("bytes", quota);
     let ban = Ban::new(3, Duration::from_secs(60), Duration::from_secs(60));
+    let limits = |policy| RateLimitLayer::new(MemoryStore::new(), policy);
+    let layer = BandwidthLayer::responses(limits(bytes(MINUTE)), Over::Pace);
     let wrong = [
         (bytes(Quota::concurrency(5)), "a concurrency cannot limit bytes"),
         (bytes(Quota::leaky_bucket(5, Duration::from_secs(1)).queue(5)), "a leaky_bucket cannot limit bytes"),
@@ -18,12 +26,19 @@ fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built() {
         (bytes(MINUTE).count(Count::failures()), "leave out count"),
         (bytes(MINUTE).metered(), "leave out metered"),
         (bytes(MINUTE).refund_dropped(), "leave out refund_dropped"),
-        (bytes(MINUTE).ban(ban), "leave out ban"),
-        (bytes(MINUTE).ban_failures(ban, Count::failures()), "leave out ban"),
+        (bytes(MINUTE).ban(ban.of_verified_keys()), "leave out ban"),
     ];
     for (policy, text) in wrong {
-        let error = RateLimitLayer::try_new(MemoryStore::new(), policy).expect_err("it makes no sense");
-        assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
+        names(&layer.limits().replace_policies([policy.clone()]).expect_err("it makes no sense"), text);
+        let Ok(limits) = RateLimitLayer::try_new(MemoryStore::new(), policy) else { continue };
+        names(&BandwidthLayer::try_responses(limits.clone(), Over::Pace).expect_err("it makes no sense"), text);
+        names(&BandwidthLayer::try_requests(limits, Over::Cut).expect_err("it makes no sense"), text);
     }
-    assert!(RateLimitLayer::try_new(MemoryStore::new(), bytes(MINUTE).shadow().unadvertised()).is_ok());
+    assert!(BandwidthLayer::try_requests(limits(bytes(MINUTE).shadow().unadvertised()), Over::Pace).is_ok());
+}
+
+#[test]
+fn layers_of_one_that_has_no_handles_limit_bytes() {
+    let limits = RateLimitLayer::new(MemoryStore::new(), Policy::new("bytes", MINUTE)).without_handle();
+    assert!(BandwidthLayer::try_requests(limits, Over::Cut).is_ok());
 }

@@ -12,47 +12,57 @@ use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, StreamBody};
+use tollgate::bandwidth::{BandwidthLayer, LimitedBody, Over};
 use tollgate::store::{
     self, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
 };
 use tollgate::test_util::{ManualClock, RecordingStore};
 use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Rule, Store};
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::time::memory;
 
 pub(super) type Inner = UnsyncBoxBody<Bytes, io::Error>;
-pub(super) type Answer = Response<ResponseBody<Inner>>;
+pub(super) type Answer = Response<ResponseBody<LimitedBody<Inner>>>;
 
 /// The store of a layer, by tokio's paused time; what is left of a policy's counter is asked by its name.
 pub(super) struct Rig {
-    pub(super) layer: RateLimitLayer,
+    pub(super) layer: BandwidthLayer,
     pub(super) store: RecordingStore<Counting>,
     taken: Arc<AtomicU64>,
 }
 
 impl Rig {
-    pub(super) fn new(policies: impl IntoIterator<Item = Policy>) -> Self {
+    pub(super) fn new(policies: impl IntoIterator<Item = Policy>, over: Over) -> Self {
         let taken = Arc::new(AtomicU64::new(0));
         let counting = Counting { inner: memory(&ManualClock::paused()), taken: Arc::clone(&taken) };
         let store = RecordingStore::new(counting);
-        Self { layer: RateLimitLayer::composite(store.clone()).policies(policies), store, taken }
+        let limits = RateLimitLayer::composite(store.clone()).policies(policies);
+        Self { layer: BandwidthLayer::responses(limits, over), store, taken }
     }
 
     /// Sends a request whose response has this body.
     pub(super) async fn send(&self, body: Inner) -> Answer {
-        let body = Arc::new(Mutex::new(Some(body)));
-        let inner = service_fn(move |_: Request<()>| {
-            let body = body.lock().expect("no panic").take().expect("one request");
-            std::future::ready(Ok::<_, Infallible>(Response::new(body)))
-        });
-        self.layer.layer(inner).oneshot(Request::new(())).await.expect("a response")
+        self.layer.layer(serve(once(body))).oneshot(Request::new(())).await.expect("a response")
     }
 
     /// What stays taken of the first policy: what was admitted less what was refunded.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Relaxed)
     }
+}
+
+/// A service whose responses have these bodies.
+pub(super) fn serve<B>(
+    body: impl Fn() -> Inner + Clone,
+) -> impl Service<Request<B>, Response = Response<Inner>, Error = Infallible> + Clone {
+    service_fn(move |_: Request<B>| std::future::ready(Ok(Response::new(body()))))
+}
+
+/// A body for one response.
+pub(super) fn once(body: Inner) -> impl Fn() -> Inner + Clone {
+    let body = Arc::new(Mutex::new(Some(body)));
+    move || body.lock().expect("no panic").take().expect("one request")
 }
 
 /// A store in memory that counts what stays taken by first checks.

@@ -20,7 +20,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
-use tollgate::{MemoryStore, Over, Policy, Quota, RateLimitLayer, RequestBodyLayer, Store};
+use tollgate::bandwidth::{BandwidthLayer, Over};
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, Store};
 
 use super::rig::pattern;
 use crate::support::soon::soon;
@@ -34,15 +35,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// An app of downloads of 10 MB and uploads, whose bytes this policy limits.
-    pub(crate) async fn start(store: impl Store, policy: Policy) -> Self {
+    /// An app of downloads of 10 MB and uploads, whose bytes this layer limits.
+    pub(crate) async fn start(layer: BandwidthLayer) -> Self {
         let body = pattern(10 * MB);
         let app = Router::new()
             .route("/", get(async move || body))
             .route("/", post(|body: Bytes| async move { body.len().to_string() }))
             .layer(axum::extract::DefaultBodyLimit::disable())
-            .layer(RequestBodyLayer::new())
-            .layer(RateLimitLayer::new(store, policy));
+            .layer(layer);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port of the loopback device");
         let address = listener.local_addr().expect("it has one");
         let task = tokio::spawn(async move {
@@ -86,8 +86,8 @@ fn client(is_http2: bool) -> Client<HttpConnector, Empty<Bytes>> {
     Client::builder(TokioExecutor::new()).http2_only(is_http2).build_http()
 }
 
-fn downloads(quota: Quota, over: Over) -> Policy {
-    Policy::new("downloads", quota).response_bytes(over)
+fn downloads(store: impl Store, quota: Quota, over: Over) -> BandwidthLayer {
+    BandwidthLayer::responses(RateLimitLayer::new(store, Policy::new("downloads", quota)), over)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,7 +95,7 @@ async fn downloads_at_once_pass_no_more_than_the_quota_admits() {
     const RATE: u64 = 2_000_000;
     let store = MemoryStore::new();
     let start = Instant::now();
-    let server = Arc::new(Server::start(store, downloads(Quota::per_second(RATE), Over::Pace)).await);
+    let server = Arc::new(Server::start(downloads(store, Quota::per_second(RATE), Over::Pace)).await);
     let read = Arc::<AtomicU64>::default();
     let mut all = JoinSet::new();
     for number in 0..6 {
@@ -117,7 +117,7 @@ async fn downloads_at_once_pass_no_more_than_the_quota_admits() {
 async fn a_cut_download_ends_with_an_error_and_not_as_if_it_were_whole() {
     for is_http2 in [false, true] {
         let quota = Quota::fixed_window(3_000_000, Duration::from_secs(3_600));
-        let server = Server::start(MemoryStore::new(), downloads(quota, Over::Cut)).await;
+        let server = Server::start(downloads(MemoryStore::new(), quota, Over::Cut)).await;
         let read = Arc::<AtomicU64>::default();
         let error = soon(server.download(is_http2, Arc::clone(&read))).await.expect_err("it is cut");
         // HTTP/1 ends before its length, and HTTP/2 is reset.
@@ -132,7 +132,7 @@ async fn a_cut_download_ends_with_an_error_and_not_as_if_it_were_whole() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_read_nothing_or_vanish_keep_no_others_waiting() {
     let quota = Quota::per_second(20_000_000);
-    let server = Server::start(MemoryStore::new(), downloads(quota, Over::Pace)).await;
+    let server = Server::start(downloads(MemoryStore::new(), quota, Over::Pace)).await;
     let mut silent = Vec::new();
     for number in 0..20 {
         let mut stream = TcpStream::connect(server.address).await.expect("it listens");
@@ -152,7 +152,8 @@ async fn clients_that_read_nothing_or_vanish_keep_no_others_waiting() {
 async fn uploads_are_paced_and_cut() {
     for (over, is_whole) in [(Over::Pace, true), (Over::Cut, false)] {
         let quota = Quota::per_second(200_000);
-        let server = Server::start(MemoryStore::new(), Policy::new("uploads", quota).request_bytes(over)).await;
+        let limits = RateLimitLayer::new(MemoryStore::new(), Policy::new("uploads", quota));
+        let server = Server::start(BandwidthLayer::requests(limits, over)).await;
         let start = Instant::now();
         let client: Client<HttpConnector, Body> = Client::builder(TokioExecutor::new()).build_http();
         let request = Request::post(format!("http://{}/", server.address)).body(Body::from(pattern(300_000)));
@@ -178,7 +179,7 @@ async fn two_servers_on_one_redis_pass_no_more_than_one_quota_and_make_no_call_p
     let servers = futures::future::join_all(servers)
         .await
         .into_iter()
-        .map(async |store| Arc::new(Server::start(store, downloads(Quota::per_second(RATE), Over::Pace)).await));
+        .map(async |store| Arc::new(Server::start(downloads(store, Quota::per_second(RATE), Over::Pace)).await));
     let servers = futures::future::join_all(servers).await;
     let read = Arc::<AtomicU64>::default();
     let mut all = JoinSet::new();

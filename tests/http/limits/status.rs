@@ -11,8 +11,9 @@ use axum::routing::get;
 use futures::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
+use tollgate::bandwidth::{BandwidthLayer, Over};
 use tollgate::test_util::ManualClock;
-use tollgate::{AccessList, OnFailure, Over, Policy, Quota, RateLimitLayer, key};
+use tollgate::{AccessList, OnFailure, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
 use crate::support::doubles::unavailable;
@@ -68,12 +69,13 @@ fn user(quota: Quota) -> Policy {
 #[test]
 fn what_is_counted_besides_requests_has_a_name_and_slots_have_no_reset() {
     let slots = Policy::new("streams", Quota::concurrency(1)).key(key::header("x-user"));
-    let bytes =
-        Policy::new("downloads", Quota::per_second(1_000)).key(key::header("x-user")).response_bytes(Over::Pace);
+    let bytes = Policy::new("downloads", Quota::per_second(1_000)).key(key::header("x-user"));
     let streams = r#""streams":{"limit":1,"used":0,"remaining":1,"unit":"concurrent-requests"}"#;
     let downloads = r#""downloads":{"limit":1000,"used":0,"remaining":1000,"reset":R,"unit":"content-bytes"}"#;
-    let expected = format!(r#"{{"resources":{{{streams},{downloads}}}}}"#);
-    told(&app(&layer([slots, bytes])), "ada", &expected, &[Duration::ZERO]);
+    let expected = |resource| format!(r#"{{"resources":{{{resource}}}}}"#);
+    told(&app(&layer([slots])), "ada", &expected(streams), &[]);
+    let bandwidth = BandwidthLayer::responses(layer([bytes]), Over::Pace);
+    told(&app(bandwidth.limits()), "ada", &expected(downloads), &[Duration::ZERO]);
 }
 
 #[test]

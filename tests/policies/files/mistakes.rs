@@ -125,22 +125,10 @@ fn reserves_tiers_and_switches_are_checked() {
 }
 
 #[test]
-fn bytes_are_counted_alone_and_by_quotas_that_can() {
+fn bytes_of_bodies_are_for_a_layer_of_their_own() {
     all_refused(&[
-        ("unit = \"bytes\"", 3, &["unit \"bytes\" is unknown: give one of requests, response_bytes, request_bytes"]),
-        ("unit = 5", 3, &["policy.unit: ", "integer `5`"]),
-        ("unit = \"response_bytes\"\nover = \"wait\"", 4, &["over \"wait\" is unknown: give one of pace, cut"]),
-        ("over = \"cut\"", 3, &["over has no effect without a line unit"]),
-        ("unit = \"requests\"\nover = \"cut\"", 4, &["over has no effect without a line unit"]),
-        ("unit = \"request_bytes\"\ncost = 5", 4, &["counts the bytes that pass: leave out cost"]),
-        ("unit = \"request_bytes\"\ncount = \"failures\"", 3, &["counts the bytes that pass: leave out count"]),
-        ("unit = \"request_bytes\"\nmetered = true", 3, &["counts the bytes that pass: leave out metered"]),
-        (
-            "unit = \"request_bytes\"\nkey = \"peer_ip\"\nban = { after = 3, within = \"5m\", time = \"15m\" }",
-            3,
-            &["counts the bytes that pass: leave out ban"],
-        ),
-        ("unit = \"response_bytes\"\nalgorithm = \"leaky_bucket\"", 3, &["a leaky_bucket cannot limit bytes"]),
+        ("unit = \"response_bytes\"\nover = \"cut\"", 3, &["unit is no field of a policy", "BandwidthLayer"]),
+        ("over = \"cut\"", 3, &["over is no field of a policy", "BandwidthLayer"]),
     ]);
 }
 

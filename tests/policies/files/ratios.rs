@@ -134,7 +134,6 @@ fn a_policy_that_has_no_ratio_is_an_error_at_the_line_of_its_name() {
         ("count = \"failures\"", "policy \"a\" settles units by the outcome, and a ratio refunds none"),
         ("metered = true", "settles units by the outcome"),
         ("refund_dropped = true", "settles units by the outcome"),
-        ("unit = \"response_bytes\"", "settles units by the outcome"),
         ("key = \"peer_ip\"\nban = { after = 9, within = \"1m\", time = \"1m\" }", "policy \"a\" has a ban"),
     ] {
         let file = policy(lines);

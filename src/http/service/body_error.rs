@@ -4,7 +4,7 @@ use std::fmt;
 /// Any error of a body.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The error of a [`ResponseBody`](crate::ResponseBody) or a [`RequestBody`](crate::RequestBody).
+/// The error of a [`ResponseBody`](crate::ResponseBody) or a [`LimitedBody`](crate::bandwidth::LimitedBody).
 ///
 /// Its [source](StdError::source) is the error of the inner body, or the [`FlowError`](crate::FlowError) of a limit
 /// that cuts the body. It is displayed as that is.

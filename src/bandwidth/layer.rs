@@ -1,0 +1,162 @@
+//! The layer: one that limits requests, whose policies count bytes instead.
+
+use std::fmt;
+
+use tower::Layer;
+
+use super::policy::{of_bytes, refuses};
+use super::service::LimitBodies;
+use crate::core::Error;
+use crate::core::error::built;
+use crate::http::{RateLimit, RateLimitLayer};
+
+/// What happens to a body whose limit of bytes is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Over {
+    /// The rest waits until the quota has gained it.
+    Pace,
+    /// The body fails with a [`FlowError`](crate::FlowError), so that the connection of HTTP/1 is closed, or the stream
+    /// of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused. Their
+    /// `Retry-After` is exact, or at most the time until the quota resets if that is a sliding window or log.
+    ///
+    /// Such a refusal is not cached: each one calls the store.
+    Cut,
+}
+
+/// Which bodies are limited, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bodies {
+    pub(super) are_of_requests: bool,
+    pub(super) over: Over,
+}
+
+/// A [`Layer`] that limits the bytes of bodies by the policies of a [`RateLimitLayer`], all of which it takes them from.
+///
+/// A unit of their quotas is a byte. Data of bodies counts, and neither heads nor trailers do, nor what passes an
+/// upgraded connection, such as a web socket: limit these by a [`Flow`](crate::Flow), which has the accuracy of this
+/// layer, too. All bodies of a key share their bytes. A body that is not read takes nothing, and one that is buffers at
+/// most one frame.
+///
+/// The settings are those of the [`RateLimitLayer`]: where policies apply, whose address the client has, headers, and
+/// what happens if the store fails. With [`OnFailure::Deny`](crate::OnFailure::Deny), requests and bodies fail while it
+/// does; with [`OnFailure::Allow`](crate::OnFailure::Allow), a body that begins then is not limited. Handlers find no
+/// [`Handle`](crate::Handle) of this layer, but that of a layer outside.
+///
+/// The body of a request gets another type: [`LimitedBody`](super::LimitedBody).
+#[derive(Clone)]
+#[must_use]
+pub struct BandwidthLayer {
+    limits: RateLimitLayer,
+    bodies: Bodies,
+}
+
+impl BandwidthLayer {
+    /// Creates a layer that limits the bodies of responses.
+    ///
+    /// # Panics
+    ///
+    /// If the quota of a policy is a [concurrency](crate::Quota::concurrency) or a
+    /// [leaky bucket](crate::Quota::leaky_bucket), or the policy has a cost or a [`count`](crate::Policy::count), is
+    /// [`metered`](crate::Policy::metered), is [refunded if dropped](crate::Policy::refund_dropped), or has a
+    /// [ban](crate::Policy::ban), as bytes that wait are no refusals. If the store cannot refund units.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::bandwidth::{BandwidthLayer, Over};
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+    ///
+    /// let day = Policy::new("day", Quota::token_bucket(5_000_000_000, std::time::Duration::from_secs(86_400)));
+    /// let limits = RateLimitLayer::new(MemoryStore::new(), day.key(key::header("x-api-key")));
+    /// let layer = BandwidthLayer::responses(limits, Over::Cut);
+    /// # let _ = layer;
+    /// ```
+    #[track_caller]
+    pub fn responses(limits: RateLimitLayer, over: Over) -> Self {
+        built(Self::try_responses(limits, over))
+    }
+
+    /// Creates a layer as [`responses`](Self::responses), and returns an error where that panics.
+    ///
+    /// # Errors
+    ///
+    /// If a policy cannot count bytes; the message names it.
+    pub fn try_responses(limits: RateLimitLayer, over: Over) -> Result<Self, Error> {
+        Self::of(limits, Bodies { are_of_requests: false, over })
+    }
+
+    /// Creates a layer that limits the bodies of requests.
+    ///
+    /// # Panics
+    ///
+    /// As [`responses`](Self::responses).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use axum::{Router, routing::post};
+    /// use tollgate::bandwidth::{BandwidthLayer, Over};
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+    ///
+    /// let uploads = Policy::new("uploads", Quota::per_second(200_000)).key(key::peer_ip());
+    /// let limits = RateLimitLayer::new(MemoryStore::new(), uploads);
+    /// let app: Router = Router::new()
+    ///     .route("/", post(|body: String| async move { body.len().to_string() }))
+    ///     .layer(BandwidthLayer::requests(limits, Over::Pace));
+    /// # let _ = app;
+    /// ```
+    #[track_caller]
+    pub fn requests(limits: RateLimitLayer, over: Over) -> Self {
+        built(Self::try_requests(limits, over))
+    }
+
+    /// Creates a layer as [`requests`](Self::requests), and returns an error where that panics.
+    ///
+    /// # Errors
+    ///
+    /// If a policy cannot count bytes; the message names it.
+    pub fn try_requests(limits: RateLimitLayer, over: Over) -> Result<Self, Error> {
+        Self::of(limits, Bodies { are_of_requests: true, over })
+    }
+
+    fn of(limits: RateLimitLayer, bodies: Bodies) -> Result<Self, Error> {
+        let refuses = (bodies.over == Over::Cut).then_some(refuses as _);
+        Ok(Self { limits: limits.prepared(of_bytes, refuses)?, bodies })
+    }
+
+    /// Returns the layer with the limits, which shows what is left, explains them, and replaces policies while bodies pass.
+    ///
+    /// It is another one than that which this layer was made of. Policies that replace others count bytes, too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::bandwidth::{BandwidthLayer, Over};
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let all = |bytes| Policy::new("all", Quota::per_second(bytes));
+    /// let layer = BandwidthLayer::responses(RateLimitLayer::new(MemoryStore::new(), all(1_000_000)), Over::Pace);
+    /// layer.limits().replace_policies([all(2_000_000)])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn limits(&self) -> &RateLimitLayer {
+        &self.limits
+    }
+}
+
+impl<S> Layer<S> for BandwidthLayer {
+    type Service = RateLimit<LimitBodies<S>>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        self.limits.layer(LimitBodies::new(inner, self.bodies))
+    }
+}
+
+impl fmt::Debug for BandwidthLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BandwidthLayer").field("limits", &self.limits).field("over", &self.bodies.over).finish()
+    }
+}
