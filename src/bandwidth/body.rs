@@ -1,17 +1,14 @@
 //! A body whose bytes may be limited.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::meter::Meter;
+use super::meter::{Meter, Polled};
 use crate::http::{BodyError, BoxError};
-
-/// What polling a body for a frame returns.
-pub(super) type Polled<D> = Poll<Option<Result<Frame<D>, BodyError>>>;
 
 pin_project! {
     /// The body of a request to the service inside of a [`BandwidthLayer`](super::BandwidthLayer), or of its response.

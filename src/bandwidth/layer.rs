@@ -4,32 +4,12 @@ use std::fmt;
 
 use tower::Layer;
 
+use super::meter::Over;
 use super::policy::{of_bytes, refuses};
-use super::service::LimitBodies;
+use super::service::{Bodies, LimitBodies};
 use crate::core::Error;
 use crate::core::error::built;
 use crate::http::{RateLimit, RateLimitLayer};
-
-/// What happens to a body whose limit of bytes is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Over {
-    /// The rest waits until the quota has gained it.
-    Pace,
-    /// The body fails with a [`FlowError`](crate::FlowError), so that the connection of HTTP/1 is closed, or the stream
-    /// of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused. Their
-    /// `Retry-After` is exact, or at most the time until the quota resets if that is a sliding window or log.
-    ///
-    /// Such a refusal is not cached: each one calls the store.
-    Cut,
-}
-
-/// Which bodies are limited, and how.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bodies {
-    pub(super) are_of_requests: bool,
-    pub(super) over: Over,
-}
 
 /// A [`Layer`] that limits the bytes of bodies by the policies of a [`RateLimitLayer`], all of which it takes them from.
 ///

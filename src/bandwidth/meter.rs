@@ -1,4 +1,4 @@
-//! Takes the bytes of one body before they pass.
+//! Takes the bytes of one body before they pass, and paces or cuts it where there are none.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -6,10 +6,25 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 
-use super::body::Polled;
-use super::layer::Over;
 use crate::http::{BodyError, BoxError};
 use crate::limiter::{Flow, FlowError, Waits};
+
+/// What happens to a body whose limit of bytes is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Over {
+    /// The rest waits until the quota has gained it.
+    Pace,
+    /// The body fails with a [`FlowError`](crate::FlowError), so that the connection of HTTP/1 is closed, or the stream
+    /// of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused. Their
+    /// `Retry-After` is exact, or at most the time until the quota resets if that is a sliding window or log.
+    ///
+    /// Such a refusal is not cached: each one calls the store.
+    Cut,
+}
+
+/// What polling a body for a frame returns.
+pub(super) type Polled<D> = Poll<Option<Result<Frame<D>, BodyError>>>;
 
 /// Takes the bytes of one body from a flow before they pass.
 #[derive(Debug)]

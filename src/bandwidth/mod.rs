@@ -36,5 +36,6 @@ mod policy;
 mod service;
 
 pub use self::body::LimitedBody;
-pub use self::layer::{BandwidthLayer, Over};
+pub use self::layer::BandwidthLayer;
+pub use self::meter::Over;
 pub use self::service::{LimitBodies, ResponseFuture};

@@ -11,9 +11,15 @@ use pin_project_lite::pin_project;
 use tower::Service;
 
 use super::body::LimitedBody;
-use super::layer::Bodies;
-use super::meter::Meter;
+use super::meter::{Meter, Over};
 use crate::http::Handle;
+
+/// Which bodies are limited, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bodies {
+    pub(super) are_of_requests: bool,
+    pub(super) over: Over,
+}
 
 /// The service of a [`BandwidthLayer`](super::BandwidthLayer), inside of its limits.
 #[derive(Clone, Debug)]

@@ -7,7 +7,6 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderName, Method, StatusCode};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::ban::BanTable;
@@ -42,8 +41,6 @@ pub(super) struct PolicyTable {
     cost: Given<Units>,
     min_cost: Given<u64>,
     count: Given<WordOr<u64>>,
-    unit: Given<IgnoredAny>,
-    over: Given<IgnoredAny>,
     missing_key: Given<String>,
     methods: Given<Vec<Spanned<String>>>,
     routes: Given<Vec<Spanned<String>>>,
@@ -91,12 +88,6 @@ type Form = (Algorithm, bool);
 impl PolicyTable {
     /// The policy. Options are added in such an order that with each of them a layer would accept the policy.
     pub(super) fn build(&self, server: &Server) -> Result<Policy, Fault> {
-        for (name, Given(given)) in [("unit", &self.unit), ("over", &self.over)] {
-            if let Some(given) = given {
-                let advice = "a BandwidthLayer limits the bytes of bodies, by the layer of a file of their own";
-                return Err(Fault::new(given, format!("{name} is no field of a policy: {advice}")));
-            }
-        }
         let mut policy = Policy::try_new(self.name.get_ref(), self.quota(&self.limit)?).at(&self.name)?;
         policy = self.key.add_to(policy, |policy, key| Ok(policy.key(read_key(key, server)?)))?;
         #[cfg(feature = "axum")]

@@ -125,14 +125,6 @@ fn reserves_tiers_and_switches_are_checked() {
 }
 
 #[test]
-fn bytes_of_bodies_are_for_a_layer_of_their_own() {
-    all_refused(&[
-        ("unit = \"response_bytes\"\nover = \"cut\"", 3, &["unit is no field of a policy", "BandwidthLayer"]),
-        ("over = \"cut\"", 3, &["over is no field of a policy", "BandwidthLayer"]),
-    ]);
-}
-
-#[test]
 fn bans_are_checked_at_the_field_at_fault() {
     let usual = "within = \"5m\", time = \"15m\"";
     let with = |more: &str| format!("key = \"peer_ip\"\nban = {{ after = 3, {usual}, {more} }}");
