@@ -23,6 +23,7 @@ use arc_swap::ArcSwap;
 use tower::Layer;
 
 pub use self::explanation::{Explained, Explanation};
+#[cfg(feature = "axum")]
 use crate::core::error::built;
 use crate::core::{Decision, Error};
 use crate::http::gate::{Gate, SharedGate};
