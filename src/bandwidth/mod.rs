@@ -19,6 +19,8 @@
 //! # let _ = app;
 //! ```
 //!
+//! The limits may be those of a file: [`Config::layer`](crate::config::Config::layer) makes them.
+//!
 //! # Order
 //!
 //! Two layers are two decisions, the outer one first. A layer of bandwidth belongs inside of the one that limits

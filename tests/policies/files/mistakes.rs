@@ -1,8 +1,10 @@
 //! Mistakes in the options of a policy: each names its line.
 
+use tollgate::MemoryStore;
+use tollgate::bandwidth::{BandwidthLayer, Over};
 use tollgate::config::Config;
 
-use super::all_refused;
+use super::{all_refused, policy};
 
 #[test]
 fn keys_without_a_name_are_told() {
@@ -122,6 +124,12 @@ fn reserves_tiers_and_switches_are_checked() {
         ("preflights = []", 3, &["policy.preflights: ", "true or false"]),
         ("refund_dropped = 0", 3, &["policy.refund_dropped: ", "true or false"]),
     ]);
+    let of_file = |lines| Config::from_toml(&policy(lines)).expect("it is valid").layer(MemoryStore::new());
+    let limits = of_file("key = \"header:x-user\"").expect("it is valid");
+    assert!(BandwidthLayer::try_responses(limits, Over::Pace).is_ok());
+    let limits = of_file("cost = 2").expect("it is valid");
+    let error = BandwidthLayer::try_responses(limits, Over::Pace).expect_err("bytes cost one unit each");
+    assert!(error.to_string().contains("leave out cost"), "{error}");
 }
 
 #[test]
