@@ -209,7 +209,7 @@ fn what_a_concurrency_cannot_settle_is_an_error_at_its_line() {
         let advice = format!("its slots are released at the end of each request: leave out {option}");
         all_refused(&[(&slots(line), 5, &[&advice])]);
     }
-    assert!(Config::from_toml(&super::policy(&slots("metered = false"))).is_ok());
+    assert!(Config::from_toml(&policy(&slots("metered = false"))).is_ok());
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn options_without_effect_are_refused() {
         ("serve_unknown_addresses = true", 3, addresses),
     ]);
     let by_header = "missing_key = \"deny\"\ncost = \"header:x-cost\"";
-    assert!(Config::from_toml(&super::policy(by_header)).is_ok(), "it is the rule for ambiguous costs");
+    assert!(Config::from_toml(&policy(by_header)).is_ok(), "it is the rule for ambiguous costs");
     let addresses = "deny = [\"192.0.2.1\"]\nserve_unknown_addresses = true";
-    assert!(Config::from_toml(&super::policy(addresses)).is_ok());
+    assert!(Config::from_toml(&policy(addresses)).is_ok());
 }
