@@ -24,7 +24,8 @@ const FAILED_FOR: Duration = Duration::from_secs(1);
 /// long.
 const NOTHING_FOR: Duration = Duration::from_secs(10);
 
-/// How long a request waits for a fresh result that has one which has expired: no longer than any budget allows.
+/// How long a request waits for a fresh result that has one which has expired: no longer than any budget allows. One that
+/// has waited for longer, and has no more time, makes a lookup late.
 const LATE: Duration = Duration::from_millis(10);
 
 /// How long after its timeout a lookup in flight is abandoned: its runtime stands still.
@@ -118,7 +119,13 @@ impl<V: Looked> Lookups<V> {
             cached => cached,
         };
         let (lookups, wanted) = (self.clone(), Lookup::new(key, &offered()));
-        Answer::pending(async move { unshared(lookups.wait(wanted, cached.filter(Cached::is_usable)).await) })
+        Answer::pending(async move {
+            let mut wait =
+                Wait { state: Arc::clone(&lookups.state), key: Some(wanted.key().clone()), since: Instant::now() };
+            let found = lookups.wait(wanted, cached.filter(Cached::is_usable)).await;
+            wait.key = None;
+            unshared(found)
+        })
     }
 
     /// Waits for the lookup of a key; a stale result is used if the lookup is late.
@@ -126,14 +133,17 @@ impl<V: Looked> Lookups<V> {
         let Ok(runtime) = Runtime::try_current() else {
             return (self.look)(wanted).await.map_err(|error| self.state.failure(error));
         };
+        let (key, state) = (wanted.key().clone(), Arc::clone(&self.state));
         // A task, because the cache drops the lookup of a request that is cancelled, and starts it again for the next one.
         let fresh = runtime.spawn(self.fresh(wanted, stale.clone()));
         let ended = |_| Err(Arc::new(Error::new(Kind::Store, "the lookup was cancelled, as its runtime has ended")));
         let fresh = async { fresh.await.unwrap_or_else(ended) };
-        match stale {
-            Some(stale) => timeout(LATE, fresh).await.unwrap_or(stale.result),
-            None => fresh.await,
+        let Some(stale) = stale else { return fresh.await };
+        if let Ok(found) = timeout(LATE, fresh).await {
+            return found;
         }
+        state.results.insert(key, stale.clone().postponed()).await;
+        stale.result
     }
 
     /// Returns the result that is cached by now, or that of the lookup in flight, or of a new one.
@@ -168,12 +178,7 @@ impl<V: Looked> Lookups<V> {
             Ok(Err(late)) => self.state.late(late),
             Err(_) => self.state.failure("the function that looks up panicked".into()),
         };
-        let failed = Cached::new(Err(failure), FAILED_FOR);
-        match stale {
-            // No longer than it may be used.
-            Some(stale) => Cached { expires: failed.expires.min(stale.stale_until), ..stale },
-            None => failed,
-        }
+        stale.map_or_else(|| Cached::new(Err(failure), FAILED_FOR), Cached::postponed)
     }
 }
 
@@ -234,6 +239,11 @@ impl<V> Cached<V> {
         Self { result, expires, stale_until: expires + lifetime }
     }
 
+    /// Returns a stale result that is not looked up again for a while, but used no longer than it may be.
+    fn postponed(self) -> Self {
+        Self { expires: (Instant::now() + FAILED_FOR).min(self.stale_until), ..self }
+    }
+
     fn has_expired(&self) -> bool {
         self.expires <= Instant::now()
     }
@@ -241,6 +251,29 @@ impl<V> Cached<V> {
     /// Returns whether it may be used although it has expired.
     fn is_usable(&self) -> bool {
         self.result.is_ok() && Instant::now() < self.stale_until
+    }
+}
+
+/// A request that waits for a lookup. If it is dropped, as it has no more time, the lookup is late: until it ends, no other
+/// request waits for it.
+struct Wait<V: Looked> {
+    state: Arc<State<V>>,
+    /// `None` at the end.
+    key: Option<Key>,
+    since: Instant,
+}
+
+impl<V: Looked> Drop for Wait<V> {
+    fn drop(&mut self) {
+        let Some(key) = self.key.take().filter(|_| self.since.elapsed() >= LATE) else { return };
+        let Ok(runtime) = Runtime::try_current() else { return };
+        let state = Arc::clone(&self.state);
+        runtime.spawn(async move {
+            if state.cached(&key).is_none_or(|cached| cached.has_expired()) {
+                let late = Error::new(Kind::Timeout, "a lookup is late; its result is cached when it comes");
+                state.results.insert(key, Cached::new(Err(Arc::new(late)), FAILED_FOR)).await;
+            }
+        });
     }
 }
 

@@ -18,7 +18,7 @@ use crate::rig::MANY;
 const HOUR: Duration = Duration::from_secs(3_600);
 const ONE: Quota = Quota::fixed_window(1, HOUR);
 
-pub(super) const ROWS: [Row; 11] = [
+pub(super) const ROWS: [Row; 10] = [
     ("key_banned", Cause::Flood(|| run(bans()))),
     ("key_unknown", Cause::Flood(|| run(lookups_that_fail()))),
     ("list_without_address", Cause::Flood(|| run(unknown_addresses()))),

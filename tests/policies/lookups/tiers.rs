@@ -3,7 +3,7 @@
 use std::future::ready;
 
 use http::request::Parts;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tollgate::{Key, Limiter, Quota, RateLimitLayer, Rule, TierLookup, UnknownTier};
 use tracing::Level;
 
@@ -25,7 +25,7 @@ async fn a_database_that_takes_70_ms_costs_a_customer_one_request_with_the_polic
     let directory = Directory::default();
     let layer = RateLimitLayer::new(memory(), tiered(directory.tiers(ms(70))));
     assert_eq!(limit(&layer, "ada").await, "100000", "half of the budget is 50 ms");
-    sleep(ms(20)).await;
+    sleep(ms(30)).await;
     assert_eq!(limit(&layer, "ada").await, "200000", "what came later was kept");
     sleep(ms(61_000)).await;
     assert_eq!(limit(&layer, "ada").await, "200000", "an expired tier is used while the next one is late");
@@ -43,7 +43,7 @@ async fn without_a_tier_the_policy_chooses_what_applies() {
     let late = Directory::default().tiers(ms(70)).on_unknown(UnknownTier::Deny);
     let layer = RateLimitLayer::new(memory(), tiered(late.clone()));
     assert_eq!(status(&layer, "ada").await, 503);
-    sleep(ms(20)).await;
+    sleep(ms(30)).await;
     assert_eq!(status(&layer, "ada").await, 200);
     assert_eq!(status(&RateLimitLayer::new(memory(), tiered(late).shadow()), "bob").await, 200, "in shadow mode");
 }
@@ -82,4 +82,19 @@ async fn the_log_and_explain_name_the_policy_the_cause_and_what_applies() {
     assert!(text.contains(r#"policy="token""#) && text.contains("applies=Quota("), "{text}");
     assert_eq!(of("within half of the budget"), 1, "{text}");
     assert!(text.contains("it took longer than its timeout of 1s"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_lookup_is_late_no_other_request_waits_for_it() {
+    let directory = Directory::default();
+    let layer = RateLimitLayer::new(memory(), tiered(directory.tiers(ms(500))));
+    let start = Instant::now();
+    for _ in 0..10 {
+        assert_eq!(limit(&layer, "ada").await, "100000");
+        sleep(ms(1)).await;
+    }
+    assert!(start.elapsed() < ms(70), "{:?}", start.elapsed());
+    sleep(ms(500)).await;
+    assert_eq!(limit(&layer, "ada").await, "200000", "what came late is kept");
+    assert_eq!(directory.asked(), 1);
 }
