@@ -1,47 +1,48 @@
-//! A request: its checks come in, a decision goes out, at once.
+//! The decision of a request, at once.
 //!
 //! Checks are a cascade in their order: each is offered only if the enforced ones before it pass. If a check were
 //! offered only if all others pass, the ratios of two counters would feed back into each other, and alternate.
 
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::law::has_ratio;
+use super::builder::check_quota;
 use super::shared::{Part, Shared};
-use super::ticking;
+use super::ticking::start;
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::core::{Error, Mode};
 use crate::store::map::Locked;
 use crate::store::{Check, Decided, Receipt, share};
 
-/// How much longer than a tick the wait of a refused request may be, in ticks.
-const MOST_LATER: u64 = 2;
-
-/// Decides by the ratios, or, without a tally, by the share of this process.
+/// Decides by the ratios, or, while none are known, by the share of this process.
 ///
 /// # Errors
 ///
 /// If a quota has no ratio, and those of the memory store, for checks that it cannot decide.
 pub(super) fn decide(shared: &Arc<Shared>, checks: &[Check]) -> Result<Decided, Error> {
-    // Tiers have quotas that `supports` has not checked.
-    checks.iter().try_for_each(|check| has_ratio(check.counter.policy(), check.counter.quota()))?;
+    // Tiers have quotas that `capabilities` has not checked.
+    checks.iter().try_for_each(|check| check_quota(check.counter.policy(), check.counter.quota()))?;
     let now = Instant::now();
-    ticking::start(shared, now);
-    let mut locked = shared.lock_all(checks);
-    if !shared.is_known(now) {
-        return by_share(shared, &mut locked, checks, now);
+    shared.is_used.store(true, Ordering::Relaxed);
+    start(shared, now);
+    let mut locked = shared.parts.lock_all(checks.iter().map(|check| shared.hasher.of(&check.counter)));
+    if shared.live(now).is_none() {
+        return all_by_share(shared, &mut locked, checks, now);
     }
     let mut passes = true;
     let mut outcomes = SmallVec::<[Outcome; 2]>::new();
     for (index, check) in checks.iter().enumerate() {
         let (hash, part) = locked.of(index);
-        let outcome = if passes && check.cost > 0 {
+        let outcome = if !passes || check.cost == 0 {
+            Outcome::allowed(check, remaining((hash, part), check, now)).resets_after(shared.settings.tick)
+        } else if fits(check) {
             one(shared, (hash, part), check, caller(shared, checks, check), now)?
         } else {
-            look(shared, (hash, part), check, now)
+            Outcome::denied(check, remaining((hash, part), check, now), None).resets_after(shared.settings.tick)
         };
         passes &= passes_by(check, &outcome);
         outcomes.push(outcome);
@@ -60,52 +61,46 @@ fn one(
     now: Instant,
 ) -> Result<Outcome, Error> {
     let tick = shared.settings.tick;
-    if never_fits(check) {
-        return Ok(Outcome::denied(check, remaining(shared, (hash, part), check, now), None).resets_after(tick));
-    }
-    let (moment, mut draws) = (shared.moment(now, part.since), part.draws.clone());
-    let Some(entry) = part.make(shared, hash, check, now) else {
-        return of_share(shared, check);
+    let ticks = now.saturating_duration_since(part.since).div_duration_f64(tick);
+    let (drawn, later) = (part.draw(), (3.0 * part.draw()).floor());
+    let by_share = || {
+        let decided = share::decide(&shared.local, shared.instances(), slice::from_ref(check))?;
+        Ok(decided.decision.outcomes()[0].clone())
     };
+    let Some(entry) = part.make(shared, hash, check) else { return by_share() };
+    let passes = entry.offer(check, caller, now, drawn);
     if entry.by_share {
-        entry.offer(check, caller);
-        return of_share(shared, check);
+        return by_share();
     }
-    let admits = entry.admits(check, caller, &moment, &mut draws);
-    let remaining = entry.remaining(check, &moment);
-    let later = 1 + u32::try_from(draws.draw() % (MOST_LATER + 1)).unwrap_or_default();
-    part.draws = draws;
-    Ok(if admits {
-        Outcome::allowed(check, remaining).resets_after(tick)
-    } else {
-        // The band may refuse what the ratio would admit.
-        let remaining = remaining.min(check.cost.saturating_sub(1));
-        Outcome::denied(check, remaining, Some(tick * later)).guessed().resets_after(tick)
-    })
+    if passes && entry.takes(check, ticks) {
+        return Ok(Outcome::allowed(check, entry.remaining(check, now)).resets_after(tick));
+    }
+    let remaining = entry.remaining(check, now);
+    Ok(Outcome::denied(check, remaining, Some(tick + tick.mul_f64(later))).guessed().resets_after(tick))
 }
 
-/// Returns the outcome of a check that is not offered.
-fn look(shared: &Shared, (hash, part): (u64, &Part), check: &Check, now: Instant) -> Outcome {
-    Outcome::allowed(check, remaining(shared, (hash, part), check, now)).resets_after(shared.settings.tick)
-}
-
-fn remaining(shared: &Shared, (hash, part): (u64, &Part), check: &Check, now: Instant) -> u64 {
+fn remaining((hash, part): (u64, &Part), check: &Check, now: Instant) -> u64 {
     match part.find(hash, &check.counter) {
-        Some(entry) => entry.remaining(check, &shared.moment(now, part.since)),
+        Some(entry) => entry.remaining(check, now),
         None => check.counter.quota().capacity().saturating_sub(check.floor),
     }
 }
 
 /// Decides all checks by the share of this process, and counts what is offered.
-fn by_share(shared: &Shared, locked: &mut Locked<'_, Part>, checks: &[Check], now: Instant) -> Result<Decided, Error> {
+fn all_by_share(
+    shared: &Shared,
+    locked: &mut Locked<'_, Part>,
+    checks: &[Check],
+    now: Instant,
+) -> Result<Decided, Error> {
     let decided = share::decide(&shared.local, shared.instances(), checks)?;
     for (index, (check, outcome)) in checks.iter().zip(decided.decision.outcomes()).enumerate() {
         let (hash, part) = locked.of(index);
         if check.cost > 0
-            && !never_fits(check)
-            && let Some(entry) = part.make(shared, hash, check, now)
+            && fits(check)
+            && let Some(entry) = part.make(shared, hash, check)
         {
-            entry.offer(check, caller(shared, checks, check));
+            entry.offer(check, caller(shared, checks, check), now, 0.0);
         }
         if !passes_by(check, outcome) {
             break;
@@ -114,25 +109,18 @@ fn by_share(shared: &Shared, locked: &mut Locked<'_, Part>, checks: &[Check], no
     Ok(decided)
 }
 
-/// Decides one check by the share of this process.
-fn of_share(shared: &Shared, check: &Check) -> Result<Outcome, Error> {
-    let decided = share::decide(&shared.local, shared.instances(), slice::from_ref(check))?;
-    let [outcome] = decided.decision.outcomes() else { unreachable!("one check has one outcome") };
-    Ok(outcome.clone())
-}
-
 fn passes_by(check: &Check, outcome: &Outcome) -> bool {
     outcome.is_allowed() || check.mode == Mode::Shadow
 }
 
-/// Whether a check costs more than the quota can ever have left.
-fn never_fits(check: &Check) -> bool {
-    check.cost.saturating_add(check.floor) > check.counter.quota().capacity()
+/// Whether the quota can ever have as much left as a check costs.
+fn fits(check: &Check) -> bool {
+    check.cost.saturating_add(check.floor) <= check.counter.quota().capacity()
 }
 
 /// Returns the caller of a request, if its drops are divided among callers.
 fn caller(shared: &Shared, checks: &[Check], check: &Check) -> Option<u64> {
-    let (policy, by) = shared.settings.fair.as_ref().filter(|(policy, _)| policy == check.counter.policy())?;
-    let of_caller = |check: &&Check| check.counter.policy() == by && by != policy;
-    checks.iter().find(of_caller).map(|check| shared.hash(&check.counter))
+    let (policy, by) = shared.settings.fair.as_ref().filter(|(policy, _)| policy == check.counter.policy().as_str())?;
+    let of_caller = |check: &&Check| check.counter.policy().as_str() == by && by != policy;
+    checks.iter().find(of_caller).map(|check| shared.hasher.of(&check.counter))
 }

@@ -43,20 +43,17 @@ pub struct MemoryTally {
 
 struct Shared {
     clock: Box<dyn Clock>,
-    /// The three hashes of each shard, by the length of a tick in microseconds, how many shards there are, and which one
-    /// it is.
-    shards: Mutex<BTreeMap<(u64, u8, u8), [Bucket; 3]>>,
+    /// The ticks of each shard by their numbers, by the length of a tick in microseconds, how many shards there are, and
+    /// which one it is.
+    shards: Mutex<BTreeMap<(u64, u8, u8), BTreeMap<u64, Bucket>>>,
 }
 
 /// The reports of one tick to one shard.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Bucket {
-    tick: Option<u64>,
     live: u64,
     hot: Vec<CounterId>,
     units: BTreeMap<CounterId, [u64; 2]>,
-    /// Fields of the counters, as Redis has them: one of each that has ordinary units, and one of each that has others.
-    places: usize,
 }
 
 impl MemoryTally {
@@ -82,12 +79,8 @@ impl MemoryTally {
         let mut shards = self.shared.shards.lock().unwrap_or_else(PoisonError::into_inner);
         let mut totals = Totals::new(Duration::from_micros(now_us), 0).counters(vec![None; report.counters.len()]);
         for shard in 0..report.shards.max(1) {
-            let is_own = |(_, offered): &(usize, &Offered)| offered.id.shard(report.shards) == shard;
-            let own: Vec<(usize, &Offered)> = report.counters.iter().enumerate().filter(is_own).collect();
             let buckets = shards.entry((tick_us, report.shards, shard)).or_default();
-            let (live, hot) = ratio(buckets, (tick_us, now_us), report, &own, &mut totals.counters);
-            totals.live = totals.live.max(live);
-            totals.hot.extend(hot);
+            ratio(buckets, now_us / tick_us, (report, shard), &mut totals);
         }
         totals
     }
@@ -105,110 +98,62 @@ impl fmt::Debug for MemoryTally {
     }
 }
 
-/// Adds the counters of one shard to their tick; sets their totals of the last tick, and returns how many processes
-/// were live in it, and the totals of hot counters.
-fn ratio(
-    buckets: &mut [Bucket; 3],
-    (tick_us, now_us): (u64, u64),
-    report: &Report,
-    own: &[(usize, &Offered)],
-    totals: &mut [Option<[u64; 2]>],
-) -> (u64, Vec<(CounterId, [u64; 2])>) {
-    let tick = now_us / tick_us;
-    let next = report.target.saturating_add(1);
-    let (is_late, target) = (report.target > 0 && next < tick, if next == tick { report.target } else { tick });
-    for bucket in buckets.iter_mut() {
-        bucket.expire(tick);
+/// Adds the counters of one shard to their tick, and to `totals` how many processes were live in the last tick, the
+/// units of each counter, and those of hot counters.
+fn ratio(buckets: &mut BTreeMap<u64, Bucket>, tick: u64, (report, shard): (&Report, u8), totals: &mut Totals) {
+    let last = tick.saturating_sub(1);
+    let is_late = report.target > 0 && report.target < last;
+    let target = if report.target == last { last } else { tick };
+    let own = || report.counters.iter().enumerate().filter(|(_, offered)| offered.id.shard(report.shards) == shard);
+    buckets.retain(|number, _| (last..=tick).contains(number));
+    let mut without_room = Vec::new();
+    // What was offered is written first, as a report may be for the tick that is read. Several reports that were held up
+    // would count as so many processes of one tick.
+    if !is_late && (report.live || own().next().is_some()) {
+        let into = buckets.entry(target).or_default();
+        into.live += u64::from(report.live);
+        let full = into.fields() > 2 * MOST_COUNTERS;
+        without_room.extend(own().filter(|(_, offered)| !into.add(offered, full)).map(|(index, _)| index));
     }
-    // What was offered is written first, as a report may be for the tick that is read.
-    let has_room = if is_late {
-        // Several that were held up would count as so many processes of one tick.
-        vec![true; own.len()]
-    } else {
-        buckets[place(target)].write(target, report.live, own)
+    let units = |id: &CounterId| {
+        let units = buckets.get(&last).and_then(|bucket| bucket.units.get(id)).copied().unwrap_or_default();
+        units.map(|units| units.min(MOST_TOTAL - 1))
     };
-    let last = tick.wrapping_sub(1);
-    let of_last = |buckets: &[Bucket; 3], id: &CounterId| buckets[place(last)].units_in(last, id);
-    for (&(index, offered), has_room) in own.iter().zip(has_room) {
-        let units = of_last(buckets, &offered.id);
-        totals[index] = has_room.then_some(units);
-        if !is_late && 2 * (units[0] + units[1]) >= offered.limit.min(MOST_UNITS) {
-            buckets[place(target)].add_hot(offered.id);
+    let of = |number| buckets.get(&number).into_iter().flat_map(|bucket| bucket.hot.iter().copied());
+    let mut hot: Vec<CounterId> = of(target).collect();
+    for (index, offered) in own() {
+        let [ordinary, critical] = units(&offered.id);
+        totals.counters[index] = (!without_room.contains(&index)).then_some([ordinary, critical]);
+        let is_hot = !is_late && 2 * (ordinary + critical) >= offered.limit.min(MOST_UNITS);
+        if is_hot && hot.len() < MOST_HOT && !hot.contains(&offered.id) {
+            hot.push(offered.id);
         }
     }
-    let mut hot = buckets[place(target)].in_tick(target).map(|into| into.hot.clone()).unwrap_or_default();
-    let (live, hot_then) = match buckets[place(last)].in_tick(last) {
-        Some(last) => (last.live, &last.hot[..]),
-        None => (0, &[][..]),
-    };
-    let more: Vec<CounterId> = hot_then.iter().filter(|id| !hot.contains(id)).copied().collect();
-    hot.extend(more);
-    (live, hot.into_iter().map(|id| (id, of_last(buckets, &id))).collect())
+    let all_hot = hot.iter().copied().chain(of(last).filter(|id| !hot.contains(id)));
+    totals.hot.extend(all_hot.map(|id| (id, units(&id))));
+    totals.live = totals.live.max(buckets.get(&last).map_or(0, |bucket| bucket.live));
+    if let Some(into) = buckets.get_mut(&target) {
+        into.hot = hot;
+    }
 }
 
 impl Bucket {
-    /// Forgets what is older than the last tick.
-    fn expire(&mut self, tick: u64) {
-        if self.tick.is_some_and(|number| number + 3 <= tick) {
-            *self = Self::default();
-        }
-    }
-
-    /// Returns the bucket if it is that of a tick.
-    fn in_tick(&self, number: u64) -> Option<&Self> {
-        (self.tick == Some(number)).then_some(self)
-    }
-
-    /// Returns the totals of a counter in a tick.
-    fn units_in(&self, number: u64, id: &CounterId) -> [u64; 2] {
-        let units = self.in_tick(number).and_then(|bucket| bucket.units.get(id));
-        units.copied().unwrap_or_default().map(|units| units.min(MOST_TOTAL - 1))
-    }
-
-    /// Adds what was offered in the tick `target`; returns for each counter whether there was room.
-    fn write(&mut self, target: u64, live: bool, own: &[(usize, &Offered)]) -> Vec<bool> {
-        if self.tick != Some(target) && (live || !own.is_empty()) {
-            *self = Self { tick: Some(target), ..Self::default() };
-        }
-        self.live += u64::from(live);
-        let full = self.fields() > 2 * MOST_COUNTERS;
-        own.iter().map(|(_, offered)| self.add(offered, full)).collect()
-    }
-
     /// Adds what was offered of one counter, and returns whether there was room.
     fn add(&mut self, offered: &Offered, full: bool) -> bool {
         let [ordinary, critical] = [offered.ordinary, offered.critical].map(|units| units.min(MOST_UNITS));
-        let is_new = !self.units.contains_key(&offered.id);
-        if full && is_new {
+        if full && !self.units.contains_key(&offered.id) {
             return false;
         }
         if ordinary + critical > 0 {
             let units = self.units.entry(offered.id).or_default();
-            self.places += usize::from(is_new) + usize::from(critical > 0 && units[1] == 0);
-            units[0] += ordinary;
-            units[1] += critical;
+            *units = [units[0] + ordinary, units[1] + critical];
         }
         true
     }
 
-    /// Returns how many fields the hash has in Redis.
+    /// Returns how many fields the hash has in Redis: "tick", "list", "live", "hot", and one or two of each counter.
     fn fields(&self) -> usize {
-        match self.tick {
-            // Besides the counters: "tick", "list", "live" and "hot".
-            Some(_) => 2 + usize::from(self.live > 0) + usize::from(!self.hot.is_empty()) + self.places,
-            None => 0,
-        }
+        let of_counters: usize = self.units.values().map(|units| 1 + usize::from(units[1] > 0)).sum();
+        2 + usize::from(self.live > 0) + usize::from(!self.hot.is_empty()) + of_counters
     }
-
-    /// Lists a counter as hot.
-    fn add_hot(&mut self, id: CounterId) {
-        if self.tick.is_some() && self.hot.len() < MOST_HOT && !self.hot.contains(&id) {
-            self.hot.push(id);
-        }
-    }
-}
-
-/// The place of the bucket of a tick.
-fn place(number: u64) -> usize {
-    usize::try_from(number % 3).unwrap_or_default()
 }

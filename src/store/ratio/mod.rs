@@ -12,38 +12,23 @@
 //! | unknown | this process's share of each limit | with the first totals of at least one process |
 //! | known | ratios; a key without one is admitted, up to the whole limit | a life after the last totals: unknown |
 //!
-//! | file | what it has |
-//! | --- | --- |
-//! | `store` | [`RatioStore`] and its builder |
-//! | `bounds` | which settings and policies it accepts |
-//! | `law` | the arithmetic, in integers |
-//! | `entry`, `callers` | the numbers of one counter; of its callers |
-//! | `shared` | what clones share: the bounded map, the last totals |
-//! | `decide` | a request |
-//! | `choose` | what is reported, and what totals change |
-//! | `ticking`, `phase` | the task that reports; when it does, by the tally's clock |
-//! | `tally`, `memory` | the trait [`Tally`]; one in this process |
-//!
 //! Invariants: a request never waits; a report is sent once; no lock is held while the tally is called; what comes from
 //! a tally only sets ratios, which are from 0 to 1 whatever it is, and none holds for longer than a life.
 
-mod bounds;
-mod callers;
-mod choose;
+mod builder;
+mod counter;
 mod decide;
-mod entry;
-mod law;
 mod memory;
-mod phase;
 mod shared;
 mod store;
 mod tally;
 mod ticking;
 
+pub use builder::RatioStoreBuilder;
 #[cfg(feature = "config")]
-pub(crate) use bounds::{check_life, check_policy, check_report, check_shards, check_tick};
+pub(crate) use builder::{check_life, check_policy, check_report, check_shards, check_tick};
 pub use memory::MemoryTally;
-pub use store::{RatioStore, RatioStoreBuilder};
+pub use store::RatioStore;
 pub use tally::{CounterId, Offered, Report, Tally, Totals};
 #[cfg(feature = "redis")]
 pub(crate) use tally::{MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS};

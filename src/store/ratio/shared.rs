@@ -1,72 +1,51 @@
-//! What all clones of a ratio store share: the counters, the tally, the last totals.
+//! What all clones of a ratio store share: the counters, and what is known of all processes.
 //!
-//! Every other file of this module works on [`Shared`]. Parts of the map are locked for a few probes, or to go through
-//! their entries once in a tick, and never across an `await`.
+//! Parts of the map are locked for a few probes, or to go through their entries once in a tick, and never across an
+//! `await`.
 
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use tokio::runtime::Handle as Runtime;
+use arc_swap::ArcSwapOption;
 use tokio::time::Instant;
 
-use super::entry::{Entry, Moment};
-use super::law::Draws;
-use super::phase::Phase;
-use super::tally::{CounterId, Tally};
+use super::builder::RatioStoreBuilder;
+use super::counter::{Entry, float, whole};
+use super::tally::{CounterId, Offered, Totals};
 use crate::core::PolicyName;
-use crate::store::map::{CounterHasher, Locked, Shards, Table};
+use crate::random;
+use crate::store::clock::micros;
+use crate::store::map::{CounterHasher, Entry as _, Shards, Table};
 use crate::store::{Check, Counter, MemoryStore, StoreId};
 use crate::telemetry::Telemetry;
 
-/// After so many ticks without a decision, nothing is reported.
-const IDLE: u32 = 60;
-
-/// The settings of a store, which were checked.
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) tick: Duration,
-    pub(super) life: Duration,
-    pub(super) report: usize,
-    pub(super) capacity: usize,
-    pub(super) shards: u8,
-    pub(super) instances: u64,
-    pub(super) fair: Option<(PolicyName, PolicyName)>,
-    pub(super) seed: u64,
-}
+/// The time of the next task of a store that was closed: there is none.
+pub(super) const CLOSED: u64 = u64::MAX;
 
 /// The counters of a store, and what it knows of all processes.
 pub(super) struct Shared {
     pub(super) id: StoreId,
-    pub(super) settings: Settings,
-    pub(super) tally: Box<dyn Tally>,
+    pub(super) settings: RatioStoreBuilder,
     /// The counters, by the hash of policy and key.
     pub(super) parts: Shards<Part>,
-    hasher: CounterHasher,
+    pub(super) hasher: CounterHasher,
     /// Decides by the share of this process.
     pub(super) local: MemoryStore,
     /// The zero of all times here.
     pub(super) start: Instant,
-    /// When totals were received last, in microseconds and 1 more; 0 if there were none.
-    heard: AtomicU64,
-    /// How many processes reported then; 0 if there were no totals.
-    live: AtomicU64,
+    /// When each process reports, after the beginning of a tick, in microseconds.
+    pub(super) phase: u64,
+    /// The last totals; `None` before the first ones.
+    totals: ArcSwapOption<Hot>,
     /// How many processes reported by the last reply with any, whether its totals were taken or not.
     seen: AtomicU64,
-    /// The hot counters of the last totals.
-    pub(super) hot: ArcSwap<Hot>,
-    /// When the last decision was made, in microseconds.
-    used: AtomicU64,
-    /// The number of the task that reports; 0 if there is none.
-    pub(super) task: AtomicU64,
+    /// Whether there was a decision since the last report.
+    pub(super) is_used: AtomicBool,
     /// Before this time no other task is started, in microseconds.
     pub(super) next_task: AtomicU64,
-    pub(super) closed: AtomicBool,
-    pub(super) phase: Phase,
     pub(super) telemetry: Telemetry,
-    /// The first runtime that a request came from.
-    runtime: OnceLock<Runtime>,
 }
 
 /// A part of the counters.
@@ -75,175 +54,181 @@ pub(super) struct Part {
     pub(super) table: Table<Entry>,
     /// When the current tick of this process began.
     pub(super) since: Instant,
-    /// When it was last swept, as it was full.
-    swept: Option<Instant>,
-    pub(super) draws: Draws,
+    /// The state of its random numbers.
+    seed: u64,
 }
 
-/// The totals of hot counters, sorted, and when they were received.
+/// What the last totals have for keys that this process does not know yet.
 #[derive(Debug)]
-pub(super) struct Hot {
-    pub(super) heard: Option<Instant>,
-    pub(super) totals: Vec<(CounterId, [u64; 2])>,
+struct Hot {
+    /// Until when they hold.
+    until: Instant,
+    /// How many processes reported.
+    live: u64,
+    totals: BTreeMap<CounterId, [u64; 2]>,
 }
 
 impl Shared {
-    pub(super) fn new(tally: Box<dyn Tally>, settings: Settings) -> Self {
+    pub(super) fn new(settings: RatioStoreBuilder) -> Self {
         let start = Instant::now();
-        let mut draws = Draws::new(settings.seed);
-        let phase = Phase::new(settings.tick, draws.draw());
-        let seeds = Mutex::new(draws);
-        let part = |room| {
-            let seed = seeds.lock().unwrap_or_else(PoisonError::into_inner).draw();
-            Part { table: Table::swept_when_full(room), since: start, swept: None, draws: Draws::new(seed) }
-        };
+        let seeds = Cell::new(settings.seed.unwrap_or_else(|| random::up_to(u64::MAX)));
+        // Each part has one, as the parts of a request must draw apart.
+        let seed = || seeds.replace(seeds.get().wrapping_add(1 << 40));
+        let part = |room| Part { table: Table::swept_when_full(room), since: start, seed: seed() };
         // Windows begin with the store: shares of several processes are not aligned anyway.
         let clock = move || Duration::from_secs(1 << 30) + start.elapsed();
+        let parts = Shards::new(settings.capacity, 64, part);
+        // From 0.1 to 0.9 ticks, so that the clocks of machines do not matter.
+        let phase = whole(float(micros(settings.tick)) * (0.1 + 0.8 * draw(&mut seed())));
         Self {
             id: StoreId::new(),
-            tally,
-            parts: Shards::new(settings.capacity, 64, part),
+            parts,
             hasher: CounterHasher::new(),
             local: MemoryStore::builder().capacity(settings.capacity).with_clock(clock).build(),
             start,
-            heard: AtomicU64::new(0),
-            live: AtomicU64::new(0),
-            seen: AtomicU64::new(0),
-            hot: ArcSwap::from_pointee(Hot { heard: None, totals: Vec::new() }),
-            used: AtomicU64::new(0),
-            task: AtomicU64::new(0),
-            next_task: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
             phase,
+            totals: ArcSwapOption::empty(),
+            seen: AtomicU64::new(0),
+            is_used: AtomicBool::new(false),
+            next_task: AtomicU64::new(0),
             telemetry: Telemetry::default(),
-            runtime: OnceLock::new(),
             settings,
         }
     }
 
-    /// Returns the microseconds since the start.
-    pub(super) fn micros(&self, now: Instant) -> u64 {
-        u64::try_from(now.saturating_duration_since(self.start).as_micros()).unwrap_or(u64::MAX)
+    /// Returns a time in microseconds since the start.
+    pub(super) fn micros(&self, time: Instant) -> u64 {
+        micros(time.saturating_duration_since(self.start))
     }
 
-    /// Returns the current runtime, else the first that a request came from; `None` before there was any.
-    pub(super) fn runtime(&self) -> Option<Runtime> {
-        let current = Runtime::try_current().ok();
-        if let Some(runtime) = &current {
-            let _ = self.runtime.set(runtime.clone());
-        }
-        current.or_else(|| self.runtime.get().cloned())
+    /// Returns how many processes reported in the last tick of which there were totals within a life; `None` if there
+    /// were none, or the store was closed.
+    pub(super) fn live(&self, now: Instant) -> Option<u64> {
+        let hot = self.totals.load();
+        let is_closed = self.next_task.load(Ordering::Acquire) == CLOSED;
+        hot.as_ref().filter(|hot| now <= hot.until && !is_closed).map(|hot| hot.live)
     }
 
-    /// Notes a decision, and returns its time in microseconds.
-    pub(super) fn touch(&self, now: Instant) -> u64 {
-        let micros = self.micros(now);
-        self.used.store(micros, Ordering::Relaxed);
-        micros
-    }
-
-    /// Returns the end of a life that begins at `now`, in microseconds.
-    pub(super) fn life_from(&self, now: Instant) -> u64 {
-        self.micros(now + self.settings.life)
-    }
-
-    /// Returns whether there was no decision for 60 ticks, or a life if that is longer.
-    ///
-    /// The first request after that is admitted by the share: of n processes, at most n / 60 in a tick.
-    pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let idle = self.micros(now).saturating_sub(self.used.load(Ordering::SeqCst));
-        u128::from(idle) > self.settings.life.max(self.settings.tick * IDLE).as_micros()
-    }
-
-    /// Returns whether a tick with reports of `live` processes has those of all: one with none is no data, and one with
-    /// fewer than three quarters of those before has lost some, or processes have ended; the next tick shows which.
-    pub(super) fn is_complete(&self, live: u64) -> bool {
-        live > 0 && u128::from(live) * 4 >= u128::from(self.seen.swap(live, Ordering::Relaxed)) * 3
-    }
-
-    /// Notes that totals of `live` processes were received.
-    pub(super) fn hear(&self, now: Instant, live: u64) {
-        self.live.store(live, Ordering::Relaxed);
-        self.heard.store(self.micros(now).saturating_add(1), Ordering::Release);
-    }
-
-    /// Returns whether totals were received within a life, and it was not closed.
-    pub(super) fn is_known(&self, now: Instant) -> bool {
-        let heard = self.heard.load(Ordering::Acquire);
-        !self.closed.load(Ordering::Acquire)
-            && heard > 0
-            && u128::from((self.micros(now) + 1).saturating_sub(heard)) <= self.settings.life.as_micros()
-    }
-
-    /// Returns how many processes reported in the last tick of which there were totals; 0 if there was none.
-    pub(super) fn live(&self) -> u64 {
-        self.live.load(Ordering::Relaxed)
+    /// Returns how many processes reported last, 0 if that was never known.
+    fn last_live(&self) -> u64 {
+        self.totals.load().as_ref().map_or(0, |hot| hot.live)
     }
 
     /// Returns how many processes limits are divided by: at least 1.
     pub(super) fn instances(&self) -> u64 {
-        self.settings.instances.max(self.live())
+        u64::from(self.settings.instances.get()).max(self.last_live())
     }
 
-    pub(super) fn hash(&self, counter: &Counter) -> u64 {
-        self.hasher.of(counter)
+    /// Begins a tick, and returns what is reported of the last one: the heaviest counters, as many as there is room for.
+    /// The others are limited by the share of this process. A tick that was much shorter or longer than others counts
+    /// as a whole one, but not the last one, as this process has already reported for the same tick.
+    pub(super) fn begin_tick(&self, now: Instant, is_last: bool) -> Vec<Offered> {
+        let (live, mut candidates) = (self.last_live(), Vec::new());
+        for mut part in self.parts.each() {
+            let elapsed = now.saturating_duration_since(part.since).div_duration_f64(self.settings.tick);
+            // Small differences stay: what is counted late in one tick is missing in the next.
+            let scale = if is_last || (elapsed - 1.0).abs() <= 0.1 { 1.0 } else { elapsed.recip() };
+            let Part { table, since, seed } = &mut *part;
+            *since = now;
+            table.iter_mut().for_each(|entry| entry.roll(scale));
+            if table.is_full() {
+                // What means little makes room.
+                table.retain(|entry| entry.is_exact(live, now));
+            }
+            for entry in table.iter() {
+                let offered = entry.offered(live, now, || draw(seed));
+                candidates.extend(offered.map(|offered| (entry.weight(), entry.hash(), offered)));
+            }
+        }
+        candidates.sort_unstable_by(|(one, _, of), (other, _, with)| other.total_cmp(one).then(of.id.cmp(&with.id)));
+        let mut room = vec![self.settings.report; self.settings.shards.into()];
+        candidates.retain(|(_, hash, Offered { id, .. })| {
+            let room = &mut room[usize::from(id.shard(self.settings.shards))];
+            let has_room = *room > 0;
+            *room -= usize::from(has_room);
+            if !has_room && let Some(entry) = self.parts.lock(*hash).table.find_mut(*hash, |entry| entry.id == *id) {
+                entry.by_share = true;
+            }
+            has_room
+        });
+        candidates.into_iter().map(|(_, _, offered)| offered).collect()
     }
 
-    /// The parts of all checks, locked.
-    pub(super) fn lock_all(&self, checks: &[Check]) -> Locked<'_, Part> {
-        self.parts.lock_all(checks.iter().map(|check| self.hash(&check.counter)))
+    /// Sets the totals of what was reported, and of hot counters.
+    ///
+    /// A tick with reports of no process is no data. One with fewer than three quarters of those before has lost some,
+    /// or processes have ended, and the next tick shows which.
+    pub(super) fn hear(&self, reported: impl Iterator<Item = CounterId>, totals: Totals, now: Instant) {
+        let Totals { live, .. } = totals;
+        if live == 0 || live.saturating_mul(4) < self.seen.swap(live, Ordering::Relaxed).saturating_mul(3) {
+            return;
+        }
+        let (until, hot) = (now + self.settings.ratio_life(), totals.hot.into_iter().collect::<BTreeMap<_, _>>());
+        let own: BTreeMap<CounterId, Option<[u64; 2]>> = reported.zip(totals.counters).collect();
+        for mut part in self.parts.each() {
+            for entry in part.table.iter_mut() {
+                match hot.get(&entry.id).copied().map(Some).or_else(|| own.get(&entry.id).copied()) {
+                    Some(Some(totals)) => entry.hear(totals, until),
+                    Some(None) => entry.by_share = true,
+                    None => {}
+                }
+            }
+        }
+        self.totals.store(Some(Hot { until, live, totals: hot }.into()));
     }
 
-    pub(super) fn moment(&self, now: Instant, since: Instant) -> Moment {
-        Moment { now, since, tick: self.settings.tick, life: self.settings.life }
-    }
-
-    /// Returns the totals of a counter that is hot, and when they were received.
-    pub(super) fn hot_totals(&self, id: &CounterId, now: Instant) -> Option<([u64; 2], Instant)> {
-        let hot = self.hot.load();
-        let heard = hot.heard.filter(|heard| now.saturating_duration_since(*heard) <= self.settings.life)?;
-        let place = hot.totals.binary_search_by_key(id, |(id, _)| *id).ok()?;
-        Some((hot.totals[place].1, heard))
+    /// Returns how many processes are known to report, 0 if none are, and of each policy the highest ratio of its keys.
+    pub(super) fn highest(&self, now: Instant) -> (u64, HashMap<PolicyName, f64>) {
+        let mut highest = HashMap::new();
+        let Some(live) = self.live(now) else { return (0, highest) };
+        for part in self.parts.each() {
+            for entry in part.table.iter() {
+                let most: &mut f64 = highest.entry(entry.counter.policy().clone()).or_default();
+                *most = most.max(entry.ratio(now).unwrap_or_default());
+            }
+        }
+        (live, highest)
     }
 }
 
 impl Part {
-    /// Returns the entry of a counter.
-    pub(super) fn find(&self, hash: u64, counter: &Counter) -> Option<&Entry> {
-        self.table.find(hash, |entry| is_of(entry, counter))
-    }
-
-    /// Returns the entry of a check's counter, made if there is room: entries that mean little are dropped for it, at
-    /// most once in a tick.
-    pub(super) fn make(&mut self, shared: &Shared, hash: u64, check: &Check, now: Instant) -> Option<&mut Entry> {
-        let moment = shared.moment(now, self.since);
-        let live = shared.live();
-        let stays = |entry: &Entry| entry.is_worth_its_place(live, &moment);
-        if self.table.is_full() {
-            // Or each made-up key would go through all that are there.
-            if self.swept.is_some_and(|swept| now.saturating_duration_since(swept) < moment.tick) {
-                let entry = self.table.find_mut(hash, |entry| is_of(entry, &check.counter))?;
-                entry.follow(check, &moment);
-                return Some(entry);
-            }
-            self.swept = Some(now);
-            self.table.sweep(stays);
-        }
+    /// Returns the entry of a check's counter, made if there is room.
+    pub(super) fn make(&mut self, shared: &Shared, hash: u64, check: &Check) -> Option<&mut Entry> {
+        let (counter, tick) = (&check.counter, shared.settings.tick);
+        let is = |entry: &Entry| entry.is_of(counter);
         let make = || {
-            let mut entry = Entry::new(hash, &check.counter, &moment);
-            entry.follow(check, &moment);
-            if let Some((totals, heard)) = shared.hot_totals(&entry.id, now) {
-                entry.hear_first(totals, heard);
+            let mut entry = Entry::new(hash, counter, tick);
+            entry.follow(check, tick);
+            if let Some(hot) = &*shared.totals.load()
+                && let Some(totals) = hot.totals.get(&entry.id)
+            {
+                entry.hear(*totals, hot.until);
             }
             Some(entry)
         };
-        let entry = self.table.find_or_insert(hash, |entry| is_of(entry, &check.counter), make, stays)?;
-        entry.follow(check, &moment);
+        let entry = match self.table.is_full() {
+            true => self.table.find_mut(hash, is)?,
+            false => self.table.find_or_insert(hash, is, make, |_| true)?,
+        };
+        entry.follow(check, tick);
         Some(entry)
+    }
+
+    /// Returns the entry of a counter.
+    pub(super) fn find(&self, hash: u64, counter: &Counter) -> Option<&Entry> {
+        self.table.find(hash, |entry| entry.is_of(counter))
+    }
+
+    /// Returns a random number from 0 to below 1.
+    pub(super) fn draw(&mut self) -> f64 {
+        draw(&mut self.seed)
     }
 }
 
-/// Whether an entry is that of a counter, whatever its quota.
-pub(super) fn is_of(entry: &Entry, counter: &Counter) -> bool {
-    entry.counter.policy() == counter.policy() && entry.counter.key() == counter.key()
+/// Returns a random number from 0 to below 1, which repeats with the seed: splitmix64.
+fn draw(seed: &mut u64) -> f64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    float((mixed ^ (mixed >> 31)) >> 11) / float(1 << 53)
 }

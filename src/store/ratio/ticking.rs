@@ -1,4 +1,4 @@
-//! The task that reports once in each tick.
+//! The task that reports once in each tick, by the tally's clock.
 //!
 //! It begins with the store, or with a decision, and ends after a while without any, or with the last clone of the
 //! store, of which it holds none while it waits. After one that is dropped with its runtime, or that did not wake for a
@@ -11,100 +11,77 @@ use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, sleep_until, timeout};
+use tracing::field::debug;
 
-use super::choose::{Scale, begin, choose, hear, known};
-use super::shared::Shared;
-use super::tally::{CounterId, Report};
+use super::shared::{CLOSED, Shared};
+use super::tally::{Report, Totals};
 use crate::core::error::Kind;
 use crate::core::{Error, OutageLines};
+use crate::store::clock::micros;
 
-/// No time of a tally is later, in microseconds: 2,283 years since the Unix epoch.
-const MOST_TIME: u64 = 1 << 56;
+/// After so many ticks without a decision, nothing is reported.
+const IDLE: u32 = 60;
 
 /// The task of a store: what it knows of the tally's clock.
 struct Ticking {
     weak: Weak<Shared>,
-    /// The number of the task.
-    id: u64,
-    /// When it first ran.
-    began: Option<Instant>,
+    /// When the next task may start, in microseconds; if it is another time, this one was replaced.
+    until: u64,
     /// The time of the tally at the start of the store, in microseconds; `None` before it has replied.
     epoch: Option<u64>,
-    /// The tick of the last report.
-    last: Option<u64>,
-    outage: Outage,
-}
-
-/// Since when the tally does not reply.
-struct Outage {
-    since: Option<Instant>,
-    /// Whether it was logged that no ratios are known.
-    by_share: bool,
+    /// The tick of the last report; 0 before the first one.
+    last: u64,
+    /// Since when the tally does not reply, and whether ratios were known when that was logged.
+    outage: Option<(Instant, bool)>,
     lines: OutageLines,
 }
 
 /// Starts the task, unless there is one or the store was closed; without a runtime there is none.
-///
-/// A task that should have woken a life ago is replaced: its runtime stands still.
 pub(super) fn start(shared: &Arc<Shared>, now: Instant) {
-    let (micros, next) = (shared.touch(now), shared.next_task.load(Ordering::Relaxed));
-    if micros < next || shared.closed.load(Ordering::Relaxed) {
+    let next = shared.next_task.load(Ordering::Relaxed);
+    if shared.micros(now) < next {
         return;
     }
-    let Some(runtime) = shared.runtime() else { return };
-    if shared.next_task.compare_exchange(next, shared.life_from(now), Ordering::SeqCst, Ordering::Relaxed).is_err() {
-        return;
+    let Ok(runtime) = Runtime::try_current() else { return };
+    let until = shared.micros(now + shared.settings.ratio_life());
+    if shared.next_task.compare_exchange(next, until, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+        let (weak, lines) = (Arc::downgrade(shared), OutageLines::new());
+        drop(runtime.spawn(Ticking { weak, until, epoch: None, last: 0, outage: None, lines }.run()));
     }
-    let id = micros + 1;
-    shared.task.store(id, Ordering::SeqCst);
-    let weak = Arc::downgrade(shared);
-    drop(runtime.spawn(Ticking { weak, id, began: None, epoch: None, last: None, outage: Outage::none() }.run()));
 }
 
 /// Reports once more, and has the task end.
-///
-/// The report is a task too: outside of a runtime, where nobody could wait for the tally, it is that of the runtime from
-/// which requests came, and is not waited for.
 pub(super) async fn close(shared: &Arc<Shared>) {
-    if shared.closed.swap(true, Ordering::SeqCst) || shared.task.load(Ordering::SeqCst) == 0 {
+    let next = shared.next_task.swap(CLOSED, Ordering::SeqCst);
+    shared.telemetry.ratios_known(|| (0, HashMap::new()));
+    let Ok(runtime) = Runtime::try_current() else { return };
+    if next == 0 || next == CLOSED {
         return;
     }
-    let counters = choose(shared, Instant::now(), Scale::Exact);
-    let report = Report::new(shared.settings.tick, 0).shards(shared.settings.shards).live(false);
-    let report = report.counters(counters);
-    let Some(runtime) = shared.runtime() else { return };
-    let reporting = runtime.spawn(report_last(Arc::clone(shared), report));
-    if Runtime::try_current().is_ok() {
-        // It fails if the tally panics, or the runtime ends.
-        drop(reporting.await);
-    }
-}
-
-async fn report_last(shared: Arc<Shared>, report: Report) {
-    let count = report.counters.len();
-    let result = call(&shared, report).await;
-    shared.telemetry.ratios_reported(count, result.is_ok());
-    if let Err(error) = result {
-        shared.telemetry.store_failed(&error);
-    }
+    let settings = &shared.settings;
+    let report = Report::new(settings.tick, 0).shards(settings.shards).live(false);
+    let report = report.counters(shared.begin_tick(Instant::now(), true));
+    let shared = Arc::clone(shared);
+    // It fails if the tally panics, or the runtime ends or has no timers.
+    drop(runtime.spawn(async move { drop(call(&shared, report).await) }).await);
 }
 
 impl Ticking {
     async fn run(mut self) {
+        let mut idle = 0;
         loop {
             let Some(shared) = self.weak.upgrade() else { return };
-            let (now, is_replaced) = (Instant::now(), shared.task.load(Ordering::SeqCst) != self.id);
-            if is_replaced || shared.closed.load(Ordering::SeqCst) || shared.is_idle(now) {
+            idle = if shared.is_used.swap(false, Ordering::Relaxed) { 0 } else { idle + 1 };
+            if idle > IDLE || shared.next_task.load(Ordering::SeqCst) != self.until {
                 return;
-            }
-            // Not before it runs: on a runtime that has ended it never does, and each decision would begin a tick.
-            if self.began.is_none() {
-                self.began = Some(now);
-                begin(&shared, now);
             }
             self.tick(&shared).await;
             let next = self.next(&shared);
-            shared.next_task.store(shared.life_from(next), Ordering::SeqCst);
+            let until = shared.micros(next + shared.settings.ratio_life());
+            if shared.next_task.compare_exchange(self.until, until, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+                return;
+            }
+            self.until = until;
             drop(shared);
             sleep_until(next).await;
         }
@@ -112,111 +89,93 @@ impl Ticking {
 
     /// Reports what was offered; the first call only reads the tally's clock, and what all processes know.
     async fn tick(&mut self, shared: &Shared) {
-        let began = Instant::now();
-        let base = Report::new(shared.settings.tick, 0).shards(shared.settings.shards);
+        let (began, settings) = (Instant::now(), &shared.settings);
+        let (counters, report) =
+            (shared.begin_tick(began, false), Report::new(settings.tick, 0).shards(settings.shards));
         let report = match self.epoch {
-            None => base.live(false),
+            None => report.live(false),
             Some(epoch) => {
-                let current = shared.phase.tick_of(epoch.saturating_add(shared.micros(began)));
-                let target = self.last.map_or(current, |last| current.max(last.saturating_add(1)));
-                self.last = Some(target);
-                Report { target, ..base }.counters(choose(shared, began, Scale::Whole))
+                let current = epoch.saturating_add(shared.micros(began)) / micros(settings.tick);
+                self.last = current.max(self.last + 1);
+                Report { target: self.last, ..report }.counters(counters)
             }
         };
-        let reported: Vec<CounterId> = report.counters.iter().map(|offered| offered.id).collect();
-        let result = call(shared, report).await;
-        shared.telemetry.ratios_reported(reported.len(), result.is_ok());
-        match result {
+        let reported: Vec<_> = report.counters.iter().map(|offered| offered.id).collect();
+        match call(shared, report).await {
             Ok(totals) => {
                 let now = Instant::now();
                 let middle = u64::midpoint(shared.micros(began), shared.micros(now));
-                let time = u64::try_from(totals.now.as_micros()).unwrap_or(MOST_TIME).min(MOST_TIME);
+                let time = micros(totals.now);
                 self.epoch = Some(time.saturating_sub(middle));
                 // A clock that stepped back is not waited for until it is there again.
-                let current = shared.phase.tick_of(time);
-                self.last = self.last.filter(|last| *last <= current + 1);
-                self.outage.end();
-                hear(shared, &reported, totals, now);
+                if self.last > time / micros(settings.tick) + 1 {
+                    self.last = 0;
+                }
+                if let Some((since, _)) = self.outage.take() {
+                    self.lines.ended(|| {
+                        tracing::info!(code = "tally_available", failed_for = ?since.elapsed(), "the tally replies again");
+                    });
+                }
+                shared.hear(reported.into_iter(), totals, now);
             }
-            Err(error) => self.outage.note(shared, &error),
+            Err(error) => self.note_outage(shared, &error),
         }
-        shared.telemetry.ratios_known(|| known(shared, Instant::now()));
+        shared.telemetry.ratios_known(|| shared.highest(Instant::now()));
     }
 
-    /// Returns when to call next.
+    /// Logs that the tally does not reply, once while ratios are known and once when they are not.
+    fn note_outage(&mut self, shared: &Shared, error: &Error) {
+        let now = Instant::now();
+        let is_known = shared.live(now).is_some();
+        let (since, was_known) = self.outage.unwrap_or((now, !is_known));
+        self.outage = Some((since, is_known));
+        if was_known == is_known {
+            return;
+        }
+        let life = is_known.then(|| debug(shared.settings.ratio_life()));
+        let held = if is_known {
+            "the last ratios hold for their life"
+        } else {
+            "this process admits its share of each limit"
+        };
+        self.lines.began(|more| {
+            let error = format!("{error:#}");
+            tracing::warn!(code = "tally_unavailable", error, life, more, "the tally does not reply: {held}");
+        });
+    }
+
+    /// Returns when to call next: at the phase of this process in a later tick than the last one.
     fn next(&self, shared: &Shared) -> Instant {
         let (now, tick) = (Instant::now(), shared.settings.tick);
         let Some(epoch) = self.epoch else { return now + tick };
         // What was offered in less than a quarter of a tick waits for the next one.
-        let least = if self.last.is_none() { tick / 4 } else { Duration::ZERO };
-        let from = epoch.saturating_add(shared.micros(now + least));
-        let next = shared.phase.next(from, self.last);
+        let least = if self.last == 0 { tick / 4 } else { Duration::ZERO };
+        let from = epoch.saturating_add(shared.micros(now + least)).saturating_sub(shared.phase);
+        let number = from.div_ceil(micros(tick)).max(self.last + 1);
+        let next = number.saturating_mul(micros(tick)).saturating_add(shared.phase).saturating_sub(epoch);
         // Whatever the tally's clock is: a wrong reply must neither end the reports nor make them follow each other
         // without a pause. A phase is at most 0.9 of a tick, so a tenth of one later is in the same tick.
-        (shared.start + Duration::from_micros(next.saturating_sub(epoch))).clamp(now + tick / 10, now + 2 * tick)
+        (shared.start + Duration::from_micros(next)).clamp(now + tick / 10, now + 2 * tick)
     }
 }
 
 impl Drop for Ticking {
     fn drop(&mut self) {
         let Some(shared) = self.weak.upgrade() else { return };
-        if shared.task.compare_exchange(self.id, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-            // What was known is not renewed; by a task that was replaced, another one renews it.
+        // A tally that panics, or a runtime that has ended, leads to no more than one task in a tick.
+        let next = shared.micros(Instant::now() + shared.settings.tick);
+        if shared.next_task.compare_exchange(self.until, next, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            // What was known is not renewed; if this task was replaced, another one renews it.
             shared.telemetry.ratios_known(|| (0, HashMap::new()));
-            // A tally that panics, or a runtime that has ended, leads to no more than one task in a tick.
-            let next = shared.micros(self.began.unwrap_or_else(Instant::now) + shared.settings.tick);
-            shared.next_task.store(next, Ordering::SeqCst);
         }
     }
 }
 
 /// Calls the tally, for a quarter of a tick at most.
-async fn call(shared: &Shared, report: Report) -> Result<super::tally::Totals, Error> {
-    let limit = shared.settings.tick / 4;
+async fn call(shared: &Shared, report: Report) -> Result<Totals, Error> {
+    let (limit, count) = (shared.settings.tick / 4, report.counters.len());
     let late = |late| Error::new(Kind::Timeout, format!("the tally did not reply in {limit:?}")).with_source(late);
-    timeout(limit, shared.tally.report(report)).await.map_err(late)?
-}
-
-impl Outage {
-    fn none() -> Self {
-        Self { since: None, by_share: false, lines: OutageLines::new() }
-    }
-
-    fn note(&mut self, shared: &Shared, error: &Error) {
-        shared.telemetry.store_failed(error);
-        let (now, life) = (Instant::now(), shared.settings.life);
-        let (is_known, error) = (shared.is_known(now), format!("{error:#}"));
-        if self.since.is_none() && is_known {
-            self.lines.began(|more| {
-                tracing::warn!(
-                    code = "tally_unavailable",
-                    error,
-                    ?life,
-                    more,
-                    "the tally does not reply: the last ratios hold for their life"
-                );
-            });
-        }
-        self.since.get_or_insert(now);
-        if !self.by_share && !is_known {
-            self.by_share = true;
-            self.lines.began(|more| {
-                tracing::warn!(
-                    code = "tally_unavailable",
-                    error,
-                    more,
-                    "the tally does not reply: this process admits its share of each limit"
-                );
-            });
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(since) = self.since.take() {
-            self.by_share = false;
-            self.lines.ended(|| {
-                tracing::info!(code = "tally_available", failed_for = ?since.elapsed(), "the tally replies again");
-            });
-        }
-    }
+    let result = timeout(limit, shared.settings.tally.report(report)).await.map_err(late).flatten();
+    shared.telemetry.ratios_reported(count, result.is_ok());
+    result.inspect_err(|error| shared.telemetry.store_failed(error))
 }

@@ -63,7 +63,9 @@ async fn what_is_not_known_any_more_is_shown_as_0() {
     let refused = load(&store, &all, 400, 4).await;
     let of = seen(&watch);
     assert!(of("live") == 0.0 && of("highest{policy=all}") == 0.0);
-    assert!(is_about(of("reports_total{result=failed}"), 4.0), "{}", of("reports_total{result=failed}"));
+    // Four ticks, which may have five of the moments at which this process reports.
+    let failed = of("reports_total{result=failed}");
+    assert!((4.0..=5.0).contains(&failed), "{failed}");
     // Refused by the share of this process, not dropped by a ratio.
     assert!(refused > 1_000 && of("dropped_units_total{policy=all}") == 0.0);
 }

@@ -142,7 +142,11 @@ fn a_policy_that_has_no_ratio_is_an_error_at_the_line_of_its_name() {
         refused(&format!("{file}[ratios]\n"), name, &[text]);
     }
     #[cfg(feature = "calendar")]
-    refused(&format!("{}[ratios]\n", policy("algorithm = \"fixed_window\"\nwindow = \"day\"")), 5, &["has no ratio"]);
+    refused(
+        &format!("{}[ratios]\n", policy("algorithm = \"fixed_window\"\nwindow = \"day\"")),
+        5,
+        &["give at most 60s"],
+    );
 }
 
 /// A store for slots is another than the one with ratios.

@@ -178,7 +178,7 @@ async fn the_task_ends_without_requests_and_with_the_last_clone() {
 async fn a_closed_store_reports_once_more() {
     let tally = Switch::new();
     let store = tally.stores(1).remove(0);
-    load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 2).await;
+    load(std::slice::from_ref(&store), &Check::new(all(), 1), 1_000, 3).await;
     let before = tally.reports().len();
     store.close().await;
     let last = tally.reports().split_off(before);

@@ -1,8 +1,8 @@
 //! Runtimes that end or have nobody to drive them, tallies that panic, and many threads at once.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,16 +40,6 @@ fn a_store_is_as_fast_when_its_only_runtime_has_ended() {
     assert!(fastest.is_some(), "no request goes through all keys");
 }
 
-/// A tally that keeps its reports.
-struct Kept(MemoryTally, Arc<Mutex<Vec<Report>>>);
-
-impl Tally for Kept {
-    fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
-        self.1.lock().expect("no test panicked").push(report.clone());
-        self.0.report(report)
-    }
-}
-
 /// Sleeps until this is so, for 20 s at most; returns whether it is.
 fn becomes(is_so: impl Fn() -> bool) -> bool {
     let began = Instant::now();
@@ -62,20 +52,17 @@ fn becomes(is_so: impl Fn() -> bool) -> bool {
 #[test]
 fn a_store_can_be_closed_outside_of_its_runtime_and_after_it() {
     for is_over in [false, true] {
-        let reports: Arc<Mutex<Vec<Report>>> = Arc::default();
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let within = runtime.enter();
-        let store = RatioStore::new(Kept(MemoryTally::new(), Arc::clone(&reports)));
+        let tick = Duration::from_millis(100);
+        let store = RatioStore::builder(MemoryTally::new()).tick(tick).build().expect("valid settings");
         drop(within);
         assert!(decide(&store, &[Check::new(all(), 1)]).is_allowed());
-        assert!(becomes(|| !reports.lock().expect("no test panicked").is_empty()), "the first report");
+        assert!(becomes(|| store.live() == Some(1)), "it reports");
         let runtime = Some(runtime).filter(|_| !is_over);
         futures::executor::block_on(store.close());
-        // All but the first and the last are of a process that counts as live.
-        let is_reported =
-            || reports.lock().expect("no test panicked").iter().filter(|report| !report.live).count() == 2;
-        assert!(is_over || becomes(is_reported), "the last report");
-        assert_eq!(store.live(), None);
+        thread::sleep(3 * tick);
+        assert_eq!(store.live(), None, "no report that was under way changes that");
         assert!(decide(&store, &[Check::new(all(), 1)]).is_allowed(), "its share is admitted");
         drop(runtime);
     }

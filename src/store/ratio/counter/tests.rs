@@ -1,0 +1,170 @@
+use super::*;
+use crate::core::Key;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// An entry of a limit a second, with ticks of a second.
+fn entry(limit: u64, floor: u64) -> Entry {
+    let policy = "all".try_into().expect("a valid name");
+    let counter = Counter::new(policy, Key::new("k", "all"), Quota::fixed_window(limit, SECOND));
+    let mut entry = Entry::new(0, &counter, SECOND);
+    entry.follow(&Check::new(counter, 1).floor(floor), SECOND);
+    entry
+}
+
+fn told(limit: u64, floor: u64, totals: [u64; 2]) -> Entry {
+    let mut entry = entry(limit, floor);
+    entry.hear(totals, Instant::now() + 60 * SECOND);
+    entry
+}
+
+fn keeps(entry: &Entry) -> [f64; 2] {
+    [0, 1].map(|kind: usize| entry.kinds[kind].keep)
+}
+
+/// Random numbers, which repeat.
+fn draws(seed: u64) -> impl FnMut() -> f64 {
+    let mut random = fastrand::Rng::with_seed(seed);
+    move || random.f64()
+}
+
+#[test]
+fn a_rate_is_the_part_of_a_limit_that_a_tick_has() {
+    let is = |quota: Quota, expected: f64| (rate(&quota, SECOND / 10) - expected).abs() < 1e-9;
+    assert!(is(Quota::per_second(1_000), 100.0) && is(Quota::per_minute(1), 1.0 / 600.0));
+}
+
+#[test]
+fn a_keep_is_a_share_whatever_the_totals() {
+    for limit in [1, 1_000, 1 << 40] {
+        for ordinary in [0, 1, 999, (1 << 52) - 1, u64::MAX] {
+            for critical in [0, 1, 999, (1 << 52) - 1, u64::MAX] {
+                for floor in [0, 1, limit] {
+                    let entry = told(limit, floor, [ordinary, critical]);
+                    let keeps = keeps(&entry);
+                    assert!(keeps.iter().all(|keep| (0.0..=1.0).contains(keep)), "{keeps:?}");
+                    let admitted: f64 = [0, 1].map(|kind| keeps[kind] * float(entry.totals[kind])).iter().sum();
+                    assert!(admitted <= float(limit) * 1.000_001, "{admitted} of {limit}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_reserve_is_left_to_critical_requests() {
+    for (offered, admitted) in [
+        ([9_000, 100], [800, 100]),
+        ([9_000, 500], [500, 500]),
+        ([9_000, 5_000], [0, 1_000]),
+        ([500, 100], [500, 100]),
+        ([0, 5_000], [0, 1_000]),
+        ([800, 0], [800, 0]),
+        ([0, 0], [0, 0]),
+    ] {
+        // A fifth is reserved.
+        let keeps = keeps(&told(1_000, 200, offered));
+        assert_eq!([0, 1].map(|kind| whole(keeps[kind] * float(offered[kind]))), admitted, "of {offered:?}");
+    }
+}
+
+#[test]
+fn the_requests_that_pass_stay_within_four_of_their_share() {
+    for (totals, clients) in [(2_000, 2), (5_000, 5), (100_000, 2), (1_250, 3)] {
+        let (mut entry, mut draw, mut passed) = (told(1_000, 0, [0, totals]), draws(7), vec![0.0; clients]);
+        let (now, check, share) = (Instant::now(), Check::new(entry.counter.clone(), 1), keeps(&entry)[1]);
+        for request in 0..100_000_u32 {
+            let client = request as usize % clients;
+            passed[client] += f64::from(entry.offer(&check, None, now, draw()));
+            let error = passed.iter().sum::<f64>() - share * f64::from(request + 1);
+            assert!(error.abs() <= 4.0, "{error}");
+        }
+        let fair = share * 100_000.0 / float(clients as u64);
+        assert!(passed.iter().all(|passed| (passed - fair).abs() < fair / 10.0), "{passed:?} of {fair} each: in turn");
+    }
+}
+
+#[test]
+fn a_process_alone_leaves_the_reserve_of_its_tick() {
+    let mut entry = entry(100, 20);
+    let (ordinary, critical) = (Check::new(entry.counter.clone(), 1).floor(20), Check::new(entry.counter.clone(), 1));
+    let mut taken = |check: &Check, ticks| (0..200).filter(|_| entry.takes(check, ticks)).count();
+    assert_eq!([taken(&ordinary, 0.5), taken(&critical, 0.5)], [80, 20]);
+    assert_eq!([taken(&critical, 1.5), taken(&critical, 9.0)], [50, 50], "a tick that is late has more, up to two");
+}
+
+/// Has callers with these units in a tick, and divides what is kept of their sum.
+fn divided(offered: &[u64], keep: f64) -> Callers {
+    let mut callers = Callers::default();
+    (1_u64..)
+        .zip(offered)
+        .for_each(|(caller, units)| assert_eq!(callers.offer(caller, *units, 1.0).to_bits(), 1.0_f64.to_bits()));
+    assert!(callers.roll());
+    callers.divide(keep);
+    callers
+}
+
+#[test]
+fn callers_are_admitted_up_to_a_level_what_the_keep_admits() {
+    for (offered, keep) in [
+        (&[50, 100, 5_000][..], 0.2),
+        (&[1, 1, 1, 1, 1, 10], 0.5),
+        (&[1; 40], 0.5),
+        (&[1; 5], 0.2),
+        (&[7], 0.01),
+        (&[5, 5], 0.0),
+        (&[u64::MAX; 64], 0.3),
+    ] {
+        let mut callers = divided(offered, keep);
+        let admitted =
+            (1_u64..).zip(offered).map(|(caller, units)| float(*units) * callers.offer(caller, *units, keep));
+        let (admitted, expected) =
+            (admitted.sum::<f64>(), offered.iter().map(|units| float(*units)).sum::<f64>() * keep);
+        assert!((admitted - expected).abs() <= expected / 1e6, "{admitted} of {expected}: {offered:?}");
+    }
+    assert!(divided(&[50, 100], 1.0).level.is_none(), "nothing is dropped");
+}
+
+#[test]
+fn a_new_caller_has_the_level_too_and_one_without_a_place_the_keep() {
+    let mut callers = divided(&[1, 1, 10], 0.5);
+    assert_eq!([9, 9, 9, 9, 9].map(|caller| callers.offer(caller, 1, 0.5)), [1.0, 1.0, 1.0, 1.0, 0.0], "four units");
+    for caller in 100..200 {
+        let is_listed = callers.listed.len() < MOST_CALLERS;
+        assert_eq!(callers.offer(caller, 8, 0.25), if is_listed { 0.5 } else { 0.25 });
+    }
+}
+
+#[test]
+fn a_sample_is_exact_on_average() {
+    let (mut draw, now) = (draws(11), Instant::now());
+    for (limit, live, units) in [(1_000, 100, [1, 0]), (1_000, 100, [1, 3]), (100, 30, [0, 1]), (7, 2, [1, 0])] {
+        let mut entry = entry(limit, 0);
+        [0, 1].iter().for_each(|kind: &usize| entry.kinds[*kind].last = units[*kind]);
+        assert!(!entry.is_exact(live, now));
+        let mut sums = [0; 2];
+        for _ in 0..200_000 {
+            if let Some(offered) = entry.offered(live, now, &mut draw) {
+                sums = [sums[0] + offered.ordinary, sums[1] + offered.critical];
+            }
+        }
+        let is_close = |kind: usize| sums[kind].abs_diff(200_000 * units[kind]) <= 4_000 * units[kind];
+        assert!(is_close(0) && is_close(1), "{sums:?} of {units:?}");
+    }
+}
+
+#[test]
+fn what_is_heavy_hot_or_of_an_unknown_fleet_is_reported_exactly() {
+    let (now, live) = (Instant::now(), 100);
+    let units = |entry: &Entry, live| entry.offered(live, now, || 0.999).map(|offered| offered.critical);
+    let mut light = entry(1_000, 0);
+    assert_eq!([units(&light, live), units(&light, 0)], [None, None], "nothing was offered");
+    light.kinds[1].last = 3;
+    assert_eq!([units(&light, live), units(&light, 0)], [None, Some(3)]);
+    light.kinds[1].last = 6;
+    assert_eq!(units(&light, live), Some(6), "more than half of a fair share");
+    let mut hot = told(1_000, 0, [300, 200]);
+    assert_eq!(units(&hot, live), Some(0), "so that the end of its load is known");
+    hot.hear([300, 199], now);
+    assert_eq!(units(&hot, live), None);
+}
