@@ -45,8 +45,10 @@ struct Shared {
     clock: Box<dyn Clock>,
     /// The ticks of each shard by their numbers, by the length of a tick in microseconds, how many shards there are, and
     /// which one it is.
-    shards: Mutex<BTreeMap<(u64, u8, u8), BTreeMap<u64, Bucket>>>,
+    shards: Mutex<BTreeMap<(u64, u8, u8), Buckets>>,
 }
+
+type Buckets = BTreeMap<u64, Bucket>;
 
 /// The reports of one tick to one shard.
 #[derive(Debug, Default)]
@@ -100,7 +102,7 @@ impl fmt::Debug for MemoryTally {
 
 /// Adds the counters of one shard to their tick, and to `totals` how many processes were live in the last tick, the
 /// units of each counter, and those of hot counters.
-fn ratio(buckets: &mut BTreeMap<u64, Bucket>, tick: u64, (report, shard): (&Report, u8), totals: &mut Totals) {
+fn ratio(buckets: &mut Buckets, tick: u64, (report, shard): (&Report, u8), totals: &mut Totals) {
     let last = tick.saturating_sub(1);
     let is_late = report.target > 0 && report.target < last;
     let target = if report.target == last { last } else { tick };

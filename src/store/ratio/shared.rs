@@ -206,10 +206,10 @@ impl Part {
             }
             Some(entry)
         };
-        let entry = match self.table.is_full() {
-            true => self.table.find_mut(hash, is)?,
-            false => self.table.find_or_insert(hash, is, make, |_| true)?,
-        };
+        let is_full = self.table.is_full();
+        let found =
+            if is_full { self.table.find_mut(hash, is) } else { self.table.find_or_insert(hash, is, make, |_| true) };
+        let entry = found?;
         entry.follow(check, tick);
         Some(entry)
     }

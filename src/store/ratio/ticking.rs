@@ -175,7 +175,8 @@ impl Drop for Ticking {
 async fn call(shared: &Shared, report: Report) -> Result<Totals, Error> {
     let (limit, count) = (shared.settings.tick / 4, report.counters.len());
     let late = |late| Error::new(Kind::Timeout, format!("the tally did not reply in {limit:?}")).with_source(late);
-    let result = timeout(limit, shared.settings.tally.report(report)).await.map_err(late).flatten();
+    let reporting = timeout(limit, shared.settings.tally.report(report));
+    let result = reporting.await.unwrap_or_else(|elapsed| Err(late(elapsed)));
     shared.telemetry.ratios_reported(count, result.is_ok());
     result.inspect_err(|error| shared.telemetry.store_failed(error))
 }
