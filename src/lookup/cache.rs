@@ -133,7 +133,7 @@ impl<V: Looked> Lookups<V> {
         let Ok(runtime) = Runtime::try_current() else {
             return (self.look)(wanted).await.map_err(|error| self.state.failure(error));
         };
-        let (key, state) = (wanted.key().clone(), Arc::clone(&self.state));
+        let (of, lookups) = (wanted.key().clone(), self.clone());
         // A task, because the cache drops the lookup of a request that is cancelled, and starts it again for the next one.
         let fresh = runtime.spawn(self.fresh(wanted, stale.clone()));
         let ended = |_| Err(Arc::new(Error::new(Kind::Store, "the lookup was cancelled, as its runtime has ended")));
@@ -142,7 +142,7 @@ impl<V: Looked> Lookups<V> {
         if let Ok(found) = timeout(LATE, fresh).await {
             return found;
         }
-        state.results.insert(key, stale.clone().postponed()).await;
+        lookups.state.results.insert(of, stale.clone().postponed()).await;
         stale.result
     }
 
