@@ -1,14 +1,18 @@
 -- Bans: strikes against a key, and until when it is refused. The same as src/core/algorithm/ban.rs.
 --
--- State: the end of the last ban, its length, the start of the window of strikes, and how many there
--- are in it, 7 bytes each. All times are ms.
+-- value     28 bytes: the end of the last ban, its length, the start of the window of strikes, and how many there
+--           are in it, 7 each
+-- now       ms, as are all times
+-- window    that of strikes
+-- limit     in multiples of FIRST the first ban, and below that twice the strikes that begin one, and 1 if refusals
+--           extend it
+-- capacity  in multiples of GROWTH how much longer each ban is than the last one, in thousandths, and below that the
+--           longest
 --
--- The numbers of its rule: `window` is that of strikes, and `capacity` the longest ban.
--- limit     the strikes that begin a ban, and in multiples of PART: 1 if refusals extend it, and more
---           for a decision (bans.lua)
--- cost      the first ban, and in multiples of SHARE its growth in thousandths
+-- ban returns whether the key is not banned, and found; ban_adjust strikes once, whatever it is to charge, and
+-- returns how many strikes count, which is none if a ban goes on, and state and expiry if that changes the state.
 
-local BAN, BAN_SIZE, SHARE, PART = '>I7I7I7I7', 28, 2 ^ 35, 2 ^ 20
+local BAN, BAN_SIZE, FIRST, GROWTH = '>I7I7I7I7', 28, 2 ^ 18, 2 ^ 35
 
 local function read_ban(value, now, within, most)
   if not value then
@@ -27,28 +31,26 @@ local function read_ban(value, now, within, most)
   return ends, length, start, strikes, KEPT
 end
 
--- Looks whether the key is not banned.
-local function ban(value, now, within, _, most)
-  local ends, _, _, _, found = read_ban(value, now, within, most)
+local function ban(value, now, window, _, capacity)
+  local ends, _, _, _, found = read_ban(value, now, window, capacity % GROWTH)
   return now >= ends, found
 end
 
--- Strikes once; returns how many count, which is none if the strike extends a ban.
-local function ban_adjust(value, now, within, limit, most, _, terms)
-  local ends, length, start, strikes = read_ban(value, now, within, most)
-  local time, after, units = terms % SHARE, limit % PART, 1
-  local growth = (terms - time) / SHARE
+local function ban_adjust(value, now, window, limit, capacity)
+  local most, code, units = capacity % GROWTH, limit % FIRST, 1
+  local growth, time = (capacity - most) / GROWTH, (limit - code) / FIRST
+  local ends, length, start, strikes = read_ban(value, now, window, most)
   if now < ends then
-    if (limit - after) / PART % 2 == 0 then
+    if code % 2 == 0 then
       return 0
     end
     ends, units = max(ends, now + length), 0
   else
-    if strikes == 0 or now >= start + within then
+    if strikes == 0 or now >= start + window then
       start, strikes = now, 0
     end
     start, strikes = min(start, now), strikes + 1
-    if strikes >= after then
+    if 2 * strikes >= code - code % 2 then
       if length == 0 or now >= ends + most then
         length = time
       else
@@ -58,6 +60,6 @@ local function ban_adjust(value, now, within, limit, most, _, terms)
     end
   end
   local matters = growth > 1000 and length > 0 and ends + most or ends
-  local counts = strikes > 0 and start + within or 0
+  local counts = strikes > 0 and start + window or 0
   return units, pack(BAN, ends, length, start, strikes), max(matters, counts) - now
 end

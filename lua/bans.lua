@@ -1,19 +1,11 @@
 -- Decides and adjusts like batch.lua, also requests whose checks have a ban.
 --
--- The bans of a request stand before its checks. They are decided with them: a banned key refuses. Once
--- the request is decided, strikes are written, whether it is admitted or refused; none if a check is
--- OUTSIDE, which is no decision. In the limit of their rules, in multiples of PART: 2 the check is a look
--- that stands for a check of one unit, which it would not fit; 4 a check that does not fit is a strike;
--- from 8 on the check's place in the request.
+-- The ban of a check stands before it, and is decided like any other: it does not fit if the key is banned. In
+-- shadow mode the check is then a look, as it takes nothing. Once the request is decided, strikes are written, whether
+-- it is admitted or refused; none if a check is OUTSIDE, which is no decision. A ban of cost 1 is struck if its check
+-- does not fit, or the key is banned by now. A check of cost 0 stands for one of one unit then.
 
-local function read_place(rule)
-  local code = (rule.limit - rule.limit % PART) / PART
-  local low = code % 8
-  return (code - low) / 8, low >= 4, low % 4 >= 2
-end
-
--- In shadow mode a check whose key is banned takes nothing: it is decided as a look. Other requests may
--- have the same rule, so it gets one of its own.
+-- Other requests may have the rule at `place`, so the check gets one of its own.
 local function look_only(all, place)
   local rules, rule = all.rules, {}
   for name, value in pairs(rules[all.checks[place]]) do
@@ -24,56 +16,42 @@ local function look_only(all, place)
   all.checks[place] = #rules
 end
 
--- Whether the check of a ban is a strike: it did not fit, or the key is banned by now.
-local function is_strike(all, rule, key, first, before)
-  local place, counts, tests = read_place(rule)
-  if not counts then
-    return false
-  end
-  local values, fits = all.values, (all.flags[before + place] or 1) % 2 == 1
-  if tests then
-    local at = first + 2 * place - 1
-    local own = all.rules[all.checks[at + 1]]
-    fits = own.decide(current(all, all.checks[at]), own.now, own.window, own.limit, own.capacity, 1, own.floor)
-  end
-  return not fits or not ban(values[key], rule.now, rule.window, 0, rule.capacity)
+local function is_banned(all, key, rule)
+  return not ban(all.values[key], rule.now, rule.window, rule.limit, rule.capacity)
 end
 
--- Whether a check of the request was not decided, since `before`: then the reply is no decision.
-local function is_outside(all, before)
-  for i = before + 1, all.replied do
-    if (all.flags[i] or 1) >= 2 * OUTSIDE then
-      return true
-    end
+-- Whether the check at `place` fits, of which this is the flag.
+local function fits_now(all, place, flag)
+  local key, own = all.checks[place], all.rules[all.checks[place + 1]]
+  if own.cost > 0 then
+    return flag % 2 == 1
   end
-  return false
+  return (own.decide(current(all, key), own.now, own.window, own.limit, own.capacity, 1, own.floor))
 end
 
--- As decide_requests, but a request that has bans alone.
-local function ban_requests(all, first, most)
-  local checks, rules, values, before = all.checks, all.rules, all.values, all.replied
-  local last = first + 2 * checks[first] - 1
-  if rules[checks[first + 2]].decide ~= ban then
-    return decide_requests(all, first, most)
-  end
+-- As decide_requests, but one request.
+local function ban_requests(all, first)
+  local checks, rules, values, flags = all.checks, all.rules, all.values, all.flags
+  local last, before, struck = first + 2 * checks[first] - 1, all.replied, {}
   for i = first + 1, last, 2 do
     local rule = rules[checks[i + 1]]
-    if rule.decide ~= ban then
-      break
-    end
-    if not rule.enforced and not ban(values[checks[i]], rule.now, rule.window, 0, rule.capacity) then
-      look_only(all, first + 2 * read_place(rule))
+    if rule.decide == ban then
+      struck[#struck + 1] = rule.cost > 0 and i or nil
+      if not rule.enforced and is_banned(all, checks[i], rule) then
+        look_only(all, i + 3)
+      end
     end
   end
   decide_requests(all, first, last)
-  for i = first + 1, is_outside(all, before) and 0 or last, 2 do
-    local rule, key = rules[checks[i + 1]], checks[i]
-    if rule.decide ~= ban then
-      break
+  for i = before + 1, all.replied do
+    if (flags[i] or 1) >= 2 * OUTSIDE then
+      return last + 2
     end
-    if is_strike(all, rule, key, first, before) then
-      local _, state, expiry = ban_adjust(
-        values[key], rule.now, rule.window, rule.limit, rule.capacity, 0, rule.cost)
+  end
+  for _, i in ipairs(struck) do
+    local key, rule, flag = checks[i], rules[checks[i + 1]], flags[before + (i - first + 3) / 2] or 1
+    if not fits_now(all, i + 2, flag) or is_banned(all, key, rule) then
+      local _, state, expiry = ban_adjust(values[key], rule.now, rule.window, rule.limit, rule.capacity)
       if state then
         values[key], all.expiries[key] = state, expiry * rule.tick
       end

@@ -10,7 +10,7 @@ local function read_rules(packed, now_us, server_time)
       decide = ALGORITHMS[algorithm], adjust = kind >= 8 and ADJUSTMENTS[algorithm],
       enforced = flags % 2 == 1, tick = tick, whole = flags % 8 >= 4,
       refunds = kind % 16 >= 8, charges = kind % 32 >= 16, resets = kind >= 32, repeats = flags >= 64,
-      apart = kind >= 8 or algorithm == BANNING,
+      apart = kind >= 8,
       now = (now_us - now_us % tick) / tick, window = window, limit = limit, capacity = capacity,
       cost = cost, floor = floor, taken = cost * window,
       room = room and server_time and cost > 0 and flags < 8 and room(window, capacity, cost, floor),

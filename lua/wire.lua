@@ -11,7 +11,7 @@
 --           reset; 64 another check of the request has the same key
 --           an algorithm that counts in windows of a calendar has 32 added to its number, and for window
 --           and capacity the windows that the process names: see calendar_window.lua
---           the bans of a request stand before its checks, as those of "algorithm" 64 (ban.lua)
+--           the ban of a check, of algorithm 7, stands before it: see bans.lua
 --
 -- The reply is the time in us (7 bytes), for each check a byte of fits + 2 * found, then for each
 -- check whose state was found that state; of a log the digest, or its size (4) and the whole; of slots
@@ -19,7 +19,6 @@
 -- state is that after it, preceded by how many units were refunded or charged (7).
 
 local RULE = '>BBI7I7I7I7I7'
-local BANNING = 64
 
 local ALGORITHMS = {
   [1] = fixed_window,
@@ -28,10 +27,10 @@ local ALGORITHMS = {
   [4] = sliding_log,
   [5] = leaky_bucket,
   [6] = concurrency,
+  [7] = ban,
   [18] = wide_token_bucket,
   [21] = wide_leaky_bucket,
   [33] = calendar_window,
-  [64] = ban,
 }
 
 local ADJUSTMENTS = {
@@ -41,10 +40,10 @@ local ADJUSTMENTS = {
   [4] = sliding_log_adjust,
   [5] = leaky_bucket_adjust,
   [6] = concurrency_adjust,
+  [7] = ban_adjust,
   [18] = wide_token_bucket_adjust,
   [21] = wide_leaky_bucket_adjust,
   [33] = calendar_window_adjust,
-  [64] = ban_adjust,
 }
 
 -- Of those whose state is a falling level.

@@ -41,8 +41,8 @@ impl BanTable {
         self.growth.needs("growth", self.most.get().is_some(), "the longest ban, such as most = \"1d\"")?;
         self.most.needs("most", self.growth.get().is_some(), "growth, such as growth = 2")?;
         if let (Some(growth), Some(most)) = (&self.growth.0, &self.most.0) {
-            let grows = ban.try_growing(*growth.get_ref(), time).at(growth)?.growth() > 1_000;
-            self.growth.needs("growth", grows, "a factor above 1")?;
+            let alike = ban.try_growing(*growth.get_ref(), time).at(growth)? == ban;
+            self.growth.needs("growth", !alike, "a factor above 1")?;
             ban = ban.try_growing(*growth.get_ref(), most.get_ref().0).at(most)?;
         }
         let ban = if self.extend == Some(true) { ban.extending() } else { ban };

@@ -12,10 +12,7 @@ use super::error::built;
 const MOST_STRIKES: u32 = 100_000;
 
 /// The longest time of a ban and of its window, in milliseconds: 366 days.
-const LONGEST: u64 = 366 * 86_400_000;
-
-/// The largest growth, in thousandths.
-const MOST_GROWTH: f64 = 100.0;
+const LONGEST: u128 = 366 * 86_400_000;
 
 /// A ban: after so many refusals within a window, the key is refused for a time.
 ///
@@ -28,7 +25,7 @@ const MOST_GROWTH: f64 = 100.0;
 /// There is never a ban without that many strikes within one window. The reverse does not hold: up to
 /// 2 × `after` - 2 strikes that lie across two windows begin no ban.
 ///
-/// All times are whole milliseconds.
+/// All times are whole milliseconds, and what is left of a ban is rounded up to one.
 ///
 /// # Who is banned
 ///
@@ -79,11 +76,7 @@ impl Ban {
     pub const fn new(after: u32, within: Duration, time: Duration) -> Self {
         match Self::checked(after, within, time) {
             Ok(ban) => ban,
-            Err(Fault::NoStrikes) => panic!("after 0 bans everybody: give at least 1"),
-            Err(Fault::ManyStrikes) => panic!("after is too large: give at most 100000"),
-            Err(Fault::NoTime) => panic!("a ban and its window are at least 1ms"),
-            Err(Fault::Fraction) => panic!("a ban and its window are whole milliseconds"),
-            Err(Fault::LongTime) => panic!("a ban and its window are at most 366 days"),
+            Err(fault) => panic!("{}", fault),
         }
     }
 
@@ -94,19 +87,7 @@ impl Ban {
     /// If `after` is 0 or more than 100,000, or one of the times is 0, longer than 366 days, or not a whole number of
     /// milliseconds.
     pub fn try_new(after: u32, within: Duration, time: Duration) -> Result<Self, Error> {
-        let strikes = |fault: Fault| match fault {
-            Fault::NoStrikes => Error::invalid("after 0 bans everybody: give at least 1"),
-            _ => Error::invalid(format!("after {after} is too large: give at most {MOST_STRIKES}")),
-        };
-        let faults = [
-            checked_after(after).err().map(strikes),
-            checked_time(within).err().map(|fault| fault.of_window(within)),
-            checked_time(time).err().map(|fault| fault.of_ban(time)),
-        ];
-        match faults.into_iter().flatten().next() {
-            Some(error) => Err(error),
-            None => Self::checked(after, within, time).map_err(strikes),
-        }
+        Self::checked(after, within, time).map_err(Error::invalid)
     }
 
     /// Makes each ban longer than the last one by a factor, and none longer than `most`.
@@ -128,19 +109,15 @@ impl Ban {
     /// If the factor is less than 1 or more than 100, or `most` is shorter than the first ban, longer than 366 days, or
     /// not a whole number of milliseconds.
     pub fn try_growing(self, factor: f64, most: Duration) -> Result<Self, Error> {
-        if factor.is_nan() || factor < 1.0 {
-            return Err(Error::invalid(format!("growth {factor} would shrink the bans: give at least 1")));
+        if !(1.0..=100.0).contains(&factor) {
+            return Err(Error::invalid(format!("growth must be from 1 to 100, not {factor}")));
         }
-        if factor > MOST_GROWTH {
-            return Err(Error::invalid(format!("growth {factor} is too large: give at most {MOST_GROWTH}")));
-        }
-        let longest = checked_time(most).map_err(|fault| fault.of_ban(most))?;
-        if longest < self.time {
-            let first = self.time();
-            return Err(Error::invalid(format!(
-                "a longest ban of {most:?} is shorter than the first of {first:?}: give at least {first:?}"
-            )));
-        }
+        let longest = millis(most).filter(|most| *most >= self.time).ok_or_else(|| {
+            let (first, given) = (self.time(), most);
+            Error::invalid(format!(
+                "the longest ban must be whole milliseconds, from the first of {first:?} to 366 days, not {given:?}"
+            ))
+        })?;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 1,000 to 100,000")]
         let growth = (factor * 1_000.0).round() as u32;
         Ok(Self { growth, most: longest, ..self })
@@ -205,83 +182,43 @@ impl Ban {
         Duration::from_millis(self.most)
     }
 
-    /// Returns the window of strikes, the first ban and the longest one in milliseconds.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
-    pub(crate) const fn millis(&self) -> [u64; 3] {
-        [self.within, self.time, self.most]
-    }
-
-    /// Returns the growth in thousandths.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
-    pub(crate) const fn growth(&self) -> u32 {
-        self.growth
-    }
-
     /// Returns whether a refusal during a ban begins its time anew.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
     pub(crate) const fn extends(&self) -> bool {
         self.extends
     }
 
-    const fn checked(after: u32, within: Duration, time: Duration) -> Result<Self, Fault> {
-        let (within, time) = match (checked_after(after), checked_time(within), checked_time(time)) {
-            (Ok(()), Ok(within), Ok(time)) => (within, time),
-            (Err(fault), _, _) | (_, Err(fault), _) | (_, _, Err(fault)) => return Err(fault),
+    /// Returns the window, the limit and the capacity of its counter's rule, as `lua/ban.lua` reads them.
+    pub(crate) const fn packed(&self) -> [u64; 3] {
+        let limit = self.time << 18 | (self.after as u64) << 1 | self.extends as u64;
+        [self.within, limit, (self.growth as u64) << 35 | self.most]
+    }
+
+    /// Returns the ban whose counter has a rule with these numbers.
+    pub(crate) const fn unpacked([within, limit, capacity]: [u64; 3]) -> Self {
+        let (after, growth) = ((limit >> 1 & 0x1_ffff) as u32, (capacity >> 35) as u32);
+        let (time, most) = (limit >> 18, capacity & ((1 << 35) - 1));
+        Self { after, growth, within, time, most, extends: limit & 1 == 1, verified: false, layer: false }
+    }
+
+    const fn checked(after: u32, within: Duration, time: Duration) -> Result<Self, &'static str> {
+        if after == 0 || after > MOST_STRIKES {
+            return Err("after must be from 1 to 100000 strikes");
+        }
+        let Some(within) = millis(within) else {
+            return Err("within must be whole milliseconds, from 1ms to 366 days");
+        };
+        let Some(time) = millis(time) else {
+            return Err("time must be whole milliseconds, from 1ms to 366 days");
         };
         Ok(Self { after, growth: 1_000, within, time, most: time, extends: false, verified: false, layer: false })
     }
 }
 
-/// Why a number or a time of a ban is not valid.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    NoStrikes,
-    ManyStrikes,
-    NoTime,
-    Fraction,
-    LongTime,
-}
-
-impl Fault {
-    fn of_window(self, given: Duration) -> Error {
-        Error::invalid(match self {
-            Fault::LongTime => format!("a window of strikes of {given:?} is too long: give at most 366 days"),
-            Fault::Fraction => format!("a window of strikes of {given:?} is not a whole number of milliseconds"),
-            _ => format!("a window of strikes of {given:?} is no period: give at least 1ms"),
-        })
-    }
-
-    fn of_ban(self, given: Duration) -> Error {
-        Error::invalid(match self {
-            Fault::LongTime => format!("a ban of {given:?} has no end to wait for: give at most 366 days"),
-            Fault::Fraction => format!("a ban of {given:?} is not a whole number of milliseconds"),
-            _ => format!("a ban of {given:?} ends at once: give at least 1ms"),
-        })
-    }
-}
-
-const fn checked_after(after: u32) -> Result<(), Fault> {
-    match after {
-        0 => Err(Fault::NoStrikes),
-        1..=MOST_STRIKES => Ok(()),
-        _ => Err(Fault::ManyStrikes),
-    }
-}
-
-/// Returns a time in milliseconds.
-const fn checked_time(time: Duration) -> Result<u64, Fault> {
-    if time.is_zero() {
-        return Err(Fault::NoTime);
-    }
-    if time.as_millis() > LONGEST as u128 {
-        return Err(Fault::LongTime);
-    }
-    if !time.subsec_nanos().is_multiple_of(1_000_000) {
-        return Err(Fault::Fraction);
-    }
-    #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
-    let millis = time.as_millis() as u64;
-    Ok(millis)
+/// Returns a time in whole milliseconds, if it is one that a ban may have.
+#[allow(clippy::cast_possible_truncation, reason = "it was compared")]
+const fn millis(time: Duration) -> Option<u64> {
+    let is_valid = !time.is_zero() && time.as_millis() <= LONGEST && time.subsec_nanos().is_multiple_of(1_000_000);
+    if is_valid { Some(time.as_millis() as u64) } else { None }
 }
 
 #[cfg(test)]
@@ -295,17 +232,14 @@ mod tests {
     fn what_can_never_work_is_an_error_that_says_what_to_give() {
         let error = |given: Result<Ban, Error>| given.expect_err("it is invalid").to_string();
         let of = |after, within, time| error(Ban::try_new(after, within, time));
-        assert_eq!(of(0, MINUTE, MINUTE), "after 0 bans everybody: give at least 1");
-        assert_eq!(of(100_001, MINUTE, MINUTE), "after 100001 is too large: give at most 100000");
-        assert_eq!(of(1, MINUTE, Duration::ZERO), "a ban of 0ns ends at once: give at least 1ms");
-        assert_eq!(of(1, Duration::ZERO, MINUTE), "a window of strikes of 0ns is no period: give at least 1ms");
-        let micros = Duration::from_micros(1_500);
-        assert_eq!(of(1, MINUTE, micros), "a ban of 1.5ms is not a whole number of milliseconds");
-        assert_eq!(of(1, micros, MINUTE), "a window of strikes of 1.5ms is not a whole number of milliseconds");
+        for after in [0, 100_001] {
+            assert_eq!(of(after, MINUTE, MINUTE), "after must be from 1 to 100000 strikes");
+        }
         let second = Duration::from_secs(1);
-        assert!(of(1, MINUTE, Duration::MAX).ends_with("has no end to wait for: give at most 366 days"));
-        assert!(of(1, MINUTE, DAYS + second).ends_with("has no end to wait for: give at most 366 days"));
-        assert!(of(1, DAYS + second, MINUTE).ends_with("is too long: give at most 366 days"));
+        for wrong in [Duration::ZERO, Duration::from_micros(1_500), DAYS + second, Duration::MAX] {
+            assert_eq!(of(1, wrong, MINUTE), "within must be whole milliseconds, from 1ms to 366 days");
+            assert_eq!(of(1, MINUTE, wrong), "time must be whole milliseconds, from 1ms to 366 days");
+        }
         assert!(Ban::try_new(100_000, DAYS, DAYS).is_ok());
     }
 
@@ -313,17 +247,23 @@ mod tests {
     fn bans_that_grow_have_an_end_and_never_shrink() {
         let ban = Ban::new(3, MINUTE, 10 * MINUTE);
         let error = |factor, most| ban.try_growing(factor, most).expect_err("it is invalid").to_string();
-        assert_eq!(error(0.5, 20 * MINUTE), "growth 0.5 would shrink the bans: give at least 1");
-        assert_eq!(error(f64::NAN, 20 * MINUTE), "growth NaN would shrink the bans: give at least 1");
-        assert_eq!(error(-2.0, 20 * MINUTE), "growth -2 would shrink the bans: give at least 1");
-        assert_eq!(error(f64::INFINITY, 20 * MINUTE), "growth inf is too large: give at most 100");
+        for (factor, given) in [(0.5, "0.5"), (f64::NAN, "NaN"), (-2.0, "-2"), (f64::INFINITY, "inf")] {
+            assert_eq!(error(factor, 20 * MINUTE), format!("growth must be from 1 to 100, not {given}"));
+        }
         assert_eq!(
             error(2.0, 5 * MINUTE),
-            "a longest ban of 300s is shorter than the first of 600s: give at least 600s"
+            "the longest ban must be whole milliseconds, from the first of 600s to 366 days, not 300s"
         );
-        assert!(error(2.0, Duration::MAX).ends_with("has no end to wait for: give at most 366 days"));
+        assert!(ban.try_growing(2.0, Duration::MAX).is_err());
         let grows = ban.growing(1.5, 20 * MINUTE);
         assert_eq!((grows.growth, grows.most()), (1_500, 20 * MINUTE));
         assert_eq!(ban.most(), ban.time(), "without growth all bans are alike");
+    }
+
+    #[test]
+    fn the_numbers_of_the_largest_ban_are_exact_in_lua() {
+        let ban = Ban::new(100_000, DAYS, DAYS).growing(100.0, DAYS).extending();
+        assert!(ban.packed().iter().all(|number| *number < 1 << 53));
+        assert_eq!(Ban::unpacked(ban.packed()), ban);
     }
 }

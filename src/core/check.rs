@@ -71,10 +71,14 @@ impl Counter {
         &self.limit
     }
 
-    /// Returns whether both counters have the same ban in a store: that of the key under the policy, whatever quota
-    /// applies.
-    pub(crate) fn shares_ban(&self, other: &Counter) -> bool {
-        self.policy() == other.policy() && self.key == other.key
+    /// Returns the counter of strikes against the key, which is the same whatever quota applies.
+    pub(crate) fn of_ban(&self, ban: &Ban) -> Self {
+        Self::new(self.policy().clone(), self.key.clone(), Quota::of_ban(ban))
+    }
+
+    /// Returns whether it counts strikes.
+    pub(crate) fn is_ban(&self) -> bool {
+        self.quota().is_ban()
     }
 
     /// Returns whether both counters have the same state in a store.
@@ -195,7 +199,8 @@ impl Check {
         Self { ban: Some(Box::new(ban)), ..self }
     }
 
-    /// Returns whether the check is a strike when it does not fit: a look always fits, unless it [tests](Self::tests).
+    /// Returns whether the check is a strike when it does not fit: a look always fits, unless it stands for a check with a
+    /// cost.
     pub(crate) fn strikes(&self) -> bool {
         self.ban.as_ref().is_some_and(|ban| ban.counts && (self.cost > 0 || ban.tests))
     }
@@ -209,11 +214,6 @@ impl Check {
     /// Returns whether the check only looks for a ban, of a policy that does not apply to the request.
     pub(crate) fn is_only_for_ban(&self) -> bool {
         self.ban.as_ref().is_some_and(|ban| ban.only)
-    }
-
-    /// Returns whether the check is a look that is a strike if one unit would not fit.
-    pub(crate) fn tests(&self) -> bool {
-        self.cost == 0 && self.ban.as_ref().is_some_and(|ban| ban.tests)
     }
 }
 

@@ -38,13 +38,15 @@ pub(crate) struct NamedQuota {
     /// What databases name the state of a counter besides its key: `<policy>:<shape>`.
     ///
     /// The shape is the format, the letter of the algorithm, the window in ticks, and `u` or `m` for ticks of 1 µs or
-    /// 1 ms. In place of the last two, a calendar has its name, which no digit begins: `1fmonth31@Europe/Berlin`.
+    /// 1 ms. In place of the last two, a calendar has its name, which no digit begins: `1fmonth31@Europe/Berlin`; a ban
+    /// has neither.
     pub(crate) state: Box<str>,
 }
 
 impl NamedQuota {
     fn new(policy: PolicyName, quota: Quota) -> Self {
         let window = match (quota.calendar(), quota.tick()) {
+            _ if quota.is_ban() => String::new(),
             (Some(calendar), _) => calendar.name().to_owned(),
             (None, Tick::Micro) => format!("{}u", quota.window_ticks()),
             (None, Tick::Milli) => format!("{}m", quota.window_ticks()),

@@ -42,7 +42,9 @@ pub use error::Error;
 pub(crate) use in_drop::in_drop;
 pub use key::Key;
 pub(crate) use key::Kind;
-pub(crate) use limit::{FORMAT, Limit};
+#[cfg(feature = "redis-cell")]
+pub(crate) use limit::FORMAT;
+pub(crate) use limit::Limit;
 pub(crate) use lines::{Lines, OutageLines};
 pub use name::PolicyName;
 pub use quota::Quota;

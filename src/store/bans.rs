@@ -1,164 +1,114 @@
-//! Bans of the checks of one request, in every store that decides with the arithmetic of this crate.
+//! Bans as checks and changes like any other, in every store that decides with the arithmetic of this crate.
 //!
-//! Checks and the states of their bans come in; which checks are barred goes out, before the request is decided, and
-//! afterwards what its strikes leave to write. All bans are looked at before the first strike of the request, and
-//! strikes are counted in the order of the checks, whether the request is admitted or refused.
+//! A ban is a counter of strikes, of an algorithm of its own. Its check stands before the check whose key it bans, and
+//! refuses or is in shadow mode as that does. Its cost is 1 if that check is a strike where it does not fit: this is
+//! counted when all checks are decided, whether the request is admitted or refused.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use smallvec::SmallVec;
+use super::evaluate::{of_any, step};
+use super::{Applied, Change, Check, Settles, Taken};
+use crate::core::algorithm::{Adjusted, Adjustment, NEVER, State, Step};
+use crate::core::{Ban, Lines, Outcome, PolicyName, Quota};
 
-use super::{Applied, Check, Mode, Taken};
-use crate::core::algorithm::ban::{Banned, Struck, look, strike};
-use crate::core::algorithm::{Found, State, Step};
-use crate::core::{Ban, Lines, Outcome, PolicyName};
-
-/// The bans of one request, in the order of its checks.
-pub(super) struct Bans(SmallVec<[Bar; 1]>);
-
-/// The ban of one check.
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-struct Bar {
-    /// The place of the check in the request.
-    check: usize,
-    /// When it was looked at, in microseconds.
-    now_us: u64,
-    mode: Mode,
-    ban: Ban,
-    /// The state as it was found, or as strikes of the request left it.
-    state: Option<State>,
-    /// The kind of state that was found.
-    found: Found,
-    /// Whether the key was banned when the request came.
-    barred: bool,
-    /// Whether the check is a look that stands for one with a cost.
-    tests: bool,
-    /// Whether the check is a strike by its own quota.
-    strikes: bool,
-    /// For how many milliseconds the state matters, if it is to be written.
-    life: Option<u64>,
-    /// The length of the ban in milliseconds, if one began with this request.
-    began: Option<u64>,
+/// Returns the checks that decide a request, of bans too. What was returned before is returned as it is.
+pub(super) fn with_bans(checks: &[Check]) -> Cow<'_, [Check]> {
+    if size(checks) == checks.len() || checks.iter().any(|check| check.counter.is_ban()) {
+        return Cow::Borrowed(checks);
+    }
+    let ban_of = |check: &Check| {
+        let counter = check.counter.of_ban(&check.ban.as_deref()?.ban);
+        let (cost, mode) = (check.strikes().into(), check.mode);
+        Some(Check { counter, cost, floor: 0, mode, settles: Settles::AsTaken, ban: None })
+    };
+    checks.iter().flat_map(|check| ban_of(check).into_iter().chain([check.clone()])).collect()
 }
 
-impl Bans {
-    /// Those of a request whose checks have none.
-    pub(super) fn none() -> Self {
-        Self(SmallVec::new())
-    }
+/// Returns how many checks decide a request, with those of bans.
+pub(super) fn size(checks: &[Check]) -> usize {
+    checks.len() + checks.iter().filter(|check| check.ban.is_some()).count()
+}
 
-    /// Looks at the bans of all checks. `state_of` returns the state of one, by its place among the bans.
-    pub(super) fn look(checks: &[Check], now_us: u64, mut state_of: impl FnMut(usize) -> Option<State>) -> Self {
-        let mut bars: SmallVec<[Bar; 1]> = SmallVec::new();
-        for (check, of) in checks.iter().enumerate() {
-            let Some(ban) = of.ban.as_deref() else { continue };
-            let (ban, state) = (ban.ban, state_of(bars.len()));
-            let Banned { ends, found, .. } = look(state.as_ref(), now_us / 1_000, &ban);
-            let barred = now_us / 1_000 < ends;
-            let (mode, tests, life, began) = (of.mode, of.tests(), None, None);
-            bars.push(Bar { check, now_us, mode, ban, state, found, barred, tests, strikes: false, life, began });
+/// Returns the counter that a change is made to, and the change: a strike is a charge to that of the ban, and to lift
+/// the ban is to reset it.
+pub(super) fn changed(taken: &Taken, change: Change) -> (Cow<'_, Taken>, Change) {
+    const ANY: Ban = Ban::new(1, Duration::from_millis(1), Duration::from_millis(1));
+    let (ban, change) = match change {
+        Change::Strike(ban) => (ban, Change::Charge(1)),
+        Change::Lift => (ANY, Change::Reset),
+        _ => return (Cow::Borrowed(taken), change),
+    };
+    (Cow::Owned(of_any(&taken.counter.of_ban(&ban)).stamp(taken.stamp)), change)
+}
+
+/// Returns the step of the ban of a check, if that stands before it.
+pub(super) fn ban_before<'a>(checks: &[Check], steps: &'a [Step], index: usize) -> Option<&'a Step> {
+    let before = index.checked_sub(1)?;
+    checks[before].counter.is_ban().then(|| &steps[before])
+}
+
+/// Counts the strikes of a request, in the order of its checks: of those that do not fit, and of those whose key is
+/// banned, which may extend the ban. Of a look it is a strike if one unit would not fit.
+///
+/// The steps of their bans are then those after it, with the state to keep.
+pub(super) fn strike<'a>(
+    checks: &[Check],
+    steps: &mut [Step],
+    state: impl Fn(usize) -> Option<Cow<'a, State>>,
+    now: impl Fn(&Quota) -> u64,
+) {
+    for (index, two) in checks.windows(2).enumerate() {
+        let [Check { counter: ban, cost: 1, .. }, check] = two else { continue };
+        if !ban.is_ban() {
+            continue;
         }
-        Self(bars)
-    }
-
-    /// Returns whether no check has a ban.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns whether the key of the check at an index was banned when the request came.
-    pub(super) fn bars(&self, check: usize) -> bool {
-        self.0.iter().any(|bar| bar.check == check && bar.barred)
-    }
-
-    /// Returns for each ban whether its key was banned when the request came.
-    #[cfg(feature = "redis")]
-    pub(super) fn barred(&self) -> impl Iterator<Item = bool> {
-        self.0.iter().map(|bar| bar.barred)
-    }
-
-    /// Adds the bans of a part of a request, whose checks have these places in it.
-    #[cfg(feature = "redis")]
-    pub(super) fn add(&mut self, part: Self, places: &[usize]) {
-        self.0.extend(part.0.into_iter().map(|bar| Bar { check: places[bar.check], ..bar }));
-    }
-
-    /// Counts the strikes of a request that was decided by these steps, of which those of bans that
-    /// [test](Check::tests) are repeated for one unit.
-    pub(super) fn strike(
-        &mut self,
-        checks: &[Check],
-        steps: &[Step],
-        mut step: impl FnMut(usize, Option<&State>, u64) -> Step,
-    ) {
-        for place in 0..self.0.len() {
-            let bar = &mut self.0[place];
-            let check = &checks[bar.check];
-            let fits = if check.tests() { step(bar.check, None, 1).fits } else { steps[bar.check].fits };
-            bar.strikes = check.strikes() && !fits;
-            if (bar.strikes || check.strikes() && bar.barred)
-                && let Some(struck) = strike(bar.state.as_ref(), bar.now_us / 1_000, &bar.ban)
-            {
-                self.struck(checks, place, &struck);
-            }
-        }
-    }
-
-    /// Notes what a strike came to, for all bans that are the same one.
-    fn struck(&mut self, checks: &[Check], place: usize, struck: &Struck) {
-        let counter = &checks[self.0[place].check].counter;
-        for bar in self.0.iter_mut().filter(|bar| checks[bar.check].counter.shares_ban(counter)) {
-            bar.state = Some(struck.state.clone());
-        }
-        let bar = &mut self.0[place];
-        bar.life = Some(struck.life);
-        bar.began = bar.began.or(struck.began);
-    }
-
-    /// Returns the outcome of the check at an index with what its ban adds to it.
-    pub(super) fn note(&self, check: usize, outcome: Outcome, refused: bool) -> Outcome {
-        let Some(bar) = self.0.iter().find(|bar| bar.check == check) else { return outcome };
-        let ends = look(bar.state.as_ref(), bar.now_us / 1_000, &bar.ban).ends;
-        let left_us = (ends * 1_000).saturating_sub(bar.now_us);
-        let in_shadow = bar.mode == Mode::Shadow && (bar.barred || bar.strikes);
-        let refused = refused || bar.tests && bar.strikes;
-        if left_us > 0 && (refused && bar.mode == Mode::Enforce || in_shadow) {
-            return outcome.banned(Duration::from_micros(left_us)).ban_began(bar.began.is_some());
-        }
-        outcome.with_ban().ban_began(bar.began.is_some())
-    }
-
-    /// Takes what is to be written: the place among the bans, the ban, its state, and for how many milliseconds that
-    /// matters. The last write of one ban is the one that counts.
-    pub(super) fn take_writes(&mut self) -> impl Iterator<Item = (usize, Ban, State, u64)> {
-        let bars = self.0.iter_mut().enumerate();
-        bars.filter_map(|(place, bar)| Some((place, bar.ban, bar.state.take()?, bar.life?)))
-    }
-
-    /// Logs the bans that began, and state that had to be set aside. Not to be called under a lock: who writes the log may
-    /// ask the same store.
-    pub(super) fn log(&self, checks: &[Check]) {
-        for bar in &self.0 {
-            let policy = checks[bar.check].counter.policy();
-            bar.found.warn(policy);
-            if let Some(length) = bar.began {
-                log_ban(policy, Duration::from_millis(length));
-            }
+        let one_fits = || step(check, state(index + 1).as_deref(), now(check.counter.quota()), 1).fits;
+        let fits = if check.cost > 0 { steps[index + 1].fits } else { one_fits() };
+        if !fits || !steps[index].fits {
+            let kept = state(index);
+            let mut struck = (0..index).rev().filter(|before| checks[*before].counter.shares_state(ban));
+            let struck = struck.find_map(|before| steps[before].state.as_ref());
+            let after = after_strike(ban.quota(), struck.or(kept.as_deref()), now(ban.quota()));
+            steps[index] = Step { found: steps[index].found, ..after };
         }
     }
 }
 
-/// Returns, and logs, the result of a strike outside of any decision, by the state that it left; `units` is 1 if it
-/// counted. If the key is banned and it counted, the ban began with it, as none counts during a ban.
-pub(super) fn applied_strike(taken: &Taken, ban: &Ban, state: Option<&State>, units: u64, now_us: u64) -> Applied {
-    let left_us = (look(state, now_us / 1_000, ban).ends * 1_000).saturating_sub(now_us);
-    let applied = Applied::new(units, taken.stamp);
-    if left_us == 0 {
+/// Strikes once. The step has the length of a ban that began as its delay.
+fn after_strike(ban: &Quota, before: Option<&State>, now: u64) -> Step {
+    let Adjusted { units, state } = ban.adjust(before, now, Adjustment::new(Change::Charge(1), NEVER));
+    let Some((state, reset)) = state else { return ban.decide(before, now, 0, 0) };
+    let look = ban.decide(Some(&state), now, 0, 0);
+    Step { state: Some(state), reset, delay: look.wait * units, ..look }
+}
+
+/// Returns the outcome of a check with what its ban adds to it.
+pub(super) fn noted(outcome: Outcome, ban: &Step) -> Outcome {
+    let outcome = if ban.fits { outcome.with_ban() } else { outcome.banned(Duration::from_millis(ban.wait)) };
+    outcome.ban_began(ban.delay > 0)
+}
+
+/// Logs state that was set aside, and the bans that began. Not to be called under a lock: who writes the log may ask the
+/// same store.
+pub(super) fn log(checks: &[Check], steps: &[Step]) {
+    for (check, step) in checks.iter().zip(steps) {
+        step.found.warn(check.counter.policy());
+        if check.counter.is_ban() && step.delay > 0 {
+            log_ban(check.counter.policy(), Duration::from_millis(step.delay));
+        }
+    }
+}
+
+/// Returns, and logs, the result of a strike outside of any decision, after which a look finds `step`. None counts
+/// during a ban, so a ban began with one that did.
+pub(super) fn applied_strike(ban: &Taken, units: u64, step: &Step) -> Applied {
+    let (applied, left) = (Applied::new(units, ban.stamp), Duration::from_millis(step.wait));
+    if step.fits {
         return applied;
     }
-    let left = Duration::from_micros(left_us);
     if units > 0 {
-        log_ban(taken.counter.policy(), left);
+        log_ban(ban.counter.policy(), left);
     }
     applied.banned(left, units > 0)
 }

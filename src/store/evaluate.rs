@@ -1,19 +1,21 @@
 //! Deciding a request, all or nothing over its checks, and the decision and receipt of it.
 //!
-//! A store brings the state and the arithmetic of one check, as a closure that returns a [`Step`].
-//! The functions here do what every store has in common:
+//! A store brings the states of the checks, and the time. The functions here do what every store has in common:
 //!
 //! - `evaluate` decides each check on the state that the earlier ones would leave, so that checks
 //!   that share a counter count together;
-//! - `look_again` corrects the steps of a refused request, as nothing was taken;
+//! - `finish` counts strikes, and corrects the steps of a refused request, as nothing was taken;
 //! - `decided` builds the decision and the receipt of the steps;
 //! - `adjustment` and `applied` are the two ends of a change to what was taken.
 //!
-//! All of it is pure. Lua decides by the same rules (`lua/`), and tests compare the two.
+//! The checks are those of [`with_bans`](super::bans::with_bans). All of it is pure. Lua decides by the same rules
+//! (`lua/`), and tests compare the two.
+
+use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::bans::Bans;
+use super::bans::{applied_strike, ban_before, noted, strike};
 use super::{Applied, Change, Check, Counter, Decided, Mode, Receipt, StoreId, Taken};
 use crate::core::Quota;
 use crate::core::algorithm::{self, Adjustment, Refund, State, Step};
@@ -23,43 +25,75 @@ use crate::core::decision::{Decision, Measures, Outcome, Source};
 pub(super) type Steps = SmallVec<[Step; 4]>;
 
 /// Decides every check, each on the state that the earlier ones would leave. Returns the steps, and
-/// whether an enforced check refuses the request; checks in shadow mode never do.
+/// whether an enforced check refuses the request; checks in shadow mode never do. One of them whose key is banned is a
+/// look, as it takes nothing.
 ///
-/// A check whose key is banned refuses as well. Its step is that of the quota alone, by which its
-/// wait and its strikes are known; in shadow mode it is a look, as it takes nothing.
-///
-/// `step` decides the check at an index, on the state given or else on its own, at a cost. A repeat
+/// `state` returns the state of the check at an index, and `now` the time in ticks of a quota. A repeat
 /// of a counter is decided at the sum of the costs so far; a look at one (cost 0), on the state
 /// that the earlier checks would leave.
-pub(super) fn evaluate(
+pub(super) fn evaluate<'a>(
     checks: &[Check],
-    bans: &Bans,
-    mut step: impl FnMut(usize, Option<&State>, u64) -> Step,
+    state: impl Fn(usize) -> Option<Cow<'a, State>>,
+    now: impl Fn(&Quota) -> u64,
 ) -> (Steps, bool) {
     let (mut steps, mut refused) = (Steps::new(), false);
     for (index, check) in checks.iter().enumerate() {
-        let before = earlier(checks, bans, &steps, index);
-        let cost = cost(checks, bans, index);
-        let (state, units) = if cost == 0 { (before.state, 0) } else { (None, before.units) };
-        let decided = step(index, state.as_ref(), units.saturating_add(cost));
-        refused |= check.mode == Mode::Enforce && (!decided.fits || bans.bars(index));
+        let before = earlier(checks, &steps, index);
+        let cost = cost(checks, &steps, index);
+        let (left, units) = if cost == 0 { (before.state, 0) } else { (None, before.units) };
+        let left = left.map(Cow::Owned).or_else(|| state(index));
+        let decided = step(check, left.as_deref(), now(check.counter.quota()), units.saturating_add(cost));
+        refused |= check.mode == Mode::Enforce && !decided.fits;
         steps.push(decided);
     }
     (steps, refused)
 }
 
-/// Looks again at the checks of a refused request that fit: nothing is taken from them, so what
-/// remains has to be that of untouched state.
-pub(super) fn look_again(steps: &mut Steps, mut step: impl FnMut(usize, Option<&State>, u64) -> Step) {
-    for (index, decided) in steps.iter_mut().enumerate().filter(|(_, decided)| decided.fits) {
-        *decided = step(index, None, 0);
+/// Counts the strikes of a request, and looks again at its checks if it is refused.
+pub(super) fn finish<'a>(
+    checks: &[Check],
+    steps: &mut Steps,
+    refused: bool,
+    state: impl Fn(usize) -> Option<Cow<'a, State>>,
+    now: impl Fn(&Quota) -> u64,
+) {
+    strike(checks, steps, &state, &now);
+    if refused {
+        look_again(checks, steps, state, now);
     }
 }
 
+/// Looks again at the checks of a refused request that fit: nothing is taken from them, so what
+/// remains has to be that of untouched state. Its strikes stay.
+pub(super) fn look_again<'a>(
+    checks: &[Check],
+    steps: &mut Steps,
+    state: impl Fn(usize) -> Option<Cow<'a, State>>,
+    now: impl Fn(&Quota) -> u64,
+) {
+    for (index, (check, decided)) in checks.iter().zip(steps).enumerate() {
+        if decided.fits && !check.counter.is_ban() {
+            *decided = step(check, state(index).as_deref(), now(check.counter.quota()), 0);
+        }
+    }
+}
+
+/// Decides one check on a state, at a cost.
+pub(super) fn step(check: &Check, state: Option<&State>, now: u64, cost: u64) -> Step {
+    check.counter.quota().decide(state, now, cost, check.floor)
+}
+
 /// Returns the units of a check: none in shadow mode if its key is banned.
-fn cost(checks: &[Check], bans: &Bans, index: usize) -> u64 {
+fn cost(checks: &[Check], steps: &[Step], index: usize) -> u64 {
     let Check { cost, mode, .. } = checks[index];
-    if mode == Mode::Shadow && bans.bars(index) { 0 } else { cost }
+    let is_banned = mode == Mode::Shadow && ban_before(checks, steps, index).is_some_and(|ban| !ban.fits);
+    if is_banned { 0 } else { cost }
+}
+
+/// Returns whether the state of a step is to be kept: that of strikes in any case.
+pub(super) fn is_kept(checks: &[Check], steps: &[Step], index: usize, refused: bool) -> bool {
+    let is_taken = || !refused && steps[index].fits && cost(checks, steps, index) > 0;
+    checks[index].counter.is_ban() || is_taken()
 }
 
 /// The effect of the earlier checks of a request on the counter of one.
@@ -74,42 +108,49 @@ struct Earlier {
 
 /// Returns the effect of the checks before `index` on its counter: of those that fit, and of
 /// enforced ones even if they do not.
-fn earlier(checks: &[Check], bans: &Bans, steps: &Steps, index: usize) -> Earlier {
+fn earlier(checks: &[Check], steps: &Steps, index: usize) -> Earlier {
     let before = checks[..index].iter().zip(steps).enumerate();
     let same = before.filter(|(_, (check, _))| check.counter.shares_state(&checks[index].counter));
     let counted = same.filter(|(_, (check, step))| step.fits || check.mode == Mode::Enforce);
     counted.fold(Earlier::default(), |earlier, (before, (_, step))| Earlier {
-        units: earlier.units.saturating_add(cost(checks, bans, before)),
+        units: earlier.units.saturating_add(cost(checks, steps, before)),
         state: step.state.clone().or(earlier.state),
     })
 }
 
 /// Returns the decision over all checks, and the receipt for what it took: an empty one if it is
 /// refused.
-pub(super) fn decided(id: StoreId, checks: &[Check], bans: &Bans, steps: &[Step], refused: bool) -> Decided {
-    if let ([check], [step], true) = (checks, steps, bans.is_empty()) {
+pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bool) -> Decided {
+    if let ([check], [step]) = (checks, steps) {
         return decided_one(id, check, step);
     }
-    let decision = decision(checks, bans, steps, refused);
+    let decision = if checks.iter().any(|check| check.counter.is_ban()) {
+        let noted = |index| {
+            let outcome = outcome(&checks[index], &steps[index]);
+            ban_before(checks, steps, index).map_or(outcome.clone(), |ban| noted(outcome, ban))
+        };
+        Decision::new(of_policies(checks).map(noted).collect::<SmallVec<[Outcome; 1]>>(), Source::Store)
+    } else {
+        Decision::new(checks.iter().zip(steps).map(|(check, step)| outcome(check, step)), Source::Store)
+    };
     if refused {
         return Decided { decision, receipt: Receipt::empty(id) };
     }
-    let all = checks.iter().zip(steps).map(|(check, step)| taken(check, step)).enumerate();
-    let all = all.map(|(index, taken)| if bans.bars(index) { taken.units(0) } else { taken });
-    Decided { decision, receipt: Receipt::new(id, all) }
+    let taken = |index| taken(&checks[index], &steps[index], cost(checks, steps, index));
+    Decided { decision, receipt: Receipt::new(id, of_policies(checks).map(taken)) }
 }
 
-/// Returns the decision over all checks.
-fn decision(checks: &[Check], bans: &Bans, steps: &[Step], refused: bool) -> Decision {
-    let outcomes = checks.iter().zip(steps).map(|(check, step)| outcome(check, step)).enumerate();
-    Decision::new(outcomes.map(|(index, outcome)| bans.note(index, outcome, refused)), Source::Store)
+/// Returns the places of the checks that are not those of bans.
+fn of_policies(checks: &[Check]) -> impl Iterator<Item = usize> {
+    (0..checks.len()).filter(|index| !checks[*index].counter.is_ban())
 }
 
 /// As `decided`, for a single check, which most requests have.
 #[inline]
 pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> Decided {
     let decision = Decision::of_one(outcome(check, step), Source::Store);
-    let receipt = if decision.is_allowed() { Receipt::of_one(id, taken(check, step)) } else { Receipt::empty(id) };
+    let receipt =
+        if decision.is_allowed() { Receipt::of_one(id, taken(check, step, check.cost)) } else { Receipt::empty(id) };
     Decided { decision, receipt }
 }
 
@@ -117,6 +158,9 @@ pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> Decided {
 /// that are left keep their stamp after a refund, except the last in a line, which ends earlier
 /// now.
 pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) -> Applied {
+    if taken.counter.is_ban() {
+        return applied_strike(taken, units, step);
+    }
     let is_in_line = taken.counter.quota().facts().refund == Refund::LastInLine;
     let keeps = matches!(change, Change::Refund(_)) && (units == 0 || !is_in_line);
     let look = Check { floor: taken.floor, ..Check::new(taken.counter.clone(), 0) };
@@ -173,7 +217,7 @@ fn measures(quota: &Quota, step: &Step) -> Measures {
 }
 
 /// Returns what a check took: nothing if it did not fit, as in shadow mode.
-fn taken(check: &Check, step: &Step) -> Taken {
-    let units = if step.fits { check.cost } else { 0 };
+fn taken(check: &Check, step: &Step, cost: u64) -> Taken {
+    let units = if step.fits { cost } else { 0 };
     Taken { counter: check.counter.clone(), units, floor: check.floor, stamp: step.stamp }
 }

@@ -15,23 +15,23 @@ struct Look {
     place: usize,
     rule: Rule,
     bar: Bar,
+    /// The place of the check among those of the request.
+    check: usize,
     banned: Banned,
     was_banned: bool,
 }
 
 impl Ledger {
-    /// Notes a request whose first so many pairs are bans, which its checks follow.
-    pub(super) fn decide_with_bans(
-        &mut self,
-        request: Request<'_>,
-        bans: usize,
-        events: &mut Vec<Event>,
-    ) -> Result<(), String> {
-        let (pairs, checks) = request.split_at(bans);
-        let looks = self.look_at_bans(pairs)?;
-        let mut asked = checks.asked.to_vec();
+    /// Notes a request in which there are bans, each before its check.
+    pub(super) fn decide_with_bans(&mut self, request: Request<'_>, events: &mut Vec<Event>) -> Result<(), String> {
+        let looks = self.look_at_bans(request)?;
+        let both = request.asked.iter().zip(request.answers);
+        let (own, answers): (Vec<Asked>, Vec<Answer>) =
+            both.filter(|(asked, _)| asked.is_check()).map(|(asked, answer)| (*asked, answer.clone())).unzip();
+        let checks = Request { asked: &own, answers: &answers, ..request };
+        let mut asked = own.clone();
         let spared = looks.iter().filter(|look| look.was_banned && !look.bar.enforced);
-        let looks_barred: Vec<usize> = spared.map(|look| look.bar.place - bans).collect();
+        let looks_barred: Vec<usize> = spared.map(|look| look.check).collect();
         // In shadow mode, who is banned takes nothing.
         for check in &looks_barred {
             asked[*check].units = 0;
@@ -39,7 +39,7 @@ impl Ledger {
         let is_barred = looks.iter().any(|look| look.was_banned && look.bar.enforced);
         let mut decided = Vec::with_capacity(asked.len());
         self.decide(Request { asked: &asked, ..checks }, is_barred, &mut decided)?;
-        self.strike(looks, checks, bans, events)?;
+        self.strike(looks, checks, events)?;
         for look in looks_barred {
             // In shadow mode, who is banned does not fit.
             if let Kind::Check { floor, enforced } = checks.asked[look].kind
@@ -55,37 +55,32 @@ impl Ledger {
     }
 
     /// What is said of each ban must be so.
-    fn look_at_bans(&mut self, pairs: Request<'_>) -> Result<Vec<Look>, String> {
-        let Request { places, moment, asked, answers } = pairs;
-        asked
-            .iter()
-            .zip(answers)
-            .map(|(asked, answer)| {
-                let Kind::Ban(bar) = asked.kind else { return Err("a check stands before a ban".into()) };
-                let place = places[asked.key];
-                let counter = &mut self.counters[place];
-                let looked = counter.look(moment, asked, answer);
-                let banned = looked.map_err(|error| counter.wrong(moment, asked, &error))?;
-                let was_banned = banned.is_banned(&asked.rule, moment.ticks(&asked.rule));
-                Ok(Look { place, rule: asked.rule, bar, banned, was_banned })
-            })
-            .collect()
+    fn look_at_bans(&mut self, request: Request<'_>) -> Result<Vec<Look>, String> {
+        let Request { places, moment, asked, answers } = request;
+        let (mut looks, mut check) = (Vec::new(), 0);
+        for (asked, answer) in asked.iter().zip(answers) {
+            let Kind::Ban(bar) = asked.kind else {
+                check += 1;
+                continue;
+            };
+            let place = places[asked.key];
+            let counter = &mut self.counters[place];
+            let looked = counter.look(moment, asked, answer);
+            let banned = looked.map_err(|error| counter.wrong(moment, asked, &error))?;
+            let was_banned = banned.is_banned(&asked.rule, moment.ticks(&asked.rule));
+            looks.push(Look { place, rule: asked.rule, bar, check, banned, was_banned });
+        }
+        Ok(looks)
     }
 
     /// Notes the strikes of a request that was decided.
-    fn strike(
-        &mut self,
-        mut looks: Vec<Look>,
-        checks: Request<'_>,
-        bans: usize,
-        events: &mut Vec<Event>,
-    ) -> Result<(), String> {
+    fn strike(&mut self, mut looks: Vec<Look>, checks: Request<'_>, events: &mut Vec<Event>) -> Result<(), String> {
         for index in 0..looks.len() {
-            let Look { place, rule, bar, ref banned, was_banned } = looks[index];
-            let (check, answer) = (&checks.asked[bar.place - bans], &checks.answers[bar.place - bans]);
+            let Look { place, rule, bar, check, ref banned, was_banned } = looks[index];
+            let (check, answer) = (&checks.asked[check], &checks.answers[check]);
             let (now, mut banned) = (checks.moment.ticks(&rule), banned.clone());
             self.belong_together(place, checks.places[check.key])?;
-            let fits = if bar.tests { self.would_fit(checks, check) } else { answer.fits };
+            let fits = if check.units == 0 { self.would_fit(checks, check) } else { answer.fits };
             let is_decided = checks.answers.iter().all(|answer| answer.found != Found::Outside);
             let is_strike = is_decided && bar.counts && (!fits || banned.is_banned(&rule, now));
             let struck = if is_strike { banned.strike(&rule, now) } else { None };

@@ -54,15 +54,6 @@ pub struct Ledger {
     pub(crate) reports: Reports,
 }
 
-impl<'a> Request<'a> {
-    /// The first so many pairs of it, and all others.
-    pub(super) fn split_at(self, pairs: usize) -> (Self, Self) {
-        let (asked, answers) = (self.asked.split_at(pairs), self.answers.split_at(pairs));
-        let of = |asked: &'a [Asked], answers: &'a [Answer]| Self { asked, answers, ..self };
-        (of(asked.0, answers.0), of(asked.1, answers.1))
-    }
-}
-
 impl Ledger {
     /// Notes a call, and says what it did.
     ///
@@ -93,9 +84,8 @@ impl Ledger {
 
     fn request(&mut self, request: Request<'_>, events: &mut Vec<Event>) -> Result<(), String> {
         let Request { places, moment, asked, answers } = request;
-        let bans = asked.iter().take_while(|asked| matches!(asked.kind, Kind::Ban(_))).count();
-        if bans > 0 {
-            return self.decide_with_bans(request, bans, events);
+        if asked.iter().any(|asked| matches!(asked.kind, Kind::Ban(_))) {
+            return self.decide_with_bans(request, events);
         }
         if asked[0].is_check() {
             return self.decide(request, false, events);

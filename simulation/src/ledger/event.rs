@@ -34,7 +34,7 @@ impl Algorithm {
             5 => Self::LeakyBucket,
             6 => Self::Concurrency,
             33 => Self::Calendar,
-            64 => Self::Ban,
+            7 => Self::Ban,
             _ => return None,
         })
     }

@@ -9,10 +9,10 @@ const RULE: usize = 2 + 5 * NUMBER;
 pub(super) const NUMBER: usize = 7;
 /// In place of a stamp: any.
 const NEVER: u64 = 1 << 52;
-/// In the limit of a ban's rule what is of the request stands in multiples of this.
-const PART: u64 = 1 << 20;
-/// In the cost of a ban's rule there are the first ban and, in multiples of this, its growth.
-const SHARE: u64 = 1 << 35;
+/// In the limit of a ban's rule there are its strikes and, in multiples of this, the first ban.
+const FIRST: u64 = 1 << 18;
+/// In the capacity of a ban's rule there are the longest ban and, in multiples of this, its growth.
+const GROWTH: u64 = 1 << 35;
 
 /// A check or a change.
 #[derive(Clone, Copy, Debug)]
@@ -52,12 +52,8 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bar {
     pub(super) enforced: bool,
-    /// The place of the check in its request, from 0.
-    pub(super) place: usize,
-    /// Whether it is a strike if the check does not fit.
+    /// Whether it is a strike if the check does not fit, or if a unit would not where the check is a look.
     pub(super) counts: bool,
-    /// Whether it is one if a unit would not fit, as the check is a look.
-    pub(super) tests: bool,
 }
 
 impl Asked {
@@ -187,21 +183,18 @@ fn batch(bytes: &mut Bytes<'_>, keys: usize) -> Result<Vec<Asked>, String> {
 /// Of the checks of a request, those are said to repeat whose key another one has.
 fn check_repeats(request: &[Asked], repeating: &[bool]) -> Result<(), String> {
     for (asked, repeats) in request.iter().zip(repeating) {
-        let is_ban = asked.rule.algorithm == Algorithm::Ban;
-        if *repeats != (!is_ban && request.iter().filter(|other| other.key == asked.key).count() > 1) {
+        if *repeats != (request.iter().filter(|other| other.key == asked.key).count() > 1) {
             return Err(format!("whether key {} repeats is said wrongly", asked.key + 1));
         }
     }
     Ok(())
 }
 
-/// The bans of a request stand before its checks, and each is that of one.
+/// Each ban of a request stands before a check.
 fn check_bans(request: &[Asked]) -> Result<(), String> {
-    let bars = || request.iter().filter_map(|asked| if let Kind::Ban(bar) = asked.kind { Some(bar) } else { None });
-    let are_first = request.iter().skip(bars().count()).all(|asked| !matches!(asked.kind, Kind::Ban(_)));
-    let are_of_checks = bars().all(|bar| request.get(bar.place).is_some_and(Asked::is_check));
-    let is_once = bars().all(|bar| bars().filter(|other| other.place == bar.place).count() == 1);
-    if are_first && are_of_checks && is_once { Ok(()) } else { Err("a ban is that of no check".into()) }
+    let mut bans = request.iter().enumerate().filter(|(_, asked)| matches!(asked.kind, Kind::Ban(_)));
+    let are_of_checks = bans.all(|(place, _)| request.get(place + 1).is_some_and(Asked::is_check));
+    if are_of_checks { Ok(()) } else { Err("a ban is that of no check".into()) }
 }
 
 /// Reads a rule, and whether an earlier check has the same key.
@@ -216,7 +209,7 @@ fn rule(bytes: &[u8]) -> Result<(Asked, bool), String> {
     if window_us == 0 || limit == 0 || capacity == 0 {
         return Err("a window, a limit or a capacity of 0".into());
     }
-    if algorithm == Algorithm::Ban && flags != 32 {
+    if algorithm == Algorithm::Ban {
         let ban = Rule {
             algorithm,
             window_us,
@@ -226,7 +219,7 @@ fn rule(bytes: &[u8]) -> Result<(Asked, bool), String> {
             ban: BanTerms::default(),
             named: Windows::default(),
         };
-        return Ok((ban_of(ban, flags, units, last)?, false));
+        return Ok((ban_of(ban, flags, units, last)?, flags & 64 != 0));
     }
     let stamp = (last != NEVER).then_some(last);
     let kind = match flags & 0b11_1000 {
@@ -255,25 +248,19 @@ fn named(rule: Rule) -> Result<Rule, String> {
 }
 
 /// Reads what the numbers of a ban's rule say: see `lua/ban.lua` and `lua/bans.lua`.
-fn ban_of(rule: Rule, flags: u8, terms: u64, last: u64) -> Result<Asked, String> {
-    let (strikes, code) = (rule.limit % PART, rule.limit / PART);
-    let ban = BanTerms { time: terms % SHARE, growth: terms / SHARE, extends: code & 1 == 1 };
-    let rule = Rule { limit: strikes, ban, ..rule };
-    if strikes == 0 || ban.time == 0 || ban.growth < 1_000 || rule.capacity < ban.time || rule.tick_us != 1_000 {
+fn ban_of(rule: Rule, flags: u8, units: u64, last: u64) -> Result<Asked, String> {
+    let (code, growth) = (rule.limit % FIRST, rule.capacity / GROWTH);
+    let ban = BanTerms { time: rule.limit / FIRST, growth, extends: code % 2 == 1 };
+    let rule = Rule { limit: code / 2, capacity: rule.capacity % GROWTH, ban, ..rule };
+    if rule.limit == 0 || ban.time == 0 || ban.growth < 1_000 || rule.capacity < ban.time || rule.tick_us != 1_000 {
         return Err(format!("there is no such ban: {rule:?}"));
     }
-    if last != 0 {
-        return Err(format!("the last number of a ban is {last}: {rule:?}"));
-    }
-    let (tests, counts, place) = (code & 2 != 0, code & 4 != 0, code / 8);
-    let kind = match flags {
-        2 | 3 if place > 0 && (counts || !tests) => {
-            let place = usize::try_from(place - 1).map_err(|error| error.to_string())?;
-            Kind::Ban(Bar { enforced: flags == 3, place, counts, tests })
-        }
-        18 if code < 2 => Kind::Strike,
-        _ => return Err(format!("no ban has flags {flags} and {code}")),
+    let kind = match (flags & 0b11_1100, units) {
+        (0, _) if last != 0 => return Err(format!("the last number of a ban is {last}: {rule:?}")),
+        (0, 0 | 1) => Kind::Ban(Bar { enforced: flags & 1 == 1, counts: units == 1 }),
+        (16, 1) => Kind::Strike,
+        (32, 0) => Kind::Reset,
+        _ => return Err(format!("no ban has flags {flags} and {units} units")),
     };
-    let units = u64::from(flags == 18);
     Ok(Asked { key: 0, rule, kind, units, is_whole: false, is_last: true })
 }

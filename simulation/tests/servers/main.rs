@@ -23,6 +23,7 @@ mod core {
             SlidingWindow,
             SlidingLog,
             LeakyBucket,
+            Ban,
         }
 
         pub(crate) enum Layout {
@@ -48,6 +49,7 @@ mod core {
                     Self::SlidingWindow => "sliding_window",
                     Self::SlidingLog => "sliding_log",
                     Self::LeakyBucket => "leaky_bucket",
+                    Self::Ban => "ban",
                 }
             }
 
@@ -55,7 +57,7 @@ mod core {
                 let layout = match self {
                     Self::FixedWindow => Layout::Count,
                     Self::TokenBucket | Self::LeakyBucket => Layout::Falling,
-                    Self::SlidingWindow => Layout::Counts,
+                    Self::SlidingWindow | Self::Ban => Layout::Counts,
                     Self::SlidingLog => Layout::Log,
                 };
                 Facts { number: self as u8 + 1, layout }

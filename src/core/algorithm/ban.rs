@@ -1,52 +1,63 @@
-//! The arithmetic of bans: strikes, and until when a key is banned.
+//! Bans: strikes against a key, and until when it is refused.
 //!
-//! It is no algorithm: a check has a quota and perhaps a [`Ban`] besides, whose state is one of its own, in whole
-//! milliseconds whatever the tick of the quota is. Its twin is `lua/ban.lua`.
+//! No quota has this algorithm but that of a [`Ban`], whose numbers its rule has. Its ticks are milliseconds.
 //!
 //! State: when the last ban ends, how long it is, when the window of strikes began, and how many there are in it.
 //!
-//! A key is banned while `now < ends`. A window begins with the first strike outside of one. The strike that completes
-//! the number begins a ban. Its length is kept until the growth no longer matters, which is `most` after its end.
+//! A check fits while the key is not banned, and changes nothing. A charge is a strike, whatever its units. A window
+//! begins with the first strike outside of one. The strike that completes the number begins a ban. Its length is kept
+//! until the growth no longer matters, which is `most` after its end.
 
-use super::{Found, State};
+use std::time::Duration;
+
+use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
+use super::rule::{Adjusted, Adjustment, Rule};
+use super::{Found, State, Step};
 use crate::core::Ban;
 
-/// What a look at a ban finds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Banned {
-    /// When the ban ends, in milliseconds; not after `now` if there is none.
-    pub(crate) ends: u64,
-    /// The kind of state that was found.
-    pub(crate) found: Found,
+/// The facts about bans.
+pub(super) const FACTS: Facts = Facts {
+    aliases: &[],
+    number: 7,
+    letter: 'b',
+    layout: Layout::Ban,
+    capacity: Capacity::Limit,
+    shortest_window: Duration::ZERO,
+    longest_window: None,
+    longer: None,
+    instead: &[],
+    is_gcra: false,
+    stands_in_line: false,
+    held: false,
+    has_ratio: false,
+    returns_evenly: false,
+    windows: 0,
+    refund: Refund::Counted,
+    refusal: Refusal::SameSum,
+};
+
+/// None: only a [`Ban`] makes such a quota.
+pub(super) const fn most_units(_: u64) -> u64 {
+    0
 }
 
-/// What a strike comes to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Struck {
-    /// The state to keep.
-    pub(crate) state: State,
-    /// How long it matters from now on, in milliseconds: more than 0, and at most twice the longest ban.
-    pub(crate) life: u64,
-    /// The strikes that counted: 1, or 0 if a ban that goes on was extended.
-    pub(crate) units: u64,
-    /// The length in milliseconds of the ban that began with it.
-    pub(crate) began: Option<u64>,
+/// Decides whether the key is not banned.
+pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, _: u64, _: u64) -> Step {
+    let (ends, .., found) = read(state, now, &ban_of(rule));
+    let wait = ends.saturating_sub(now);
+    let fits = wait == 0;
+    Step { fits, remaining: fits.into(), wait, reset: wait, delay: 0, stamp: 0, state: None, found }
 }
 
-/// Looks at a ban, and changes nothing.
-pub(crate) fn look(state: Option<&State>, now: u64, ban: &Ban) -> Banned {
-    let (ends, .., found) = read(state, now, ban);
-    Banned { ends, found }
-}
-
-/// Counts a strike; `None` if it changes nothing, as the key is banned.
-pub(crate) fn strike(state: Option<&State>, now: u64, ban: &Ban) -> Option<Struck> {
-    let Ban { time, within, most, .. } = *ban;
-    let (mut ends, mut length, mut start, mut strikes, _) = read(state, now, ban);
-    let (mut began, mut units) = (None, 1);
+/// Counts a strike. It comes to 1 unit, or to none if a ban goes on.
+pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, _: Adjustment) -> Adjusted {
+    let ban = ban_of(rule);
+    let Ban { time, within, most, .. } = ban;
+    let (mut ends, mut length, mut start, mut strikes, _) = read(state, now, &ban);
+    let mut units = 1;
     if now < ends {
         if !ban.extends {
-            return None;
+            return Adjusted { units: 0, state: None };
         }
         (ends, units) = (ends.max(now + length), 0);
     } else {
@@ -61,13 +72,15 @@ pub(crate) fn strike(state: Option<&State>, now: u64, ban: &Ban) -> Option<Struc
                 length = most.min(time.max((length * u64::from(ban.growth)).div_ceil(1_000)));
             }
             (ends, start, strikes) = (now + length, 0, 0);
-            began = Some(length);
         }
     }
     let matters = if ban.growth > 1_000 && length > 0 { ends + most } else { ends };
     let counts = if strikes > 0 { start + within } else { 0 };
-    let state = State::Ban { ends, length, start, strikes };
-    Some(Struck { state, life: matters.max(counts) - now, units, began })
+    Adjusted { units, state: Some((State::Ban { ends, length, start, strikes }, matters.max(counts) - now)) }
+}
+
+fn ban_of(Rule { window, limit, capacity, .. }: Rule) -> Ban {
+    Ban::unpacked([window, limit, capacity])
 }
 
 /// Reads the end of the last ban, its length, the start of the window and its strikes.

@@ -28,7 +28,7 @@
 #[macro_use]
 mod table;
 
-pub(crate) mod ban;
+mod ban;
 mod calendar_window;
 mod concurrency;
 mod facts;

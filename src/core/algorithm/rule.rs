@@ -84,7 +84,7 @@ impl Adjustment {
             Change::Refund(units) => (units.min(MOST_UNITS), 0),
             Change::Charge(units) => (0, units.min(MOST_UNITS)),
             Change::Renew(units) => (units.min(MOST_UNITS), units.min(MOST_UNITS)),
-            // They change no units.
+            // They change no units of the counter.
             Change::Strike(_) | Change::Lift | Change::Reset => (0, 0),
         };
         Self { refund, charge, stamp }
@@ -124,7 +124,7 @@ pub(crate) struct Step {
     pub(crate) wait: u64,
     /// Until untouched state admits a full limit.
     pub(crate) reset: u64,
-    /// How long an admitted request waits for its turn.
+    /// How long an admitted request waits for its turn; of a ban that just began, how long it is.
     pub(crate) delay: u64,
     /// The time at which the state accounts for the units taken, which a refund must name.
     pub(crate) stamp: u64,

@@ -27,23 +27,27 @@ macro_rules! algorithms {
                 #[doc = concat!("\n\nIts name in files is `\"", stringify!($module), "\"`.")]
                 $variant,
             )+
+            /// That of bans, which no quota of a policy has.
+            #[doc(hidden)]
+            Ban,
         }
 
         impl Algorithm {
-            /// Each algorithm once.
+            /// Each algorithm of quotas once.
             pub(crate) const EACH: &'static [Algorithm] = &[$(Algorithm::$variant),+];
 
             /// Returns the name this algorithm has in files and in Lua.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Algorithm::$variant => stringify!($module),)+
+                    Algorithm::Ban => "ban",
                 }
             }
 
             /// Returns the facts about it.
             #[inline]
             pub(crate) const fn facts(self) -> &'static Facts {
-                static FACTS: [Facts; Algorithm::EACH.len()] = [$($module::FACTS),+];
+                static FACTS: [Facts; Algorithm::EACH.len() + 1] = [$($module::FACTS,)+ ban::FACTS];
                 &FACTS[self as usize]
             }
 
@@ -51,6 +55,7 @@ macro_rules! algorithms {
             pub(crate) const fn most_units(self, window: u64) -> u64 {
                 match self {
                     $(Algorithm::$variant => $module::most_units(window),)+
+                    Algorithm::Ban => ban::most_units(window),
                 }
             }
 
@@ -59,6 +64,7 @@ macro_rules! algorithms {
             pub(crate) fn decide(self, rule: Rule, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
                 let decide = match self {
                     $(Algorithm::$variant => $module::decide,)+
+                    Algorithm::Ban => ban::decide,
                 };
                 decide(state, now, rule, cost.min(MOST_UNITS), floor.min(MOST_UNITS))
             }
@@ -68,6 +74,7 @@ macro_rules! algorithms {
             pub(crate) fn adjust(self, rule: Rule, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
                 let adjust = match self {
                     $(Algorithm::$variant => $module::adjust,)+
+                    Algorithm::Ban => ban::adjust,
                 };
                 adjust(state, now, rule, change)
             }

@@ -118,7 +118,7 @@ impl Quota {
 
     /// Returns whether a counter keeps its state when one quota replaces the other: algorithm and window are the same.
     pub(crate) fn shares_shape(&self, other: &Self) -> bool {
-        let shape = |quota: &Self| (quota.window, quota.tick, quota.algorithm, quota.calendar);
+        let shape = |quota: &Self| (quota.shape_ticks(), quota.tick, quota.algorithm, quota.calendar);
         shape(self) == shape(other)
     }
 
@@ -129,6 +129,16 @@ impl Quota {
 
     pub(crate) const fn window_ticks(&self) -> u64 {
         self.window
+    }
+
+    /// Returns the window in ticks as it is part of the identity of a counter: a ban may change, and keeps its strikes.
+    pub(crate) const fn shape_ticks(&self) -> u64 {
+        if self.is_ban() { 0 } else { self.window }
+    }
+
+    /// Returns whether it is that of a ban.
+    pub(crate) const fn is_ban(&self) -> bool {
+        matches!(self.algorithm, Algorithm::Ban)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Jobs and the states that were loaded come in; what was done for each, and the states to write, go out. Nothing here
 //! waits, and nothing is kept: after a conflict the jobs are decided again on other states.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
@@ -11,12 +12,11 @@ use super::bytes::{decode, encode, no_state};
 use super::id::StateId;
 use super::job::{Done, Job, Work};
 use super::traits::Write;
-use crate::core::algorithm::ban::{self, Struck};
-use crate::core::algorithm::{Adjusted, State, Step};
-use crate::core::{Ban, Error, Quota, error};
-use crate::store::bans::{Bans, applied_strike};
+use crate::core::algorithm::{Adjusted, State};
+use crate::core::{Error, Quota, error};
+use crate::store::bans::log;
 use crate::store::clock::micros;
-use crate::store::evaluate::{adjustment, applied, decided, evaluate, look_again};
+use crate::store::evaluate::{adjustment, applied, decided, evaluate, finish, is_kept};
 use crate::store::{Applied, Change, Check, Decided, StoreId, Taken};
 
 /// The result of each job, in their order.
@@ -64,7 +64,7 @@ impl States<'_> {
     /// If a state that it needs cannot be read; a reset needs none.
     fn work(&mut self, job: &Job) -> Result<Done, Error> {
         if let Work::Adjust(change) = &job.work
-            && matches!(change.2, Change::Lift | Change::Reset)
+            && change.2 == Change::Reset
         {
             let (before, _) = mem::replace(self.entry(&job.ids[0]), (Ok(None), Some(Duration::ZERO)));
             let found = !matches!(before, Ok(None));
@@ -79,11 +79,10 @@ impl States<'_> {
         })
     }
 
-    /// Checks that a state is one of this quota, or of a ban if there is none.
-    fn check(&self, id: &StateId, quota: Option<&Quota>) -> Result<(), Error> {
-        let is_ban = |state: &State| matches!(state, State::Ban { .. });
+    /// Checks that a state is one of this quota.
+    fn check(&self, id: &StateId, quota: &Quota) -> Result<(), Error> {
         match &self.by_id[id].0 {
-            Ok(Some(state)) if !quota.map_or_else(|| is_ban(state), |quota| quota.can_read(state)) => Err(no_state()),
+            Ok(Some(state)) if !quota.can_read(state) => Err(no_state()),
             Ok(_) => Ok(()),
             Err(error) => Err(error.shared()),
         }
@@ -98,57 +97,30 @@ impl States<'_> {
     }
 
     fn decide(&mut self, checks: &[Check], ids: &[StateId]) -> Decided {
-        let mut bans = Bans::look(checks, self.now_us, |bar| self.state(&ids[checks.len() + bar]).cloned());
-        let step = |index: usize, state: Option<&State>, cost: u64| {
-            let Check { counter, floor, .. } = &checks[index];
-            let now = counter.quota().tick().of(self.now_us);
-            counter.quota().decide(state.or(self.state(&ids[index])), now, cost, *floor)
-        };
-        let (mut steps, refused) = evaluate(checks, &bans, step);
-        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check.counter.policy()));
-        bans.strike(checks, &steps, step);
-        if refused {
-            look_again(&mut steps, step);
-        }
-        let decided = decided(self.store, checks, &bans, &steps, refused);
-        for (index, (check, step)) in checks.iter().zip(steps).enumerate() {
-            if let Step { fits: true, state: Some(state), reset, .. } = step
-                && !refused
-                && check.cost > 0
-                && !bans.bars(index)
+        let state = |index: usize| self.state(&ids[index]).map(Cow::Borrowed);
+        let now = |quota: &Quota| quota.tick().of(self.now_us);
+        let (mut steps, refused) = evaluate(checks, state, now);
+        finish(checks, &mut steps, refused, state, now);
+        log(checks, &steps);
+        for (index, check) in checks.iter().enumerate() {
+            if is_kept(checks, &steps, index, refused)
+                && let Some(state) = steps[index].state.take()
             {
-                self.keep(&ids[index], check.counter.quota(), state, reset);
+                self.keep(&ids[index], check.counter.quota(), state, steps[index].reset);
             }
         }
-        for (bar, ban, state, life) in bans.take_writes() {
-            self.keep_ban(&ids[checks.len() + bar], &ban, state, life);
-        }
-        bans.log(checks);
-        decided
+        decided(self.store, checks, &steps, refused)
     }
 
     fn adjust(&mut self, (before, taken, change): &(Vec<Taken>, Taken, Change), id: &StateId) -> Applied {
         let Taken { counter, floor, .. } = taken;
         let quota = counter.quota();
-        if let Change::Strike(ban) = change {
-            return self.strike(taken, ban, id);
-        }
         let now = quota.tick().of(self.now_us);
         let Adjusted { units, state } = quota.adjust(self.state(id), now, adjustment(before, taken, *change));
         if let Some((state, reset)) = state {
             self.keep(id, quota, state, reset);
         }
         applied(taken, *change, units, &quota.decide(self.state(id), now, 0, *floor))
-    }
-
-    fn strike(&mut self, taken: &Taken, ban: &Ban, id: &StateId) -> Applied {
-        let before = self.state(id);
-        let Some(Struck { state, life, units, .. }) = ban::strike(before, self.now_us / 1_000, ban) else {
-            return applied_strike(taken, ban, before, 0, self.now_us);
-        };
-        let applied = applied_strike(taken, ban, Some(&state), units, self.now_us);
-        self.keep_ban(id, ban, state, life);
-        applied
     }
 
     fn entry(&mut self, id: &StateId) -> &mut Entry {
@@ -163,10 +135,5 @@ impl States<'_> {
     fn keep(&mut self, id: &StateId, quota: &Quota, state: State, reset: u64) {
         let micros = reset.saturating_mul(quota.tick().micros());
         *self.entry(id) = (Ok(Some(state)), Some(Duration::from_micros(micros).saturating_add(quota.window())));
-    }
-
-    /// Keeps a ban for its life in milliseconds, and for one more of the longest bans if the clock steps back.
-    fn keep_ban(&mut self, id: &StateId, ban: &Ban, state: State, life: u64) {
-        *self.entry(id) = (Ok(Some(state)), Some(Duration::from_millis(life).saturating_add(ban.most())));
     }
 }

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::store::Counter;
-use crate::store::name::{ban_name, name};
+use crate::store::name::name;
 
-/// The identity of one counter's state: its policy, key, algorithm and window; or of the ban of its key.
+/// The identity of one counter's state: its policy, key, algorithm and window.
 ///
 /// It is a text of ASCII without spaces or control characters, such as `{user:ada}:api:1t60000000u`. The limit is not part
 /// of it, so a changed limit keeps the units used. Ids are ordered as their texts are, byte by byte.
@@ -30,16 +30,8 @@ pub struct StateId(Arc<str>);
 impl StateId {
     /// Returns the identity of a counter's state.
     pub fn of(counter: &Counter) -> Self {
-        Self::joined(&name(counter))
-    }
-
-    /// Returns the identity of the ban of a counter's key.
-    pub(super) fn of_ban(counter: &Counter) -> Self {
-        Self::joined(&ban_name(counter))
-    }
-
-    fn joined(parts: &[&[u8]]) -> Self {
-        Self(String::from_utf8(parts.concat()).expect("keys and names are ASCII").into())
+        // Keys and names are ASCII.
+        Self(String::from_utf8_lossy(&name(counter).concat()).into())
     }
 
     /// Returns the text.

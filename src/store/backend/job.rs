@@ -8,11 +8,12 @@ use tokio::time::Instant;
 
 use super::id::StateId;
 use crate::core::{Error, Quota};
+use crate::store::bans::changed;
 use crate::store::{Applied, Change, Check, Decided, Taken};
 
 /// What is to be done.
 pub(super) enum Work {
-    /// Decide these checks as one.
+    /// Decide these checks as one, those of bans included.
     Decide(SmallVec<[Check; 1]>),
     /// Change what was taken; the list is what the same request took before.
     Adjust(Box<(Vec<Taken>, Taken, Change)>),
@@ -44,7 +45,7 @@ impl Done {
 /// Work, and who waits for it.
 pub(super) struct Job {
     pub(super) work: Work,
-    /// The states it concerns, in the order of its checks, and behind them those of their bans, with repeats.
+    /// The states it concerns, in the order of its checks, with repeats.
     pub(super) ids: SmallVec<[StateId; 1]>,
     /// Until when its caller waits.
     pub(super) until: Instant,
@@ -57,28 +58,24 @@ impl Work {
     /// Returns the states that it concerns.
     pub(super) fn ids(&self) -> SmallVec<[StateId; 1]> {
         match self {
-            Self::Decide(checks) => {
-                let banning = checks.iter().filter(|check| check.ban.is_some());
-                let counters = checks.iter().map(|check| StateId::of(&check.counter));
-                counters.chain(banning.map(|check| StateId::of_ban(&check.counter))).collect()
-            }
-            Self::Adjust(change) if is_of_ban(change.2) => SmallVec::from_buf([StateId::of_ban(&change.1.counter)]),
+            Self::Decide(checks) => checks.iter().map(|check| StateId::of(&check.counter)).collect(),
             Self::Adjust(change) => SmallVec::from_buf([StateId::of(&change.1.counter)]),
         }
     }
 
-    /// Returns the quota of the state at an index of its ids; `None` if that is the state of a ban.
-    pub(super) fn quota(&self, index: usize) -> Option<&Quota> {
+    /// Returns the quota of the state at an index of its ids.
+    pub(super) fn quota(&self, index: usize) -> &Quota {
         match self {
-            Self::Decide(checks) => checks.get(index).map(|check| check.counter.quota()),
-            Self::Adjust(change) => (!is_of_ban(change.2)).then(|| change.1.counter.quota()),
+            Self::Decide(checks) => checks[index].counter.quota(),
+            Self::Adjust(change) => change.1.counter.quota(),
         }
     }
-}
 
-/// Returns whether a change is one to the ban of a key.
-fn is_of_ban(change: Change) -> bool {
-    matches!(change, Change::Strike(_) | Change::Lift)
+    /// Changes what was taken, by a request that took others `before`.
+    pub(super) fn adjust(before: &[Taken], taken: &Taken, change: Change) -> Self {
+        let (taken, change) = changed(taken, change);
+        Self::Adjust(Box::new((before.to_vec(), taken.into_owned(), change)))
+    }
 }
 
 impl Job {

@@ -95,8 +95,7 @@ impl<B: StateBackend> Shared<B> {
     /// Settles what was taken, in the background.
     pub(super) fn settle(self: &Arc<Self>, receipt: &Receipt, changes: &[Settlement]) -> Settling {
         settle_each(receipt, changes, |before, taken, change| {
-            let work = Work::Adjust(Box::new((before.to_vec(), taken.clone(), change)));
-            self.submit(work, None).map(|done| Ok(vec![done?.applied()]))
+            self.submit(Work::adjust(before, taken, change), None).map(|done| Ok(vec![done?.applied()]))
         })
     }
 

@@ -11,7 +11,7 @@ use super::queue::MOST_STATES;
 use super::run::Shared;
 use super::traits::StateBackend;
 use crate::core::{Error, kept};
-use crate::store::bans::Bans;
+use crate::store::bans::with_bans;
 use crate::store::evaluate::{decided, of_any};
 use crate::store::{
     Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
@@ -50,9 +50,10 @@ impl<B: StateBackend> BackendStore<B> {
 impl<B: StateBackend> Store for BackendStore<B> {
     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() {
-            return Answer::Ready(Ok(decided(self.shared.id, &[], &Bans::none(), &[], false)));
+            return Answer::Ready(Ok(decided(self.shared.id, &[], &[], false)));
         }
-        let states = checks.len() + checks.iter().filter(|check| check.ban.is_some()).count();
+        let checks = with_bans(checks);
+        let states = checks.len();
         if states > MOST_STATES {
             return Answer::Ready(Err(Error::invalid(format!(
                 "{states} policies and bans at once are too many for a database: at most {MOST_STATES}"
@@ -60,7 +61,7 @@ impl<B: StateBackend> Store for BackendStore<B> {
         }
         let until = Instant::now() + self.shared.budget;
         let until = ask.deadline.instant().map_or(until, |deadline| deadline.min(until));
-        self.shared.submit(Work::Decide(kept(checks)), Some(until)).map(|done| done.map(Done::decided))
+        self.shared.submit(Work::Decide(kept(&checks)), Some(until)).map(|done| done.map(Done::decided))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -71,7 +72,7 @@ impl<B: StateBackend> Store for BackendStore<B> {
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        let work = Work::Adjust(Box::new((Vec::new(), of_any(counter), change)));
+        let work = Work::adjust(&[], &of_any(counter), change);
         self.shared.submit(work, Some(Instant::now() + self.shared.budget)).map(|done| done.map(Done::applied))
     }
 

@@ -227,11 +227,11 @@ fn of_one_unit(looks: &[Check]) -> SmallVec<[Check; 2]> {
 /// Returns until when a check that was sent at `sent` is surely refused: `u64::MAX` if no wait helps.
 ///
 /// After a ban the quota may refuse, which is a strike; and a refusal that extends the ban has to reach the store before
-/// it ends. A tick that had begun when the store was called is over before a whole one has passed.
+/// it ends. A tick that had begun when the store was called is over before a whole one has passed; those of bans are 1 ms.
 fn surely_until(check: &Check, outcome: &Outcome, sent: u64) -> u64 {
     let extends = check.strikes() && check.ban.as_deref().is_some_and(|ban| ban.ban.extends());
     let ban = outcome.banned_for().map(|left| if extends { left / 2 } else { left });
-    let begun = check.counter.quota().tick().micros() - 1;
+    let begun = if outcome.is_banned() { 999 } else { check.counter.quota().tick().micros() - 1 };
     ban.or(outcome.retry_after()).map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun))
 }
 

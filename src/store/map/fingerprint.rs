@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
-use crate::core::{Key, PolicyName, Quota};
+use crate::core::Quota;
 use crate::store::Counter;
 
 /// What a counter is found by: 84 bits of a hash of its policy, key, algorithm and window.
@@ -28,9 +28,6 @@ pub(in crate::store) struct Fingerprint {
 
 /// The bits of a tail: the highest 20.
 pub(in crate::store) const TAIL: u64 = u64::MAX << 44;
-
-/// The shape of a ban, which is that of no algorithm and window.
-const BAN: u64 = 255 << 56;
 
 /// Takes the fingerprints of one store.
 pub(in crate::store) struct Fingerprints {
@@ -52,20 +49,10 @@ impl Fingerprints {
     /// word with how many bytes that has. Clients choose keys, but not the names of policies.
     #[inline]
     pub(in crate::store) fn of(&self, counter: &Counter) -> Fingerprint {
-        self.of_shape(shape(counter.quota()), counter.policy(), counter.key())
-    }
-
-    /// Returns the fingerprint of the ban of a counter's key under its policy, whatever its quota.
-    pub(in crate::store) fn of_ban(&self, counter: &Counter) -> Fingerprint {
-        self.of_shape(BAN, counter.policy(), counter.key())
-    }
-
-    #[inline]
-    fn of_shape(&self, shape: u64, policy: &PolicyName, key: &Key) -> Fingerprint {
-        let [first, second] = self.keys;
+        let ([first, second], key) = (self.keys, counter.key());
         let mut hasher = SipHasher13::new_with_keys(first, second);
-        hasher.write_u64(shape);
-        hasher.write_u64(policy.hash_of_text());
+        hasher.write_u64(shape(counter.quota()));
+        hasher.write_u64(counter.policy().hash_of_text());
         let (words, rest) = key.as_bytes().as_chunks();
         for word in words {
             hasher.write_u64(u64::from_le_bytes(*word));
@@ -95,7 +82,7 @@ fn shape(quota: &Quota) -> u64 {
     // The highest bit of a window of microseconds is lower.
     let window = match quota.calendar() {
         Some(calendar) => 1 << 55 | calendar.number(),
-        None => quota.window_ticks() * quota.tick().micros(),
+        None => quota.shape_ticks() * quota.tick().micros(),
     };
     algorithm << 56 | window
 }
@@ -106,6 +93,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::core::Key;
     use crate::core::algorithm::Algorithm;
 
     fn counter(policy: &str, value: &str) -> Counter {

@@ -93,7 +93,7 @@ impl Counters {
         step
     }
 
-    /// Keeps the state that follows from an admitted step.
+    /// Keeps the state that follows from an admitted step, or from a strike.
     ///
     /// The step must have been admitted with a cost. A step without a state leaves the entry as it is.
     pub(super) fn keep(&mut self, of: Fingerprint, quota: &Quota, step: &mut Step, times: Times) {
@@ -107,20 +107,9 @@ impl Counters {
         }
     }
 
-    /// Keeps the ban of a key for its life in milliseconds, in the class of keys that are refused.
-    ///
-    /// It may add an entry: the first strike of a key is that of a refused request.
-    pub(super) fn keep_ban(&mut self, of: Fingerprint, state: State, life: u64, now_us: u64) {
-        let rank = Rank::of_ban(now_us, life);
-        match self.find(of) {
-            Some(entry) => entry.set(state, rank, now_us),
-            None => self.insert(of, state, rank, now_us),
-        }
-    }
-
     /// Notes that a key was refused, so that it is evicted late.
     ///
-    /// A key without an entry stays without: a refusal allocates nothing but its ban.
+    /// A key without an entry stays without: a refusal allocates nothing but its strikes.
     pub(super) fn refused(&mut self, of: Fingerprint) {
         if let Some(entry) = self.find(of) {
             entry.refused();

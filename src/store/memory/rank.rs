@@ -67,13 +67,12 @@ impl Rank {
     pub(super) fn new(quota: &Quota, now_us: u64, reset: u64, used_up: bool) -> Self {
         let idle_at = now_us.saturating_add(reset.saturating_mul(quota.tick().micros()));
         let steps = (idle_at >> STEP_BITS) + 1;
-        Self { bits: steps.min(IDLE_AT) | ONE_CREDIT | if used_up { Self::USED_UP } else { 0 } }
-    }
-
-    /// Returns the rank of a ban that matters for so many milliseconds from `now_us` on.
-    pub(super) fn of_ban(now_us: u64, life: u64) -> Self {
-        let steps = (now_us.saturating_add(life.saturating_mul(1_000)) >> STEP_BITS) + 1;
-        Self { bits: Self::REFUSED | ONE_CREDIT | steps.min(IDLE_AT) }
+        let class = match used_up {
+            _ if quota.is_ban() => Self::REFUSED,
+            true => Self::USED_UP,
+            false => 0,
+        };
+        Self { bits: steps.min(IDLE_AT) | ONE_CREDIT | class }
     }
 
     /// The rank after a change that no request made.

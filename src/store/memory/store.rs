@@ -6,18 +6,16 @@
 //! Times are microseconds since the Unix epoch, as [`micros`] bounds them. Aligned windows are counted by the wall clock,
 //! and all else by the monotonic one, eviction included, which follows a wall clock that is set back, by up to a day.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use super::counters::Counters;
 use super::several::Several;
-use crate::core::algorithm::ban::{self, Struck};
-use crate::core::{Ban, Error};
-use crate::store::bans::applied_strike;
-use crate::store::clock::{Clock, SystemClock, Times, micros};
+use crate::core::Error;
+use crate::store::bans::{changed, log, with_bans};
+use crate::store::clock::{Clock, SystemClock, Times};
 use crate::store::evaluate::{adjustment, applied, decided, decided_one, of_any};
-use crate::store::map::{Fingerprint, Fingerprints, Shards};
+use crate::store::map::{Fingerprints, Shards};
 use crate::store::{
     Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
     Store, StoreId, Taken,
@@ -262,22 +260,15 @@ impl SharedCounters {
 
     /// Decides several checks as one: all are taken, or none is.
     pub(super) fn decide(&self, checks: &[Check]) -> Decided {
+        let checks = &*with_bans(checks);
         let mut several = Several::lock(&self.shards, &self.fingerprints, checks);
         let times = Times::read(&*self.clock, checks.iter().map(|check| check.counter.quota()));
-        let mut bans = several.bans(checks, times.now);
-        let (mut steps, refused) = several.evaluate(checks, &mut bans, times);
-        let decided = decided(self.id, checks, &bans, &steps, refused);
-        if refused {
-            several.note_refusals(checks, &steps);
-        } else {
-            several.commit(checks, &bans, &mut steps, times);
-        }
-        several.keep_bans(checks, &mut bans, times.now);
+        let (mut steps, refused) = several.evaluate(checks, times);
+        several.commit(checks, &mut steps, refused, times);
         // Logged without the locks.
         drop(several);
-        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check.counter.policy()));
-        bans.log(checks);
-        decided
+        log(checks, &steps);
+        decided(self.id, checks, &steps, refused)
     }
 
     /// Changes what was taken, by a request that took others `before`; returns the units changed, and a look after it.
@@ -285,43 +276,19 @@ impl SharedCounters {
     /// `before` matters to token buckets, which refund no units that time has refilled since: which ones those are
     /// depends on what else the request took from the same bucket.
     pub(super) fn adjust(&self, before: &[Taken], taken: &Taken, change: Change) -> Applied {
-        let Taken { counter, floor, .. } = taken;
-        match change {
-            Change::Strike(ban) => return self.strike(taken, &ban),
-            Change::Lift => return self.forget(self.fingerprints.of_ban(counter), taken.stamp),
-            Change::Reset => return self.forget(self.fingerprints.of(counter), taken.stamp),
-            _ => {}
-        }
+        let (taken, change) = changed(taken, change);
+        let Taken { counter, floor, .. } = &*taken;
         let of = self.fingerprints.of(counter);
+        if change == Change::Reset {
+            // The next request finds an unused counter.
+            let found = self.shards.lock(of.hash).remove(of);
+            return Applied::new(found.into(), taken.stamp);
+        }
         let (units, step) = {
             let mut counters = self.shards.lock(of.hash);
             let times = Times::read(&*self.clock, [counter.quota()]);
-            counters.adjust(of, counter.quota(), *floor, times, adjustment(before, taken, change))
+            counters.adjust(of, counter.quota(), *floor, times, adjustment(before, &taken, change))
         };
-        applied(taken, change, units, &step)
-    }
-
-    /// Forgets a counter or a ban: the next request finds an unused one.
-    fn forget(&self, of: Fingerprint, stamp: u64) -> Applied {
-        let found = self.shards.lock(of.hash).remove(of);
-        Applied::new(found.into(), stamp)
-    }
-
-    /// Counts a strike against the key of a counter.
-    fn strike(&self, taken: &Taken, ban: &Ban) -> Applied {
-        let of = self.fingerprints.of_ban(&taken.counter);
-        let (state, units, now_us) = {
-            let mut counters = self.shards.lock(of.hash);
-            let now_us = micros(self.clock.now());
-            let before = counters.state(of).map(Cow::into_owned);
-            match ban::strike(before.as_ref(), now_us / 1_000, ban) {
-                Some(Struck { state, life, units, .. }) => {
-                    counters.keep_ban(of, state.clone(), life, now_us);
-                    (Some(state), units, now_us)
-                }
-                None => (before, 0, now_us),
-            }
-        };
-        applied_strike(taken, ban, state.as_ref(), units, now_us)
+        applied(&taken, change, units, &step)
     }
 }

@@ -17,7 +17,7 @@ use super::wire::{Request, Verdict, redis_key};
 use crate::core::algorithm::Step;
 use crate::core::error::Kind;
 use crate::core::{Checks, Error};
-use crate::store::bans::Bans;
+use crate::store::bans::with_bans;
 use crate::store::evaluate::decided;
 use crate::store::{Check, Deadline, Decided};
 
@@ -60,6 +60,7 @@ impl Engine {
 
     /// Sends the parts, waits for all of them, and refunds those that fit if another one did not.
     async fn decide_parts(self: Arc<Self>, checks: Checks, deadline: Deadline) -> Result<Decided, Error> {
+        let checks = with_bans(&checks);
         let parts = self.parts(&checks);
         // Otherwise the units of the other parts would be taken for a moment, in vain.
         if let Some(error) = parts.iter().find_map(|part| self.servers.breaker_error(part.slot)) {
@@ -83,16 +84,15 @@ impl Engine {
         if let Some(error) = failure {
             return Err(error);
         }
-        let (bans, steps) = in_order(decisions);
-        Ok(decided(self.id, &checks, &bans, &steps, refused))
+        Ok(decided(self.id, &checks, &in_order(decisions), refused))
     }
 
     /// Refunds what a part took, and works out its checks as if nothing had been taken.
     fn refund_part(&self, Decision { part, verdict }: &mut Decision) {
         if !verdict.refused {
-            self.refund_all(&decided(self.id, &part.checks, &verdict.bans, &verdict.steps, false).receipt);
+            self.refund_all(&decided(self.id, &part.checks, &verdict.steps, false).receipt);
+            verdict.look_again(&part.checks);
         }
-        verdict.look_again(&part.checks);
     }
 
     /// Returns whether keys of a request are in several slots.
@@ -127,15 +127,12 @@ impl Part {
     }
 }
 
-/// Returns all bans, and what was decided of each check, in the order of the checks.
-fn in_order(decisions: Vec<Decision>) -> (Bans, Vec<Step>) {
-    let (mut bans, mut steps) = (Bans::none(), Vec::new());
-    for Decision { part, verdict } in decisions {
-        bans.add(verdict.bans, &part.places);
-        steps.extend(part.places.into_iter().zip(verdict.steps));
-    }
+/// Returns what was decided of each check, in the order of the checks.
+fn in_order(decisions: Vec<Decision>) -> Vec<Step> {
+    let of_part = |Decision { part, verdict }: Decision| part.places.into_iter().zip(verdict.steps);
+    let mut steps: Vec<_> = decisions.into_iter().flat_map(of_part).collect();
     steps.sort_unstable_by_key(|(place, _)| *place);
-    (bans, steps.into_iter().map(|(_, step)| step).collect())
+    steps.into_iter().map(|(_, step)| step).collect()
 }
 
 /// Returns the error of a task that ended before its part was decided.

@@ -12,6 +12,7 @@ use super::server_time::ServerTime;
 use super::servers::{PendingReply, Servers};
 use super::wire::{ReplyPart, Request, Verdict, no_decision, step_of_one};
 use crate::core::Error;
+use crate::store::bans::with_bans;
 use crate::store::deny::Refusals;
 use crate::store::evaluate::{decided, decided_one};
 use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId, SystemClock};
@@ -191,11 +192,9 @@ fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<Decided,
         if let [check @ Check { ban: None, .. }] = checks {
             return Ok(decided_one(id, check, &step_of_one(check, part)?));
         }
-        let mut verdict = Verdict::of(checks, part)?;
-        if verdict.refused {
-            verdict.look_again(checks);
-        }
-        Ok(decided(id, checks, &verdict.bans, &verdict.steps, verdict.refused))
+        let checks = with_bans(checks);
+        let verdict = Verdict::of(&checks, part)?;
+        Ok(decided(id, &checks, &verdict.steps, verdict.refused))
     };
     match read() {
         Ok(Decided { decision, receipt }) => Ok(Decided { decision, receipt: receipt.of_call(call) }),

@@ -12,6 +12,7 @@ use super::engine::{Call, Engine};
 use super::wire::{MOST_CHECKS, Request, applied_change};
 use crate::core::decision::{Decision, Source};
 use crate::core::{Checks, Error, kept};
+use crate::store::bans::{changed, size, with_bans};
 use crate::store::deny::Called;
 use crate::store::evaluate::of_any;
 use crate::store::{
@@ -38,7 +39,7 @@ impl RawRedisStore {
     /// Decides by a call, of which nothing is sent before the first poll. Without checks there is none, and too many are
     /// refused.
     pub(super) fn call(&self, checks: &[Check], deadline: Deadline) -> Called<PendingDecision> {
-        let (engine, size) = (&self.engine, Request::size_of(checks));
+        let (engine, size) = (&self.engine, size(checks));
         if checks.is_empty() {
             let receipt = Receipt::empty(engine.id);
             return Called::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
@@ -52,7 +53,7 @@ impl RawRedisStore {
             let (engine, checks) = (Arc::clone(engine), checks.clone());
             Way::Apart(Box::pin(async move { engine.decide_apart(checks, deadline).await }))
         } else {
-            let request = Request::new(&engine.prefix, &checks, || engine.time.now_ms());
+            let request = Request::new(&engine.prefix, &with_bans(&checks), || engine.time.now_ms());
             Way::Together(engine.call(request, deadline))
         };
         Called::Pending(PendingDecision { checks, way })
@@ -101,8 +102,9 @@ impl Store for RawRedisStore {
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         let taken = of_any(counter);
+        let (taken, change) = changed(&taken, change);
         let request = Request::adjustment(&self.engine.prefix, &[], &taken, change, || self.engine.time.now_ms());
-        let call = self.engine.call(request, Deadline::none());
+        let (call, taken) = (self.engine.call(request, Deadline::none()), taken.into_owned());
         Answer::pending(async move {
             // There is nothing to refund if the reply is late.
             let part = call.await.map_err(|no_reply| no_reply.error)?;

@@ -15,6 +15,7 @@ use super::pipeline::{Job, NoReply, Part, Timeout, stopped};
 use super::wire::{Request, applied_change};
 use crate::core::{Error, kept};
 use crate::store::around::settle_each;
+use crate::store::bans::changed;
 use crate::store::{Answer, Change, Check, Decided, Receipt, Settlement, Settling};
 
 impl Engine {
@@ -34,10 +35,11 @@ impl Engine {
             return Answer::Ready(Ok(Vec::new()));
         }
         settle_each(receipt, changes, |before, taken, change| {
-            let request = Request::adjustment(&self.prefix, before, taken, change, || self.time.now_ms());
+            let (taken, change) = changed(taken, change);
+            let request = Request::adjustment(&self.prefix, before, &taken, change, || self.time.now_ms());
             let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
             let sent = self.servers.settle(Job::new(request, Timeout::of_settlement(self.budget), slot));
-            let taken = taken.clone();
+            let taken = taken.into_owned();
             Answer::pending(async move {
                 let part = sent?.await.unwrap_or_else(|_| Err(stopped()))?;
                 Ok(vec![applied_change(&taken, change, part)?])

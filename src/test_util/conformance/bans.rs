@@ -82,7 +82,7 @@ async fn a_key_is_banned_after_its_strikes_and_each_time_for_longer(on: &Subject
         banned(60 * S, 1, 43 * S),
         banned(60 * S, 0, 43 * S),
         banned(103 * S - MS, 1, MS),
-        banned(103 * S - 1, 1, 1),
+        banned(103 * S - 1, 1, MS),
         admits(103 * S, 1, 0, 17 * S),
         denies(104 * S, 1, 0, 16 * S, 16 * S),
         denies(105 * S, 1, 0, 15 * S, 15 * S),
@@ -130,7 +130,7 @@ async fn a_refusal_during_a_ban_extends_it_only_if_that_is_asked_for(on: &Subjec
         // It fits the quota by now.
         banned(70 * S, 1, 100 * S),
         banned(80 * S, 0, 90 * S),
-        banned(170 * S - 1, 0, 1),
+        banned(170 * S - 1, 0, MS),
         admits(170 * S, 1, 0, 10 * S),
     ];
     run(on, ban().extending(), &rows).await

@@ -30,29 +30,24 @@ impl BanShape {
         Self { after: rng.u64(1..=4), within, time, growth, most, extends: rng.bool() }
     }
 
-    /// The bytes of its rule, of which `part` is of the request.
-    fn rule(self, flags: u8, part: u64) -> Vec<u8> {
-        let (share, code) = (1 << 35, part + u64::from(self.extends));
-        let limit = code * (1 << 20) + self.after;
-        let numbers = [self.within, limit, self.most, self.growth * share + self.time, 0];
-        [64, 2 | flags].into_iter().chain(numbers.into_iter().flat_map(|n| number(7, n))).collect()
+    /// The bytes of its rule.
+    fn rule(self, flags: u8, units: u64) -> Vec<u8> {
+        let limit = self.time * (1 << 18) + 2 * self.after + u64::from(self.extends);
+        let numbers = [self.within, limit, self.growth * (1 << 35) + self.most, units, 0];
+        [7, 2 | flags].into_iter().chain(numbers.into_iter().flat_map(|n| number(7, n))).collect()
     }
 
-    /// That of a check with this place in its request, from 1.
-    pub(super) fn of_check(self, rng: &mut Rng, place: u64, enforced: bool, is_look: bool) -> Vec<u8> {
-        let counts = match (rng.u8(..8), is_look) {
-            (0, _) => 0,
-            (1..4, true) => 6,
-            _ => 4,
-        };
-        self.rule(u8::from(enforced), 8 * place + counts)
+    /// That of a check. A look is mostly no strike, and else stands for a check of one unit.
+    pub(super) fn of_check(self, rng: &mut Rng, flags: u8, is_look: bool) -> Vec<u8> {
+        let counts = rng.u8(..8) > if is_look { 4 } else { 0 };
+        self.rule(flags, counts.into())
     }
 
     /// A strike, or that all is forgotten.
     pub(super) fn change(self, rng: &mut Rng) -> Vec<u8> {
         if rng.u8(..4) == 0 {
-            return [64, 32].into_iter().chain([1; 5].into_iter().flat_map(|n| number(7, n))).collect();
+            return self.rule(32, 0);
         }
-        self.rule(16, 0)
+        self.rule(16, 1)
     }
 }

@@ -8,13 +8,12 @@ const KEPT: u8 = 1;
 const FRESH: u8 = 3;
 const REFUSED: u8 = 0;
 
-const SHARE: u64 = 1 << 35;
 const MS: u64 = START / 1_000;
 
 /// An enforced check of this cost, at 2 a minute, and its ban: after 2 in 10 s, for 5 s, then 10 s at most.
 fn rules(cost: u64, last: u64) -> [Rule; 2] {
-    let limit = (8 * 2 + 4) * (1 << 20) + 2;
-    [(64, 3, [10_000, limit, 10_000, 2_000 * SHARE + 5_000, last]), (1, 1, [60 * S, 2, 2, cost, 0])]
+    let (limit, capacity) = (5_000 * (1 << 18) + 2 * 2, 2_000 * (1 << 35) + 10_000);
+    [(7, 3, [10_000, limit, capacity, 1, last]), (1, 1, [60 * S, 2, 2, cost, 0])]
 }
 
 fn ban(ends: u64, length: u64, start: u64, strikes: u64) -> Vec<u8> {

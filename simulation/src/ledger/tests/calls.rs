@@ -95,13 +95,13 @@ impl History<'_> {
             checks.iter().map(|(place, _)| self.bans[*place].is_some() && self.rng.u8(..4) > 0).collect();
         let bans = has_ban.iter().filter(|has| **has).count();
         packed.checks.push(u8::try_from(bans + checks.len()).unwrap());
-        for (index, (place, rule)) in checks.iter().enumerate().filter(|(index, _)| has_ban[*index]) {
-            let Some(ban) = self.bans[*place] else { continue };
-            let (enforced, is_look) = (rule[1] & 1 == 1, rule[23..30].iter().all(|byte| *byte == 0));
-            let place_of_check = u64::try_from(bans + index + 1).unwrap();
-            packed.push(BANS[*place], ban.of_check(&mut self.rng, place_of_check, enforced, is_look));
-        }
-        for (place, rule) in checks {
+        let bans_of = |place| checks.iter().zip(&has_ban).filter(|((other, _), has)| **has && *other == place).count();
+        let repeats = [0, 1, 2, 3].map(|place| if bans_of(place) > 1 { 64 } else { 0 });
+        for ((place, rule), has_ban) in checks.into_iter().zip(has_ban) {
+            if let Some(ban) = self.bans[place].filter(|_| has_ban) {
+                let is_look = rule[23..30].iter().all(|byte| *byte == 0);
+                packed.push(BANS[place], ban.of_check(&mut self.rng, rule[1] & 1 | repeats[place], is_look));
+            }
             packed.push(KEYS[place], rule);
         }
     }

@@ -3,6 +3,8 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::*;
+use crate::core::algorithm::NEVER;
+use crate::core::{Change, Quota};
 
 /// A time in milliseconds, at which tests begin.
 const NOW: u64 = 1_700_352_000_000;
@@ -20,14 +22,20 @@ struct Counter {
 impl Counter {
     /// Strikes once; returns the length of the ban that begins.
     fn strike(&mut self, now: u64, ban: &Ban) -> Option<u64> {
-        let struck = strike(self.state.as_ref(), now, ban)?;
-        assert!(struck.life > 0 && struck.life <= 2 * ban.most.max(ban.within), "{struck:?}");
-        self.state = Some(struck.state);
-        struck.began
+        let struck = Quota::of_ban(ban).adjust(self.state.as_ref(), now, Adjustment::new(Change::Charge(1), NEVER));
+        let (state, life) = struck.state?;
+        assert!(life > 0 && life <= 2 * ban.most.max(ban.within), "{state:?} for {life}");
+        self.state = Some(state);
+        let left = self.look(now, ban).wait;
+        (struck.units > 0 && left > 0).then_some(left)
     }
 
     fn is_banned(&self, now: u64, ban: &Ban) -> bool {
-        now < look(self.state.as_ref(), now, ban).ends
+        !self.look(now, ban).fits
+    }
+
+    fn look(&self, now: u64, ban: &Ban) -> Step {
+        Quota::of_ban(ban).decide(self.state.as_ref(), now, 0, 0)
     }
 }
 
@@ -83,7 +91,7 @@ fn a_clock_that_steps_back_never_bans_for_longer_than_twice_the_longest() {
     let mut counter = Counter::default();
     assert_eq!(counter.strike(NOW, &ban), Some(100));
     assert!(counter.is_banned(NOW - 300, &ban));
-    assert_eq!(look(counter.state.as_ref(), NOW - 301, &ban).found, Found::Ahead);
+    assert_eq!(counter.look(NOW - 301, &ban).found, Found::Ahead);
     assert!(!counter.is_banned(NOW - 301, &ban));
 }
 
@@ -115,8 +123,8 @@ fn bans_of(rng: &mut Rng, ban: &Ban) -> usize {
             struck.clear();
             bans += 1;
         }
-        let ends = look(counter.state.as_ref(), now, ban).ends;
-        assert!(ends.saturating_sub(now) <= ban.most, "{ban:?}: {ends}");
+        let left = counter.look(now, ban).wait;
+        assert!(left <= ban.most, "{ban:?}: {left}");
     }
     bans
 }

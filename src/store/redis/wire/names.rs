@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 #[cfg(feature = "redis-cell")]
 use crate::core::FORMAT;
 use crate::store::Counter;
-use crate::store::name::{ban_name, name};
+use crate::store::name::name;
 
 /// The name of a key in Redis, mostly without an allocation.
 pub(in crate::store::redis) type RedisKey = SmallVec<[u8; 80]>;
@@ -20,21 +20,10 @@ pub(in crate::store::redis) type RedisKey = SmallVec<[u8; 80]>;
 /// The prefix has no braces, so the tag begins at the first one; all policies over one key share a
 /// slot of a Cluster.
 pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> RedisKey {
-    joined(prefix, &name(counter))
-}
-
-/// Returns the name of the key that has the ban of a counter's key: `<prefix>:{<key>}:<policy>:1b`.
-///
-/// It is in the slot of the counter.
-pub(super) fn ban_key(prefix: &str, counter: &Counter) -> RedisKey {
-    joined(prefix, &ban_name(counter))
-}
-
-fn joined(prefix: &str, parts: &[&[u8]]) -> RedisKey {
     let mut key = RedisKey::new();
     key.extend_from_slice(prefix.as_bytes());
     key.push(b':');
-    for part in parts {
+    for part in name(counter) {
         key.extend_from_slice(part);
     }
     key

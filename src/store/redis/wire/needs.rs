@@ -7,20 +7,19 @@
 //!
 //! | bits | what |
 //! | --- | --- |
-//! | 0 to 5 | an algorithm, by its number less 1 |
-//! | 6 | the call is one decision over one check: `lua/single.lua` |
-//! | 7 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
-//! | 8 | the algorithms decide levels that may reach 2^52, too: `lua/wide.lua` |
-//! | 9 | windows of a calendar, in place of those of an algorithm |
-//! | 10 | a check of the call has a ban, or a ban is changed: `lua/bans.lua` |
+//! | 0 to 6 | an algorithm, by its number less 1; with that of bans the entry is `lua/bans.lua` |
+//! | 7 | the call is one decision over one check: `lua/single.lua` |
+//! | 8 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
+//! | 9 | the algorithms decide levels that may reach 2^52, too: `lua/wide.lua` |
+//! | 10 | windows of a calendar, in place of those of an algorithm |
 
 use crate::core::algorithm::{Algorithm, Layout};
 
 /// The algorithms in the order of their numbers in the tables of `lua/wire.lua`, which begin with
 /// 1.
-const ALGORITHMS: [Algorithm; Algorithm::EACH.len()] = {
-    let (mut numbered, mut place) = ([Algorithm::EACH[0]; Algorithm::EACH.len()], 0);
-    while place < numbered.len() {
+const ALGORITHMS: [Algorithm; Algorithm::EACH.len() + 1] = {
+    let (mut numbered, mut place) = ([Algorithm::Ban; Algorithm::EACH.len() + 1], 0);
+    while place < Algorithm::EACH.len() {
         let algorithm = Algorithm::EACH[place];
         // One whose number leaves some out does not compile.
         numbered[algorithm.facts().number as usize - 1] = algorithm;
@@ -46,19 +45,19 @@ const WIDE: u16 = 2 * SINGLES;
 /// The bit of windows of a calendar, which have functions of their own.
 const CALENDAR: u16 = 2 * WIDE;
 
+/// The bit of a call in which there are bans; it has neither of those of decisions over one check.
+const BAN: u16 = Needs::of(Algorithm::Ban).0;
+
 /// What those functions are named after.
 const CALENDAR_WINDOW: &str = "calendar_window";
 
-/// The bit of a call in which there are bans; it has neither of those of decisions over one check.
-const BANS: u16 = 2 * CALENDAR;
-
-/// A set of algorithms, and the entry that is called: with the bit of none of the three others, `batch`.
+/// A set of algorithms, and the entry that is called: with none of their bits, `batch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs(u16);
 
 impl Needs {
     /// How many sets there are, and so how many scripts there can be.
-    pub(super) const SETS: usize = 2 * BANS as usize;
+    pub(super) const SETS: usize = 2 * CALENDAR as usize;
 
     /// Returns the needs of any call over one algorithm whose levels may reach 2^52.
     pub(super) fn of_wide(algorithm: Algorithm) -> Self {
@@ -76,18 +75,18 @@ impl Needs {
     }
 
     /// Returns the needs of any call over one algorithm, with aligned windows.
-    pub(super) fn of(algorithm: Algorithm) -> Self {
+    pub(super) const fn of(algorithm: Algorithm) -> Self {
         Self(1 << (algorithm.facts().number - 1))
     }
 
-    /// Returns the needs of any batch, whatever its algorithms.
+    /// Returns the needs of any batch without bans, whatever its algorithms.
     pub(super) fn all() -> Self {
-        Self((SINGLE - 1) | WIDE | CALENDAR)
+        Self((SINGLE - 1) & !BAN | WIDE | CALENDAR)
     }
 
     /// Returns the needs of the same calls with bans.
     pub(super) fn bans(self) -> Self {
-        Self(self.0 | BANS)
+        Self(self.0 | BAN)
     }
 
     /// Returns the same algorithms with each of the entries but that for bans: batch, single, singles.
@@ -112,9 +111,9 @@ impl Needs {
 
     /// Returns the function that decides the call: the name of an entry in `lua/`.
     pub(super) fn entry(self) -> &'static str {
-        match self.0 & (SINGLE | SINGLES | BANS) {
+        match self.0 & (SINGLE | SINGLES | BAN) {
             0 => "batch",
-            BANS => "bans",
+            BAN => "bans",
             SINGLE => "single",
             _ => "singles",
         }
@@ -139,9 +138,6 @@ impl Needs {
         let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
         if algorithm == CALENDAR_WINDOW {
             return self.has_calendars();
-        }
-        if algorithm == "ban" {
-            return self.0 & BANS != 0;
         }
         let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
         named.is_none_or(|named| self.0 & Self::of(named).0 != 0 && self.0 & bit == bit)

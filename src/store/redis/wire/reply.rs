@@ -149,25 +149,6 @@ impl ReplyPart {
         Some(Seen { fits: flag & 1 == 1, found, state })
     }
 
-    /// Reads what was found of the next ban; it fits if the key is not banned.
-    pub(super) fn next_ban(&mut self) -> Option<Seen> {
-        let flag = *self.flags.get(self.read.0)?;
-        self.read.0 += 1;
-        let found = found(flag);
-        let state = if found == Found::Kept { Some(self.next_state(Layout::Ban, false, 0)?) } else { None };
-        Some(Seen { fits: flag & 1 == 1, found, state })
-    }
-
-    /// Reads what the next strike came to: how many strikes counted, and the ban after it.
-    pub(super) fn strike(&mut self) -> Option<(u64, Seen)> {
-        let mut units = 0;
-        if found(*self.flags.get(self.read.0)?) == Found::Kept {
-            units = self.views.get(self.read.1..)?.try_get_uint(UNITS).ok()?;
-            self.read.1 += UNITS;
-        }
-        Some((units, self.next_ban()?))
-    }
-
     /// Reads what the next change came to: how many units were refunded or charged, and the counter
     /// after it. Without a state to change it is 0 units.
     pub(super) fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, Seen)> {

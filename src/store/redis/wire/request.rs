@@ -16,20 +16,18 @@
 //! | 23 | 7 | the cost of a check, or the units of a change |
 //! | 30 | 7 | the floor of a check, or the stamp of a refund |
 //!
-//! The bans of a request stand before its checks, each a pair of a key and a rule like theirs, whose numbers are those of
-//! `lua/ban.lua`.
+//! The ban of a check stands before it: see `lua/ban.lua` for the numbers of its rule.
 
 use std::mem::take;
 
 use smallvec::SmallVec;
 
-use super::names::{RedisKey, ban_key, redis_key};
+use super::names::{RedisKey, redis_key};
 use super::needs::{Needs, algorithm_of};
-use crate::core::Ban;
 use crate::core::algorithm::{Adjustment, Layout, MOST_UNITS};
 use crate::core::quota::{Quota, Tick};
 use crate::store::evaluate::adjustment;
-use crate::store::{BanCheck, Change, Check, Counter, Mode, Taken};
+use crate::store::{Change, Check, Counter, Mode, Taken};
 
 /// The most checks of one request: the places of keys and rules are one byte.
 pub(in crate::store::redis) const MOST_CHECKS: usize = 255;
@@ -61,13 +59,6 @@ const CHARGES: u8 = 16;
 const RESETS: u8 = 32;
 /// Flag: another check of the same request has the same key, and their costs add up.
 const REPEATS: u8 = 64;
-
-/// The number of bans, which are no algorithm.
-const BAN: u8 = 64;
-/// In the limit of a ban's rule stands behind this what is of the request.
-const PART: u64 = 1 << 20;
-/// In the cost of a ban's rule stands the first ban below this, and behind it its growth.
-const SHARE: u64 = 1 << 35;
 
 /// A rule as it is sent: algorithm, flags, and five numbers.
 pub(super) type Rule = [u8; 2 + 5 * NUMBER];
@@ -104,22 +95,12 @@ pub(in crate::store::redis) struct Request {
 }
 
 impl Request {
-    /// Returns how many checks and bans the request that decides these checks has.
-    pub(in crate::store::redis) fn size_of(checks: &[Check]) -> usize {
-        checks.len() + checks.iter().filter(|check| check.ban.is_some()).count()
-    }
-
-    /// Returns the request that decides at most [`MOST_CHECKS`] checks and bans.
+    /// Returns the request that decides at most [`MOST_CHECKS`] checks, those of bans included.
     ///
     /// Costs and floors beyond `MOST_UNITS` are cut to that, as the algorithms in Rust cut them. `now_ms` returns the
     /// time, which only windows of a calendar need.
     pub(in crate::store::redis) fn new(prefix: &str, checks: &[Check], now_ms: impl Fn() -> u64) -> Self {
         let mut request = Self::default();
-        let bans = checks.iter().enumerate().filter_map(|(index, check)| Some((index, check, check.ban.as_deref()?)));
-        let count = bans.clone().count() as u64;
-        for (index, check, ban) in bans {
-            request.add_ban(prefix, check, ban, count + index as u64 + 1);
-        }
         for (index, check) in checks.iter().enumerate() {
             let enforced = if check.mode == Mode::Enforce { ENFORCED } else { 0 };
             let whole = if returns_whole(checks, index) { WHOLE } else { 0 };
@@ -143,11 +124,8 @@ impl Request {
         now_ms: impl Fn() -> u64,
     ) -> Self {
         let mut request = Self::default();
-        match change {
-            Change::Strike(ban) => return Self::of_ban(prefix, &taken.counter, rule_of_ban(&ban, CHARGES, 0)),
-            Change::Lift => return Self::of_ban(prefix, &taken.counter, rule_of([BAN, RESETS], [1; 5])),
-            Change::Reset => return Self::reset(prefix, &taken.counter),
-            _ => {}
+        if change == Change::Reset {
+            return Self::reset(prefix, &taken.counter);
         }
         let Adjustment { refund, charge, stamp } = adjustment(before, taken, change);
         let charges = if charge > 0 { CHARGES } else { 0 };
@@ -166,31 +144,12 @@ impl Request {
         request
     }
 
-    /// A request that changes the ban of a counter's key.
-    fn of_ban(prefix: &str, counter: &Counter, rule: Rule) -> Self {
-        let mut request = Self { needs: Needs::default().bans(), ..Self::default() };
-        request.add_rule(ban_key(prefix, counter), rule);
-        request
-    }
-
-    /// Adds the ban of a check, which has this place among the pairs of the request, from 1.
-    fn add_ban(&mut self, prefix: &str, check: &Check, ban: &BanCheck, place: u64) {
-        let enforced = if check.mode == Mode::Enforce { ENFORCED } else { 0 };
-        let counts = if check.strikes() { 4 } else { 0 } + if check.tests() { 2 } else { 0 };
-        self.add_rule(ban_key(prefix, &check.counter), rule_of_ban(&ban.ban, enforced, 8 * place + counts));
-        self.needs = self.needs.bans();
-    }
-
-    fn add_rule(&mut self, key: RedisKey, rule: Rule) {
-        let key = place_of(&mut self.keys, key);
-        let rule = place_of(&mut self.rules, rule);
-        self.checks.push([key, rule]);
-    }
-
     /// Adds a check, which shares its key and its rule with earlier ones where they are equal.
     /// `windows` are the window and the capacity of the rule, and `numbers` its last two.
     fn add(&mut self, prefix: &str, counter: &Counter, flags: u8, windows: [u64; 2], numbers: [u64; 2]) {
-        self.add_rule(redis_key(prefix, counter), rule(counter.quota(), flags, windows, numbers));
+        let key = place_of(&mut self.keys, redis_key(prefix, counter));
+        let rule = place_of(&mut self.rules, rule(counter.quota(), flags, windows, numbers));
+        self.checks.push([key, rule]);
         self.needs = self.needs.and(needs_of(counter.quota()));
     }
 
@@ -199,7 +158,7 @@ impl Request {
         let (checks, rules) = (take(&mut self.checks), take(&mut self.rules));
         for [key, place] in &checks {
             let mut rule = rules[usize::from(*place)];
-            if rule[0] != BAN && checks.iter().filter(|[other, _]| other == key).count() > 1 {
+            if checks.iter().filter(|[other, _]| other == key).count() > 1 {
                 rule[1] |= REPEATS;
             }
             self.checks.push([*key, place_of(&mut self.rules, rule)]);
@@ -235,13 +194,8 @@ impl Request {
     /// it.
     pub(super) fn views(&self) -> impl Iterator<Item = (Layout, View)> {
         let rules = self.checks.iter().map(|[_, rule]| &self.rules[usize::from(*rule)]);
-        rules.map(|rule| (layout_of(rule[0]), View::of(rule[1])))
+        rules.map(|rule| (algorithm_of(rule[0] % WIDE).facts().layout, View::of(rule[1])))
     }
-}
-
-/// Returns how the state of a rule with this number is laid out.
-fn layout_of(number: u8) -> Layout {
-    if number == BAN { Layout::Ban } else { algorithm_of(number % WIDE).facts().layout }
 }
 
 /// Returns whether the script must return the whole log of a check: where another check of the
@@ -298,20 +252,8 @@ fn rule(quota: &Quota, flags: u8, windows: [u64; 2], numbers: [u64; 2]) -> Rule 
     };
     let flags = flags | if quota.tick() == Tick::Milli { MILLIS } else { 0 };
     let numbers = [windows[0], quota.limit(), windows[1], numbers[0], numbers[1]];
-    rule_of([quota.facts().number + variant, flags], numbers)
-}
-
-/// Writes the rule of a ban: `part` is what its limit has of the request.
-fn rule_of_ban(ban: &Ban, flags: u8, part: u64) -> Rule {
-    let [within, time, most] = ban.millis();
-    let limit = (part + u64::from(ban.extends())) * PART + u64::from(ban.after());
-    let terms = u64::from(ban.growth()) * SHARE + time;
-    rule_of([BAN, flags | MILLIS], [within, limit, most, terms, 0])
-}
-
-fn rule_of([number, flags]: [u8; 2], numbers: [u64; 5]) -> Rule {
     let mut rule = [0; 2 + 5 * NUMBER];
-    rule[..2].copy_from_slice(&[number, flags]);
+    rule[..2].copy_from_slice(&[quota.facts().number + variant, flags]);
     for (place, number) in rule[2..].chunks_exact_mut(NUMBER).zip(numbers) {
         place.copy_from_slice(&number.to_be_bytes()[8 - NUMBER..]);
     }

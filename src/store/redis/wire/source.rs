@@ -216,7 +216,7 @@ mod tests {
         let script = statements_for(Needs::all(), &["batch"]);
         assert!(words(&script).all(|word| !word.starts_with("ban")), "{script}");
         let bans = statements_for(Needs::of(Algorithm::TokenBucket).bans(), &["bans"]);
-        for needed in ["local function ban(", "local function ban_adjust(", "[64] = ban,", "local function read_rules("]
+        for needed in ["local function ban(", "local function ban_adjust(", "[7] = ban,", "local function read_rules("]
         {
             assert!(bans.contains(needed), "{needed}");
         }

@@ -6,20 +6,20 @@
 //! every check. If the two differ, it is an error and never a decision: the server's Lua then
 //! counts in another way, or the versions of both sides do not match.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use super::reply::{ReplyPart, Seen, no_decision};
 use super::request::{returns_whole, returns_whole_after};
-use crate::core::Error;
 use crate::core::algorithm::{State, Step};
-use crate::store::bans::{Bans, applied_strike};
-use crate::store::evaluate::{Steps, applied, evaluate, look_again};
+use crate::core::{Error, Quota};
+use crate::store::bans::log;
+use crate::store::evaluate::{Steps, applied, evaluate, finish, look_again, step};
 use crate::store::{Applied, Change, Check, Taken};
 
 /// What was decided of the checks of one request.
 pub(in crate::store::redis) struct Verdict {
-    /// The bans of the checks, with the strikes of the request.
-    pub(in crate::store::redis) bans: Bans,
     /// A step for each check, in their order.
     pub(in crate::store::redis) steps: Steps,
     /// Whether an enforced check does not fit: then no check has taken anything.
@@ -39,47 +39,32 @@ impl Verdict {
     /// worked out here.
     pub(in crate::store::redis) fn of(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
         let now_us = part.now_us;
-        let mut bans = read_bans(checks, &mut part)?;
         let mut seen: SmallVec<[Seen; 1]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
             let next =
                 part.next(check.counter.quota(), returns_whole(checks, index)).ok_or_else(no_decision)?.decided()?;
-            next.found.warn(check.counter.policy());
             seen.push(next);
         }
-        let step = |index: usize, state: Option<&State>, cost: u64| {
-            step(&checks[index], state.or(seen[index].state.as_ref()), now_us, cost)
-        };
-        let (steps, refused) = evaluate(checks, &bans, step);
+        let (state, now) = (state_of(&seen), |quota: &Quota| quota.tick().of(now_us));
+        let (mut steps, refused) = evaluate(checks, &state, now);
         if steps.iter().zip(&seen).any(|(step, seen)| step.fits != seen.fits) {
             return Err(no_decision());
         }
-        bans.strike(checks, &steps, step);
-        bans.log(checks);
-        Ok(Self { bans, steps, refused, now_us, seen })
+        finish(checks, &mut steps, refused, state, now);
+        log(checks, &steps);
+        Ok(Self { steps, refused, now_us, seen })
     }
 
     /// Works out what remains for the checks that fit when nothing is taken from them after all:
-    /// another check, or another part of the request, was refused. The server is not called for it.
+    /// another part of the request was refused. The server is not called for it.
     pub(in crate::store::redis) fn look_again(&mut self, checks: &[Check]) {
         let Self { steps, now_us, seen, .. } = self;
-        look_again(steps, |index, _, cost| step(&checks[index], seen[index].state.as_ref(), *now_us, cost));
+        look_again(checks, steps, state_of(seen), |quota| quota.tick().of(*now_us));
     }
 }
 
-/// Reads the bans of the checks, which stand before them.
-fn read_bans(checks: &[Check], part: &mut ReplyPart) -> Result<Bans, Error> {
-    let mut found: SmallVec<[Seen; 1]> = SmallVec::new();
-    for check in checks.iter().filter(|check| check.ban.is_some()) {
-        let next = part.next_ban().ok_or_else(no_decision)?;
-        next.found.warn(check.counter.policy());
-        found.push(next);
-    }
-    let bans = Bans::look(checks, part.now_us, |bar| found[bar].state.take());
-    if bans.barred().zip(&found).any(|(barred, found)| barred == found.fits) {
-        return Err(no_decision());
-    }
-    Ok(bans)
+fn state_of<'a>(seen: &'a [Seen]) -> impl Fn(usize) -> Option<Cow<'a, State>> {
+    move |index| seen[index].state.as_ref().map(Cow::Borrowed)
 }
 
 /// As [`Verdict::of`], for the usual request of one check, which needs no list.
@@ -90,7 +75,7 @@ fn read_bans(checks: &[Check], part: &mut ReplyPart) -> Result<Bans, Error> {
 pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -> Result<Step, Error> {
     let seen = part.next(check.counter.quota(), false).ok_or_else(no_decision)?.decided()?;
     seen.found.warn(check.counter.policy());
-    let step = step(check, seen.state.as_ref(), part.now_us, check.cost);
+    let step = step(check, seen.state.as_ref(), check.counter.quota().tick().of(part.now_us), check.cost);
     if step.fits == seen.fits { Ok(step) } else { Err(no_decision()) }
 }
 
@@ -105,26 +90,13 @@ pub(in crate::store::redis) fn applied_change(
     change: Change,
     mut part: ReplyPart,
 ) -> Result<Applied, Error> {
-    match change {
-        Change::Lift | Change::Reset => {
-            let was_there = part.next_ban().ok_or_else(no_decision)?.fits;
-            return Ok(Applied::new(was_there.into(), taken.stamp));
-        }
-        Change::Strike(ban) => {
-            let (units, seen) = part.strike().ok_or_else(no_decision)?;
-            return Ok(applied_strike(taken, &ban, seen.state.as_ref(), units, part.now_us));
-        }
-        _ => {}
-    }
     let quota = taken.counter.quota();
+    if change == Change::Reset {
+        let was_there = part.next(quota, false).ok_or_else(no_decision)?.fits;
+        return Ok(Applied::new(was_there.into(), taken.stamp));
+    }
     let (units, seen) = part.change(quota, returns_whole_after(taken)).ok_or_else(no_decision)?;
     let seen = seen.decided()?;
     let step = quota.decide(seen.state.as_ref(), quota.tick().of(part.now_us), 0, taken.floor);
     Ok(applied(taken, change, units, &step))
-}
-
-/// Decides one check on a state, as the algorithm's twin in Lua did at the same time.
-fn step(check: &Check, state: Option<&State>, now_us: u64, cost: u64) -> Step {
-    let quota = check.counter.quota();
-    quota.decide(state, quota.tick().of(now_us), cost, check.floor)
 }
