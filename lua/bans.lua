@@ -32,14 +32,11 @@ end
 -- As decide_requests, but one request.
 local function ban_requests(all, first)
   local checks, rules, values, flags = all.checks, all.rules, all.values, all.flags
-  local last, before, struck = first + 2 * checks[first] - 1, all.replied, {}
+  local last, before = first + 2 * checks[first] - 1, all.replied
   for i = first + 1, last, 2 do
     local rule = rules[checks[i + 1]]
-    if rule.decide == ban then
-      struck[#struck + 1] = rule.cost > 0 and i or nil
-      if not rule.enforced and is_banned(all, checks[i], rule) then
-        look_only(all, i + 3)
-      end
+    if rule.decide == ban and not rule.enforced and is_banned(all, checks[i], rule) then
+      look_only(all, i + 3)
     end
   end
   decide_requests(all, first, last)
@@ -48,9 +45,9 @@ local function ban_requests(all, first)
       return last + 2
     end
   end
-  for _, i in ipairs(struck) do
+  for i = first + 1, last, 2 do
     local key, rule, flag = checks[i], rules[checks[i + 1]], flags[before + (i - first + 3) / 2] or 1
-    if not fits_now(all, i + 2, flag) or is_banned(all, key, rule) then
+    if rule.decide == ban and rule.cost > 0 and (not fits_now(all, i + 2, flag) or is_banned(all, key, rule)) then
       local _, state, expiry = ban_adjust(values[key], rule.now, rule.window, rule.limit, rule.capacity)
       if state then
         values[key], all.expiries[key] = state, expiry * rule.tick

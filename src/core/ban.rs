@@ -8,9 +8,6 @@ use std::time::Duration;
 use super::Error;
 use super::error::built;
 
-/// The most strikes that a ban may count.
-const MOST_STRIKES: u32 = 100_000;
-
 /// The longest time of a ban and of its window, in milliseconds: 366 days.
 const LONGEST: u128 = 366 * 86_400_000;
 
@@ -60,11 +57,11 @@ pub struct Ban {
     /// The longest ban, in milliseconds.
     pub(super) most: u64,
     /// Whether a refusal during a ban begins its time anew.
-    pub(super) extends: bool,
+    pub(crate) extends: bool,
     /// Whether keys that clients send are verified before.
-    verified: bool,
+    pub(crate) verified: bool,
     /// Whether a banned key is refused where the policy does not apply, too.
-    layer: bool,
+    pub(crate) layer: bool,
 }
 
 impl Ban {
@@ -143,11 +140,6 @@ impl Ban {
         Self { layer: true, ..self }
     }
 
-    /// Returns whether a banned key is refused where the policy does not apply, too.
-    pub(crate) const fn is_of_whole_layer(&self) -> bool {
-        self.layer
-    }
-
     /// Declares that somebody verifies the keys of the policy before its requests reach the layer, such as a gateway
     /// that checks a token: no client can send the key of another one.
     ///
@@ -155,11 +147,6 @@ impl Ban {
     /// a header that anyone may write: see [`Bannable`](crate::key::Bannable).
     pub const fn of_verified_keys(self) -> Self {
         Self { verified: true, ..self }
-    }
-
-    /// Returns whether keys that clients send are verified before.
-    pub(crate) const fn is_of_verified_keys(&self) -> bool {
-        self.verified
     }
 
     /// Returns how many strikes begin a ban.
@@ -182,11 +169,6 @@ impl Ban {
         Duration::from_millis(self.most)
     }
 
-    /// Returns whether a refusal during a ban begins its time anew.
-    pub(crate) const fn extends(&self) -> bool {
-        self.extends
-    }
-
     /// Returns the window, the limit and the capacity of its counter's rule, as `lua/ban.lua` reads them.
     pub(crate) const fn packed(&self) -> [u64; 3] {
         let limit = self.time << 18 | (self.after as u64) << 1 | self.extends as u64;
@@ -201,7 +183,7 @@ impl Ban {
     }
 
     const fn checked(after: u32, within: Duration, time: Duration) -> Result<Self, &'static str> {
-        if after == 0 || after > MOST_STRIKES {
+        if after == 0 || after > 100_000 {
             return Err("after must be from 1 to 100000 strikes");
         }
         let Some(within) = millis(within) else {

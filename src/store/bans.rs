@@ -94,8 +94,8 @@ pub(super) fn noted(outcome: Outcome, ban: &Step) -> Outcome {
 pub(super) fn log(checks: &[Check], steps: &[Step]) {
     for (check, step) in checks.iter().zip(steps) {
         step.found.warn(check.counter.policy());
-        if check.counter.is_ban() && step.delay > 0 {
-            log_ban(check.counter.policy(), Duration::from_millis(step.delay));
+        if check.counter.is_ban() {
+            log_ban(check.counter.policy(), step.delay);
         }
     }
 }
@@ -103,20 +103,16 @@ pub(super) fn log(checks: &[Check], steps: &[Step]) {
 /// Returns, and logs, the result of a strike outside of any decision, after which a look finds `step`. None counts
 /// during a ban, so a ban began with one that did.
 pub(super) fn applied_strike(ban: &Taken, units: u64, step: &Step) -> Applied {
-    let (applied, left) = (Applied::new(units, ban.stamp), Duration::from_millis(step.wait));
-    if step.fits {
-        return applied;
-    }
-    if units > 0 {
-        log_ban(ban.counter.policy(), left);
-    }
-    applied.banned(left, units > 0)
+    log_ban(ban.counter.policy(), step.wait * units);
+    let applied = Applied::new(units, ban.stamp);
+    if step.fits { applied } else { applied.banned(Duration::from_millis(step.wait), units > 0) }
 }
 
-/// Logs the beginning of a ban, without the key: ten of a policy in 10 s.
-fn log_ban(policy: &PolicyName, length: Duration) {
+/// Logs the beginning of a ban of so many milliseconds, without the key: ten of a policy in 10 s. There is none of 0.
+fn log_ban(policy: &PolicyName, length: u64) {
     static BANNED: Lines = Lines::ten();
-    BANNED.log(policy, |more| {
-        tracing::info!(code = "key_banned", policy = policy.as_str(), ?length, more, "a key was banned");
-    });
+    let (policy, length) = (policy.as_str(), Duration::from_millis(length));
+    if !length.is_zero() {
+        BANNED.log(policy, |more| tracing::info!(code = "key_banned", policy, ?length, more, "a key was banned"));
+    }
 }

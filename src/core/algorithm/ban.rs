@@ -8,32 +8,20 @@
 //! begins with the first strike outside of one. The strike that completes the number begins a ban. Its length is kept
 //! until the growth no longer matters, which is `most` after its end.
 
-use std::time::Duration;
-
-use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
+use super::facts::{Facts, Layout, Refusal};
 use super::rule::{Adjusted, Adjustment, Rule};
-use super::{Found, State, Step};
+use super::{Found, State, Step, fixed_window};
 use crate::core::Ban;
 
 /// The facts about bans.
 pub(super) const FACTS: Facts = Facts {
-    aliases: &[],
     number: 7,
     letter: 'b',
     layout: Layout::Ban,
-    capacity: Capacity::Limit,
-    shortest_window: Duration::ZERO,
-    longest_window: None,
-    longer: None,
-    instead: &[],
-    is_gcra: false,
-    stands_in_line: false,
-    held: false,
     has_ratio: false,
-    returns_evenly: false,
     windows: 0,
-    refund: Refund::Counted,
     refusal: Refusal::SameSum,
+    ..fixed_window::FACTS
 };
 
 /// None: only a [`Ban`] makes such a quota.

@@ -3,20 +3,19 @@
 //! A strike is one settlement, sent in the background with what else goes to the store: the response does not wait for
 //! it. A request that is dropped before its response strikes nobody.
 
+use std::mem;
+
 use tokio::runtime::Handle as Runtime;
 
 use crate::core::Decision;
 use crate::http::gate::Gate;
 use crate::http::policy::{Count, Policy};
-use crate::store::{Answer, Change, Receipt, Settlement, Store, StoreId, Taken};
+use crate::store::{Answer, Change, Receipt, Settlement, Store};
 
-/// What may be struck when the outcome of a request is known: mostly nothing.
+/// What may be struck when the outcome of a request is known, mostly nothing: for each policy that bans by outcome its
+/// place in the gate, and what its check took.
 #[derive(Debug)]
-pub(super) struct Strikes {
-    store: StoreId,
-    /// For each policy that bans by outcome: its place in the gate, and what its check took.
-    each: Vec<(usize, Taken)>,
-}
+pub(super) struct Strikes(Vec<(usize, Receipt)>);
 
 impl Strikes {
     /// Returns those of a layer's decision, if there are any; `policies` are the places of the policies in it.
@@ -31,26 +30,24 @@ impl Strikes {
         let mut each = Vec::new();
         for ((taken, outcome), place) in receipt.taken().iter().zip(decision.outcomes()).zip(policies) {
             if gate.policies[*place].options().bans_on.is_some() && outcome.has_ban() && !outcome.is_hidden() {
-                each.push((*place, taken.clone()));
+                each.push((*place, Receipt::new(receipt.store(), [taken.clone()])));
             }
         }
-        let store = receipt.store();
-        (!each.is_empty()).then(|| Box::new(Self { store, each }))
+        (!each.is_empty()).then(|| Box::new(Self(each)))
     }
 
     /// Strikes where the response counts, by `counts`. Those for which it is not known yet stay; returns whether there
     /// are any.
     pub(super) fn settle(&mut self, gate: &Gate, counts: impl Fn(&Count) -> Option<bool>) -> bool {
-        let store = self.store;
-        self.each.retain(|(place, taken)| {
-            let policy = &gate.policies[*place];
-            let counts = policy.options().bans_on.as_ref().map_or(Some(false), &counts);
-            if counts == Some(true) {
-                strike(gate, policy, Receipt::new(store, [taken.clone()]));
+        for (place, receipt) in mem::take(&mut self.0) {
+            let policy = &gate.policies[place];
+            match policy.options().bans_on.as_ref().map_or(Some(false), &counts) {
+                Some(true) => strike(gate, policy, receipt),
+                Some(false) => {}
+                None => self.0.push((place, receipt)),
             }
-            counts.is_none()
-        });
-        !self.each.is_empty()
+        }
+        !self.0.is_empty()
     }
 }
 

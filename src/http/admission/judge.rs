@@ -68,7 +68,7 @@ impl<'a> Judge<'a> {
     /// no closure of the policy has a part in. A request without a key, or with an allowed one, is skipped.
     fn resolve_ban(self, parts: &Parts) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
-        let bans = policy.rule().banning().is_some_and(|ban| ban.is_of_whole_layer());
+        let bans = policy.rule().banning().is_some_and(|ban| ban.layer);
         if !bans || policy.rule().mode() != Mode::Enforce || Scope::is_preflight(parts) {
             return Resolved::Skip(Skip::Scope);
         }

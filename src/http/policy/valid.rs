@@ -132,7 +132,7 @@ impl Policy {
         let Some(ban) = self.rule.banning() else { return Ok(()) };
         let text = match self.info.bannable {
             Bannable::Client => return Ok(()),
-            Bannable::Claimed if ban.is_of_verified_keys() => return Ok(()),
+            Bannable::Claimed if ban.verified => return Ok(()),
             Bannable::Claimed => {
                 "clients choose this key, so one could have another banned: ban by address, or say that keys are \
                  verified before (of_verified_keys)"

@@ -229,7 +229,7 @@ fn of_one_unit(looks: &[Check]) -> SmallVec<[Check; 2]> {
 /// After a ban the quota may refuse, which is a strike; and a refusal that extends the ban has to reach the store before
 /// it ends. A tick that had begun when the store was called is over before a whole one has passed; those of bans are 1 ms.
 fn surely_until(check: &Check, outcome: &Outcome, sent: u64) -> u64 {
-    let extends = check.strikes() && check.ban.as_deref().is_some_and(|ban| ban.ban.extends());
+    let extends = check.strikes() && check.ban.as_deref().is_some_and(|ban| ban.ban.extends);
     let ban = outcome.banned_for().map(|left| if extends { left / 2 } else { left });
     let begun = if outcome.is_banned() { 999 } else { check.counter.quota().tick().micros() - 1 };
     ban.or(outcome.retry_after()).map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun))
