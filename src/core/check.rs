@@ -72,8 +72,10 @@ impl Counter {
     }
 
     /// Returns the counter of strikes against the key, which is the same whatever quota applies.
-    pub(crate) fn of_ban(&self, ban: &Ban) -> Self {
-        Self::new(self.policy().clone(), self.key.clone(), Quota::of_ban(ban))
+    pub(crate) fn of_ban(&self, ban: &BanCheck) -> Self {
+        let quota = Quota::of_ban(&ban.ban);
+        let made = ban.limit.clone().filter(|made| made.quota == quota && made.policy == *self.policy());
+        Self::of(made.unwrap_or_else(|| Limit::new(self.policy().clone(), quota)), self.key.clone())
     }
 
     /// Returns whether it counts strikes.
@@ -146,12 +148,14 @@ pub struct BanCheck {
     pub(crate) tests: bool,
     /// Whether the policy does not apply to the request: it is refused if the key is banned, and hidden otherwise.
     pub(crate) only: bool,
+    /// What bounds the counter of strikes, if it was made before.
+    pub(crate) limit: Option<Limit>,
 }
 
 impl BanCheck {
     /// A ban whose strikes are the checks that do not fit.
     pub fn new(ban: Ban) -> Self {
-        Self { ban, counts: true, tests: false, only: false }
+        Self { ban, counts: true, tests: false, only: false, limit: None }
     }
 
     /// Sets whether a check that does not fit is a strike, by default true.

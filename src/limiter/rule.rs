@@ -41,9 +41,7 @@ pub struct Rule {
     /// The share of the capacity that only critical checks may use.
     reserve: Option<Share>,
     tiers: Option<TierLookup>,
-    ban: Option<Ban>,
-    /// Whether refusals are no strikes, as a policy finds them by the responses.
-    strikes_later: bool,
+    ban: Option<BanCheck>,
 }
 
 impl Rule {
@@ -82,7 +80,6 @@ impl Rule {
             reserve: None,
             tiers: None,
             ban: None,
-            strikes_later: false,
         })
     }
 
@@ -147,12 +144,17 @@ impl Rule {
     /// # }
     /// ```
     pub fn ban(self, ban: Ban) -> Self {
-        Self { ban: Some(ban), strikes_later: false, ..self }
+        self.with_ban(BanCheck::new(ban))
     }
 
     /// Sets a ban whose strikes are not refusals, but found later.
     pub(crate) fn ban_by_outcome(self, ban: Ban) -> Self {
-        Self { ban: Some(ban), strikes_later: true, ..self }
+        self.with_ban(BanCheck::new(ban).counts(false))
+    }
+
+    fn with_ban(self, ban: BanCheck) -> Self {
+        let limit = Some(Limit::new(self.name().clone(), Quota::of_ban(&ban.ban)));
+        Self { ban: Some(BanCheck { limit, ..ban }), ..self }
     }
 
     /// Sets a lookup of the quota by key; the quota of the rule applies where it returns none.
@@ -219,7 +221,8 @@ impl Rule {
 
     /// Returns the rule of a layer or limiter, which all threads use at once.
     pub(crate) fn interned(self) -> Self {
-        Self { limit: self.limit.interned(), ..self }
+        let ban = self.ban.map(|ban| BanCheck { limit: ban.limit.map(Limit::interned), ..ban });
+        Self { limit: self.limit.interned(), ban, ..self }
     }
 
     /// Returns the name and the quota, or that of a tier.
@@ -251,12 +254,12 @@ impl Rule {
 
     /// Returns the ban of keys, if the rule has one.
     pub(crate) fn banning(&self) -> Option<Ban> {
-        self.ban
+        self.ban.as_ref().map(|ban| ban.ban)
     }
 
     /// Returns the ban of a check, if the rule has one.
     pub(crate) fn ban_check(&self) -> Option<BanCheck> {
-        Some(BanCheck::new(self.ban?).counts(!self.strikes_later))
+        self.ban.clone()
     }
 
     pub(crate) fn reserve(&self) -> Option<Share> {

@@ -7,8 +7,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::evaluate::{of_any, step};
-use super::{Applied, Change, Check, Settles, Taken};
+use super::{Applied, BanCheck, Change, Check, Settles, Taken};
 use crate::core::algorithm::{Adjusted, Adjustment, NEVER, State, Step};
 use crate::core::{Ban, Lines, Outcome, PolicyName, Quota};
 
@@ -18,7 +17,7 @@ pub(super) fn with_bans(checks: &[Check]) -> Cow<'_, [Check]> {
         return Cow::Borrowed(checks);
     }
     let ban_of = |check: &Check| {
-        let counter = check.counter.of_ban(&check.ban.as_deref()?.ban);
+        let counter = check.counter.of_ban(check.ban.as_deref()?);
         let (cost, mode) = (check.strikes().into(), check.mode);
         Some(Check { counter, cost, floor: 0, mode, settles: Settles::AsTaken, ban: None })
     };
@@ -39,7 +38,7 @@ pub(super) fn changed(taken: &Taken, change: Change) -> (Cow<'_, Taken>, Change)
         Change::Lift => (ANY, Change::Reset),
         _ => return (Cow::Borrowed(taken), change),
     };
-    (Cow::Owned(of_any(&taken.counter.of_ban(&ban)).stamp(taken.stamp)), change)
+    (Cow::Owned(Taken::new(taken.counter.of_ban(&BanCheck::new(ban)), 0, taken.stamp)), change)
 }
 
 /// Returns the step of the ban of a check, if that stands before it.
@@ -63,7 +62,8 @@ pub(super) fn strike<'a>(
         if !ban.is_ban() {
             continue;
         }
-        let one_fits = || step(check, state(index + 1).as_deref(), now(check.counter.quota()), 1).fits;
+        let quota = check.counter.quota();
+        let one_fits = || quota.decide(state(index + 1).as_deref(), now(quota), 1, check.floor).fits;
         let fits = if check.cost > 0 { steps[index + 1].fits } else { one_fits() };
         if !fits || !steps[index].fits {
             let kept = state(index);
@@ -85,8 +85,8 @@ fn after_strike(ban: &Quota, before: Option<&State>, now: u64) -> Step {
 
 /// Returns the outcome of a check with what its ban adds to it.
 pub(super) fn noted(outcome: Outcome, ban: &Step) -> Outcome {
-    let outcome = if ban.fits { outcome.with_ban() } else { outcome.banned(Duration::from_millis(ban.wait)) };
-    outcome.ban_began(ban.delay > 0)
+    let outcome = if ban.fits { outcome } else { outcome.banned(Duration::from_millis(ban.wait)) };
+    outcome.with_ban(ban.delay > 0)
 }
 
 /// Logs state that was set aside, and the bans that began. Not to be called under a lock: who writes the log may ask the

@@ -45,9 +45,7 @@ mod token_bucket;
 mod wide;
 
 pub(crate) use concurrency::HEARTBEAT;
-#[cfg(feature = "redis")]
-pub(crate) use facts::Layout;
-pub(crate) use facts::{Capacity, Facts, Refund, Refusal};
+pub(crate) use facts::{Capacity, Facts, Layout, Refund, Refusal};
 pub(crate) use rule::{Adjusted, Adjustment, MOST_UNITS, NEVER, Rule, Step, mul_div_ceil};
 pub(crate) use state::{EXACT, Found, State};
 

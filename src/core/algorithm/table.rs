@@ -36,18 +36,21 @@ macro_rules! algorithms {
             /// Each algorithm of quotas once.
             pub(crate) const EACH: &'static [Algorithm] = &[$(Algorithm::$variant),+];
 
+            /// The same, and behind them that of bans.
+            pub(crate) const WITH_BAN: &'static [Algorithm] = &[$(Algorithm::$variant,)+ Self::Ban];
+
             /// Returns the name this algorithm has in files and in Lua.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Algorithm::$variant => stringify!($module),)+
-                    Algorithm::Ban => "ban",
+                    Self::Ban => "ban",
                 }
             }
 
             /// Returns the facts about it.
             #[inline]
             pub(crate) const fn facts(self) -> &'static Facts {
-                static FACTS: [Facts; Algorithm::EACH.len() + 1] = [$($module::FACTS,)+ ban::FACTS];
+                static FACTS: [Facts; Algorithm::WITH_BAN.len()] = [$($module::FACTS,)+ ban::FACTS];
                 &FACTS[self as usize]
             }
 
@@ -55,7 +58,7 @@ macro_rules! algorithms {
             pub(crate) const fn most_units(self, window: u64) -> u64 {
                 match self {
                     $(Algorithm::$variant => $module::most_units(window),)+
-                    Algorithm::Ban => ban::most_units(window),
+                    Self::Ban => ban::most_units(window),
                 }
             }
 
@@ -64,7 +67,7 @@ macro_rules! algorithms {
             pub(crate) fn decide(self, rule: Rule, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
                 let decide = match self {
                     $(Algorithm::$variant => $module::decide,)+
-                    Algorithm::Ban => ban::decide,
+                    Self::Ban => ban::decide,
                 };
                 decide(state, now, rule, cost.min(MOST_UNITS), floor.min(MOST_UNITS))
             }
@@ -74,7 +77,7 @@ macro_rules! algorithms {
             pub(crate) fn adjust(self, rule: Rule, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
                 let adjust = match self {
                     $(Algorithm::$variant => $module::adjust,)+
-                    Algorithm::Ban => ban::adjust,
+                    Self::Ban => ban::adjust,
                 };
                 adjust(state, now, rule, change)
             }

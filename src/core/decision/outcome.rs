@@ -152,14 +152,10 @@ impl Outcome {
         Self { allowed: false, remaining: 0, wait_us, reset_us, delay_us, standing, hidden, ..self }
     }
 
-    /// Returns the outcome of a policy with a ban, whose key is not banned.
-    pub(crate) fn with_ban(self) -> Self {
-        Self { standing: Standing::Free, ..self }
-    }
-
-    /// Returns the outcome of a request with which a ban may have begun.
-    pub(crate) fn ban_began(self, began: bool) -> Self {
-        Self { mark: if began { Mark::BanBegan } else { self.mark }, ..self }
+    /// Returns the outcome of a policy with a ban, which may have begun with the request.
+    pub(crate) fn with_ban(self, began: bool) -> Self {
+        let standing = if self.is_banned() { Standing::Banned } else { Standing::Free };
+        Self { standing, mark: if began { Mark::BanBegan } else { self.mark }, ..self }
     }
 
     /// Returns the outcome, not to be shown to clients.
@@ -353,7 +349,7 @@ impl Outcome {
 
     /// Returns whether the policy has a ban, as far as the outcome shows it.
     pub(crate) fn has_ban(&self) -> bool {
-        self.standing != Standing::NoBan || self.has_begun_ban()
+        self.standing != Standing::NoBan
     }
 
     /// Returns whether a ban of the key began with the request.

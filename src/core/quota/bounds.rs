@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::advice::advice;
 use super::{Quota, Tick};
 use crate::core::algorithm::{Algorithm, Capacity};
-use crate::core::{Ban, Calendar, Error};
+use crate::core::{Calendar, Error};
 
 /// Windows up to this long are counted in microseconds, longer ones in milliseconds.
 const FINE_WINDOW: Duration = Duration::from_secs(60);
@@ -26,12 +26,6 @@ impl Quota {
     /// The same algorithm and window with fewer units.
     pub(crate) const fn with_units(self, limit: u64, capacity: u64) -> Self {
         Self { limit, capacity, ..self }
-    }
-
-    /// The quota of a ban's counter, whose units are strikes.
-    pub(crate) const fn of_ban(ban: &Ban) -> Self {
-        let [window, limit, capacity] = ban.packed();
-        Self { algorithm: Algorithm::Ban, limit, window, tick: Tick::Milli, capacity, extra: 0, calendar: None }
     }
 
     pub(super) const fn checked(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {

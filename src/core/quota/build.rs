@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::Quota;
 use super::bounds::accept;
-use crate::core::Calendar;
-use crate::core::Error;
+use super::{Quota, Tick};
 use crate::core::algorithm::Algorithm;
+use crate::core::{Ban, Calendar, Error};
 
 /// How long a slot outlives its process, unless another time is set.
 pub(crate) const SLOT_LIFE: Duration = Duration::from_secs(30);
@@ -214,6 +213,14 @@ impl Quota {
 }
 
 /// Constructors for values that come from a file or a user.
+impl Quota {
+    /// The quota of a ban's counter, whose units are strikes.
+    pub(crate) const fn of_ban(ban: &Ban) -> Self {
+        let [window, limit, capacity] = ban.packed();
+        Self { algorithm: Algorithm::Ban, limit, window, tick: Tick::Milli, capacity, extra: 0, calendar: None }
+    }
+}
+
 impl Quota {
     /// As [`per_second`](Self::per_second).
     ///

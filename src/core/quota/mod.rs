@@ -10,9 +10,7 @@ use std::time::Duration;
 
 #[cfg_attr(not(feature = "config"), allow(unused_imports, reason = "it is for files"))]
 pub(crate) use self::build::SLOT_LIFE;
-#[cfg(feature = "redis")]
-use crate::core::algorithm::Layout;
-use crate::core::algorithm::{Adjusted, Adjustment, Algorithm, Facts, Refusal, Rule, State, Step};
+use crate::core::algorithm::{Adjusted, Adjustment, Algorithm, Facts, Layout, Refusal, Rule, State, Step};
 use crate::core::calendar::Calendar;
 
 /// How much one key may take: an algorithm, a limit in units, and the window that the limit applies to.
@@ -138,7 +136,7 @@ impl Quota {
 
     /// Returns whether it is that of a ban.
     pub(crate) const fn is_ban(&self) -> bool {
-        matches!(self.algorithm, Algorithm::Ban)
+        matches!(self.facts().layout, Layout::Ban)
     }
 }
 

@@ -17,10 +17,10 @@ use crate::core::algorithm::{Algorithm, Layout};
 
 /// The algorithms in the order of their numbers in the tables of `lua/wire.lua`, which begin with
 /// 1.
-const ALGORITHMS: [Algorithm; Algorithm::EACH.len() + 1] = {
-    let (mut numbered, mut place) = ([Algorithm::Ban; Algorithm::EACH.len() + 1], 0);
-    while place < Algorithm::EACH.len() {
-        let algorithm = Algorithm::EACH[place];
+const ALGORITHMS: [Algorithm; Algorithm::WITH_BAN.len()] = {
+    let (mut numbered, mut place) = ([Algorithm::WITH_BAN[0]; Algorithm::WITH_BAN.len()], 0);
+    while place < numbered.len() {
+        let algorithm = Algorithm::WITH_BAN[place];
         // One whose number leaves some out does not compile.
         numbered[algorithm.facts().number as usize - 1] = algorithm;
         place += 1;
@@ -45,8 +45,9 @@ const WIDE: u16 = 2 * SINGLES;
 /// The bit of windows of a calendar, which have functions of their own.
 const CALENDAR: u16 = 2 * WIDE;
 
-/// The bit of a call in which there are bans; it has neither of those of decisions over one check.
-const BAN: u16 = Needs::of(Algorithm::Ban).0;
+/// The bit of a call in which there are bans, whose number is the last; it has neither of those of decisions over one
+/// check.
+const BAN: u16 = SINGLE / 2;
 
 /// What those functions are named after.
 const CALENDAR_WINDOW: &str = "calendar_window";
@@ -75,7 +76,7 @@ impl Needs {
     }
 
     /// Returns the needs of any call over one algorithm, with aligned windows.
-    pub(super) const fn of(algorithm: Algorithm) -> Self {
+    pub(super) fn of(algorithm: Algorithm) -> Self {
         Self(1 << (algorithm.facts().number - 1))
     }
 

@@ -29,7 +29,7 @@ fn every_algorithm_has_its_lua_file_and_each_function_there_its_line_in_a_table_
     let wire = file("wire").expect("every script needs it");
     let tables: Vec<_> = wire.split("\nlocal ").collect();
     let mut missing = Vec::new();
-    for algorithm in Algorithm::EACH.iter().chain([&Algorithm::Ban]) {
+    for algorithm in Algorithm::WITH_BAN {
         let (name, number) = (algorithm.name(), algorithm.facts().number);
         let code = file(name).unwrap_or_default();
         for (table, suffix, may_lack) in
