@@ -144,17 +144,17 @@ impl Rule {
     /// # }
     /// ```
     pub fn ban(self, ban: Ban) -> Self {
-        self.with_ban(BanCheck::new(ban))
+        self.with_ban(ban, true)
     }
 
     /// Sets a ban whose strikes are not refusals, but found later.
     pub(crate) fn ban_by_outcome(self, ban: Ban) -> Self {
-        self.with_ban(BanCheck::new(ban).counts(false))
+        self.with_ban(ban, false)
     }
 
-    fn with_ban(self, ban: BanCheck) -> Self {
-        let limit = Some(Limit::new(self.name().clone(), Quota::of_ban(&ban.ban)));
-        Self { ban: Some(BanCheck { limit, ..ban }), ..self }
+    fn with_ban(self, ban: Ban, counts: bool) -> Self {
+        let limit = Some(Limit::new(self.name().clone(), Quota::of_ban(&ban)));
+        Self { ban: Some(BanCheck { counts, limit, ..BanCheck::new(ban) }), ..self }
     }
 
     /// Sets a lookup of the quota by key; the quota of the rule applies where it returns none.

@@ -124,25 +124,18 @@ pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bo
     if let ([check], [step]) = (checks, steps) {
         return decided_one(id, check, step);
     }
-    let decision = if checks.iter().any(|check| check.counter.is_ban()) {
-        let noted = |index| {
-            let outcome = outcome(&checks[index], &steps[index]);
-            ban_before(checks, steps, index).map_or(outcome.clone(), |ban| noted(outcome, ban))
-        };
-        Decision::new(of_policies(checks).map(noted).collect::<SmallVec<[Outcome; 1]>>(), Source::Store)
-    } else {
-        Decision::new(checks.iter().zip(steps).map(|(check, step)| outcome(check, step)), Source::Store)
+    let is_of_policy = |place: &usize| !checks[*place].counter.is_ban();
+    let places: SmallVec<[usize; 16]> = (0..checks.len()).filter(is_of_policy).collect();
+    let noted = |place: &usize| {
+        let outcome = outcome(&checks[*place], &steps[*place]);
+        if let Some(ban) = ban_before(checks, steps, *place) { noted(outcome, ban) } else { outcome }
     };
+    let decision = Decision::new(places.iter().map(noted), Source::Store);
     if refused {
         return Decided { decision, receipt: Receipt::empty(id) };
     }
-    let taken = |index| taken(&checks[index], &steps[index], cost(checks, steps, index));
-    Decided { decision, receipt: Receipt::new(id, of_policies(checks).map(taken)) }
-}
-
-/// Returns the places of the checks that are not those of bans.
-fn of_policies(checks: &[Check]) -> impl Iterator<Item = usize> {
-    (0..checks.len()).filter(|index| !checks[*index].counter.is_ban())
+    let taken = |place: &usize| taken(&checks[*place], &steps[*place], cost(checks, steps, *place));
+    Decided { decision, receipt: Receipt::new(id, places.iter().map(taken)) }
 }
 
 /// As `decided`, for a single check, which most requests have.
