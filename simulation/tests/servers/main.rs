@@ -39,8 +39,6 @@ mod core {
         }
 
         impl Algorithm {
-            pub(crate) const EACH: &'static [Self] =
-                &[Self::FixedWindow, Self::TokenBucket, Self::SlidingWindow, Self::SlidingLog, Self::LeakyBucket];
             pub(crate) const WITH_BAN: &'static [Self] = &[
                 Self::FixedWindow,
                 Self::TokenBucket,
