@@ -353,6 +353,7 @@ impl Outcome {
     }
 
     /// Returns whether a ban of the key began with the request.
+    #[cfg(feature = "metrics")]
     pub(crate) fn has_begun_ban(&self) -> bool {
         self.mark == Mark::BanBegan
     }
