@@ -7,8 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::{At, Fault};
-use super::policy::read_count;
-use super::values::{Given, Period, WordOr};
+use super::values::{Given, Period, WordOr, read_count};
 use crate::core::Ban;
 use crate::http::Policy;
 

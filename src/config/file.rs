@@ -1,6 +1,6 @@
 //! A file with policies, read and checked as a whole. Nothing is in force until a layer is built of it, or updated by it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,6 +12,7 @@ use super::fleet::{Fleet, FleetTable};
 use super::policy::PolicyTable;
 use super::ratios::Ratios;
 use super::server::{Server, ServerTable};
+use super::values::Names;
 use crate::core::Error;
 use crate::http::shed::FleetShedLayer;
 use crate::http::{Policy, RateLimitLayer};
@@ -49,9 +50,6 @@ pub struct Config {
     /// The errors for tables that have no effect without a call of their own, by that call.
     uncalled: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
-
-/// The names of policies, and their places.
-pub(super) type Names = HashMap<String, Spanned<String>>;
 
 /// The whole file.
 #[derive(Deserialize)]

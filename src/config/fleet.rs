@@ -6,9 +6,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::{At, Fault, Source};
-use super::file::Names;
 use super::policy::{check_routes, with_slots};
-use super::values::{Critical, Given, Period};
+use super::values::{Critical, Given, Names, Period};
 use crate::core::{Error, PolicyName, Quota};
 use crate::http::policy::is_route;
 use crate::http::shed::{Class, FleetShedLayer, OTHERS, fleet_name, not_reserved};

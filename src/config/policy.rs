@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use http::request::Parts;
-use http::{HeaderName, Method, StatusCode};
+use http::{HeaderName, Method};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -13,14 +13,14 @@ use super::ban::BanTable;
 use super::error::{At, Fault};
 use super::keys::read_key;
 use super::server::Server;
-use super::values::{Critical, Given, Period, Window, WordOr, choose, header_name, header_value, some};
+use super::values::{Critical, Given, Period, Window, WordOr, choose, header_name, header_value, read_count, some};
 use crate::core::quota::SLOT_LIFE;
 use crate::core::{Algorithm, Error, Quota};
-use crate::http::key::value::{lines, only, trimmed};
+use crate::http::key::reading::{lines, only, trimmed};
 #[cfg(feature = "axum")]
 use crate::http::policy::check_route;
 use crate::http::policy::{STANDARD, advice};
-use crate::http::{AccessList, Count, MissingKey, Policy};
+use crate::http::{AccessList, MissingKey, Policy};
 
 /// The table `[[policy]]`.
 #[derive(Deserialize)]
@@ -282,27 +282,6 @@ impl<T> Given<T> {
 pub(super) fn with_slots(quota: Quota, life: &Given<Period>, hold: &Given<Period>) -> Result<Quota, Fault> {
     let quota = life.set(quota, |quota, life| quota.try_slot_life(life.0))?;
     hold.set(quota, |quota, hold| quota.try_hold_at_most(hold.0))
-}
-
-/// Reads which responses count: a word, or a list of statuses.
-pub(super) fn read_count(name: &str, given: &Spanned<WordOr<u64>>) -> Result<Count, Fault> {
-    match given.get_ref() {
-        WordOr::Word(word) => match word.as_str() {
-            "all" => Ok(Count::all()),
-            "failures" => Ok(Count::failures()),
-            "successes" => Ok(Count::successes()),
-            "served" => Ok(Count::served()),
-            _ => Err(format!("{name} {word:?} is unknown: give one of all, failures, successes, served")).at(given),
-        },
-        WordOr::List(statuses) => {
-            let statuses = some(name, statuses).at(given)?.iter().map(|given| {
-                let number = *given.get_ref();
-                let status = u16::try_from(number).ok().and_then(|number| StatusCode::from_u16(number).ok());
-                status.ok_or_else(|| format!("status {number} is not allowed: give 100 to 999")).at(given)
-            });
-            Ok(Count::statuses(statuses.collect::<Result<Vec<_>, _>>()?))
-        }
-    }
 }
 
 /// Reads methods. A misspelt one would limit nothing, so no others are taken.

@@ -7,8 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::{At, Fault};
-use super::file::Names;
-use super::values::{Given, Period};
+use super::values::{Given, Names, Period};
 use crate::core::Error;
 use crate::http::Policy;
 use crate::store::{

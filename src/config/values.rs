@@ -1,18 +1,23 @@
 //! Values with a syntax of their own, and what is done with the fields of all tables.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use http::HeaderName;
 use http::request::Parts;
+use http::{HeaderName, StatusCode};
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use toml::Spanned;
 
 use super::error::{At, Fault};
 use crate::core::Error;
-use crate::http::key::value::{carried, only};
+use crate::http::Count;
+use crate::http::key::reading::{carried, only};
+
+/// The names of policies, and their places.
+pub(super) type Names = HashMap<String, Spanned<String>>;
 
 /// A field that may be left out.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
@@ -189,4 +194,25 @@ pub(super) fn header_value<'a>(what: &str, text: &'a str) -> Result<&'a str, Str
 pub(super) fn some<'a, T>(name: &str, list: &'a [T]) -> Result<&'a [T], String> {
     let is_empty = list.is_empty();
     if is_empty { Err(format!("{name} is an empty list: give at least one, or leave it out")) } else { Ok(list) }
+}
+
+/// Reads which responses count: a word, or a list of statuses.
+pub(super) fn read_count(name: &str, given: &Spanned<WordOr<u64>>) -> Result<Count, Fault> {
+    match given.get_ref() {
+        WordOr::Word(word) => match word.as_str() {
+            "all" => Ok(Count::all()),
+            "failures" => Ok(Count::failures()),
+            "successes" => Ok(Count::successes()),
+            "served" => Ok(Count::served()),
+            _ => Err(format!("{name} {word:?} is unknown: give one of all, failures, successes, served")).at(given),
+        },
+        WordOr::List(statuses) => {
+            let statuses = some(name, statuses).at(given)?.iter().map(|given| {
+                let number = *given.get_ref();
+                let status = u16::try_from(number).ok().and_then(|number| StatusCode::from_u16(number).ok());
+                status.ok_or_else(|| format!("status {number} is not allowed: give 100 to 999")).at(given)
+            });
+            Ok(Count::statuses(statuses.collect::<Result<Vec<_>, _>>()?))
+        }
+    }
 }

@@ -20,8 +20,10 @@ use super::peek;
 use super::plan::{PendingCheck, Plan};
 use super::rule::Rule;
 use super::rule_keys::RuleKeys;
+use super::unknown::UnknownTier;
 use super::warned::Warned;
-use crate::core::{Error, Requirement};
+use crate::core::error::Kind;
+use crate::core::{Error, Quota, Requirement};
 use crate::store::{Ask, Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store};
 use crate::telemetry::{Telemetry, Timer};
 
@@ -206,6 +208,38 @@ impl Limits {
     }
 }
 
+/// The quota of a request by its tier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tiered {
+    /// It is this one, or `None` for the rule's own.
+    Quota(Option<Quota>),
+    /// The rule does not apply.
+    Skip,
+}
+
+impl Limits {
+    /// Returns the quota that a rule has by the lookup of a tier, and reports one that has no result.
+    ///
+    /// # Errors
+    ///
+    /// That of the lookup, if the request is refused without a tier.
+    #[inline]
+    pub(crate) fn tiered(&self, rule: &Rule, found: Result<Option<Quota>, Error>) -> Result<Tiered, Error> {
+        found.map(Tiered::Quota).or_else(|error| self.without_tier(rule, error))
+    }
+
+    #[cold]
+    fn without_tier(&self, rule: &Rule, error: Error) -> Result<Tiered, Error> {
+        self.telemetry.unknown_tier(rule.name());
+        match rule.tiers().map_or_else(UnknownTier::default, |lookup| lookup.without_result(rule.name(), &error)) {
+            UnknownTier::Own => Ok(Tiered::Quota(None)),
+            UnknownTier::Quota(quota) => Ok(Tiered::Quota(Some(quota))),
+            UnknownTier::Skip => Ok(Tiered::Skip),
+            UnknownTier::Deny => Err(error),
+        }
+    }
+}
+
 /// Runs lookups concurrently, until a time, and returns their checks with the places of their rules, or the first refusal.
 async fn resolve_all<F: PendingCheck>(
     pending: &mut [F],
@@ -246,4 +280,12 @@ pub(crate) async fn in_time<T>(until: Option<Instant>, future: impl Future<Outpu
         Some(until) => timeout_at(until, future).await.ok(),
         None => Some(future.await),
     }
+}
+
+/// Returns the error of a lookup that a request does not wait for any longer.
+pub(crate) fn late(what: &str) -> Error {
+    Error::new(
+        Kind::Timeout,
+        format!("the {what} was not looked up within half of the budget; a result is cached for the next request"),
+    )
 }

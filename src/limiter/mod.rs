@@ -40,7 +40,7 @@ pub use self::flow::{Flow, FlowError};
 pub use self::flow::{Paced, PacedError};
 pub(crate) use self::flow::{Waits, can_flow, refuses_frames};
 pub(crate) use self::flows::flow_of;
-pub(crate) use self::limits::{InForce, Limits, Published, in_time};
+pub(crate) use self::limits::{InForce, Limits, Published, Tiered, in_time, late};
 pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan};
 pub(crate) use self::reserve::Share;
 use self::resolve::{counter, looks, plan_for};
@@ -51,7 +51,6 @@ pub(crate) use self::take::Permit;
 pub use self::tier::TierLookup;
 #[cfg(feature = "lookup")]
 pub use self::unknown::UnknownTier;
-pub(crate) use self::unknown::{Tiered, late};
 #[cfg(not(feature = "lookup"))]
 pub(crate) use self::untiered::TierLookup;
 pub(crate) use self::warned::is_first;

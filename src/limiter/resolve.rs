@@ -7,10 +7,9 @@ use std::pin::Pin;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::limits::{Limits, in_time};
+use super::limits::{Limits, Tiered, in_time, late};
 use super::plan::{Draft, PendingCheck, Plan};
 use super::rule::Rule;
-use super::unknown::{Tiered, late};
 use crate::core::{Error, Key, Quota};
 use crate::lookup::RawValues;
 use crate::store::{Answer, Check, Counter, Deadline};

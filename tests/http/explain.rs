@@ -201,7 +201,7 @@ fn each_refusal_is_said() {
         (found(|| Key::new("user", "eve")).deny(list("eve")), "refused with 403: the client is on its deny list"),
         (found(ambiguous).missing_key(deny), "refused with 400: the key or the cost is ambiguous"),
         (found(rejected), "refused by the extractor of its key"),
-        (found(failed).missing_key(deny), "refused with 503: the key is not known"),
+        (found(failed).missing_key(deny), "refused with 503: the key, or the tier, is not known"),
     ] {
         let explained = alone(policy, get("/"));
         assert_eq!(explained.why(), Some(why));
@@ -263,7 +263,7 @@ fn a_failed_lookup_is_explained_by_the_rule_for_failures() {
     };
     let (allowed, denied) = (explain(OnFailure::Allow), explain(OnFailure::Deny));
     assert_eq!(allowed.why(), Some("its key could not be looked up, and on_failure is Allow"));
-    assert_eq!(denied.why(), Some("refused with 503: the key is not known"));
+    assert_eq!(denied.why(), Some("refused with 503: the key, or the tier, is not known"));
     assert!(!allowed.applies() && denied.refuses());
 }
 

@@ -9,7 +9,7 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 
 use super::Ambiguous;
-use super::value::{Pick, lines, trimmed};
+use super::reading::{Pick, lines, trimmed};
 
 /// Returns what follows the name of a scheme in the `Authorization` header; the case of the name is ignored.
 ///

@@ -8,7 +8,7 @@ use std::fmt;
 use http::request::Parts;
 
 use super::authorization::{credentials, is_one};
-use super::value::{Pick, carried};
+use super::reading::{Pick, carried};
 use super::{Extracted, Key, KeyExtractor, KeyInfo, Kind};
 use crate::core::Answer;
 use crate::lookup::RawValues;

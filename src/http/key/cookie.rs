@@ -12,41 +12,7 @@ use http::request::Parts;
 use percent_encoding::percent_decode;
 
 use super::Ambiguous;
-use super::value::{Pick, Source, Value, ValueKey, lines, same};
-
-/// Identifies clients by the value of a cookie, such as a session.
-///
-/// Names and values are percent-decoded; double quotes and white space around a value are ignored. The case of the
-/// name matters. A cookie with several values that differ is [ambiguous](super::Extracted::Ambiguous), unless
-/// [`first`](ValueKey::first) or [`last`](ValueKey::last) states which of them the application reads: browsers send
-/// several values if a cookie is set for two paths or domains. So is a value that is not UTF-8, that has a quote on
-/// one side only, or that has a backslash in quotes.
-///
-/// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
-/// request without the cookie has no key; an empty value is a value like any other.
-///
-/// The client chooses the value: each one it makes up starts a counter of its own, unless a layer outside of this one
-/// has verified it.
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::key::{self, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
-///
-/// let theme = key::cookie("theme").plain();
-///
-/// let (parts, ()) = http::Request::get("/").header("cookie", "id=7; theme=dark").body(())?.into_parts();
-/// let Answer::Ready(Extracted::Key(key)) = theme.extract(&parts) else { panic!("there is a cookie") };
-/// assert_eq!(key.as_str(), "cookie theme:dark");
-///
-/// let (parts, ()) = http::Request::get("/").header("cookie", "theme=dark; theme=light").body(())?.into_parts();
-/// assert!(matches!(theme.extract(&parts), Answer::Ready(Extracted::Ambiguous)));
-/// # Ok::<(), http::Error>(())
-/// ```
-pub fn cookie(name: &str) -> ValueKey {
-    ValueKey::new(Source::Cookie(name.to_owned()), &format!("cookie {name}"))
-}
+use super::reading::{Pick, Value, lines, same};
 
 /// Returns the value that counts, if there is one and all servers read it.
 pub(super) fn value<'a>(

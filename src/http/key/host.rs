@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use http::header::HOST;
 use http::request::Parts;
 
-use super::value::lines;
+use super::reading::lines;
 use super::{Ambiguous, Bannable, Extracted, Key, KeyExtractor, KeyInfo, Kind};
 use crate::core::Answer;
 use crate::lookup::RawValues;

@@ -68,6 +68,7 @@ mod path_param;
 mod peer_ip;
 #[cfg(feature = "query")]
 mod query;
+pub(crate) mod reading;
 #[cfg(feature = "axum")]
 mod route;
 mod secret;
@@ -75,16 +76,13 @@ mod secret;
 mod template;
 #[cfg(feature = "axum")]
 mod trust;
-pub(crate) mod value;
+mod value;
 
 pub use crate::core::Key;
 use crate::core::Kind;
-#[cfg(feature = "basic-auth")]
-pub use basic_user::basic_user;
 pub use bearer::bearer;
 #[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, client_ip};
-pub use cookie::cookie;
 pub(crate) use embedded::{canonical, counted, site};
 pub use extension::{Extension, extension};
 pub use extracted::{Ambiguous, Extracted};
@@ -104,16 +102,18 @@ pub(crate) use parts::bound;
 pub(crate) use parts::{key_of, parts};
 pub use path::path;
 #[cfg(feature = "axum")]
-pub use path_param::path_param;
-#[cfg(feature = "axum")]
 pub(crate) use peer_ip::peer;
 #[cfg(feature = "axum")]
 pub use peer_ip::{PeerIp, peer_ip};
-#[cfg(feature = "query")]
-pub use query::query;
 #[cfg(feature = "axum")]
 pub use route::route;
 pub use secret::Secret;
 #[cfg(feature = "axum")]
 pub(crate) use template::{is_template, matched, normal as normal_template};
-pub use value::{ValueKey, header};
+#[cfg(feature = "basic-auth")]
+pub use value::basic_user;
+#[cfg(feature = "axum")]
+pub use value::path_param;
+#[cfg(feature = "query")]
+pub use value::query;
+pub use value::{ValueKey, cookie, header};

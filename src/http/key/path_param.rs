@@ -16,37 +16,8 @@ use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
 use super::Ambiguous;
+use super::reading::{Pick, Value, bytes};
 use super::template::{Piece, pieces};
-use super::value::{Pick, Source, Value, ValueKey, bytes};
-
-/// Identifies clients by a parameter of the route, such as `id` in `/users/{id}` or `rest` in `/files/{*rest}`.
-///
-/// The value is percent-decoded, and is the one that axum's `Path` has, also if the path was rewritten before it was
-/// routed. It stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
-/// whose route has no such parameter has no key. The parameter is [ambiguous](super::Extracted::Ambiguous) if its value is not
-/// UTF-8, or if nested routers have several with this name that differ.
-///
-/// axum sets the route only in layers that are added with `Router::layer` or `route_layer`, not in those around the
-/// whole service.
-///
-/// If the application parses the value, several spellings are one client: to `Path<u64>`, `07` and `+7` are `7`. Set
-/// [`normalize`](ValueKey::normalize) for it.
-///
-/// # Examples
-///
-/// ```
-/// use axum::{Router, routing::get};
-/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
-///
-/// let policy = Policy::new("tenant", Quota::per_minute(600)).key(key::path_param("tenant"));
-/// let app: Router = Router::new()
-///     .route("/{tenant}/orders", get(|| async {}))
-///     .layer(RateLimitLayer::new(MemoryStore::new(), policy));
-/// # let _ = app;
-/// ```
-pub fn path_param(name: &str) -> ValueKey {
-    ValueKey::new(Source::PathParam(name.to_owned()), &format!("path_param {name}")).plain()
-}
 
 /// Returns the value that counts, if there is one and it is text.
 pub(super) fn value<'a>(

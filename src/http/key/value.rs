@@ -8,25 +8,16 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use http::header::AsHeaderName;
+use http::HeaderName;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue};
 
-#[cfg(feature = "basic-auth")]
-use super::basic_user;
-#[cfg(feature = "axum")]
-use super::path_param;
-#[cfg(feature = "query")]
-use super::query;
-use super::{Ambiguous, Extracted, Key, KeyExtractor, KeyInfo, Kind, cookie};
+use super::reading::{Pick, Value, carried, lines, text};
+use super::{Extracted, Key, KeyExtractor, KeyInfo, Kind};
 use crate::core::Answer;
 use crate::lookup::RawValues;
 
 /// A function that returns the normal form of a value.
 type Normalize = dyn Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync;
-
-/// The value that counts in normal form, if there is one.
-pub(super) type Value<'a> = Result<Option<Cow<'a, [u8]>>, Ambiguous>;
 
 /// An extractor of a value that clients send.
 ///
@@ -58,15 +49,6 @@ pub(super) enum Source {
     PathParam(String),
     #[cfg(feature = "basic-auth")]
     BasicUser,
-}
-
-/// Which of several values counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pick {
-    /// The one that all of them equal.
-    Same,
-    First,
-    Last,
 }
 
 /// Identifies clients by the value of a header, such as an API key.
@@ -105,6 +87,133 @@ pub(super) enum Pick {
 pub fn header(name: &'static str) -> ValueKey {
     let parsed = HeaderName::from_bytes(name.as_bytes());
     ValueKey::header(parsed.unwrap_or_else(|_| panic!("{name:?} is not a header name: use letters, digits and '-'")))
+}
+
+/// Identifies clients by the value of a cookie, such as a session.
+///
+/// Names and values are percent-decoded; double quotes and white space around a value are ignored. The case of the
+/// name matters. A cookie with several values that differ is [ambiguous](Extracted::Ambiguous), unless
+/// [`first`](ValueKey::first) or [`last`](ValueKey::last) states which of them the application reads: browsers send
+/// several values if a cookie is set for two paths or domains. So is a value that is not UTF-8, that has a quote on
+/// one side only, or that has a backslash in quotes.
+///
+/// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
+/// request without the cookie has no key; an empty value is a value like any other.
+///
+/// The client chooses the value: each one it makes up starts a counter of its own, unless a layer outside of this one
+/// has verified it.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let theme = key::cookie("theme").plain();
+///
+/// let (parts, ()) = http::Request::get("/").header("cookie", "id=7; theme=dark").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = theme.extract(&parts) else { panic!("there is a cookie") };
+/// assert_eq!(key.as_str(), "cookie theme:dark");
+///
+/// let (parts, ()) = http::Request::get("/").header("cookie", "theme=dark; theme=light").body(())?.into_parts();
+/// assert!(matches!(theme.extract(&parts), Answer::Ready(Extracted::Ambiguous)));
+/// # Ok::<(), http::Error>(())
+/// ```
+pub fn cookie(name: &str) -> ValueKey {
+    ValueKey::new(Source::Cookie(name.to_owned()), &format!("cookie {name}"))
+}
+
+/// Identifies clients by the value of a query parameter.
+///
+/// Names and values are percent-decoded, and `+` is a space. A parameter that comes with several values that differ is
+/// [ambiguous](Extracted::Ambiguous), unless [`first`](ValueKey::first) or [`last`](ValueKey::last) states which
+/// of them the application reads. So is one that has another value if `;` separates parameters as `&` does.
+///
+/// The value stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
+/// without the parameter has no key; an empty value is a value like any other.
+///
+/// The client chooses the value: each one it makes up starts a counter of its own.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let tenant = key::query("tenant");
+///
+/// let (parts, ()) = http::Request::get("/orders?tenant=acme&page=2").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = tenant.extract(&parts) else { panic!("there is a tenant") };
+/// assert_eq!(key.as_str(), "query tenant:acme");
+///
+/// let (parts, ()) = http::Request::get("/orders?tenant=acme&tenant=eve").body(())?.into_parts();
+/// assert!(matches!(tenant.extract(&parts), Answer::Ready(Extracted::Ambiguous)));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[cfg(feature = "query")]
+pub fn query(name: &str) -> ValueKey {
+    ValueKey::new(Source::Query(name.to_owned()), &format!("query {name}")).plain()
+}
+
+/// Identifies clients by a parameter of the route, such as `id` in `/users/{id}` or `rest` in `/files/{*rest}`.
+///
+/// The value is percent-decoded, and is the one that axum's `Path` has, also if the path was rewritten before it was
+/// routed. It stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
+/// whose route has no such parameter has no key. The parameter is [ambiguous](Extracted::Ambiguous) if its value is not
+/// UTF-8, or if nested routers have several with this name that differ.
+///
+/// axum sets the route only in layers that are added with `Router::layer` or `route_layer`, not in those around the
+/// whole service.
+///
+/// If the application parses the value, several spellings are one client: to `Path<u64>`, `07` and `+7` are `7`. Set
+/// [`normalize`](ValueKey::normalize) for it.
+///
+/// # Examples
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+///
+/// let policy = Policy::new("tenant", Quota::per_minute(600)).key(key::path_param("tenant"));
+/// let app: Router = Router::new()
+///     .route("/{tenant}/orders", get(|| async {}))
+///     .layer(RateLimitLayer::new(MemoryStore::new(), policy));
+/// # let _ = app;
+/// ```
+#[cfg(feature = "axum")]
+pub fn path_param(name: &str) -> ValueKey {
+    ValueKey::new(Source::PathParam(name.to_owned()), &format!("path_param {name}")).plain()
+}
+
+/// Identifies clients by the user name of `Authorization: Basic`, whatever the password.
+///
+/// Only a hash of the name leaves the process, unless [`plain`](ValueKey::plain) is set. The password is never used.
+/// A request without the header, or with another scheme, has no key; an empty name is a value like any other.
+/// Credentials that are not base64, or whose name is not UTF-8, are [ambiguous](Extracted::Ambiguous), as servers
+/// differ in how they read them; so are credentials beside another `Authorization` line that differs.
+///
+/// It suits limits of failed logins. Where the application treats `ADA` and `ada` as one user, set
+/// [`ignore_case`](ValueKey::ignore_case). The client chooses the name: each one it makes up starts a counter of its
+/// own.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let user = key::basic_user().plain().ignore_case();
+///
+/// // `Ada:secret`
+/// let request = http::Request::get("/").header("authorization", "Basic QWRhOnNlY3JldA==");
+/// let (parts, ()) = request.body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = user.extract(&parts) else { panic!("there is a name") };
+/// assert_eq!(key.as_str(), "basic_user:ada");
+/// # Ok::<(), http::Error>(())
+/// ```
+#[cfg(feature = "basic-auth")]
+pub fn basic_user() -> ValueKey {
+    ValueKey::new(Source::BasicUser, "basic_user")
 }
 
 impl ValueKey {
@@ -191,13 +300,13 @@ impl ValueKey {
         let form = |value| self.form(value);
         match &self.source {
             Source::Header(name) => self.pick.of(lines(&parts.headers, name).map(|line| form(Cow::Borrowed(line)))),
-            Source::Cookie(name) => cookie::value(parts, name, self.pick, form),
+            Source::Cookie(name) => super::cookie::value(parts, name, self.pick, form),
             #[cfg(feature = "query")]
-            Source::Query(name) => query::value(parts, name, self.pick, form),
+            Source::Query(name) => super::query::value(parts, name, self.pick, form),
             #[cfg(feature = "axum")]
-            Source::PathParam(name) => path_param::value(parts, name, self.pick, form),
+            Source::PathParam(name) => super::path_param::value(parts, name, self.pick, form),
             #[cfg(feature = "basic-auth")]
-            Source::BasicUser => basic_user::value(parts, self.pick, form),
+            Source::BasicUser => super::basic_user::value(parts, self.pick, form),
         }
     }
 
@@ -232,7 +341,7 @@ impl KeyExtractor for ValueKey {
     fn key_of(&self, value: &[u8]) -> Option<Key> {
         let read = match &self.source {
             Source::Header(_) => carried(value),
-            Source::Cookie(_) => text(value).map(cookie::bare),
+            Source::Cookie(_) => text(value).map(super::cookie::bare),
             #[cfg(feature = "basic-auth")]
             Source::BasicUser => text(value).filter(|name| !name.contains(&b':')),
             #[cfg(any(feature = "axum", feature = "query"))]
@@ -255,61 +364,4 @@ impl fmt::Debug for ValueKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ValueKey").field("kind", &self.kind).field("pick", &self.pick).finish_non_exhaustive()
     }
-}
-
-impl Pick {
-    /// Returns the value that counts, if there is one.
-    pub(super) fn of<T: PartialEq>(self, values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
-        if self == Pick::Same { same(values) } else { Ok(self.one_of(values)) }
-    }
-
-    /// Returns the last value for `Last`, otherwise the first.
-    pub(super) fn one_of<T>(self, mut values: impl Iterator<Item = T>) -> Option<T> {
-        if self == Pick::Last { values.last() } else { values.next() }
-    }
-}
-
-/// Returns the value that all values equal; they are ambiguous if they differ.
-pub(super) fn same<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
-    let Some(first) = values.next() else { return Ok(None) };
-    if values.all(|value| value == first) { Ok(Some(first)) } else { Err(Ambiguous) }
-}
-
-/// Returns a value if it is UTF-8.
-pub(super) fn text(value: &[u8]) -> Option<&[u8]> {
-    str::from_utf8(value).ok().map(str::as_bytes)
-}
-
-/// Returns the bytes of a text, without copying it.
-#[cfg(any(feature = "axum", feature = "query"))]
-pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
-    match text {
-        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-    }
-}
-
-/// Trims the optional white space around a value, which HTTP/2 keeps and servers of HTTP/1 drop:
-/// <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
-pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
-        value = rest;
-    }
-    value
-}
-
-/// Returns the values of a header in normal form, one per line.
-pub(crate) fn lines(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
-    headers.get_all(name).iter().map(|line| trimmed(line.as_bytes()))
-}
-
-/// Returns the value of a header; it is ambiguous if lines differ.
-#[cfg_attr(not(feature = "config"), allow(dead_code, reason = "only files compare headers with texts"))]
-pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Ambiguous> {
-    same(lines(headers, name))
-}
-
-/// Returns a value in normal form, if a header can carry it.
-pub(crate) fn carried(value: &[u8]) -> Option<&[u8]> {
-    HeaderValue::from_bytes(value).is_ok().then(|| trimmed(value))
 }

@@ -224,6 +224,10 @@ impl<S: Store> Store for DenyCache<S> {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        if receipt.taken().is_empty() {
+            // As that of a cached refusal.
+            return Answer::Ready(Ok(changes.iter().map(|_| Applied::new(0, 0)).collect()));
+        }
         for (taken, _) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
             self.refusals.changed(&taken.counter);
         }

@@ -2,15 +2,9 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::shared::Shared;
-use super::store::RatioStore;
 use super::tally::{MOST_REPORT, MOST_SHARDS, Tally};
-use super::ticking::start;
 use crate::core::{Error, PolicyName, Quota, Requirement, Settles};
 
 const DEFAULT_TICK: Duration = Duration::from_secs(1);
@@ -114,12 +108,8 @@ impl RatioStoreBuilder {
         Self { seed: Some(seed), ..self }
     }
 
-    /// Builds the store. In a tokio runtime it calls the tally at once, to learn what other processes drop.
-    ///
-    /// # Errors
-    ///
-    /// If a setting is outside of its bounds, or a name that [`fair`](Self::fair) set is not that of a policy.
-    pub fn build(self) -> Result<RatioStore, Error> {
+    /// Checks the bounds of the settings.
+    pub(super) fn check(&self) -> Result<(), Error> {
         check_tick(self.tick)?;
         check_life(Some(self.tick), self.ratio_life())?;
         check_report(u64::try_from(self.report).unwrap_or(u64::MAX))?;
@@ -127,10 +117,7 @@ impl RatioStoreBuilder {
         if let Some((policy, by)) = &self.fair {
             PolicyName::try_from(policy.as_str()).and_then(|_| PolicyName::try_from(by.as_str()))?;
         }
-        let shared = Arc::new(Shared::new(self));
-        // So that hot keys are known before the first request.
-        start(&shared, Instant::now());
-        Ok(RatioStore { shared })
+        Ok(())
     }
 
     pub(super) fn ratio_life(&self) -> Duration {

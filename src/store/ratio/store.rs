@@ -9,7 +9,7 @@ use super::builder::{RatioStoreBuilder, check_policy};
 use super::decide::decide;
 use super::shared::Shared;
 use super::tally::Tally;
-use super::ticking::close;
+use super::ticking::{close, start};
 use crate::core::{Error, Requirement};
 use crate::store::around::settle_each;
 use crate::store::{
@@ -61,6 +61,21 @@ use crate::store::{
 #[derive(Clone)]
 pub struct RatioStore {
     pub(super) shared: Arc<Shared>,
+}
+
+impl RatioStoreBuilder {
+    /// Builds the store. In a tokio runtime it calls the tally at once, to learn what other processes drop.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is outside of its bounds, or a name that [`fair`](Self::fair) set is not that of a policy.
+    pub fn build(self) -> Result<RatioStore, Error> {
+        self.check()?;
+        let shared = Arc::new(Shared::new(self));
+        // So that hot keys are known before the first request.
+        start(&shared, Instant::now());
+        Ok(RatioStore { shared })
+    }
 }
 
 impl RatioStore {

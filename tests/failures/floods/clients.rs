@@ -9,7 +9,9 @@ use axum::routing::get;
 use futures::future::join_all;
 use http::{Request, StatusCode};
 use tollgate::bandwidth::{BandwidthLayer, Over};
-use tollgate::{AccessList, Ban, Handle, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
+use tollgate::{
+    AccessList, Ban, Handle, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, TierLookup, key,
+};
 use tower::ServiceExt;
 
 use super::{Cause, FLOOD, Row, app, assert_bounded, request, run, send, send_many};
@@ -18,7 +20,7 @@ use crate::rig::MANY;
 const HOUR: Duration = Duration::from_secs(3_600);
 const ONE: Quota = Quota::fixed_window(1, HOUR);
 
-pub(super) const ROWS: [Row; 10] = [
+pub(super) const ROWS: [Row; 11] = [
     ("key_banned", Cause::Flood(|| run(bans()))),
     ("key_unknown", Cause::Flood(|| run(lookups_that_fail()))),
     ("list_without_address", Cause::Flood(|| run(unknown_addresses()))),
@@ -28,6 +30,7 @@ pub(super) const ROWS: [Row; 10] = [
     ("refused", Cause::Flood(|| run(refusals()))),
     ("rejection_streamed", Cause::Flood(|| run(streamed_rejections()))),
     ("shadow_refused", Cause::Flood(|| run(refusals_in_shadow_mode()))),
+    ("tier_unknown", Cause::Flood(|| run(tiers_that_fail()))),
     ("tier_without_portions", Cause::Flood(|| run(tiers_of_bytes()))),
 ];
 
@@ -71,6 +74,11 @@ async fn refusals_in_shadow_mode() {
 async fn lookups_that_fail() {
     let account = key::lookup(key::header("x-user"), |_| async { Err::<Option<Key>, _>("the directory is away") });
     send_many(&layer(Policy::new("flooded", MANY).key(account))).await;
+}
+
+async fn tiers_that_fail() {
+    let tiers = TierLookup::new(|_| async { Err::<Option<Quota>, _>("the directory is away") });
+    send_many(&layer(per_user(MANY).tier_lookup(tiers))).await;
 }
 
 async fn lookups_at_once() {

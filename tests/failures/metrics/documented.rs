@@ -39,9 +39,11 @@ async fn shed_by_both() {
 
 /// Sends a request through a layer with ratios, and waits for the first report.
 async fn drop_by_ratio() {
-    let layer = RateLimitLayer::new(RatioStore::new(MemoryTally::new()), per_user(Quota::per_second(100)));
+    let ticks =
+        RatioStore::builder(MemoryTally::new()).tick(Duration::from_millis(100)).build().expect("valid settings");
+    let layer = RateLimitLayer::new(ticks, per_user(Quota::per_second(100)));
     ask(&layer, "ada").await;
-    tokio::task::yield_now().await;
+    tokio::time::sleep(Duration::from_millis(250)).await;
 }
 
 /// The rows of a document's table of metrics: name, type, unit, and each label with its values.
