@@ -16,7 +16,7 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 /// Of a tick; with fewer, its count is no estimate of the load.
 const LEAST_UNITS: u64 = 10;
 
-/// Settings of a [`RatioStore`].
+/// Settings of a [`RatioStore`](super::RatioStore).
 ///
 /// # Examples
 ///
