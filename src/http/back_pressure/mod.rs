@@ -4,9 +4,7 @@
 //! key from: it is for loops of workers, which take their next job only when they may begin it. [`wait`] has the line
 //! in which services stand, of which only the first calls the store.
 
-mod layer;
 mod service;
 mod wait;
 
-pub use self::layer::BackPressureLayer;
-pub use self::service::{BackPressure, BackPressureFuture};
+pub use self::service::{BackPressure, BackPressureFuture, BackPressureLayer};

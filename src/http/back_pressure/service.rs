@@ -1,4 +1,4 @@
-//! The service: it waits in line in `poll_ready`, and spends what it has taken in `call`.
+//! The layer, and its services: one waits in line in `poll_ready`, and spends what it has taken in `call`.
 //!
 //! It stands in line before it polls the inner service, so that a wait keeps no readiness of that from others.
 
@@ -10,12 +10,116 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
-use tower::Service;
+use tower::{Layer, Service};
 
 use super::wait::{Line, Running, Turn, wait};
+use crate::core::error::built;
+use crate::core::{Error, Key};
+use crate::limiter::Limiter;
+
+/// A [`Layer`] whose services are ready once a limiter has admitted the next call: who calls them waits instead of being
+/// refused.
+///
+/// Before each call, `poll_ready` takes the cost of every rule for one key, and then polls the inner service. Units stay
+/// taken once the service is called; those of a service that was ready and is dropped without a call are refunded.
+/// [Slots](crate::Quota::concurrency) are held until the future of the call has resolved or is dropped, and not until a
+/// body has ended, as any service may have this layer.
+///
+/// Services of one layer, and their clones, stand in one line, first come, first served. Only the first of them calls
+/// the store, and after a refusal sleeps for [`retry_after`](crate::Decision::retry_after), at most a minute, plus up
+/// to a tenth of that, before it calls again; it wakes at once if a call of this layer frees slots. So a thousand idle
+/// workers call the store as often as one. If the store fails and no decision can be made, it calls again after a second:
+/// the service is not ready meanwhile, and never fails for that reason. In metrics each refusal counts, as with
+/// [`until_ready`](Limiter::until_ready).
+///
+/// A service that was polled and is not ready stands in line until it is ready or dropped, even if it is not polled
+/// again: then all behind it wait. Poll it until it is ready, or drop it. One that is ready keeps its units and slots
+/// from all others until it is called or dropped, also while the inner service is not ready.
+///
+/// # Where to use it
+///
+/// In a loop that takes one job after the other, around a client for a service that has limits, and below
+/// `tower::buffer`, which lets many callers share it: the buffer bounds how many wait, and a `tower::load_shed` around the
+/// buffer refuses the others.
+///
+/// Not in an axum `Router`: it clones the service for each request, and each clone would wait in a task of its own,
+/// without bound. Nor does `LoadShed` directly around this layer help, as a clone is rarely ready when it is polled
+/// first. There a [`RateLimitLayer`](crate::RateLimitLayer) refuses at once;
+/// [`limiter`](crate::RateLimitLayer::limiter) shares its rules.
+///
+/// A service of this layer needs a tokio runtime with timers.
+///
+/// # Examples
+///
+/// Jobs that start at most twice at once, in all processes that share the store, and 100 times a second:
+///
+/// ```
+/// use std::convert::Infallible;
+/// use tollgate::{BackPressureLayer, Key, Limiter, MemoryStore, Quota, Rule};
+/// use tower::{Layer, Service, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Infallible> {
+/// let rules = [Rule::new("mail", Quota::per_second(100)), Rule::new("at-once", Quota::concurrency(2))];
+/// let layer = BackPressureLayer::new(Limiter::new(MemoryStore::new(), rules), Key::new("job", "mail"));
+///
+/// let send = service_fn(async |mail: &'static str| Ok::<_, Infallible>(mail.len()));
+/// let mut service = layer.layer(send);
+/// for mail in ["one", "two", "three"] {
+///     // Take a job from the queue only here: it may begin now.
+///     service.ready().await?.call(mail).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct BackPressureLayer {
+    line: Arc<Line>,
+}
+
+impl BackPressureLayer {
+    /// A layer whose calls a limiter has to admit for `key`.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_new`](Self::try_new) returns an error.
+    #[track_caller]
+    pub fn new(limiter: Limiter, key: Key) -> Self {
+        built(Self::try_new(limiter, key))
+    }
+
+    /// As [`new`](Self::new), but returns an error instead of panicking.
+    ///
+    /// If rules are replaced later by such that would be an error, nothing is ready, and a warning with the code
+    /// `never_ready` is logged once a minute, until they are replaced again.
+    ///
+    /// # Errors
+    ///
+    /// If no rule is for the key, as of [`Limiter::check`]. If a rule has a [ban](crate::Rule::ban), as waiting would lead to it; if one costs more than its quota ever holds;
+    /// or if the store cannot refund units.
+    pub fn try_new(limiter: Limiter, key: Key) -> Result<Self, Error> {
+        limiter.can_wait(&key)?;
+        Ok(Self { line: Arc::new(Line::new(limiter, key)) })
+    }
+}
+
+impl<S> Layer<S> for BackPressureLayer {
+    type Service = BackPressure<S>;
+
+    fn layer(&self, inner: S) -> BackPressure<S> {
+        BackPressure::new(inner, Arc::clone(&self.line))
+    }
+}
+
+impl fmt::Debug for BackPressureLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackPressureLayer").field("line", &self.line).finish()
+    }
+}
 
 /// A [`Service`] that is ready once a limiter has admitted the next call, as a
-/// [`BackPressureLayer`](crate::BackPressureLayer) sets.
+/// [`BackPressureLayer`] sets.
 ///
 /// A clone stands in line for itself. Errors are those of the inner service.
 ///
@@ -39,7 +143,7 @@ enum State {
 }
 
 impl<S> BackPressure<S> {
-    pub(super) fn new(inner: S, line: Arc<Line>) -> Self {
+    fn new(inner: S, line: Arc<Line>) -> Self {
         Self { inner, line, state: State::Idle }
     }
 

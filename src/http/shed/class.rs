@@ -3,10 +3,10 @@
 //! The head of a request comes in, and its [`Class`] goes out. The layer that determines it inserts it into the
 //! extensions of the request, so that handlers and shedders further inside find it.
 
-use std::sync::Arc;
-
 use http::Method;
 use http::request::Parts;
+
+use crate::core::PolicyName;
 
 /// How much a request matters: the less, the sooner it is shed.
 ///
@@ -67,28 +67,46 @@ impl Class {
     }
 }
 
-/// Determines the class of requests: a closure, or [`Class::of`].
-#[derive(Clone)]
-pub(super) struct Classifier(Arc<dyn Fn(&Parts) -> Class + Send + Sync>);
-
-impl Classifier {
-    pub(super) fn new(class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
-        Self(Arc::new(class))
-    }
-
-    /// Determines the class of a request, once, and inserts it into its extensions.
-    pub(super) fn classify(&self, parts: &mut Parts) -> Class {
-        let class = (self.0)(parts);
-        // That of a shedder further outside is there already; each insertion allocates.
-        if parts.extensions.get() != Some(&class) {
-            parts.extensions.insert(class);
-        }
-        class
-    }
+/// In the extensions of the response to a request that was shed: by which shedder, and as what.
+///
+/// # Examples
+///
+/// ```
+/// use http::{Request, Response};
+/// use std::convert::Infallible;
+/// use tollgate::shed::{Class, FleetShedLayer, Shed};
+/// use tollgate::{MemoryStore, Quota};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Infallible> {
+/// let inner = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new("hello".to_owned())) });
+/// let service = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5).layer(inner);
+///
+/// // It is in progress until the end of its body. The other slot is for critical requests.
+/// let first = service.clone().oneshot(Request::new(String::new())).await?;
+/// let second = service.oneshot(Request::new(String::new())).await?;
+/// let shed = second.extensions().get::<Shed>().expect("it was shed");
+/// assert_eq!((shed.name(), shed.class()), ("fleet", Class::Read));
+/// # drop(first);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Shed {
+    pub(super) name: PolicyName,
+    pub(super) class: Class,
 }
 
-impl Default for Classifier {
-    fn default() -> Self {
-        Self::new(Class::of)
+impl Shed {
+    /// Returns the name of the shedder.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the class of the request.
+    pub fn class(&self) -> Class {
+        self.class
     }
 }

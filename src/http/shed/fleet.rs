@@ -17,9 +17,8 @@ use http_body::Body;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-use super::class::{Class, Classifier};
-use super::report::Report;
-use super::response::response;
+use super::class::Class;
+use super::shedder::{Classifier, Report, response};
 use crate::core::error::built;
 use crate::core::{Error, PolicyName, Quota};
 use crate::http::headers::Headers;

@@ -52,15 +52,12 @@
 mod class;
 mod fleet;
 mod ramp;
-mod report;
-mod response;
-mod usage;
+mod shedder;
 mod worker;
 
-pub use self::class::Class;
+pub use self::class::{Class, Shed};
 pub use self::fleet::{FleetShed, FleetShedLayer};
 #[cfg(feature = "config")]
 pub(crate) use self::fleet::{OTHERS, fleet_name, not_reserved};
 pub use self::ramp::Ramp;
-pub use self::response::Shed;
 pub use self::worker::{ShedBody, WorkerShed, WorkerShedFuture, WorkerShedLayer};

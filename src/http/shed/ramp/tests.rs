@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use proptest::prelude::*;
 
-use super::super::usage::Usage;
+use super::super::worker::state::Usage;
 use super::*;
 
 fn secs(seconds: f64) -> Duration {

@@ -1,15 +1,51 @@
-//! What operators see of a shedder: metrics, and one log line when an episode of shedding begins, and one when it ends.
+//! What both shedders do with a request: determine its class, respond to one that is shed, and report both: metrics, and
+//! one log line when an episode of shedding begins, and one when it ends.
 //!
 //! An episode begins with the first request that is shed, and ends with the first request that comes a minute or more
-//! after the last one that was shed.
+//! after the last one that was shed. The response to a gRPC call is `UNAVAILABLE`, to all others a 503 with a problem
+//! document, which names the shedder. When to retry is a guess: how long there will be too much load is not known.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::class::Class;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Response};
+
+use super::class::{Class, Shed};
 use crate::core::{Lines, PolicyName};
+use crate::http::grpc;
+use crate::http::headers::whole_seconds;
+use crate::http::policy::Refused;
+use crate::http::response::{closing, problem, without_body};
 use crate::telemetry::PolicyTelemetry;
+
+/// Determines the class of requests: a closure, or [`Class::of`].
+#[derive(Clone)]
+pub(super) struct Classifier(Arc<dyn Fn(&Parts) -> Class + Send + Sync>);
+
+impl Classifier {
+    pub(super) fn new(class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
+        Self(Arc::new(class))
+    }
+
+    /// Determines the class of a request, once, and inserts it into its extensions.
+    pub(super) fn classify(&self, parts: &mut Parts) -> Class {
+        let class = (self.0)(parts);
+        // That of a shedder further outside is there already; each insertion allocates.
+        if parts.extensions.get() != Some(&class) {
+            parts.extensions.insert(class);
+        }
+        class
+    }
+}
+
+impl Default for Classifier {
+    fn default() -> Self {
+        Self::new(Class::of)
+    }
+}
 
 /// After so long without a request that was shed an episode is over.
 const QUIET: Duration = Duration::from_secs(60);
@@ -102,4 +138,16 @@ impl Report {
     fn episode(&self) -> MutexGuard<'_, Option<Episode>> {
         self.episode.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the response to a request that `name` has shed, to be retried after about `wait`.
+pub(super) fn response(parts: &Parts, name: &PolicyName, class: Class, wait: Duration) -> Response<Bytes> {
+    let mut response = if grpc::is_call(parts) {
+        grpc::for_client(parts, grpc::unavailable(wait))
+    } else {
+        problem::shed(whole_seconds(wait).max(1), name)
+    };
+    response.extensions_mut().insert(Refused::Inside);
+    response.extensions_mut().insert(Shed { name: name.clone(), class });
+    closing(parts, if parts.method == Method::HEAD { without_body(response) } else { response })
 }

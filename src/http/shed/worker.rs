@@ -1,22 +1,31 @@
-//! The layer of the worker shedder, which is its builder as well.
+//! The worker shedder: sheds by how much one process has to do.
 //!
-//! Each setter makes a layer with a state of its own.
+//! The layer makes services that share a [state](state): requests in progress or a closure that measures, the ramp, and
+//! the level of shedding. About once a second a request samples the utilization; no task and no timer does.
+
+mod response;
+pub(super) mod state;
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
 use tokio::time::Instant;
-use tower::Layer;
+use tower::{Layer, Service};
 
-use super::service::WorkerShed;
-use super::state::{Gauge, Settings, State};
+pub use self::response::{ShedBody, WorkerShedFuture};
+use self::state::{Gauge, Settings, State};
+use super::class::Class;
+use super::ramp::Ramp;
+use super::shedder::Classifier;
 use crate::core::error::built;
 use crate::core::{Error, PolicyName};
-use crate::http::shed::class::{Class, Classifier};
-use crate::http::shed::ramp::Ramp;
 use crate::store::Clock;
 
 /// The least time in `Retry-After`.
@@ -177,5 +186,68 @@ impl fmt::Debug for WorkerShedLayer {
             .field("ramp", ramp)
             .field("level", &level)
             .finish_non_exhaustive()
+    }
+}
+
+/// A [`Service`] that sheds requests by their class, as a [`WorkerShedLayer`] sets.
+///
+/// A request that is shed gets a response of this crate, and the service inside is not called. Errors of the inner
+/// service are passed on, and this service adds none.
+#[derive(Clone)]
+#[must_use = "services do nothing unless called"]
+pub struct WorkerShed<S> {
+    inner: S,
+    state: Arc<State>,
+}
+
+impl<S> WorkerShed<S> {
+    fn new(inner: S, state: Arc<State>) -> Self {
+        Self { inner, state }
+    }
+
+    /// Returns a reference to the inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// Returns a mutable reference to the inner service.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Returns the inner service, which sheds nothing.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for WorkerShed<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
+    R::Data: From<Bytes>,
+{
+    type Response = Response<ShedBody<R>>;
+    type Error = S::Error;
+    type Future = WorkerShedFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        match self.state.admit(&mut parts) {
+            Ok(in_progress) => {
+                WorkerShedFuture::calling(self.inner.call(Request::from_parts(parts, body)), in_progress)
+            }
+            Err(response) => WorkerShedFuture::shed(response),
+        }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for WorkerShed<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerShed").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
