@@ -4,7 +4,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -12,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
-use super::wait::{Line, Running, Turn, wait};
+use super::wait::{Line, Turn, wait};
 use crate::core::error::built;
 use crate::core::{Error, Key};
 use crate::limiter::Limiter;
@@ -72,7 +71,7 @@ use crate::limiter::Limiter;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct BackPressureLayer {
     line: Arc<Line>,
@@ -112,14 +111,7 @@ impl<S> Layer<S> for BackPressureLayer {
     }
 }
 
-impl fmt::Debug for BackPressureLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackPressureLayer").field("line", &self.line).finish()
-    }
-}
-
-/// A [`Service`] that is ready once a limiter has admitted the next call, as a
-/// [`BackPressureLayer`] sets.
+/// A [`Service`] that is ready once a limiter has admitted the next call, as a [`BackPressureLayer`] sets.
 ///
 /// A clone stands in line for itself. Errors are those of the inner service.
 ///
@@ -130,21 +122,15 @@ impl fmt::Debug for BackPressureLayer {
 pub struct BackPressure<S> {
     inner: S,
     line: Arc<Line>,
-    state: State,
-}
-
-/// Where a service is on its way to the next call.
-enum State {
-    Idle,
-    /// It stands in line. The mutex is never locked: it lets services be shared, which the future may not be.
-    Waiting(Mutex<Pin<Box<dyn Future<Output = Turn> + Send>>>),
-    /// The next call is admitted.
-    Ready(Turn),
+    /// There while it stands in line. The mutex is never locked: it lets services be shared, which the future may not be.
+    waiting: Option<Mutex<Pin<Box<dyn Future<Output = Turn> + Send>>>>,
+    /// There once the next call is admitted.
+    turn: Option<Turn>,
 }
 
 impl<S> BackPressure<S> {
     fn new(inner: S, line: Arc<Line>) -> Self {
-        Self { inner, line, state: State::Idle }
+        Self { inner, line, waiting: None, turn: None }
     }
 
     /// Returns a reference to the inner service.
@@ -172,24 +158,19 @@ where
     type Future = BackPressureFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        loop {
-            self.state = match &mut self.state {
-                State::Idle => State::Waiting(Mutex::new(Box::pin(wait(Arc::clone(&self.line))))),
-                State::Waiting(waiting) => {
-                    let waiting = waiting.get_mut().unwrap_or_else(PoisonError::into_inner);
-                    State::Ready(ready!(waiting.as_mut().poll(cx)))
-                }
-                State::Ready(_) => return self.inner.poll_ready(cx),
-            };
+        if self.turn.is_none() {
+            let waiting = self.waiting.get_or_insert_with(|| Mutex::new(Box::pin(wait(Arc::clone(&self.line)))));
+            let waiting = waiting.get_mut().unwrap_or_else(PoisonError::into_inner);
+            self.turn = Some(ready!(waiting.as_mut().poll(cx)));
+            self.waiting = None;
         }
+        self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Q) -> Self::Future {
-        let State::Ready(turn) = mem::replace(&mut self.state, State::Idle) else {
-            panic!("`poll_ready` must return ready before each `call`");
-        };
-        let running = turn.spend();
-        BackPressureFuture { inner: self.inner.call(request), running: Some(running) }
+        let mut turn = self.turn.take().expect("`poll_ready` must return ready before each `call`");
+        turn.spend();
+        BackPressureFuture { inner: self.inner.call(request), turn: Some(turn) }
     }
 }
 
@@ -212,7 +193,7 @@ pin_project! {
     pub struct BackPressureFuture<F> {
         #[pin]
         inner: F,
-        running: Option<Running>,
+        turn: Option<Turn>,
     }
 }
 
@@ -222,7 +203,7 @@ impl<F: Future> Future for BackPressureFuture<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let output = ready!(this.inner.poll(cx));
-        *this.running = None;
+        *this.turn = None;
         Poll::Ready(output)
     }
 }
