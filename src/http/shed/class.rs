@@ -49,8 +49,7 @@ impl Class {
     /// # Ok::<(), http::Error>(())
     /// ```
     pub fn of(parts: &Parts) -> Self {
-        let given = parts.extensions.get::<Self>().copied();
-        given.unwrap_or(match parts.method {
+        parts.extensions.get().copied().unwrap_or(match parts.method {
             Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE => Self::Read,
             _ => Self::Write,
         })

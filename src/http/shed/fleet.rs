@@ -4,7 +4,6 @@
 //! of them are not critical. A reserve of a policy would be a floor, which the critical requests in progress raise:
 //! the last slots would stay empty.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,11 +13,10 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use tokio::time::Instant;
 use tower::{Layer, Service};
 
 use super::class::Class;
-use super::shedder::{Classifier, Report, response};
+use super::shedder::Shedder;
 use crate::core::error::built;
 use crate::core::{Error, PolicyName, Quota};
 use crate::http::headers::Headers;
@@ -27,7 +25,6 @@ use crate::http::layer::RateLimitLayer;
 use crate::http::policy::Policy;
 use crate::http::service::{RateLimit, ResponseBody, ResponseFuture};
 use crate::limiter::Share;
-use crate::random;
 use crate::store::{BreakerState, Store};
 
 /// What the name of the policy for requests that are not critical ends with.
@@ -73,18 +70,11 @@ const WAIT: Duration = Duration::from_secs(1);
 /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
 /// # let _ = app;
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct FleetShedLayer {
     limits: RateLimitLayer,
-    class: Classifier,
-    report: Arc<Reports>,
-}
-
-/// What operators see of the shedder, by its own clock.
-struct Reports {
-    report: Report,
-    start: Instant,
+    shedder: Arc<Shedder>,
 }
 
 impl FleetShedLayer {
@@ -110,18 +100,26 @@ impl FleetShedLayer {
             let message = format!("a fleet shedder counts requests at once, not {quota}: give Quota::concurrency(...)");
             return Err(Error::invalid(message));
         }
-        let name = fleet_name(name)?;
-        let policies = policies(&name, quota, reserve)?;
+        let shedder = Shedder::new(fleet_name(name)?);
+        let name = &shedder.name;
+        let others = not_reserved(quota, reserve)?;
+        let most = quota.algorithm().most_units(quota.window_ticks());
+        let (any, others) = (quota.with_units(most, most), quota.with_units(others, others));
+        // Limits are no part of what identifies a counter: so critical requests, whose tier never refuses, are counted in
+        // the counter of all.
+        let is_critical = |parts: &Parts| Class::of(parts) == Class::Critical;
+        let of_all = Policy::try_new(name, quota)?.tier(move |parts| is_critical(parts).then_some(any));
+        let of_others = Policy::try_new(&format!("{name}{OTHERS}"), others)?.when(move |parts| !is_critical(parts));
+        let policies = [of_all, of_others].map(|policy| policy.key(key::global()).unadvertised());
         let limits = RateLimitLayer::composite(store).headers(Headers::none()).try_policies(policies)?;
-        let report = Arc::new(Reports { report: Report::new(name), start: Instant::now() });
-        let rejecting = Arc::clone(&report);
-        let limits = limits.reject_by(move |parts, _| Some(rejecting.shed(parts)));
-        Ok(Self { limits, class: Classifier::default(), report })
+        Ok(Self::of(limits, shedder))
     }
 
     /// Sets how the class of requests is determined, instead of by [`Class::of`]. It is called once for each request.
     pub fn classify(self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
-        Self { class: Classifier::new(class), ..self }
+        let mut shedder = self.shedder.anew();
+        shedder.class = Arc::new(class);
+        Self::of(self.limits, shedder)
     }
 
     /// Sets how many processes share the slots, instead of 1: without the store, each sheds above its share of them.
@@ -138,19 +136,14 @@ impl FleetShedLayer {
     pub fn breaker_state(&self) -> BreakerState {
         self.limits.breaker_state()
     }
-}
 
-/// Returns the policies of a shedder: for all requests, where critical ones have a tier that never refuses, and for the
-/// others.
-///
-/// Limits are no part of what identifies a counter: so critical requests are counted in the counter of all.
-fn policies(name: &PolicyName, quota: Quota, reserve: f64) -> Result<[Policy; 2], Error> {
-    let others = not_reserved(quota, reserve)?;
-    let most = quota.algorithm().most_units(quota.window_ticks());
-    let (any, others) = (quota.with_units(most, most), quota.with_units(others, others));
-    let of_all = Policy::try_new(name.as_str(), quota)?.tier(move |parts| is_critical(parts).then_some(any));
-    let of_others = Policy::try_new(&format!("{name}{OTHERS}"), others)?.when(|parts| !is_critical(parts));
-    Ok([of_all, of_others].map(|policy| policy.key(key::global()).unadvertised()))
+    /// A layer that responds to what its limits refuse as a shedder does.
+    fn of(limits: RateLimitLayer, shedder: Shedder) -> Self {
+        let shedder = Arc::new(shedder);
+        let shedding = Arc::clone(&shedder);
+        let limits = limits.reject_by(move |parts, _| Some(shedding.shed(parts, WAIT, 2 * WAIT)));
+        Self { limits, shedder }
+    }
 }
 
 /// Returns the name of a shedder.
@@ -183,37 +176,11 @@ pub(crate) fn not_reserved(quota: Quota, reserve: f64) -> Result<u64, Error> {
     )))
 }
 
-/// Returns whether a request was classified as critical.
-fn is_critical(parts: &Parts) -> bool {
-    parts.extensions.get() == Some(&Class::Critical)
-}
-
-impl Reports {
-    fn now(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    /// Reports a request that is shed, and returns its response.
-    fn shed(&self, parts: &Parts) -> Response<Bytes> {
-        let class = Class::of(parts);
-        self.report.shed(class, self.now(), None);
-        response(parts, self.report.name(), class, WAIT + Duration::from_secs(random::up_to(2)))
-    }
-}
-
 impl<S> Layer<S> for FleetShedLayer {
     type Service = FleetShed<S>;
 
     fn layer(&self, inner: S) -> FleetShed<S> {
-        let (class, report) = (self.class.clone(), Arc::clone(&self.report));
-        FleetShed { inner: self.limits.layer(inner), class, report }
-    }
-}
-
-impl fmt::Debug for FleetShedLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.report.report.name();
-        f.debug_struct("FleetShedLayer").field("name", name).field("limits", &self.limits).finish_non_exhaustive()
+        FleetShed { inner: self.limits.layer(inner), shedder: Arc::clone(&self.shedder) }
     }
 }
 
@@ -221,12 +188,11 @@ impl fmt::Debug for FleetShedLayer {
 ///
 /// A request that is shed gets a response of this crate, and the service inside is not called. Errors of the inner
 /// service are passed on, and this service adds none.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "services do nothing unless called"]
 pub struct FleetShed<S> {
     inner: RateLimit<S>,
-    class: Classifier,
-    report: Arc<Reports>,
+    shedder: Arc<Shedder>,
 }
 
 impl<S> FleetShed<S> {
@@ -262,14 +228,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        let class = self.class.classify(&mut parts);
-        self.report.report.offered(class, || self.report.now());
+        self.shedder.offered(&mut parts);
         self.inner.call(Request::from_parts(parts, body))
-    }
-}
-
-impl<S: fmt::Debug> fmt::Debug for FleetShed<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FleetShed").field("inner", self.get_ref()).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,5 @@
-//! How utilization over time turns into a level of shedding, and a level into a share of each class.
+//! How requests in progress turn into a utilization, that over time into a level of shedding, and a level into a share of
+//! each class.
 //!
 //! Samples of the utilization come in, each with its time; the [`Progress`] of a ramp goes out. All of it is arithmetic
 //! on what is given: no clock is read, and nothing is shed here.
@@ -17,7 +18,7 @@ use crate::core::error::built;
 /// of silence sheds nothing.
 const GAP: Duration = Duration::from_secs(10);
 
-/// The longest time of a ramp.
+/// The longest time of a ramp: as much good time recovers from any.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// The level below which only test traffic is shed.
@@ -103,10 +104,7 @@ impl Ramp {
     ///
     /// If `good` is not above 0 and below `bad`, or `bad` is not finite.
     pub fn try_thresholds(self, good: f64, bad: f64) -> Result<Self, Error> {
-        if good > 0.0 && good < bad && bad.is_finite() {
-            return Ok(Self { good, bad, ..self });
-        }
-        Err(Error::invalid(format!("thresholds {good} and {bad} are out of order: give good above 0 and below bad")))
+        Self { good, bad, ..self }.checked()
     }
 
     /// Sets for how long utilization is bad before the first requests are shed, and until all are that may be.
@@ -127,12 +125,6 @@ impl Ramp {
     ///
     /// If `first` is below 1 s or not below `all`, or `all` is above a day or the recovery.
     pub fn try_after(self, first: Duration, all: Duration) -> Result<Self, Error> {
-        if first < Duration::from_secs(1) || first >= all || all > LONGEST {
-            return Err(Error::invalid(format!(
-                "shedding from {first:?} to {all:?} is out of order: give a first time of at least 1s, and a later one \
-                 for all, at most 1 day"
-            )));
-        }
         Self { first, all, ..self }.checked()
     }
 
@@ -182,7 +174,8 @@ impl Ramp {
         let bad_for = if utilization > self.bad {
             self.all.min(progress.bad_for + passed.min(GAP))
         } else if utilization < self.good {
-            progress.bad_for.saturating_sub(self.recovered(passed))
+            let part = self.all.as_secs_f64() / self.recovery.as_secs_f64();
+            progress.bad_for.saturating_sub(passed.min(LONGEST).mul_f64(part))
         } else {
             // Between the thresholds, or unknown.
             progress.bad_for
@@ -192,29 +185,27 @@ impl Ramp {
 
     /// Returns the level at a progress.
     pub(super) fn level_at(&self, progress: Progress) -> f64 {
-        let (come, whole) = (progress.bad_for.saturating_sub(self.first), self.all.saturating_sub(self.first));
-        (come.as_secs_f64() / whole.as_secs_f64()).clamp(0.0, 1.0)
+        between(progress.bad_for.as_secs_f64(), self.first.as_secs_f64(), self.all.as_secs_f64())
     }
 
-    /// Returns of how much bad time a good one recovers.
-    fn recovered(&self, good: Duration) -> Duration {
-        let nanos = good.as_nanos().saturating_mul(self.all.as_nanos()) / self.recovery.as_nanos();
-        // More than is ever to be recovered from.
-        u64::try_from(nanos).map_or(LONGEST, Duration::from_nanos)
-    }
-
-    /// Checks that the recovery is not faster than shedding.
+    /// Checks the order of all, and that the recovery is not faster than shedding.
     fn checked(self) -> Result<Self, Error> {
-        let Self { all, recovery, .. } = self;
-        if recovery < all {
-            let message =
-                format!("recovery {recovery:?} is faster than shedding, {all:?}: it would flap; give at least that");
-            return Err(Error::invalid(message));
-        }
-        if recovery > LONGEST {
-            return Err(Error::invalid(format!("recovery {recovery:?} is not allowed: give at most 1 day")));
-        }
-        Ok(self)
+        let Self { good, bad, first, all, recovery } = self;
+        let message = if !(good > 0.0 && good < bad && bad.is_finite()) {
+            format!("thresholds {good} and {bad} are out of order: give good above 0 and below bad")
+        } else if first < Duration::from_secs(1) || first >= all || all > LONGEST {
+            format!(
+                "shedding from {first:?} to {all:?} is out of order: give a first time of at least 1s, and a later one \
+                 for all, at most 1 day"
+            )
+        } else if recovery < all {
+            format!("recovery {recovery:?} is faster than shedding, {all:?}: it would flap; give at least that")
+        } else if recovery > LONGEST {
+            format!("recovery {recovery:?} is not allowed: give at most 1 day")
+        } else {
+            return Ok(self);
+        };
+        Err(Error::invalid(message))
     }
 }
 
@@ -224,9 +215,40 @@ impl Default for Ramp {
     }
 }
 
-/// Returns where a level is between two others, exactly 0 and 1 at both.
-fn between(level: f64, from: f64, to: f64) -> f64 {
-    if level >= to { 1.0 } else { ((level - from) / (to - from)).max(0.0) }
+/// Returns where a number is between two others, exactly 0 and 1 at both.
+fn between(number: f64, from: f64, to: f64) -> f64 {
+    ((number - from) / (to - from)).clamp(0.0, 1.0)
+}
+
+/// How many requests were in progress, on average over the time since the last sample: exact, whatever came and went.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    in_progress: f64,
+    /// The requests in progress times the seconds for which they were, since the last sample.
+    area: f64,
+    /// The seconds since the last sample.
+    passed: f64,
+    /// The time up to which both count.
+    last: Duration,
+}
+
+impl Usage {
+    /// Counts up to `now`, when some requests begin, or end if negative. From a clock that steps back, no time has passed.
+    pub(super) fn add(&mut self, requests: f64, now: Duration) {
+        let passed = now.saturating_sub(self.last).as_secs_f64();
+        self.area += passed * self.in_progress;
+        self.passed += passed;
+        self.last = now;
+        self.in_progress += requests;
+    }
+
+    /// Returns how many requests were in progress since the last sample, on average, and begins anew.
+    pub(super) fn take(&mut self, now: Duration) -> f64 {
+        self.add(0.0, now);
+        let average = if self.passed > 0.0 { self.area / self.passed } else { self.in_progress };
+        (self.area, self.passed) = (0.0, 0.0);
+        average
+    }
 }
 
 #[cfg(test)]

@@ -1,35 +1,42 @@
 //! The worker shedder: sheds by how much one process has to do.
 //!
-//! The layer makes services that share a [state](state): requests in progress or a closure that measures, the ramp, and
-//! the level of shedding. About once a second a request samples the utilization; no task and no timer does.
+//! The layer and its services share a state: requests in progress or a closure that measures, the ramp, and the level of
+//! shedding. The utilization is sampled once a second at most, by a request that comes or ends; no task and no timer
+//! does. A request that is shed is never in progress: else shedding would keep up the load that it is caused by.
 
-mod response;
-pub(super) mod state;
+mod service;
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Response;
 use http::request::Parts;
-use http::{Request, Response};
-use http_body::Body;
-use tokio::time::Instant;
-use tower::{Layer, Service};
+use tower::Layer;
 
-pub use self::response::{ShedBody, WorkerShedFuture};
-use self::state::{Gauge, Settings, State};
+pub use self::service::{ShedBody, WorkerShed, WorkerShedFuture};
 use super::class::Class;
-use super::ramp::Ramp;
-use super::shedder::Classifier;
+use super::ramp::{Progress, Ramp, Usage};
+use super::shedder::Shedder;
 use crate::core::error::built;
 use crate::core::{Error, PolicyName};
+use crate::random;
 use crate::store::Clock;
 
-/// The least time in `Retry-After`.
-const WAIT: Duration = Duration::from_secs(5);
+/// The least nanoseconds between two samples.
+const SAMPLE: u64 = 1_000_000_000;
+
+/// How the utilization is known.
+#[derive(Clone)]
+enum Gauge {
+    /// By the requests in progress, of so many that fit.
+    InProgress(NonZeroU32),
+    /// By a closure, where 1 is full.
+    Measured(Arc<dyn Fn() -> f64 + Send + Sync>),
+}
 
 /// A [`Layer`] that sheds requests by their class while this process has too much to do.
 ///
@@ -126,46 +133,84 @@ impl WorkerShedLayer {
 
     /// Sets how utilization turns into shedding, instead of [`Ramp::new`].
     pub fn ramp(self, ramp: Ramp) -> Self {
-        self.change(|settings| settings.ramp = ramp)
+        self.change(|state| state.ramp = ramp)
     }
 
     /// Sets how the class of requests is determined, instead of by [`Class::of`]. It is called once for each request.
     pub fn classify(self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
-        self.change(|settings| settings.class = Classifier::new(class))
+        self.change(|state| state.shedder.class = Arc::new(class))
     }
 
     /// Sets the least `Retry-After`, instead of 5 s; up to as much again is added at random. It is at least 1 s.
     pub fn retry_after(self, wait: Duration) -> Self {
-        self.change(|settings| settings.wait = wait.max(Duration::from_secs(1)))
+        self.change(|state| state.wait = wait.max(Duration::from_secs(1)))
     }
 
     /// Sets the clock, instead of that of tokio, whose time a test can pause.
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        self.change(|settings| settings.clock = Arc::new(clock))
+        self.change(|state| state.shedder.clock = Arc::new(clock))
     }
 
     /// Returns how far shedding has come by the last sample, from 0 to 1.
     pub fn level(&self) -> f64 {
-        self.state.level()
+        f64::from_bits(self.state.level.load(Ordering::Relaxed))
     }
 
     fn of(name: &str, gauge: Gauge) -> Result<Self, Error> {
-        let start = Instant::now();
-        let settings = Settings {
-            name: PolicyName::try_from(name)?,
-            gauge,
-            ramp: Ramp::new(),
-            class: Classifier::default(),
-            clock: Arc::new(move || start.elapsed()),
-            wait: WAIT,
-        };
-        Ok(Self { state: Arc::new(State::new(settings)) })
+        let shedder = Shedder::new(PolicyName::try_from(name)?);
+        Ok(Self { state: Arc::new(State::new(shedder, gauge)) })
     }
 
-    fn change(self, change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = self.state.settings().clone();
-        change(&mut settings);
-        Self { state: Arc::new(State::new(settings)) }
+    /// Returns a layer with other settings, and a state as it begins.
+    fn change(self, change: impl FnOnce(&mut State)) -> Self {
+        let State { shedder, gauge, ramp, wait, .. } = &*self.state;
+        let mut state = State { ramp: *ramp, wait: *wait, ..State::new(shedder.anew(), gauge.clone()) };
+        change(&mut state);
+        Self { state: Arc::new(state) }
+    }
+
+    /// Admits a request, which is in progress as long as the guard is there, or returns the response to one that is
+    /// shed. Its class is inserted into its extensions.
+    fn admit(&self, parts: &mut Parts) -> Result<Option<InProgress>, Box<Response<Bytes>>> {
+        let State { shedder, gauge, wait, .. } = &*self.state;
+        let now = shedder.clock.now();
+        self.sample(now);
+        let class = shedder.offered(parts);
+        if is_drawn(Ramp::share(self.level(), class)) {
+            return Err(Box::new(shedder.shed(parts, *wait, *wait)));
+        }
+        if matches!(gauge, Gauge::Measured(_)) {
+            return Ok(None);
+        }
+        self.progress().0.add(1.0, now);
+        Ok(Some(InProgress(self.clone())))
+    }
+
+    /// Samples the utilization if that is due, and no other request does. It is if the clock stepped back far.
+    fn sample(&self, now: Duration) {
+        let State { shedder, gauge, ramp, sampled, level: shown, .. } = &*self.state;
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let due = |last| (nanos.abs_diff(last) >= SAMPLE).then_some(nanos);
+        if sampled.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_err() {
+            return;
+        }
+        let (utilization, mut progress) = match gauge {
+            Gauge::InProgress(at_once) => {
+                let mut progress = self.progress();
+                (progress.0.take(now) / f64::from(at_once.get()), progress)
+            }
+            // No lock is held meanwhile: it may take a time, and may call the layer.
+            Gauge::Measured(measure) => (measure(), self.progress()),
+        };
+        progress.1 = ramp.next(progress.1, now, utilization);
+        let level = ramp.level_at(progress.1);
+        shown.store(level.to_bits(), Ordering::Relaxed);
+        drop(progress);
+        shedder.sampled(level, utilization);
+    }
+
+    fn progress(&self) -> MutexGuard<'_, (Usage, Progress)> {
+        self.state.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -173,81 +218,55 @@ impl<S> Layer<S> for WorkerShedLayer {
     type Service = WorkerShed<S>;
 
     fn layer(&self, inner: S) -> WorkerShed<S> {
-        WorkerShed::new(inner, Arc::clone(&self.state))
+        WorkerShed { inner, layer: self.clone() }
     }
 }
 
 impl fmt::Debug for WorkerShedLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings { name, ramp, .. } = self.state.settings();
-        let level = self.level();
-        f.debug_struct("WorkerShedLayer")
-            .field("name", name)
-            .field("ramp", ramp)
-            .field("level", &level)
-            .finish_non_exhaustive()
+        let State { shedder, ramp, .. } = &*self.state;
+        let mut debug = f.debug_struct("WorkerShedLayer");
+        debug.field("name", &shedder.name).field("ramp", ramp).field("level", &self.level()).finish_non_exhaustive()
     }
 }
 
-/// A [`Service`] that sheds requests by their class, as a [`WorkerShedLayer`] sets.
-///
-/// A request that is shed gets a response of this crate, and the service inside is not called. Errors of the inner
-/// service are passed on, and this service adds none.
-#[derive(Clone)]
-#[must_use = "services do nothing unless called"]
-pub struct WorkerShed<S> {
-    inner: S,
-    state: Arc<State>,
+/// What a layer and its services share.
+struct State {
+    shedder: Shedder,
+    gauge: Gauge,
+    ramp: Ramp,
+    /// The least time in `Retry-After`.
+    wait: Duration,
+    /// When the last sample was taken, in nanoseconds of the clock.
+    sampled: AtomicU64,
+    /// The level of shedding by that sample: the bits of a number, which is read without a lock.
+    level: AtomicU64,
+    progress: Mutex<(Usage, Progress)>,
 }
 
-impl<S> WorkerShed<S> {
-    fn new(inner: S, state: Arc<State>) -> Self {
-        Self { inner, state }
-    }
-
-    /// Returns a reference to the inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// Returns a mutable reference to the inner service.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// Returns the inner service, which sheds nothing.
-    pub fn into_inner(self) -> S {
-        self.inner
+impl State {
+    fn new(shedder: Shedder, gauge: Gauge) -> Self {
+        let (ramp, wait) = (Ramp::new(), Duration::from_secs(5));
+        let (sampled, level) = (AtomicU64::new(u64::MAX), AtomicU64::new(0.0_f64.to_bits()));
+        Self { shedder, gauge, ramp, wait, sampled, level, progress: Mutex::default() }
     }
 }
 
-impl<S, B, R> Service<Request<B>> for WorkerShed<S>
-where
-    S: Service<Request<B>, Response = Response<R>>,
-    R: Body,
-    R::Data: From<Bytes>,
-{
-    type Response = Response<ShedBody<R>>;
-    type Error = S::Error;
-    type Future = WorkerShedFuture<S::Future>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (mut parts, body) = request.into_parts();
-        match self.state.admit(&mut parts) {
-            Ok(in_progress) => {
-                WorkerShedFuture::calling(self.inner.call(Request::from_parts(parts, body)), in_progress)
-            }
-            Err(response) => WorkerShedFuture::shed(response),
-        }
-    }
+/// Returns whether a request is one of a share, by chance: of requests in turns, every n-th would always be the same
+/// client's.
+fn is_drawn(share: f64) -> bool {
+    let drawn = || u32::try_from(random::up_to(u32::MAX.into())).expect("it is no more than that");
+    share > 0.0 && f64::from(drawn()) < share * 2_f64.powi(32)
 }
 
-impl<S: fmt::Debug> fmt::Debug for WorkerShed<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerShed").field("inner", &self.inner).finish_non_exhaustive()
+/// A request in progress, until this is dropped.
+#[derive(Debug)]
+struct InProgress(WorkerShedLayer);
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        let now = self.0.state.shedder.clock.now();
+        self.0.progress().0.add(-1.0, now);
+        self.0.sample(now);
     }
 }

@@ -3,7 +3,6 @@
 use fastrand::Rng;
 use proptest::prelude::*;
 
-use super::super::worker::state::Usage;
 use super::*;
 
 fn secs(seconds: f64) -> Duration {
@@ -172,14 +171,14 @@ struct Loop {
 fn closed_loop(capacity: u32, load: f64, seed: u64) -> Loop {
     const STEPS: u32 = 20;
     const SECONDS: u32 = 1_200;
-    let (ramp, mut rng, mut usage) = (Ramp::new(), Rng::with_seed(seed), Usage::new(Duration::ZERO));
+    let (ramp, mut rng, mut usage) = (Ramp::new(), Rng::with_seed(seed), Usage::default());
     let (mut progress, mut ends) = (Progress::default(), std::collections::VecDeque::new());
     let mut found = Loop { least: 1.0, most: 0.0, mean: 0.0 };
     for step in 0..SECONDS * STEPS {
         let now = Duration::from_secs(1) * step / STEPS;
         while ends.front().is_some_and(|end| *end <= step) {
             ends.pop_front();
-            usage.end(now);
+            usage.add(-1.0, now);
         }
         if step % STEPS == 0 {
             let utilization = usage.take(now) / f64::from(capacity);
@@ -198,7 +197,7 @@ fn closed_loop(capacity: u32, load: f64, seed: u64) -> Loop {
             }
             let class = [Class::Test, Class::Read, Class::Read, Class::Write, Class::Write][rng.usize(..5)];
             if rng.f64() >= Ramp::share(level, class) {
-                usage.begin(now);
+                usage.add(1.0, now);
                 ends.push_back(step + STEPS);
             }
         }
@@ -215,4 +214,72 @@ fn the_loop_of_shedding_and_utilization_comes_to_rest_between_the_thresholds() {
     }
     let Loop { most, .. } = closed_loop(500, 0.5, 7);
     assert!(most <= 0.0, "half of the capacity sheds nothing");
+}
+
+const S: Duration = Duration::from_secs(1);
+
+fn from(last: Duration) -> Usage {
+    Usage { last, ..Usage::default() }
+}
+
+#[track_caller]
+fn assert_near(found: f64, expected: f64) {
+    assert!((found - expected).abs() < 1e-9, "{found} instead of {expected}");
+}
+
+#[test]
+fn the_average_weighs_each_number_by_its_time() {
+    let mut usage = from(S);
+    usage.add(1.0, S);
+    usage.add(1.0, 2 * S);
+    usage.add(-1.0, 5 * S);
+    // 1 for 1 s, 2 for 3 s, 1 for 4 s.
+    assert_near(usage.take(9 * S), 11.0 / 8.0);
+    usage.add(-1.0, 10 * S);
+    // 1 for 1 s, 0 for 99 s.
+    assert_near(usage.take(109 * S), 0.01);
+}
+
+#[test]
+fn samples_in_between_change_no_sum() {
+    let mut whole = from(S);
+    whole.add(1.0, S);
+    let mut parts = whole;
+    let mut sum = 0.0;
+    for second in 2..=7 {
+        if second == 4 {
+            whole.add(1.0, S * second);
+            parts.add(1.0, S * second);
+        }
+        sum += parts.take(S * second);
+    }
+    assert_near(whole.take(7 * S), sum / 6.0);
+}
+
+#[test]
+fn a_sample_of_no_time_is_what_is_in_progress_now() {
+    let mut usage = from(S);
+    for _ in 0..3 {
+        usage.add(1.0, S);
+    }
+    assert_near(usage.take(S), 3.0);
+}
+
+#[test]
+fn a_clock_that_steps_back_counts_on_from_there() {
+    let mut usage = from(10 * S);
+    usage.add(1.0, 10 * S);
+    usage.add(1.0, 5 * S);
+    usage.add(-1.0, 12 * S);
+    // 2 for 7 s, 1 for 2 s.
+    assert_near(usage.take(14 * S), 16.0 / 9.0);
+}
+
+#[test]
+fn the_longest_times_and_most_requests_do_not_overflow() {
+    let mut usage = Usage::default();
+    for _ in 0..1_000 {
+        usage.add(1.0, Duration::ZERO);
+    }
+    assert_near(usage.take(Duration::MAX) / 1_000.0, 1.0);
 }
