@@ -1,7 +1,7 @@
 //! Flows of a key, by the rules of a limiter.
 
 use super::Limiter;
-use super::flow::{Each, Flow, FlowChecks, can_flow};
+use super::flow::{Each, Flow, can_flow};
 use super::limits::Limits;
 use super::resolve::looks;
 use super::rule::Rule;
@@ -88,7 +88,7 @@ pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) 
         each.filter_map(|(check, follows)| if *follows { by_rules(check, rules) } else { Some(check.clone()) })
             .collect()
     };
-    Flow::new(&limits.pools, FlowChecks::new(checks, now), &limits.store)
+    Flow::new(&limits.pools, checks, now, &limits.store)
 }
 
 /// Logs that a tier's quota cannot limit bytes.

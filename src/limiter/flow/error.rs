@@ -87,18 +87,17 @@ impl FlowError {
     }
 
     pub(super) fn policy_name(&self) -> Option<&PolicyName> {
-        match &self.0 {
-            Reason::Refused { by: Some((policy, _)), .. } => Some(policy),
-            _ => None,
-        }
+        self.by().map(|(policy, _)| policy)
     }
 
     /// Returns the quota of that policy.
     pub fn quota(&self) -> Option<&Quota> {
-        match &self.0 {
-            Reason::Refused { by: Some((_, quota)), .. } => Some(quota),
-            _ => None,
-        }
+        self.by().map(|(_, quota)| quota)
+    }
+
+    fn by(&self) -> Option<&(PolicyName, Quota)> {
+        let Reason::Refused { by, .. } = &self.0 else { return None };
+        by.as_ref()
     }
 
     /// Returns when the units may be admitted; `None` if that is not known, or no wait can help.

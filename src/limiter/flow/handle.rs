@@ -7,12 +7,11 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::task::unconstrained;
 
-use super::checks::FlowChecks;
+use super::book::{Waits, Want};
 use super::error::FlowError;
-use super::line::{Waits, Want};
-use super::pool::{Pool, Pools};
+use super::pool::{Each, Pool, Pools};
 use crate::core::Decision;
-use crate::store::FailureStore;
+use crate::store::{Check, FailureStore, Settles};
 
 /// Units that pass one after the other: the bytes of a body, the messages of a connection, the items of a stream.
 ///
@@ -37,7 +36,7 @@ use crate::store::FailureStore;
 /// most what the quota admits in *d* + 2 s. Units for a [`take`](Self::take) of more than that are charged as the quota
 /// gains them.
 ///
-/// A refusal is kept for as long as it lasts, and for 5.5 s at most: so long, a refund, a reset or a lifted ban may go
+/// A refusal is kept for as long as it lasts, and for 5 s at most: so long, a refund, a reset or a lifted ban may go
 /// unnoticed.
 ///
 /// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
@@ -78,8 +77,17 @@ type Taking = Pin<Box<dyn Future<Output = Result<u64, FlowError>> + Send + Sync>
 
 impl Flow {
     /// Returns a flow of these checks, with nothing leased unless others flow by them already.
-    pub(in crate::limiter) fn new(pools: &Arc<Pools>, checks: FlowChecks, store: &Arc<FailureStore>) -> Self {
-        Self { pool: pools.pool(checks, store), taking: None }
+    /// Each portion is by the checks that `now` makes of them. A portion that is refused is no strike, as clients do not
+    /// choose portions; but nothing is leased to a key that is banned.
+    pub(in crate::limiter) fn new(
+        pools: &Arc<Pools>,
+        checks: Each,
+        now: impl Fn(&[Check]) -> Each + Send + Sync + 'static,
+        store: &Arc<FailureStore>,
+    ) -> Self {
+        let look = |check: Check| check.cost(0).settles(Settles::ByOutcome).without_strikes();
+        let checks = checks.into_iter().map(look).collect();
+        Self { pool: pools.pool(checks, Box::new(now), store), taking: None }
     }
 
     /// Takes units that are leased already, without waiting for anything.
@@ -89,9 +97,6 @@ impl Flow {
     /// If too few are leased, or others wait for them. With [`FlowError::is_pending`] nothing refuses them: a call for
     /// a portion is in flight.
     pub fn try_take(&self, units: u64) -> Result<(), FlowError> {
-        if units == 0 {
-            return Ok(());
-        }
         let want = Want { least: units, most: units, waits: Waits::ForCall };
         // Tokio has those who poll much wait, although there are units.
         let taking = pin!(unconstrained(self.pool.acquire(want)));
@@ -146,7 +151,7 @@ impl Flow {
     }
 
     async fn wait(&self, want: Want) -> Result<(), FlowError> {
-        if want.least == 0 { Ok(()) } else { self.pool.acquire(want).await.map(drop) }
+        self.pool.acquire(want).await.map(drop)
     }
 
     /// Polls for units, as [`take`](Self::take): for streams, sinks and bodies of your own.
@@ -157,9 +162,6 @@ impl Flow {
     ///
     /// As [`take`](Self::take).
     pub fn poll_take(&mut self, cx: &mut Context<'_>, units: u64) -> Poll<Result<(), FlowError>> {
-        if units == 0 {
-            return Poll::Ready(Ok(()));
-        }
         let want = Want { least: units, most: units, waits: Waits::ForQuota };
         self.poll(cx, want).map_ok(drop)
     }
@@ -202,7 +204,7 @@ impl Flow {
     /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was
     /// none, or if the last one could not be made.
     pub fn decision(&self) -> Option<Decision> {
-        self.pool.state().book.decision.clone()
+        self.pool.state().book.decision().cloned()
     }
 }
 

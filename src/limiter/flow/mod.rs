@@ -3,32 +3,28 @@
 //! A key and rules come in, as the checks of one decision; a [`Flow`] goes out, from which units are taken mostly
 //! without a call. Flows of one key share a [`pool`].
 //!
-//! - `book.rs` is what a pool holds and who waits for it ([`line`]): no store, no runtime; `portion.rs` says how large
-//!   portions are.
+//! - `book.rs` is what a pool holds and who waits for it: no store, no runtime; `portion.rs` says how large portions are.
 //! - `pool.rs` is what flows of one key share; `task.rs` calls the store for it, and keeps the time.
-//! - `checks.rs` has the checks of a portion; `handle.rs` is what users hold.
+//! - `handle.rs` is what users hold.
 //! - `stream.rs` paces streams and sinks (feature `stream`).
 //!
 //! Invariants: what passes was admitted before; what was admitted passes or is refunded, once; at most one call is in
 //! flight for a pool; when the last flow of a pool is dropped, nothing is held and no task is left.
 
 mod book;
-mod checks;
 mod error;
 mod handle;
-mod line;
 mod pool;
 mod portion;
 #[cfg(feature = "stream")]
 mod stream;
 mod task;
 
-pub(crate) use self::checks::can_flow;
-pub(in crate::limiter) use self::checks::{Each, FlowChecks};
+pub(crate) use self::book::Waits;
 pub use self::error::FlowError;
 pub use self::handle::Flow;
-pub(crate) use self::line::Waits;
+pub(in crate::limiter) use self::pool::Each;
 pub(crate) use self::pool::Pools;
-pub(crate) use self::portion::refuses_frames;
+pub(crate) use self::portion::{can_flow, refuses_frames};
 #[cfg(feature = "stream")]
 pub use self::stream::{Paced, PacedError};

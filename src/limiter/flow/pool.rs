@@ -4,21 +4,25 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ahash::RandomState;
 use smallvec::SmallVec;
-use tokio::sync::Notify;
-use tokio::sync::oneshot::Receiver;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::book::Book;
-use super::checks::{Each, FlowChecks};
+use super::book::{Book, Waits, Want};
 use super::error::FlowError;
-use super::line::{Grant, Out, Waits, Want};
-use crate::store::{Change, FailureStore, Receipt, Settlement, Store};
+use crate::store::{Change, Check, FailureStore, Settlement, Store};
 use crate::telemetry::Telemetry;
+
+/// Checks of the counters that a flow takes from.
+pub(in crate::limiter) type Each = SmallVec<[Check; 2]>;
+
+/// Makes checks by the rules in force of those that a flow began with.
+pub(in crate::limiter) type Now = dyn Fn(&[Check]) -> Each + Send + Sync;
 
 /// A call to the store, until its decision is in the book.
 pub(super) type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -33,7 +37,9 @@ pub(crate) struct Pools {
 /// The units that flows of one key share. With its last flow it refunds what is left.
 pub(super) struct Pool {
     state: Mutex<State>,
-    pub(super) checks: FlowChecks,
+    /// The checks that its first flow began with.
+    pub(super) checks: Each,
+    pub(super) now: Box<Now>,
     pub(super) store: Arc<FailureStore>,
     pub(super) pools: Arc<Pools>,
     /// Woken when its task may have to come back sooner than it thinks.
@@ -49,15 +55,14 @@ pub(super) struct State {
 
 impl Pools {
     /// Returns the pool of these checks.
-    pub(super) fn pool(self: &Arc<Self>, checks: FlowChecks, store: &Arc<FailureStore>) -> Arc<Pool> {
+    pub(super) fn pool(self: &Arc<Self>, checks: Each, now: Box<Now>, store: &Arc<FailureStore>) -> Arc<Pool> {
         let mut each = self.each();
-        if let Some(pool) = each.get(checks.first()).and_then(Weak::upgrade) {
+        if let Some(pool) = each.get(&checks).and_then(Weak::upgrade) {
             return pool;
         }
-        let state = State { book: Book::new(checks.first()), has_task: false, call: None };
-        let key = checks.first().into();
-        let (state, store, pools) = (Mutex::new(state), Arc::clone(store), Arc::clone(self));
-        let pool = Arc::new(Pool { state, checks, store, pools, woken: Arc::default() });
+        let state = Mutex::new(State { book: Book::new(&checks), has_task: false, call: None });
+        let (key, store, pools) = (checks.clone(), Arc::clone(store), Arc::clone(self));
+        let pool = Arc::new(Pool { state, checks, now, store, pools, woken: Arc::default() });
         each.insert(key, Arc::downgrade(&pool));
         pool
     }
@@ -74,52 +79,46 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the book, and does without the lock what follows.
-    pub(super) fn update<T>(&self, change: impl FnOnce(&mut Book, Instant, &mut Out) -> T) -> T {
-        let mut out = Out::default();
-        let result = change(&mut self.state().book, Instant::now(), &mut out);
-        self.finish(out);
-        result
-    }
-
-    /// Does what cannot be done with the lock.
-    fn finish(&self, out: Out) {
+    /// Changes the state, and does without the lock what follows.
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let result = change(&mut state);
+        let out = mem::take(&mut state.book.out);
+        drop(state);
         for lot in out.lots {
             for taken in lot.receipt.taken() {
                 self.pools.telemetry.portion_closed(taken.counter.policy(), lot.units - lot.left, lot.left);
             }
-            refund(&self.store, lot.receipt, lot.left);
+            let refund = |check| Settlement::new(check, Change::Refund(lot.left));
+            let checks = if lot.left > 0 { lot.receipt.taken().len() } else { 0 };
+            // The changes are made whether or not their result is waited for.
+            drop(self.store.settle(lot.receipt, &(0..checks).map(refund).collect::<SmallVec<[_; 2]>>()));
         }
-        for (sender, grant) in out.grants {
-            if let Err(Some(grant)) = sender.send(grant) {
-                self.update(|book, now, out| book.release(grant, now, out));
-            }
-        }
+        drop(out.woken);
+        result
     }
 
     /// Takes units that are leased, or returns why not, if that is known without waiting.
     pub(super) fn take(self: &Arc<Self>, want: Want) -> Option<Result<u64, FlowError>> {
-        let mut out = Out::default();
-        let mut state = self.state();
-        if !state.has_task {
-            state.book.left(Instant::now(), &mut out);
+        if want.least == 0 {
+            return Some(Ok(0));
         }
-        let (taken, is_low) = (state.book.take(want, &mut out), state.book.is_low());
-        drop(state);
-        self.finish(out);
-        if let Some(units) = taken {
-            if is_low {
-                self.lease();
+        let (taken, is_low) = self.update(|state| {
+            if !state.has_task {
+                state.book.expire(Instant::now());
             }
-            return Some(Ok(units));
+            (state.book.take(want), state.book.is_low())
+        });
+        if taken.is_some() && is_low {
+            self.lease();
         }
-        if want.waits != Waits::ForCall {
-            return None;
+        if taken.is_some() || want.waits == Waits::ForQuota {
+            return taken.map(Ok);
         }
-        let checks = self.checks.now();
+        let checks = (self.now)(&self.checks);
         let mut state = self.state();
-        state.book.adapt(&checks, want.least);
-        state.book.known(want.least, Instant::now()).is_refused().then(|| Err(state.book.refusal(want.least)))
+        state.book.portion.adapt(&checks);
+        Some(state.book.refusal(want.least)).filter(FlowError::is_refused).map(Err)
     }
 
     /// Takes units, or waits for them in line.
@@ -128,57 +127,36 @@ impl Pool {
             if let Some(taken) = self.take(want) {
                 return taken;
             }
-            let since = Instant::now();
-            let mut place = Place { pool: self, receiver: self.update(|book, _, out| book.join(want, out)) };
+            let (since, (sender, woken)) = (Instant::now(), oneshot::channel());
+            let place = Place { pool: self, ticket: self.update(|state| state.book.join(want, sender)) };
             // A store that decides at once does so here.
             self.lease();
-            let result = match (&mut place.receiver).await {
-                Ok(Some(grant)) => {
-                    self.update(|book, now, out| book.claim(grant, now, out)).ok_or_else(FlowError::pending)
-                }
-                Ok(None) => Err(self.state().book.refusal(want.least)),
-                // The task was lost.
-                Err(_) => continue,
-            };
-            // It was polled so late that its units were refunded, or gained by now, or that the store is back.
+            // Its sender is dropped to wake it.
+            let _ = woken.await;
+            let claimed =
+                self.update(|State { book, .. }| book.claim(place.ticket).ok_or_else(|| book.refusal(want.least)));
+            // It was polled so late that its units were refunded, or gained by now, or that the store is back; or the task
+            // was lost.
             let is_over = |error: &FlowError| error.is_pending() || want.waits == Waits::ForQuota && error.is_refused();
-            if result.as_ref().is_err_and(is_over) {
+            if claimed.as_ref().is_err_and(is_over) {
                 continue;
             }
-            self.pools.telemetry.flow_waited(self.checks.first(), since.elapsed());
+            self.pools.telemetry.flow_waited(&self.checks, since.elapsed());
             self.lease();
-            return result;
+            return claimed;
         }
     }
-}
-
-/// Refunds units of a receipt.
-pub(super) fn refund(store: &FailureStore, receipt: Receipt, units: u64) {
-    let changes: SmallVec<[Settlement; 2]> = match units {
-        0 => SmallVec::new(),
-        _ => (0..receipt.taken().len()).map(|check| Settlement::new(check, Change::Refund(units))).collect(),
-    };
-    // The changes are made whether or not their result is waited for.
-    drop(store.settle(receipt, &changes));
 }
 
 /// A place in the line of a pool, which is left when it is dropped.
 struct Place<'a> {
     pool: &'a Pool,
-    receiver: Receiver<Grant>,
+    ticket: u64,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if self.receiver.is_terminated() {
-            return;
-        }
-        self.receiver.close();
-        let granted = self.receiver.try_recv().ok().flatten();
-        self.pool.update(|book, now, out| match granted {
-            Some(grant) => book.release(grant, now, out),
-            None => book.left(now, out),
-        });
+        self.pool.update(|state| state.book.leave(self.ticket));
         // The task waits for what this one needed.
         self.pool.woken.notify_one();
     }
@@ -188,11 +166,11 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let mut each = self.pools.each();
         // There may be a new one in its place.
-        if each.get(self.checks.first()).is_some_and(|pool| pool.strong_count() == 0) {
-            each.remove(self.checks.first());
+        if each.get(&self.checks).is_some_and(|pool| pool.strong_count() == 0) {
+            each.remove(&self.checks);
         }
         drop(each);
-        self.update(|book, _, out| book.close(out));
+        self.update(|state| state.book.close());
         self.woken.notify_one();
     }
 }
@@ -209,7 +187,7 @@ mod tests {
     use crate::core::{Counter, Key, PolicyName, Quota};
     use crate::limiter::flows::flow_of;
     use crate::limiter::limits::Limits;
-    use crate::store::{Check, MemoryStore};
+    use crate::store::MemoryStore;
 
     #[test]
     fn pools_without_flows_are_gone() {

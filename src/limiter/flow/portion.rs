@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::core::{Decision, Mode, Outcome, Quota};
-use crate::random;
+use crate::core::{Decision, Error, Mode, Outcome, PolicyName, Quota};
 use crate::store::Check;
 
 /// A portion is what the slowest quota gains in this time.
@@ -61,13 +60,14 @@ impl Portion {
         *self = Self { units: self.units.clamp(next.base, next.most), ..next };
     }
 
-    /// Learns from a portion that was admitted `after` the one before, with `remaining` units left of all.
-    pub(super) fn admitted(&mut self, after: Option<Duration>, remaining: u64) {
+    /// Learns from the decision that admitted a portion `after` the one before.
+    pub(super) fn admitted(&mut self, after: Option<Duration>, decision: &Decision) {
         match after {
             Some(after) if after < FAST => self.units = self.units.saturating_mul(2),
             Some(after) if after > 2 * USUAL => self.units /= 2,
             _ => {}
         }
+        let remaining = enforced(decision).map(Outcome::remaining).min().unwrap_or(u64::MAX);
         self.units = self.units.min(remaining / 4).clamp(self.base, self.most);
     }
 }
@@ -81,8 +81,6 @@ pub(super) struct Hold {
     cost: u64,
     /// When to call again for as much as is wanted.
     pub(super) until: Instant,
-    /// How much is added to each second of the wait, so that processes do not call all at once.
-    jitter: Duration,
     /// Whether the store refused what it said was left.
     refused_what_was_left: bool,
 }
@@ -91,8 +89,7 @@ impl Hold {
     /// What a decision on `cost` units says, if `wanted` units are wanted next; `None` if they may be there.
     pub(super) fn of(decision: &Decision, cost: u64, wanted: u64, now: Instant) -> Option<Self> {
         let (is_allowed, decision) = (decision.is_allowed(), decision.clone());
-        let (until, jitter) = (now + 2 * LONGEST_HOLD, Duration::from_micros(random::up_to(100_000)));
-        let mut hold = Self { decision, at: now, cost, until, jitter, refused_what_was_left: false };
+        let mut hold = Self { decision, at: now, cost, until: now + LONGEST_HOLD, refused_what_was_left: false };
         let left = hold.left(now);
         hold.refused_what_was_left = !is_allowed && left >= cost;
         hold.shorten(wanted);
@@ -102,8 +99,7 @@ impl Hold {
     /// Follows who waits, if less is wanted than before.
     pub(super) fn shorten(&mut self, wanted: u64) {
         let wait = self.ready(wanted).map_or(LONGEST_HOLD, |ready| ready - self.at);
-        let wait = wait.clamp(Duration::from_millis(1), LONGEST_HOLD);
-        self.until = self.until.min(self.at + wait + wait.mul_f64(self.jitter.as_secs_f64()));
+        self.until = self.until.min(self.at + wait.max(Duration::from_millis(1)));
     }
 
     /// Returns whether the wait is so long that a call for little is worth it.
@@ -117,13 +113,15 @@ impl Hold {
             let gain = if returns_evenly(outcome) { gained(outcome.quota(), now - self.at) } else { 0 };
             outcome.remaining().saturating_add(gain)
         };
-        if self.refused_what_was_left { 0 } else { self.outcomes().map(left).min().unwrap_or(u64::MAX) }
+        if self.refused_what_was_left { 0 } else { enforced(&self.decision).map(left).min().unwrap_or(u64::MAX) }
     }
 
     /// Returns when units may be left; `None` if no wait can help.
     pub(super) fn ready(&self, units: u64) -> Option<Instant> {
         let mut ready = self.at;
-        for outcome in self.outcomes().filter(|outcome| self.refused_what_was_left || outcome.remaining() < units) {
+        for outcome in
+            enforced(&self.decision).filter(|outcome| self.refused_what_was_left || outcome.remaining() < units)
+        {
             let wait = if self.refused_what_was_left { outcome.wait()? } else { until(outcome, units)? };
             ready = ready.max(self.at.checked_add(wait)?);
         }
@@ -133,7 +131,7 @@ impl Hold {
     /// Returns when units are admitted that are not left now, unless others take them; `None` if no wait can help.
     pub(super) fn retry(&self, units: u64) -> Option<Instant> {
         let mut retry = self.ready(units)?;
-        for outcome in self.outcomes() {
+        for outcome in enforced(&self.decision) {
             let lacks = outcome.remaining() < units;
             if !self.refused_what_was_left && (!lacks || returns_evenly(outcome)) {
                 continue;
@@ -145,10 +143,11 @@ impl Hold {
         }
         Some(retry)
     }
+}
 
-    fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
-        self.decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce)
-    }
+/// Returns the outcomes that refuse.
+fn enforced(decision: &Decision) -> impl Iterator<Item = &Outcome> {
+    decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce)
 }
 
 /// Returns whether units return one by one: those of a window do not, and nothing is left while a key is banned.
@@ -189,10 +188,20 @@ pub(crate) fn refuses_frames(outcome: &Outcome, free: u64) -> Option<Outcome> {
     (outcome.remaining() < chunk).then(|| outcome.refused(wait()))
 }
 
-/// Returns the least units that remain of an admitted decision, of all its policies.
-pub(super) fn remaining(decision: &Decision) -> u64 {
-    let enforced = decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce);
-    enforced.map(Outcome::remaining).min().unwrap_or(u64::MAX)
+/// Checks that units of a policy's quota, perhaps that of a tier, can be leased in portions.
+///
+/// # Errors
+///
+/// If they cannot: the message names the policy.
+pub(crate) fn can_flow(policy: &PolicyName, quota: &Quota) -> Result<(), Error> {
+    if !quota.facts().only_in_store() {
+        return Ok(());
+    }
+    let (policy, algorithm) = (policy.as_str(), quota.algorithm().name());
+    Err(Error::invalid(format!(
+        "policy {policy:?}: a {algorithm} cannot limit bytes or messages, which take units in portions: give a \
+         token_bucket, or a window"
+    )))
 }
 
 /// Returns the units that a quota gains in a time.

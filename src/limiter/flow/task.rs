@@ -2,7 +2,7 @@
 //!
 //! Whoever needs units calls the store in place. If it does not decide at once, the task of the pool waits for the
 //! decision, as the caller may leave. The task comes back when units are to be refunded, or the store is to be called
-//! again. It does not hold the pool, and ends with it.
+//! again. It holds the pool for a call at most, and ends with it.
 
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
@@ -12,10 +12,8 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
-use super::book::Book;
-use super::checks::Each;
-use super::line::Step;
-use super::pool::{Call, Pool, refund};
+use super::book::Step;
+use super::pool::{Call, Each, Pool};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::{Answer, Ask, Check, Decided, Store};
@@ -23,13 +21,10 @@ use crate::store::{Answer, Ask, Check, Decided, Store};
 impl Pool {
     /// Calls the store for what is needed, until it does not decide at once; what is left is for the task.
     pub(super) fn lease(self: &Arc<Self>) {
-        let call = match self.advance() {
-            Step::Call(call) => Some(call),
-            Step::Wait(_) => None,
-            Step::Rest => return,
-        };
+        if matches!(self.advance(), Step::Rest) {
+            return;
+        }
         let (runtime, mut state) = (Runtime::try_current(), self.state());
-        state.call = call.or(state.call.take());
         let starts = runtime.ok().filter(|_| !state.has_task);
         state.has_task |= starts.is_some();
         drop(state);
@@ -39,51 +34,40 @@ impl Pool {
         }
     }
 
-    /// Does what is due.
-    fn advance(self: &Arc<Self>) -> Step<Call> {
+    /// Does what is due, until the task has to wait for a call.
+    fn advance(self: &Arc<Self>) -> Step {
         loop {
-            match self.update(Book::step) {
-                Step::Rest => return Step::Rest,
-                Step::Wait(at) => return Step::Wait(at),
-                Step::Call(units) => {
-                    if let Some(call) = self.call(units) {
-                        return Step::Call(call);
-                    }
-                }
+            let step = self.update(|state| state.book.step());
+            let Step::Call(units) = step else { return step };
+            self.call(units);
+            if self.state().call.is_some() {
+                return step;
             }
         }
     }
 
-    /// Calls the store for units; returns the call if it is not decided at once.
-    fn call(self: &Arc<Self>, units: u64) -> Option<Call> {
-        let checks = self.checks.now();
-        let units = self.state().book.adapt(&checks, units);
+    /// Calls the store for units. If it does not decide at once, the call is left to the task.
+    fn call(self: &Arc<Self>, units: u64) {
+        let checks = (self.now)(&self.checks);
+        let units = self.update(|state| {
+            state.book.portion.adapt(&checks);
+            units.min(state.book.portion.capacity)
+        });
         let checks: Each = checks.into_iter().map(|check| check.cost(units)).collect();
         let _failure = IfPanics(self);
         let pending = match self.store.decide(&checks, Ask::default()) {
-            Answer::Ready(decided) => {
-                self.decided(&checks, units, decided);
-                return None;
-            }
+            Answer::Ready(decided) => return self.decided(&checks, units, decided),
             Answer::Pending(_) if Runtime::try_current().is_err() => {
-                self.fail("a flow needs a tokio runtime, as its store does not decide at once");
-                return None;
+                return self.fail("a flow needs a tokio runtime, as its store does not decide at once");
             }
             Answer::Pending(pending) => pending,
         };
-        let (pool, store) = (Arc::downgrade(self), Arc::clone(&self.store));
-        let mut call: Call = Box::pin(async move {
-            let decided = pending.await;
-            match (pool.upgrade(), decided) {
-                (Some(pool), decided) => pool.decided(&checks, units, decided),
-                // Nobody needs the units.
-                (None, Ok(decided)) => refund(&store, decided.receipt, units),
-                (None, Err(_)) => {}
-            }
-        });
+        let pool = Arc::clone(self);
+        let mut call: Call = Box::pin(async move { pool.decided(&checks, units, pending.await) });
         // It is sent now: a handler that blocks this thread may keep the task waiting for longer than a decision may take.
-        let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        polled.is_pending().then_some(call)
+        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            self.state().call = Some(call);
+        }
     }
 
     /// Notes the result of a call.
@@ -91,7 +75,7 @@ impl Pool {
         if let Ok(decided) = &decided {
             self.pools.telemetry.portion_decided(checks, decided.decision.is_allowed());
         }
-        self.update(|book, now, out| book.decided(units, decided, now, out));
+        self.update(|state| state.book.decided(units, decided));
     }
 
     /// Notes that no decision can be made.
@@ -118,10 +102,15 @@ impl Task {
     async fn run(self, woken: Arc<Notify>) {
         while let Some(pool) = self.0.upgrade() {
             let call = pool.state().call.take();
-            let step = call.map_or_else(|| pool.advance(), Step::Call);
+            if let Some(call) = call {
+                drop(pool);
+                call.await;
+                continue;
+            }
+            let step = pool.advance();
             drop(pool);
             match step {
-                Step::Call(call) => call.await,
+                Step::Call(_) => {}
                 Step::Wait(at) => drop(timeout_at(at, woken.notified()).await),
                 Step::Rest => woken.notified().await,
             }
@@ -135,10 +124,11 @@ impl Drop for Task {
     fn drop(&mut self) {
         let Some(pool) = self.0.upgrade() else { return };
         drop(IfPanics(&pool));
-        let mut state = pool.state();
-        state.has_task = false;
-        let lost = (state.call.take(), state.book.disband());
-        drop(state);
+        let lost = pool.update(|state| {
+            state.has_task = false;
+            state.book.disband();
+            state.call.take()
+        });
         drop(lost);
     }
 }

@@ -101,10 +101,9 @@ async fn where_nothing_is_enforced_several_take_all_that_a_number_holds() {
     let flow = limiter.flow(&ada()).await.expect("a flow");
     let mut takes = [(); 3].map(|()| Box::pin(flow.take(u64::MAX)));
     assert!(takes.iter_mut().all(|take| take.now_or_never().is_none()), "a call is in flight");
-    // The first one is granted all of them, and has not claimed them when the second one could be decided.
+    // The first one is granted all of them, and has not claimed them when the second one is decided.
     store.work();
     sleep(Duration::from_millis(100)).await;
-    assert!((&mut takes[1]).now_or_never().is_none(), "no number holds both");
     for take in takes {
         timeout(SECOND, take).await.expect("nothing limits it").expect("memory decides");
     }

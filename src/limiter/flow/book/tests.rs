@@ -1,3 +1,5 @@
+use tokio::sync::oneshot;
+
 use super::*;
 use crate::core::{Counter, Key, Outcome, PolicyName, Quota, StoreId};
 use crate::store::Receipt;
@@ -16,28 +18,26 @@ fn open() -> Decided {
 
 #[test]
 fn where_everything_is_admitted_what_is_taken_needs_one_decision() {
-    let (mut book, mut out, now) = (Book::new(&[check()]), Out::default(), Instant::now());
+    let mut book = Book::new(&[check()]);
     for units in [1_000_000, u64::MAX, u64::MAX - 5] {
         let want = Want { least: units, most: units, waits: Waits::ForQuota };
-        let _waiting = book.join(want, &mut out);
-        let Step::Call(called) = book.step(now, &mut out) else { panic!("nothing is left") };
+        let ticket = book.join(want, oneshot::channel().0);
+        let Step::Call(called) = book.step() else { panic!("nothing is free") };
         assert!(called <= 10, "{called}");
-        book.decided(called, Ok(open()), now, &mut out);
-        let (_, grant) = out.grants.pop().expect("there is enough");
-        assert_eq!(book.claim(grant.expect("it is admitted"), now, &mut out), Some(units));
-        assert_eq!(book.available(), 0);
+        book.decided(called, Ok(open()));
+        assert_eq!(book.claim(ticket), Some(units));
+        assert_eq!(book.free, 0);
     }
 }
 
 #[test]
 fn those_who_leave_behind_others_do_not_pile_up() {
-    let (mut book, mut out) = (Book::new(&[check()]), Out::default());
+    let mut book = Book::new(&[check()]);
     let want = Want { least: 10, most: 10, waits: Waits::ForQuota };
-    let stays = [(); 3].map(|()| book.join(want, &mut out));
+    let stay = [(); 3].map(|()| book.join(want, oneshot::channel().0));
     for _ in 0..1_000 {
-        drop(book.join(want, &mut out));
-        book.left(Instant::now(), &mut out);
+        let ticket = book.join(want, oneshot::channel().0);
+        book.leave(ticket);
     }
-    assert!(book.line.len() <= 10, "{}", book.line.len());
-    assert_eq!(book.line.iter().filter(|waiter| !waiter.sender.is_closed()).count(), stays.len());
+    assert!(book.line.keys().eq(&stay));
 }
