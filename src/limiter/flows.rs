@@ -6,7 +6,7 @@ use super::limits::Limits;
 use super::resolve::looks;
 use super::rule::Rule;
 use crate::core::{Error, Key, Lines};
-use crate::store::{Check, Counter};
+use crate::store::{Check, Counter, Settles};
 
 impl Limiter {
     /// Returns a flow of a key: units that pass one after the other, such as bytes or messages.
@@ -74,7 +74,8 @@ pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) 
             warn_of_tier(rule.name());
             check.counter = Counter::of(rule.limit(None), check.counter.key().clone());
         }
-        check
+        // A portion that is refused is no strike, as clients do not choose portions; but nothing is leased to a banned key.
+        check.cost(0).settles(Settles::ByOutcome).without_strikes()
     };
     let checks: Each = checks.into_iter().map(leased).collect();
     // A flow keeps the quota of a tier.
@@ -88,7 +89,7 @@ pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) 
         each.filter_map(|(check, follows)| if *follows { by_rules(check, rules) } else { Some(check.clone()) })
             .collect()
     };
-    Flow::new(&limits.pools, checks, now, &limits.store)
+    Flow::new(&limits.pools, checks, Box::new(now), &limits.store)
 }
 
 /// Logs that a tier's quota cannot limit bytes.

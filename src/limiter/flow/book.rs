@@ -14,9 +14,9 @@ use std::time::Duration;
 use tokio::sync::oneshot::Sender;
 use tokio::time::Instant;
 
-use super::error::FlowError;
+use super::error::{FlowError, Reason};
 use super::portion::{Hold, Portion};
-use crate::core::{Decided, Decision, Error, Source};
+use crate::core::{Decided, Error, Source};
 use crate::store::{Check, Receipt};
 
 /// How long units are held that nobody takes.
@@ -33,16 +33,16 @@ pub(super) struct Book {
     grants: BTreeMap<u64, (u64, Instant)>,
     last_ticket: u64,
     pub(super) portion: Portion,
-    hold: Option<Hold>,
-    /// When the last portion was admitted.
-    admitted: Option<Instant>,
     /// Whether a call is in flight.
     in_flight: bool,
-    /// Whether less than a quarter of a portion was free when units were taken.
-    is_low: bool,
+    /// Whether less than a quarter of a portion was free when units were taken, since the last call.
+    pub(super) is_low: bool,
     /// The result of the last call.
-    last: Option<Result<Decision, Arc<Error>>>,
-    pub(super) out: Out,
+    last: Option<Result<Hold, Arc<Error>>>,
+    /// Lots that are over, to be refunded without the lock.
+    pub(super) over: Vec<Lot>,
+    /// Who is to be woken without the lock.
+    pub(super) woken: Vec<Sender<()>>,
 }
 
 /// A portion that the store admitted.
@@ -82,33 +82,14 @@ struct Waiter {
     sender: Sender<()>,
 }
 
-/// What is to be done next.
-pub(super) enum Step {
-    /// Call the store for these units, or wait for the call.
-    Call(u64),
-    /// Come again at this time.
-    Wait(Instant),
-    /// There is nothing to do until somebody takes units.
-    Rest,
-}
-
-/// What is to be done without the lock.
-#[derive(Debug, Default)]
-pub(super) struct Out {
-    /// Lots that are over.
-    pub(super) lots: Vec<Lot>,
-    /// Who is to be woken.
-    pub(super) woken: Vec<Sender<()>>,
-}
-
 impl Book {
     /// A book of nothing, for these checks.
     pub(super) fn new(checks: &[Check]) -> Self {
         Self { portion: Portion::of(checks), ..Self::default() }
     }
 
-    /// Returns the last decision, unless the last one could not be made.
-    pub(super) fn decision(&self) -> Option<&Decision> {
+    /// Returns what the last decision says, unless the last one could not be made.
+    pub(super) fn last(&self) -> Option<&Hold> {
         self.last.as_ref()?.as_ref().ok()
     }
 
@@ -123,27 +104,26 @@ impl Book {
         Some(units)
     }
 
-    /// Returns whether a portion is needed soon.
-    pub(super) fn is_low(&self) -> bool {
-        self.is_low && !self.in_flight
-    }
-
     /// Returns why these units are not there.
     pub(super) fn refusal(&self, units: u64) -> FlowError {
         if let Some(Err(error)) = &self.last {
-            return FlowError::failed(Arc::clone(error));
+            return FlowError(Reason::Failed(Arc::clone(error)));
         }
+        let decision = self.last().map(|last| &last.decision);
         if units > self.portion.capacity {
-            return FlowError::refused(self.decision(), None);
+            return FlowError::refused(decision, None);
         }
         let now = Instant::now();
-        let Some(hold) = self.hold.as_ref().filter(|hold| now < hold.until) else { return FlowError::pending() };
-        let needs = self.line.values().map(Waiter::keeps).fold(units, u64::saturating_add);
+        let Some(hold) = self.last().filter(|hold| now < hold.until) else { return FlowError(Reason::Pending) };
+        // Those behind cannot have what somebody waits for until it is gained.
+        let kept =
+            self.line.values().filter(|waiter| waiter.want.waits == Waits::ForQuota).map(|waiter| waiter.want.least);
+        let needs = kept.fold(units, u64::saturating_add);
         if needs <= hold.left(now).saturating_add(self.free) {
-            return FlowError::pending();
+            return FlowError(Reason::Pending);
         }
         let retry = hold.retry(needs - self.free);
-        FlowError::refused(self.decision(), retry.map(|at| at - now))
+        FlowError::refused(decision, retry.map(|at| at - now))
     }
 
     /// Joins the line. Returns the ticket.
@@ -189,50 +169,56 @@ impl Book {
             if lot.left > 0 {
                 break;
             }
-            self.out.lots.extend(self.lots.pop_front());
+            self.over.extend(self.lots.pop_front());
         }
         self.is_low |= self.free < self.portion.units.div_ceil(4);
     }
 
-    /// Returns what to do now. A [call](Step::Call) has to be followed by [`decided`](Self::decided) or
+    /// Returns the units of a call, if it is time for one. It has to be followed by [`decided`](Self::decided) or
     /// [`disband`](Self::disband).
-    pub(super) fn step(&mut self) -> Step {
+    pub(super) fn call(&mut self) -> Option<u64> {
         let now = Instant::now();
         self.expire(now);
-        let wanted = self.wanted();
-        if let Some(hold) = &mut self.hold {
+        let (mut units, wanted) = (self.lack(), self.wanted());
+        if let Some(Ok(hold)) = &mut self.last {
             hold.shorten(wanted);
         }
-        self.hold.take_if(|hold| hold.until <= now);
-        let is_needed = !self.in_flight && (!self.line.is_empty() || self.is_low);
-        if is_needed && let Some(units) = self.due(now) {
-            (self.in_flight, self.is_low) = (true, false);
-            return Step::Call(units);
+        if let Some(hold) = self.last().filter(|hold| now < hold.until) {
+            // Until it is over no more than this is there: of use to those who need no more, and cannot wait for a portion.
+            units = units.min(hold.left(now));
+            let (_, front) = self.line.first_key_value()?;
+            let is_urgent = hold.is_long() || front.want.waits == Waits::ForCall;
+            if units == 0 || !is_urgent || front.want.least > self.free.saturating_add(units) {
+                return None;
+            }
         }
-        let again = self.hold.as_ref().filter(|_| is_needed).map(|hold| hold.until);
-        let grant = self.grants.values().next().map(|(_, at)| *at + IDLE);
-        // A lot that is late is granted, and over with the last grant.
-        let lot = self.lots.front().map(|lot| lot.at + IDLE).filter(|at| self.line.is_empty() && *at > now);
-        [again, grant, lot].into_iter().flatten().min().map_or(Step::Rest, Step::Wait)
+        if !self.needs_call() {
+            return None;
+        }
+        (self.in_flight, self.is_low) = (true, false);
+        Some(units)
     }
 
-    /// Returns the units of the next call, if it is time.
-    fn due(&self, now: Instant) -> Option<u64> {
-        let Some(hold) = &self.hold else { return Some(self.lack()) };
-        // Until it is over no more than this is there: of use to those who need no more, and cannot wait for a portion.
-        let units = self.lack().min(hold.left(now));
-        let is_urgent = |front: &Waiter| hold.is_long() || front.want.waits == Waits::ForCall;
-        let is_useful =
-            self.line.values().next().is_some_and(is_urgent) && self.need() <= self.free.saturating_add(units);
-        (units > 0 && is_useful).then_some(units)
+    /// Returns whether somebody waits for units, or may soon.
+    fn needs_call(&self) -> bool {
+        !self.in_flight && (self.is_low || !self.line.is_empty())
+    }
+
+    /// Returns when there is something to do next.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let again = self.last().filter(|_| self.needs_call()).map(|hold| hold.until);
+        let grant = self.grants.values().next().map(|(_, at)| *at + IDLE);
+        let lot =
+            self.lots.front().filter(|lot| self.line.is_empty() && lot.left <= self.free).map(|lot| lot.at + IDLE);
+        [again, grant, lot].into_iter().flatten().min()
     }
 
     /// Returns the units that the front of the line needs.
     fn need(&self) -> u64 {
-        self.line.values().next().map_or(0, |waiter| waiter.want.least)
+        self.line.first_key_value().map_or(0, |(_, waiter)| waiter.want.least)
     }
 
-    /// Returns the units that a call is to bring: a portion, or what the front of the line needs.
+    /// Returns the units that a call is to bring: what is missing of a portion, or of what the front of the line needs.
     fn lack(&self) -> u64 {
         self.portion.units.max(self.need()).saturating_sub(self.free).clamp(1, self.portion.capacity)
     }
@@ -248,33 +234,32 @@ impl Book {
         let Decided { decision, receipt } = match decided {
             Ok(decided) => decided,
             Err(error) => {
-                (self.last, self.hold) = (Some(Err(Arc::new(error))), None);
+                self.last = Some(Err(Arc::new(error)));
                 return self.disband();
             }
         };
         self.in_flight = false;
-        let mut lot = Lot { receipt, units: 0, left: 0, at: now };
         if decision.is_allowed() {
-            self.portion.admitted(self.admitted.replace(now).map(|last| now - last), &decision);
+            self.portion.admitted(self.last().map(|last| now - last.at), &decision);
             // Where everything is admitted, what the front needs takes no further decisions.
             let lack = if decision.source() == Source::Open { self.need().saturating_sub(self.free) } else { 0 };
-            lot.units = units.max(lack);
-            lot.left = lot.units;
-            self.free = self.free.saturating_add(lot.left);
-            self.lots.push_back(lot);
-        } else {
-            self.out.lots.push(lot);
+            let units = units.max(lack);
+            self.free = self.free.saturating_add(units);
+            self.lots.push_back(Lot { receipt, units, left: units, at: now });
         }
         self.grant(now);
-        self.hold = Hold::of(&decision, units, self.wanted(), now);
-        self.last = Some(Ok(decision));
-        self.refuse(now);
+        self.last = Some(Ok(Hold::of(decision, units, self.wanted(), now)));
+        // They are refused now, or need another call.
+        let waits = |(ticket, waiter): (&u64, &Waiter)| (waiter.want.waits == Waits::ForCall).then_some(*ticket);
+        for ticket in self.line.iter().filter_map(waits).collect::<Vec<_>>() {
+            self.wake(ticket);
+        }
     }
 
     /// Notes that no call is in flight, and empties the line: whoever was in it may join again.
     pub(super) fn disband(&mut self) {
         self.in_flight = false;
-        self.out.woken.extend(mem::take(&mut self.line).into_values().map(|waiter| waiter.sender));
+        self.woken.extend(mem::take(&mut self.line).into_values().map(|waiter| waiter.sender));
     }
 
     /// Sets units aside for the front of the line.
@@ -284,29 +269,13 @@ impl Book {
             let units = want.most.min(self.free);
             self.free -= units;
             self.grants.insert(ticket, (units, now));
-            self.out.woken.push(sender);
-        }
-    }
-
-    /// Refuses those who do not wait for time to pass, and need more than is left.
-    fn refuse(&mut self, now: Instant) {
-        let Some(hold) = &self.hold else { return };
-        let left = hold.left(now).saturating_add(self.free);
-        let (mut needs, mut refused) = (0_u64, Vec::new());
-        for (ticket, waiter) in &self.line {
-            needs = needs.saturating_add(waiter.keeps());
-            if waiter.want.waits == Waits::ForCall && needs.saturating_add(waiter.want.least) > left {
-                refused.push(*ticket);
-            }
-        }
-        for ticket in refused {
-            self.wake(ticket);
+            self.woken.push(sender);
         }
     }
 
     /// Takes somebody out of the line.
     fn wake(&mut self, ticket: u64) {
-        self.out.woken.extend(self.line.remove(&ticket).map(|waiter| waiter.sender));
+        self.woken.extend(self.line.remove(&ticket).map(|waiter| waiter.sender));
     }
 
     /// Returns grants that were not claimed for long, and lots for which nobody waits; grants what is free then.
@@ -327,20 +296,13 @@ impl Book {
         while let Some(lot) = self.lots.front().filter(|lot| lot.at + IDLE <= now && lot.left <= most) {
             most -= lot.left;
             self.free -= lot.left;
-            self.out.lots.extend(self.lots.pop_front());
+            self.over.extend(self.lots.pop_front());
         }
     }
 
     /// Returns all lots, as nobody takes units any more.
     pub(super) fn close(&mut self) {
-        self.out.lots.extend(mem::take(&mut self.lots));
-    }
-}
-
-impl Waiter {
-    /// Returns the units that those behind cannot have until they are gained.
-    fn keeps(&self) -> u64 {
-        if self.want.waits == Waits::ForQuota { self.want.least } else { 0 }
+        self.over.extend(mem::take(&mut self.lots));
     }
 }
 

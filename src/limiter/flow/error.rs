@@ -28,10 +28,10 @@ use crate::core::{Decision, Error, PolicyName, Quota};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct FlowError(Reason);
+pub struct FlowError(pub(super) Reason);
 
 #[derive(Clone, Debug)]
-enum Reason {
+pub(super) enum Reason {
     /// None are leased, and nothing is known of what the store would reply.
     Pending,
     /// The store refuses them.
@@ -41,19 +41,11 @@ enum Reason {
 }
 
 impl FlowError {
-    pub(super) fn pending() -> Self {
-        Self(Reason::Pending)
-    }
-
     /// A refusal by the policy that binds in the last decision.
     pub(super) fn refused(decision: Option<&Decision>, retry_after: Option<Duration>) -> Self {
         let binding = decision.and_then(Decision::binding);
         let by = binding.map(|outcome| (outcome.policy_name().clone(), *outcome.quota()));
         Self(Reason::Refused { by, retry_after })
-    }
-
-    pub(super) fn failed(error: Arc<Error>) -> Self {
-        Self(Reason::Failed(error))
     }
 
     /// Returns the error of the store, where no decision could be made.
@@ -100,7 +92,8 @@ impl FlowError {
         by.as_ref()
     }
 
-    /// Returns when the units may be admitted; `None` if that is not known, or no wait can help.
+    /// Returns when the units may be admitted; `None` if that is not known, or no wait can help. Of a window it is the time
+    /// until it resets: when a part of a sliding window returns is not known.
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.0 {
             Reason::Refused { retry_after, .. } => *retry_after,

@@ -9,9 +9,9 @@ use tokio::task::unconstrained;
 
 use super::book::{Waits, Want};
 use super::error::FlowError;
-use super::pool::{Each, Pool, Pools};
+use super::pool::{Each, Now, Pool, Pools};
 use crate::core::Decision;
-use crate::store::{Check, FailureStore, Settles};
+use crate::store::FailureStore;
 
 /// Units that pass one after the other: the bytes of a body, the messages of a connection, the items of a stream.
 ///
@@ -77,17 +77,9 @@ type Taking = Pin<Box<dyn Future<Output = Result<u64, FlowError>> + Send + Sync>
 
 impl Flow {
     /// Returns a flow of these checks, with nothing leased unless others flow by them already.
-    /// Each portion is by the checks that `now` makes of them. A portion that is refused is no strike, as clients do not
-    /// choose portions; but nothing is leased to a key that is banned.
-    pub(in crate::limiter) fn new(
-        pools: &Arc<Pools>,
-        checks: Each,
-        now: impl Fn(&[Check]) -> Each + Send + Sync + 'static,
-        store: &Arc<FailureStore>,
-    ) -> Self {
-        let look = |check: Check| check.cost(0).settles(Settles::ByOutcome).without_strikes();
-        let checks = checks.into_iter().map(look).collect();
-        Self { pool: pools.pool(checks, Box::new(now), store), taking: None }
+    /// Each portion is by the checks that `now` makes of them.
+    pub(in crate::limiter) fn new(pools: &Arc<Pools>, checks: Each, now: Box<Now>, store: &Arc<FailureStore>) -> Self {
+        Self { pool: pools.pool(checks, now, store), taking: None }
     }
 
     /// Takes units that are leased already, without waiting for anything.
@@ -116,7 +108,7 @@ impl Flow {
     ///
     /// If the future is dropped, nothing is taken.
     pub async fn check(&self, units: u64) -> Result<(), FlowError> {
-        self.wait(Want { least: units, most: units, waits: Waits::ForCall }).await
+        self.pool.acquire(Want { least: units, most: units, waits: Waits::ForCall }).await.map(drop)
     }
 
     /// Takes units, and waits until the quota has gained them; whoever came first is served first. Needs a tokio
@@ -147,11 +139,7 @@ impl Flow {
     /// # }
     /// ```
     pub async fn take(&self, units: u64) -> Result<(), FlowError> {
-        self.wait(Want { least: units, most: units, waits: Waits::ForQuota }).await
-    }
-
-    async fn wait(&self, want: Want) -> Result<(), FlowError> {
-        self.pool.acquire(want).await.map(drop)
+        self.pool.acquire(Want { least: units, most: units, waits: Waits::ForQuota }).await.map(drop)
     }
 
     /// Polls for units, as [`take`](Self::take): for streams, sinks and bodies of your own.
@@ -198,13 +186,13 @@ impl Flow {
 
     /// Waits for a first portion, unless something is leased.
     pub(in crate::limiter) async fn begin(&self) -> Result<(), FlowError> {
-        self.wait(Want { least: 1, most: 0, waits: Waits::ForCall }).await
+        self.pool.acquire(Want { least: 1, most: 0, waits: Waits::ForCall }).await.map(drop)
     }
 
     /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was
     /// none, or if the last one could not be made.
     pub fn decision(&self) -> Option<Decision> {
-        self.pool.state().book.decision().cloned()
+        self.pool.state().book.last().map(|last| last.decision.clone())
     }
 }
 

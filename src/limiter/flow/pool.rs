@@ -83,9 +83,9 @@ impl Pool {
     pub(super) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();
         let result = change(&mut state);
-        let out = mem::take(&mut state.book.out);
+        let (over, woken) = (mem::take(&mut state.book.over), mem::take(&mut state.book.woken));
         drop(state);
-        for lot in out.lots {
+        for lot in over {
             for taken in lot.receipt.taken() {
                 self.pools.telemetry.portion_closed(taken.counter.policy(), lot.units - lot.left, lot.left);
             }
@@ -94,7 +94,7 @@ impl Pool {
             // The changes are made whether or not their result is waited for.
             drop(self.store.settle(lot.receipt, &(0..checks).map(refund).collect::<SmallVec<[_; 2]>>()));
         }
-        drop(out.woken);
+        drop(woken);
         result
     }
 
@@ -107,7 +107,7 @@ impl Pool {
             if !state.has_task {
                 state.book.expire(Instant::now());
             }
-            (state.book.take(want), state.book.is_low())
+            (state.book.take(want), state.book.is_low)
         });
         if taken.is_some() && is_low {
             self.lease();

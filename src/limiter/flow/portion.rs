@@ -73,12 +73,10 @@ impl Portion {
 }
 
 /// What a decision says about the next ones, for a while.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Hold {
-    decision: Decision,
-    at: Instant,
-    /// The units that were decided about.
-    cost: u64,
+    pub(super) decision: Decision,
+    pub(super) at: Instant,
     /// When to call again for as much as is wanted.
     pub(super) until: Instant,
     /// Whether the store refused what it said was left.
@@ -86,14 +84,17 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// What a decision on `cost` units says, if `wanted` units are wanted next; `None` if they may be there.
-    pub(super) fn of(decision: &Decision, cost: u64, wanted: u64, now: Instant) -> Option<Self> {
-        let (is_allowed, decision) = (decision.is_allowed(), decision.clone());
-        let mut hold = Self { decision, at: now, cost, until: now + LONGEST_HOLD, refused_what_was_left: false };
+    /// What a decision on `cost` units says, if `wanted` units are wanted next.
+    pub(super) fn of(decision: Decision, cost: u64, wanted: u64, now: Instant) -> Self {
+        let is_allowed = decision.is_allowed();
+        let mut hold = Self { decision, at: now, until: now + LONGEST_HOLD, refused_what_was_left: false };
         let left = hold.left(now);
         hold.refused_what_was_left = !is_allowed && left >= cost;
+        if is_allowed && left >= wanted {
+            hold.until = now;
+        }
         hold.shorten(wanted);
-        (!is_allowed || left < wanted).then_some(hold)
+        hold
     }
 
     /// Follows who waits, if less is wanted than before.
@@ -118,30 +119,23 @@ impl Hold {
 
     /// Returns when units may be left; `None` if no wait can help.
     pub(super) fn ready(&self, units: u64) -> Option<Instant> {
-        let mut ready = self.at;
-        for outcome in
-            enforced(&self.decision).filter(|outcome| self.refused_what_was_left || outcome.remaining() < units)
-        {
-            let wait = if self.refused_what_was_left { outcome.wait()? } else { until(outcome, units)? };
-            ready = ready.max(self.at.checked_add(wait)?);
-        }
-        Some(ready)
+        let wait = |outcome: &Outcome| match self.refused_what_was_left {
+            true => outcome.wait(),
+            false if outcome.remaining() < units => until(outcome, units),
+            false => Some(Duration::ZERO),
+        };
+        enforced(&self.decision)
+            .try_fold(self.at, |ready, outcome| Some(ready.max(self.at.checked_add(wait(outcome)?)?)))
     }
 
     /// Returns when units are admitted that are not left now, unless others take them; `None` if no wait can help.
     pub(super) fn retry(&self, units: u64) -> Option<Instant> {
-        let mut retry = self.ready(units)?;
-        for outcome in enforced(&self.decision) {
-            let lacks = outcome.remaining() < units;
-            if !self.refused_what_was_left && (!lacks || returns_evenly(outcome)) {
-                continue;
-            }
-            // The store is not called before the hold is over. Of more than it has refused, only the reset is known.
-            let is_known = !outcome.is_allowed() && units <= self.cost;
-            let reset = if lacks && !is_known { outcome.reset_after() } else { Duration::ZERO };
-            retry = retry.max(self.until).max(self.at.checked_add(reset)?);
-        }
-        Some(retry)
+        let ready = self.ready(units)?;
+        let of_windows =
+            enforced(&self.decision).filter(|outcome| outcome.remaining() < units && !returns_evenly(outcome));
+        let Some(reset) = of_windows.map(Outcome::reset_after).max() else { return Some(ready) };
+        // The store is not called before the hold is over.
+        Some(ready.max(self.until).max(self.at.checked_add(reset)?))
     }
 }
 

@@ -4,6 +4,7 @@
 //! decision, as the caller may leave. The task comes back when units are to be refunded, or the store is to be called
 //! again. It holds the pool for a call at most, and ends with it.
 
+use std::mem;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::thread;
@@ -12,7 +13,6 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
-use super::book::Step;
 use super::pool::{Call, Each, Pool};
 use crate::core::Error;
 use crate::core::error::Kind;
@@ -21,28 +21,17 @@ use crate::store::{Answer, Ask, Check, Decided, Store};
 impl Pool {
     /// Calls the store for what is needed, until it does not decide at once; what is left is for the task.
     pub(super) fn lease(self: &Arc<Self>) {
-        if matches!(self.advance(), Step::Rest) {
-            return;
-        }
-        let (runtime, mut state) = (Runtime::try_current(), self.state());
-        let starts = runtime.ok().filter(|_| !state.has_task);
-        state.has_task |= starts.is_some();
-        drop(state);
-        match starts {
-            Some(runtime) => drop(runtime.spawn(Task(Arc::downgrade(self)).run(Arc::clone(&self.woken)))),
-            None => self.woken.notify_one(),
+        self.call_due();
+        self.woken.notify_one();
+        let Ok(runtime) = Runtime::try_current() else { return };
+        if !mem::replace(&mut self.state().has_task, true) {
+            drop(runtime.spawn(Task(Arc::downgrade(self)).run(Arc::clone(&self.woken))));
         }
     }
 
-    /// Does what is due, until the task has to wait for a call.
-    fn advance(self: &Arc<Self>) -> Step {
-        loop {
-            let step = self.update(|state| state.book.step());
-            let Step::Call(units) = step else { return step };
+    fn call_due(self: &Arc<Self>) {
+        while let Some(units) = self.update(|state| state.book.call()) {
             self.call(units);
-            if self.state().call.is_some() {
-                return step;
-            }
         }
     }
 
@@ -101,18 +90,13 @@ struct Task(Weak<Pool>);
 impl Task {
     async fn run(self, woken: Arc<Notify>) {
         while let Some(pool) = self.0.upgrade() {
-            let call = pool.state().call.take();
-            if let Some(call) = call {
-                drop(pool);
-                call.await;
-                continue;
-            }
-            let step = pool.advance();
+            pool.call_due();
+            let (call, at) = pool.update(|state| (state.call.take(), state.book.next()));
             drop(pool);
-            match step {
-                Step::Call(_) => {}
-                Step::Wait(at) => drop(timeout_at(at, woken.notified()).await),
-                Step::Rest => woken.notified().await,
+            match (call, at) {
+                (Some(call), _) => call.await,
+                (None, Some(at)) => drop(timeout_at(at, woken.notified()).await),
+                (None, None) => woken.notified().await,
             }
         }
     }
