@@ -116,9 +116,8 @@ impl Book {
         let now = Instant::now();
         let Some(hold) = self.last().filter(|hold| now < hold.until) else { return FlowError(Reason::Pending) };
         // Those behind cannot have what somebody waits for until it is gained.
-        let kept =
-            self.line.values().filter(|waiter| waiter.want.waits == Waits::ForQuota).map(|waiter| waiter.want.least);
-        let needs = kept.fold(units, u64::saturating_add);
+        let kept = |waiter: &Waiter| if waiter.want.waits == Waits::ForQuota { waiter.want.least } else { 0 };
+        let needs = self.line.values().map(kept).fold(units, u64::saturating_add);
         if needs <= hold.left(now).saturating_add(self.free) {
             return FlowError(Reason::Pending);
         }
@@ -133,22 +132,21 @@ impl Book {
         self.last_ticket
     }
 
-    /// Claims what was granted, unless that was long ago.
-    pub(super) fn claim(&mut self, ticket: u64) -> Option<u64> {
+    /// Claims what was granted, unless that was long ago; or returns why `least` units are not there.
+    pub(super) fn claim(&mut self, ticket: u64, least: u64) -> Result<u64, FlowError> {
         self.expire(Instant::now());
-        let (units, _) = self.grants.remove(&ticket)?;
+        let Some((units, _)) = self.grants.remove(&ticket) else { return Err(self.refusal(least)) };
         self.spend(units);
-        Some(units)
+        Ok(units)
     }
 
     /// Leaves the line, or what was granted.
     pub(super) fn leave(&mut self, ticket: u64) {
         let now = Instant::now();
-        let was_first = self.line.keys().next() == Some(&ticket);
+        // What was gained for the front is not for others to pass at once.
+        let most = if self.line.keys().next() == Some(&ticket) { u64::MAX } else { 0 };
+        self.expire_lots(most, now);
         self.wake(ticket);
-        if was_first {
-            self.expire_lots(u64::MAX, now);
-        }
         if let Some((units, _)) = self.grants.remove(&ticket) {
             self.release(units, now);
         }

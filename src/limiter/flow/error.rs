@@ -75,11 +75,7 @@ impl FlowError {
 
     /// Returns the name of the policy that refuses, or of the one that has the least left.
     pub fn policy(&self) -> Option<&str> {
-        self.policy_name().map(PolicyName::as_str)
-    }
-
-    pub(super) fn policy_name(&self) -> Option<&PolicyName> {
-        self.by().map(|(policy, _)| policy)
+        self.by().map(|(policy, _)| policy.as_str())
     }
 
     /// Returns the quota of that policy.
@@ -87,7 +83,7 @@ impl FlowError {
         self.by().map(|(_, quota)| quota)
     }
 
-    fn by(&self) -> Option<&(PolicyName, Quota)> {
+    pub(super) fn by(&self) -> Option<&(PolicyName, Quota)> {
         let Reason::Refused { by, .. } = &self.0 else { return None };
         by.as_ref()
     }
@@ -95,10 +91,8 @@ impl FlowError {
     /// Returns when the units may be admitted; `None` if that is not known, or no wait can help. Of a window it is the time
     /// until it resets: when a part of a sliding window returns is not known.
     pub fn retry_after(&self) -> Option<Duration> {
-        match &self.0 {
-            Reason::Refused { retry_after, .. } => *retry_after,
-            _ => None,
-        }
+        let Reason::Refused { retry_after, .. } = &self.0 else { return None };
+        *retry_after
     }
 }
 
@@ -118,9 +112,7 @@ impl fmt::Display for FlowError {
 
 impl StdError for FlowError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.0 {
-            Reason::Failed(error) => Some(&**error),
-            _ => None,
-        }
+        let Reason::Failed(error) = &self.0 else { return None };
+        Some(&**error)
     }
 }

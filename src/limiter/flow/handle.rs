@@ -172,7 +172,7 @@ impl Flow {
 
     /// Counts a body that is cut by this error.
     pub(crate) fn count_cut(&self, error: &FlowError) {
-        if let Some(policy) = error.policy_name() {
+        if let Some((policy, _)) = error.by() {
             self.pool.pools.telemetry.body_cut(policy);
         }
     }

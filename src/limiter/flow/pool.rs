@@ -3,7 +3,6 @@
 //! A lock is never held while the store is called, a task is spawned, or a waker is woken or dropped.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -133,8 +132,7 @@ impl Pool {
             self.lease();
             // Its sender is dropped to wake it.
             let _ = woken.await;
-            let claimed =
-                self.update(|State { book, .. }| book.claim(place.ticket).ok_or_else(|| book.refusal(want.least)));
+            let claimed = self.update(|state| state.book.claim(place.ticket, want.least));
             // It was polled so late that its units were refunded, or gained by now, or that the store is back; or the task
             // was lost.
             let is_over = |error: &FlowError| error.is_pending() || want.waits == Waits::ForQuota && error.is_refused();
@@ -172,12 +170,6 @@ impl Drop for Pool {
         drop(each);
         self.update(|state| state.book.close());
         self.woken.notify_one();
-    }
-}
-
-impl fmt::Debug for Pools {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pools").finish_non_exhaustive()
     }
 }
 

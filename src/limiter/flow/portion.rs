@@ -118,22 +118,22 @@ impl Hold {
     }
 
     /// Returns when units may be left; `None` if no wait can help.
-    pub(super) fn ready(&self, units: u64) -> Option<Instant> {
+    fn ready(&self, units: u64) -> Option<Instant> {
         let wait = |outcome: &Outcome| match self.refused_what_was_left {
             true => outcome.wait(),
             false if outcome.remaining() < units => until(outcome, units),
             false => Some(Duration::ZERO),
         };
-        enforced(&self.decision)
-            .try_fold(self.at, |ready, outcome| Some(ready.max(self.at.checked_add(wait(outcome)?)?)))
+        let mut waits = enforced(&self.decision).map(wait);
+        waits.try_fold(self.at, |ready, wait| Some(ready.max(self.at.checked_add(wait?)?)))
     }
 
     /// Returns when units are admitted that are not left now, unless others take them; `None` if no wait can help.
     pub(super) fn retry(&self, units: u64) -> Option<Instant> {
         let ready = self.ready(units)?;
-        let of_windows =
-            enforced(&self.decision).filter(|outcome| outcome.remaining() < units && !returns_evenly(outcome));
-        let Some(reset) = of_windows.map(Outcome::reset_after).max() else { return Some(ready) };
+        let of_window = |outcome: &&Outcome| outcome.remaining() < units && !returns_evenly(outcome);
+        let resets = enforced(&self.decision).filter(of_window).map(Outcome::reset_after);
+        let Some(reset) = resets.max() else { return Some(ready) };
         // The store is not called before the hold is over.
         Some(ready.max(self.until).max(self.at.checked_add(reset)?))
     }
@@ -162,9 +162,6 @@ fn until(outcome: &Outcome, units: u64) -> Option<Duration> {
 
 /// Returns the units that are worth a frame: fewer may be gained again and again while somebody waits for them.
 fn chunk_of(quota: &Quota) -> u64 {
-    if quota.facts().windows == 1 {
-        return 1;
-    }
     gained(quota, USUAL).clamp(1, (quota.capacity() / 4).clamp(1, CHUNK))
 }
 
