@@ -5,6 +5,7 @@
 //! again. It holds the pool for a call at most, and ends with it.
 
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::thread;
@@ -17,6 +18,9 @@ use super::pool::{Call, Each, Pool};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::{Answer, Ask, Check, Decided, Store};
+
+/// Why no decision could be made.
+const PANICKED: &str = "the store panicked";
 
 impl Pool {
     /// Calls the store for what is needed, until it does not decide at once; what is left is for the task.
@@ -31,7 +35,9 @@ impl Pool {
 
     fn call_due(self: &Arc<Self>) {
         while let Some(units) = self.update(|state| state.book.call()) {
-            self.call(units);
+            if catch_unwind(AssertUnwindSafe(|| self.call(units))).is_err() {
+                self.fail(PANICKED);
+            }
         }
     }
 
@@ -43,7 +49,6 @@ impl Pool {
             units.min(state.book.portion.capacity)
         });
         let checks: Each = checks.into_iter().map(|check| check.cost(units)).collect();
-        let _failure = IfPanics(self);
         let pending = match self.store.decide(&checks, Ask::default()) {
             Answer::Ready(decided) => return self.decided(&checks, units, decided),
             Answer::Pending(_) if Runtime::try_current().is_err() => {
@@ -73,17 +78,6 @@ impl Pool {
     }
 }
 
-/// Notes a failure when it is dropped, if the store has panicked.
-struct IfPanics<'a>(&'a Pool);
-
-impl Drop for IfPanics<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.fail("the store panicked");
-        }
-    }
-}
-
 /// The task of a pool.
 struct Task(Weak<Pool>);
 
@@ -107,7 +101,9 @@ impl Drop for Task {
     /// store has panicked.
     fn drop(&mut self) {
         let Some(pool) = self.0.upgrade() else { return };
-        drop(IfPanics(&pool));
+        if thread::panicking() {
+            pool.fail(PANICKED);
+        }
         let lost = pool.update(|state| {
             state.has_task = false;
             state.book.disband();
