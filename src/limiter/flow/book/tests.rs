@@ -1,7 +1,7 @@
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::core::{Counter, Key, Outcome, PolicyName, Quota, StoreId};
+use crate::core::{Counter, Decision, Key, Outcome, PolicyName, Quota, StoreId};
 use crate::store::Receipt;
 
 /// A check of ten units a second.
