@@ -23,7 +23,8 @@ use crate::http::{RateLimit, RateLimitLayer};
 /// does; with [`OnFailure::Allow`](crate::OnFailure::Allow), a body that begins then is not limited. Handlers find no
 /// [`Handle`](crate::Handle) of this layer, but that of a layer outside.
 ///
-/// The body of a request gets another type: [`LimitedBody`](super::LimitedBody).
+/// The body of a request gets another type: [`LimitedBody`](super::LimitedBody). A layer that is twice around a request
+/// counts its bytes twice.
 #[derive(Clone)]
 #[must_use]
 pub struct BandwidthLayer {

@@ -15,9 +15,6 @@ const UNIT: &str = "content-bytes";
 /// If it cannot; the message names the policy and the option.
 pub(super) fn of_bytes(policy: Policy) -> Result<Policy, Error> {
     let (rule, options) = (policy.rule(), policy.options());
-    if options.unit.is_some() {
-        return Ok(policy);
-    }
     can_flow(rule.name(), rule.quota())?;
     let wrong = [
         ("cost", options.cost_by.is_some() || rule.units() != 1),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::error::{Fault, Source, one_line};
 use super::fleet::{Fleet, FleetTable};
@@ -312,6 +313,7 @@ impl Config {
 
     fn read(source: &Source<'_>) -> Result<Self, Error> {
         let file = toml::from_str::<File>(source.text).map_err(Fault::from);
+        let file = lists_in_place_of_tables(source.text).and(file);
         file.and_then(|file| file.build(source)).map_err(|fault| source.error(&fault))
     }
 }
@@ -344,4 +346,24 @@ impl File {
         let ratios = self.ratios.map(Spanned::into_inner);
         Ok(Config { policies, has_none, server, fleet, ratios, uncalled })
     }
+}
+
+/// Refuses a list where a table has to be, whose values serde would take by their places.
+fn lists_in_place_of_tables(text: &str) -> Result<(), Fault> {
+    fn check(name: &str, value: &Spanned<DeValue<'_>>, is_table: bool) -> Result<(), Fault> {
+        match value.get_ref() {
+            DeValue::Array(_) if is_table => Err(Fault::new(value, format!("{name} is a list: give a table"))),
+            DeValue::Array(items) if name == "policy" => items.iter().try_for_each(|item| check(name, item, true)),
+            DeValue::Table(table) => table.iter().try_for_each(|(name, value)| {
+                let name: &str = name.get_ref();
+                check(name, value, ["server", "fleet", "ratios", "ban", "critical", "fair"].contains(&name))
+            }),
+            _ => Ok(()),
+        }
+    }
+    // What is no TOML is an error as the file is read.
+    let Ok(document) = DeTable::parse(text) else { return Ok(()) };
+    document.get_ref().iter().try_for_each(|(name, value)| {
+        check(name.get_ref(), value, ["server", "fleet", "ratios"].contains(&&**name.get_ref()))
+    })
 }

@@ -122,7 +122,8 @@ impl Ban {
 
     /// Begins the time of a ban anew with each refusal during it.
     ///
-    /// A client that does not wait is then refused for good.
+    /// A client that does not wait is then refused for good. A ban by [failures](crate::Policy::ban_failures) cannot be
+    /// extended, as a refusal is none: the layer is not built.
     pub const fn extending(self) -> Self {
         Self { extends: true, ..self }
     }

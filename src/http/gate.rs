@@ -70,7 +70,7 @@ impl Gate {
             awaits_refusals: false,
             is_metered: false,
             has_handles: true,
-            prepare: Ok,
+            prepare: of_requests,
             refuses: None,
             unknown_keys: Arc::default(),
             skips: Arc::default(),
@@ -120,6 +120,18 @@ impl Gate {
             response.extensions_mut().insert(Refused::Inside);
         }
         response
+    }
+}
+
+/// Returns a policy that counts requests.
+///
+/// # Errors
+///
+/// If it is one of a layer that counts something else: here it would limit nothing.
+fn of_requests(policy: Policy) -> Result<Policy, Error> {
+    match policy.options().unit {
+        Some(unit) => Err(Error::invalid(format!("policy {:?}: it counts {unit}, and no requests", policy.name()))),
+        None => Ok(policy),
     }
 }
 

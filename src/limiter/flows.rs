@@ -74,6 +74,10 @@ pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) 
             warn_of_tier(rule.name());
             check.counter = Counter::of(rule.limit(None), check.counter.key().clone());
         }
+        // It may be that of a share of the quota.
+        if let Some(share) = rule_of(&check).and_then(Rule::reserve).filter(|_| check.floor > 0) {
+            check.floor = share.of(check.counter.quota());
+        }
         // A portion that is refused is no strike, as clients do not choose portions; but nothing is leased to a banned key.
         check.cost(0).settles(Settles::ByOutcome).without_strikes()
     };

@@ -5,10 +5,11 @@
 //! ([`Limits::decide_after_lookups`]), where one deadline bounds a look at the checks that need no lookup, the lookups,
 //! and the decision.
 
-use std::future::poll_fn;
-use std::ptr;
+use std::future::{pending, poll_fn};
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
+use std::{mem, ptr};
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
@@ -24,6 +25,7 @@ use super::unknown::UnknownTier;
 use super::warned::Warned;
 use crate::core::error::Kind;
 use crate::core::{Error, Quota, Requirement};
+use crate::lookup::out_of_time;
 use crate::store::{Ask, Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store};
 use crate::telemetry::{Telemetry, Timer};
 
@@ -274,12 +276,14 @@ async fn resolve_all<F: PendingCheck>(
     Ok(checks)
 }
 
-/// Returns what a future yields until a time.
-pub(crate) async fn in_time<T>(until: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
-    match until {
-        Some(until) => timeout_at(until, future).await.ok(),
-        None => Some(future.await),
+/// Returns what a lookup yields until a time, at which it is dropped.
+pub(crate) async fn in_time<T: 'static>(until: Option<Instant>, lookup: &mut Lookup<T>) -> Option<T> {
+    let Some(until) = until else { return Some(lookup.await) };
+    let found = timeout_at(until, &mut *lookup).await.ok();
+    if found.is_none() {
+        out_of_time(mem::replace(lookup, Box::pin(pending())));
     }
+    found
 }
 
 /// Returns the error of a lookup that a request does not wait for any longer.
@@ -289,3 +293,6 @@ pub(crate) fn late(what: &str) -> Error {
         format!("the {what} was not looked up within half of the budget; a result is cached for the next request"),
     )
 }
+
+/// A lookup in flight.
+type Lookup<T> = Pin<Box<dyn Future<Output = T> + Send>>;

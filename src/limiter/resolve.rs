@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::limits::{Limits, Tiered, in_time, late};
 use super::plan::{Draft, PendingCheck, Plan};
 use super::rule::Rule;
-use crate::core::{Error, Key, Quota};
+use crate::core::{Error, Key, Mode, Quota};
 use crate::lookup::RawValues;
 use crate::store::{Answer, Check, Counter, Deadline};
 
@@ -50,9 +50,15 @@ fn check(
     key: &Key,
     found: Result<Option<Quota>, Error>,
 ) -> Result<Option<Check>, Error> {
-    Ok(match limits.tiered(rule, found)? {
-        Tiered::Quota(tier) => Some(draft.with_tier(rule, tier).check(rule, key.clone())),
-        Tiered::Skip => None,
+    Ok(match limits.tiered(rule, found) {
+        Ok(Tiered::Quota(tier)) => Some(draft.with_tier(rule, tier).check(rule, key.clone())),
+        // A ban is that of the key, whatever its quota.
+        Ok(Tiered::Skip) if rule.banning().is_some() => {
+            Some(Draft { only_ban: true, ..draft }.check(rule, key.clone()))
+        }
+        Ok(Tiered::Skip) => None,
+        Err(_) if rule.mode() == Mode::Shadow => None,
+        Err(error) => return Err(error),
     })
 }
 

@@ -24,8 +24,7 @@ const FAILED_FOR: Duration = Duration::from_secs(1);
 /// long.
 const NOTHING_FOR: Duration = Duration::from_secs(10);
 
-/// How long a request waits for a fresh result that has one which has expired: no longer than any budget allows. One that
-/// has waited for longer, and has no more time, makes a lookup late.
+/// How long a request waits for a fresh result that has one which has expired.
 const LATE: Duration = Duration::from_millis(10);
 
 /// How long after its timeout a lookup in flight is abandoned: its runtime stands still.
@@ -53,6 +52,9 @@ pub(crate) struct Lookups<V> {
 struct State<V> {
     settings: Settings,
     results: Cache<Key, Cached<V>>,
+    /// Until when no request waits for the lookup of a key in flight, which is late. It is apart from the results, so that
+    /// a note takes the place of none.
+    late: Cache<Key, Instant>,
     /// A permit for each lookup that may be in flight.
     in_flight: Semaphore,
     /// Limits how often `lookups_full` is logged.
@@ -114,15 +116,18 @@ impl<V: Looked> Lookups<V> {
     /// Otherwise the lookup starts when the answer is first polled, and then continues, and is cached, whether or not
     /// it is polled again. Outside of a runtime the function is called directly, for this request alone.
     pub(crate) fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> Answer<Result<V, Error>> {
-        let cached = match self.state.cached(key) {
+        let stale = match now(self.state.results.get(key)) {
             Some(cached) if !cached.has_expired() => return Answer::Ready(unshared(cached.result)),
-            cached => cached,
+            cached => cached.filter(Cached::is_usable),
         };
+        if now(self.state.late.get(key)).is_some_and(|until| Instant::now() < until) {
+            let late = || Err(Error::new(Kind::Timeout, "a lookup is late; its result is cached when it comes"));
+            return Answer::Ready(stale.map_or_else(late, |stale| unshared(stale.result)));
+        }
         let (lookups, wanted) = (self.clone(), Lookup::new(key, &offered()));
         Answer::pending(async move {
-            let mut wait =
-                Wait { state: Arc::clone(&lookups.state), key: Some(wanted.key().clone()), since: Instant::now() };
-            let found = lookups.wait(wanted, cached.filter(Cached::is_usable)).await;
+            let mut wait = Wait { state: Arc::clone(&lookups.state), key: Some(wanted.key().clone()) };
+            let found = lookups.wait(wanted, stale).await;
             wait.key = None;
             unshared(found)
         })
@@ -142,7 +147,7 @@ impl<V: Looked> Lookups<V> {
         if let Ok(found) = timeout(LATE, fresh).await {
             return found;
         }
-        lookups.state.results.insert(of, stale.clone().postponed()).await;
+        lookups.state.note_late(of).await;
         stale.result
     }
 
@@ -187,16 +192,14 @@ impl<V: Looked> State<V> {
         // A result is kept until it is no longer usable. When the cache is full, keys that are rarely used are evicted.
         let longest = settings.lifetime.max(FAILED_FOR) * 2;
         let results = Cache::builder().max_capacity(settings.capacity).time_to_live(longest).build();
+        let late = Cache::builder().max_capacity(settings.capacity).time_to_live(2 * FAILED_FOR).build();
         let in_flight = Semaphore::new(settings.in_flight);
-        Arc::new(Self { settings, results, in_flight, full: Lines::new(), failed: Lines::new() })
+        Arc::new(Self { settings, results, late, in_flight, full: Lines::new(), failed: Lines::new() })
     }
 
-    /// Reads the cache without waiting for its maintenance.
-    fn cached(&self, key: &Key) -> Option<Cached<V>> {
-        match pin!(self.results.get(key)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(cached) => cached,
-            Poll::Pending => None,
-        }
+    /// Has no request wait for the lookup of a key that is in flight.
+    async fn note_late(&self, key: Key) {
+        self.late.insert(key, Instant::now() + FAILED_FOR).await;
     }
 
     /// Logs and returns that too many lookups are in flight.
@@ -254,26 +257,28 @@ impl<V> Cached<V> {
     }
 }
 
-/// A request that waits for a lookup. If it is dropped, as it has no more time, the lookup is late: until it ends, no other
-/// request waits for it.
+/// A request that waits for a lookup. If it is dropped [for want of time](super::out_of_time), the lookup is late: until it
+/// ends, no other request waits for it. A client that leaves makes none late.
 struct Wait<V: Looked> {
     state: Arc<State<V>>,
     /// `None` at the end.
     key: Option<Key>,
-    since: Instant,
 }
 
 impl<V: Looked> Drop for Wait<V> {
     fn drop(&mut self) {
-        let Some(key) = self.key.take().filter(|_| self.since.elapsed() >= LATE) else { return };
+        let Some(key) = self.key.take().filter(|_| super::is_out_of_time()) else { return };
         let Ok(runtime) = Runtime::try_current() else { return };
         let state = Arc::clone(&self.state);
-        runtime.spawn(async move {
-            if state.cached(&key).is_none_or(|cached| cached.has_expired()) {
-                let late = Error::new(Kind::Timeout, "a lookup is late; its result is cached when it comes");
-                state.results.insert(key, Cached::new(Err(Arc::new(late)), FAILED_FOR)).await;
-            }
-        });
+        runtime.spawn(async move { state.note_late(key).await });
+    }
+}
+
+/// Reads a cache without waiting for its maintenance.
+fn now<T>(reading: impl Future<Output = Option<T>>) -> Option<T> {
+    match pin!(reading).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(cached) => cached,
+        Poll::Pending => None,
     }
 }
 

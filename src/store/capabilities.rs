@@ -46,6 +46,21 @@ impl Capabilities {
         }
     }
 
+    /// Those of a store that decides policies and bans together, as bans count like checks: no budget and no identity.
+    ///
+    /// # Errors
+    ///
+    /// If there are more of both than one decision may have.
+    pub(super) fn with_few_bans(requirements: &[Requirement<'_>], most: usize) -> Result<Self, Error> {
+        let (policies, bans) = (requirements.len(), requirements.iter().filter(|requirement| requirement.bans).count());
+        if bans == 0 || policies + bans <= most {
+            return Ok(Self::default());
+        }
+        Err(Error::invalid(format!(
+            "{policies} policies, {bans} of them with a ban, are too many for one decision: give at most {most} together"
+        )))
+    }
+
     /// Sets the time within which every decision is made.
     #[must_use]
     pub fn budget(self, budget: Duration) -> Self {

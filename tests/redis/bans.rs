@@ -122,3 +122,88 @@ async fn the_nth_refusal_through_a_default_store_bans() {
     }
     assert!(store.refused_from_cache() > 0);
 }
+
+/// A look before a lookup strikes in Redis as in memory.
+#[cfg(all(feature = "axum", feature = "lookup"))]
+#[tokio::test]
+async fn looks_before_lookups_strike_in_redis_as_in_memory() {
+    use std::convert::Infallible;
+    use std::net::SocketAddr;
+
+    use axum::extract::ConnectInfo;
+    use http::Request;
+    use tollgate::test_util::send;
+    use tollgate::{Lookup, MemoryStore, Policy, RateLimitLayer, TierLookup, key};
+
+    let server = RedisServer::start();
+    let quotas = [
+        Quota::fixed_window(2, HOUR),
+        Quota::token_bucket(2, HOUR),
+        Quota::sliding_log(2, HOUR),
+        Quota::sliding_window(2, HOUR),
+        Quota::leaky_bucket(2, HOUR).queue(1).at_once(2),
+    ];
+    for (place, quota) in quotas.into_iter().enumerate() {
+        for cost in [1, 2] {
+            for shadow in [false, true] {
+                let run = async |layer: RateLimitLayer| {
+                    let sent = send(&layer, 9, |place| {
+                        let mut request = Request::new(());
+                        request.headers_mut().insert("x-key", place.into());
+                        request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4_711))));
+                        request
+                    });
+                    let sent = sent.await;
+                    let told = |sent: &tollgate::test_util::Sent| {
+                        let decision = sent.decision().expect("a decision");
+                        let each: Vec<_> =
+                            decision.outcomes().iter().map(|one| (one.is_allowed(), one.is_banned())).collect();
+                        (sent.is_admitted(), decision.is_banned(), each)
+                    };
+                    sent.iter().map(told).collect::<Vec<_>>()
+                };
+                let policies = || {
+                    let tiers = TierLookup::new(|_: Lookup| async { Ok::<_, Infallible>(None) });
+                    let login = Policy::new("login", quota).cost(cost).key(key::peer_ip()).ban(Ban::new(3, HOUR, HOUR));
+                    let login = if shadow { login.shadow() } else { login };
+                    let by_key =
+                        Policy::new("key", Quota::fixed_window(100, HOUR)).key(key::header("x-key")).tier_lookup(tiers);
+                    [login, by_key]
+                };
+                let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE);
+                let redis = settings.prefix(format!("p{place}{cost}{shadow}")).connect(&server.url()).await.unwrap();
+                let in_redis = run(RateLimitLayer::composite(redis).policies(policies())).await;
+                let in_memory = run(RateLimitLayer::composite(MemoryStore::new()).policies(policies())).await;
+                assert_eq!(in_redis, in_memory, "{quota} {cost} {shadow}");
+                let banned = in_redis.iter().filter(|(.., each)| each[0].1).count() as u64;
+                assert_eq!(banned, 9 - 2 / cost - 2, "{quota} {cost} {shadow}: {in_redis:?}");
+            }
+        }
+    }
+}
+
+/// What a store cannot do is an error when policies are given to a layer: each request of this one would fail.
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn more_bans_than_one_decision_may_have_are_an_error_when_the_layer_is_built() {
+    use tollgate::{Policy, RateLimitLayer, key};
+
+    let store = RedisStore::connect_lazy("redis://127.0.0.1:1").expect("nothing is sent");
+    let policies = |many: usize| {
+        (0..many).map(|number| {
+            let policy = Policy::new(&format!("p{number}"), Quota::fixed_window(9, HOUR)).key(key::peer_ip());
+            policy.ban(Ban::new(3, HOUR, HOUR))
+        })
+    };
+    let build = |many| RateLimitLayer::composite(store.clone()).try_policies(policies(many));
+    assert!(build(127).is_ok(), "254 checks");
+    let Ok(layer) = build(128) else { return };
+    let sent = tollgate::test_util::send(&layer, 1, |_| {
+        let mut request = http::Request::new(());
+        let peer = std::net::SocketAddr::from(([10, 0, 0, 1], 4_711));
+        request.extensions_mut().insert(axum::extract::ConnectInfo(peer));
+        request
+    });
+    let source = sent.await[0].decision().map(Decision::source);
+    panic!("256 checks: each decision is refused as invalid, which is not logged, and {source:?} decides");
+}

@@ -77,6 +77,121 @@ async fn several_checks_each_over_shared_and_repeated_keys_are_too() {
     compare_rounds(several).await;
 }
 
+/// Bans by the server's clock, in calls that many requests share, by scripts and by functions.
+#[tokio::test]
+async fn several_checks_with_bans_are_too() {
+    use tollgate::Ban;
+    use tollgate::store::BanCheck;
+    for functions in [false, true] {
+        for seed in 0..6 {
+            let (server, memory, mut rng) = (RedisServer::start(), MemoryStore::new(), Rng::with_seed(seed));
+            let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE);
+            let settings = if functions { settings.functions() } else { settings };
+            let redis = settings.connect(&server.url()).await.expect("the server was started");
+            let (mut banned, mut all) = (0, 0);
+            for round in 0..60 {
+                let requests: Vec<_> = (0..KEYS)
+                    .map(|number| {
+                        let mut checks = several(&mut rng, number);
+                        for check in &mut checks {
+                            if rng.u8(..6) == 0 {
+                                check.mode = Mode::Shadow;
+                            }
+                            if rng.u8(..8) == 0 {
+                                check.cost = 0;
+                            }
+                            if rng.u8(..3) > 0 {
+                                let ban = Ban::new(rng.u32(1..5), MONTH, MONTH / 2);
+                                let ban = if rng.bool() { ban.growing(2.0, MONTH) } else { ban };
+                                let ban = if rng.bool() { ban.extending() } else { ban };
+                                *check = check.clone().ban(BanCheck::new(ban).counts(rng.u8(..6) > 0));
+                            }
+                        }
+                        checks
+                    })
+                    .collect();
+                let answers = join_all(requests.iter().map(|checks| redis.decide(checks, Ask::default()).wait())).await;
+                for (checks, answer) in requests.iter().zip(answers) {
+                    let found = answer.expect("the server is up");
+                    let expected = memory.decide(checks, Ask::default()).wait().await.expect("memory is always there");
+                    let told = |decided: &tollgate::store::Decided| {
+                        let each: Vec<_> = decided
+                            .decision
+                            .outcomes()
+                            .iter()
+                            .map(|one| (one.is_allowed(), one.remaining(), one.is_banned()))
+                            .collect();
+                        let taken: Vec<_> = decided.receipt.taken().iter().map(|taken| taken.units).collect();
+                        (decided.decision.is_allowed(), each, taken)
+                    };
+                    assert_eq!(told(&found), told(&expected), "{functions} {seed} {round} {checks:#?}");
+                    banned += usize::from(expected.decision.is_banned());
+                    all += 1;
+                }
+                for _ in 0..8 {
+                    let own = rng.usize(..KEYS);
+                    let group = rng.usize(..8);
+                    let (key, quota) = if rng.bool() {
+                        (own.to_string(), quota_of(own))
+                    } else {
+                        (format!("group {group}"), quota_of(group))
+                    };
+                    let change = match rng.u8(..4) {
+                        0 => Change::Strike(Ban::new(3, MONTH, MONTH)),
+                        1 => Change::Reset,
+                        _ => Change::Lift,
+                    };
+                    let counter = counter(&key, quota);
+                    let found = redis.adjust(&counter, change).wait().await.expect("the server is up");
+                    let expected = memory.adjust(&counter, change).wait().await.expect("memory is there");
+                    let told = |applied: &tollgate::store::Applied| (applied.units, applied.banned_for.is_some());
+                    assert_eq!(told(&found), told(&expected), "{functions} {seed} {round} {change:?}");
+                }
+            }
+            server.assert_every_key_expires();
+            eprintln!("{banned} of {all} by a ban");
+            assert!(banned > 100 && banned < all * 9 / 10, "{banned} of {all}");
+        }
+    }
+}
+
+/// As many bans as one request may have.
+#[tokio::test]
+async fn as_many_bans_as_there_may_be_are_decided_alike() {
+    use tollgate::Ban;
+    use tollgate::store::BanCheck;
+    let server = RedisServer::start();
+    for functions in [false, true] {
+        let memory = MemoryStore::new();
+        let settings =
+            RedisStore::builder().without_deny_cache().budget(PATIENCE).prefix(if functions { "f" } else { "s" });
+        let settings = if functions { settings.functions() } else { settings };
+        let redis = settings.connect(&server.url()).await.expect("the server was started");
+        let checks: Vec<Check> = (0..127)
+            .map(|number| {
+                let mode = if number % 2 == 0 { Mode::Shadow } else { Mode::Enforce };
+                let check = check(&format!("k{number}"), Quota::fixed_window(1 + number, MONTH), 1).mode(mode);
+                check.ban(BanCheck::new(Ban::new(1 + u32::try_from(number % 3).expect("small"), MONTH, MONTH)))
+            })
+            .collect();
+        for round in 0..8 {
+            let found = redis.decide(&checks, Ask::default()).wait().await.expect("254 are not too many").decision;
+            let expected = memory.decide(&checks, Ask::default()).wait().await.expect("memory").decision;
+            let told = |decision: &Decision| {
+                let each = decision.outcomes().iter();
+                each.map(|one| (one.is_allowed(), one.remaining(), one.is_banned())).collect::<Vec<_>>()
+            };
+            assert_eq!(told(&found), told(&expected), "{functions} {round}");
+        }
+        let more = [&checks[..], &[check("one", MONTHLY, 1)]].concat();
+        assert!(redis.decide(&more, Ask::default()).wait().await.is_ok(), "255 are not");
+        let more = [&checks[..], &[check("one", MONTHLY, 1).ban(BanCheck::new(Ban::new(1, MONTH, MONTH)))]].concat();
+        assert!(redis.decide(&more, Ask::default()).wait().await.expect_err("256 are").is_invalid());
+    }
+}
+
+const MONTHLY: Quota = Quota::fixed_window(9, MONTH);
+
 fn quota_of(number: usize) -> Quota {
     QUOTAS[number % QUOTAS.len()]
 }

@@ -146,7 +146,8 @@ impl Outcome {
     /// The wait is that of the ban, or that of the check if it is longer.
     pub fn banned(self, left: Duration) -> Self {
         let banned_us = micros(left).max(1);
-        let wait_us = if self.allowed { banned_us } else { self.wait_us.max(banned_us) };
+        // Of a look at which nothing remains, the wait is that of a unit.
+        let wait_us = if self.allowed && self.remaining > 0 { banned_us } else { self.wait_us.max(banned_us) };
         let reset_us = self.reset_us.max(banned_us);
         let (delay_us, standing, hidden) = (banned_us, Standing::Banned, false);
         Self { allowed: false, remaining: 0, wait_us, reset_us, delay_us, standing, hidden, ..self }

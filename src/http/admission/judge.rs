@@ -81,6 +81,7 @@ impl<'a> Judge<'a> {
             terms: Terms { counted: true, keyed: false },
             uncounted: Skip::Scope,
             ambiguous_cost: false,
+            denied_part: false,
         };
         match policy.extractor().extract(parts) {
             Answer::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_))) => {
@@ -106,7 +107,7 @@ impl<'a> Judge<'a> {
             return Resolved::Skip(uncounted);
         }
         let draft = Draft::new(self.place, policy.rule(), 0);
-        let mut keyless = Keyless { draft, terms, uncounted, ambiguous_cost: false };
+        let mut keyless = Keyless { draft, terms, uncounted, ambiguous_cost: false, denied_part: false };
         if terms.counted {
             let units = units(policy);
             keyless.ambiguous_cost = units.is_err();
@@ -119,7 +120,10 @@ impl<'a> Judge<'a> {
             Answer::Ready(extracted) => self.resolve_key(keyless, extracted),
             // A preflight costs nothing, and must not cause lookups unless its key can refuse it.
             Answer::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip(uncounted),
-            Answer::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)),
+            Answer::Pending(extracting) => {
+                keyless.denied_part = self.denies_part();
+                self.waits(keyless, Stage::Key(extracting))
+            }
         }
     }
 
@@ -163,7 +167,9 @@ impl<'a> Judge<'a> {
                 offered = Some(values);
                 key
             }
-            Extracted::Missing if self.denies_part() => return Resolved::refused(Refusal::Denied),
+            Extracted::Missing if keyless.denied_part || self.denies_part() => {
+                return Resolved::refused(Refusal::Denied);
+            }
             Extracted::Rejected(_) | Extracted::Missing if !keyless.terms.keyed => {
                 return Resolved::Skip(keyless.uncounted);
             }
@@ -256,6 +262,10 @@ impl<'a> Judge<'a> {
         let rule = self.policy.rule();
         match self.gate.limits.tiered(rule, found) {
             Ok(Tiered::Quota(tier)) => self.check(draft.with_tier(rule, tier), key),
+            // A ban is that of the key, whatever its quota.
+            Ok(Tiered::Skip) if draft.bans && rule.banning().is_some() => {
+                self.check(Draft { only_ban: true, ..draft }, key)
+            }
             Ok(Tiered::Skip) => Resolved::Skip(Skip::NoTier),
             Err(error) => Resolved::refused(Refusal::Failed(error)),
         }

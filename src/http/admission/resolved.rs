@@ -105,6 +105,8 @@ pub(super) struct Keyless {
     pub(super) uncounted: Skip,
     /// Whether the cost is ambiguous; the draft has the least that it may be.
     pub(super) ambiguous_cost: bool,
+    /// Whether a part of its key is on the deny list, where another part has to be looked up.
+    pub(super) denied_part: bool,
 }
 
 /// A policy that needs a lookup before it is a check.

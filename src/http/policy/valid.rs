@@ -131,6 +131,9 @@ impl Policy {
     fn check_ban(&self) -> Result<(), Error> {
         let Some(ban) = self.rule.banning() else { return Ok(()) };
         let text = match self.info.bannable {
+            _ if ban.extends && self.options.bans_on.is_some() => {
+                "a refusal is no failure, so a ban by failures is not extended: leave out extending"
+            }
             Bannable::Client => return Ok(()),
             Bannable::Claimed if ban.verified => return Ok(()),
             Bannable::Claimed => {

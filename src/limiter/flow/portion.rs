@@ -45,7 +45,9 @@ pub(super) struct Portion {
 impl Portion {
     /// The portion of a new pool.
     pub(super) fn of(checks: &[Check]) -> Self {
-        let enforced = || checks.iter().filter(|check| check.mode == Mode::Enforce);
+        // Where none is enforced, portions are those of all, so that what passes is counted.
+        let is_any = checks.iter().any(|check| check.mode == Mode::Enforce);
+        let enforced = || checks.iter().filter(move |check| !is_any || check.mode == Mode::Enforce);
         let free = |check: &Check| check.counter.quota().capacity().saturating_sub(check.floor).max(1);
         let capacity = enforced().map(free).min().unwrap_or(u64::MAX);
         let gain = enforced().map(|check| gained(check.counter.quota(), USUAL)).min().unwrap_or(UNLIMITED);

@@ -76,8 +76,9 @@ impl<B: StateBackend> Store for BackendStore<B> {
         self.shared.submit(work, Some(Instant::now() + self.shared.budget)).map(|done| done.map(Done::applied))
     }
 
-    fn capabilities(&self, _: &[Requirement<'_>]) -> Result<Capabilities, Error> {
-        Ok(Capabilities::default().budget(self.shared.budget).id(self.shared.id))
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        let capabilities = Capabilities::with_few_bans(requirements, MOST_STATES)?;
+        Ok(capabilities.budget(self.shared.budget).id(self.shared.id))
     }
 }
 

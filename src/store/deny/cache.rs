@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::refusals::Refusals;
 use crate::core::{Checks, Error, kept};
 use crate::store::clock::{Clock, SystemClock};
@@ -44,6 +46,8 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// - Refusals that are strikes of a [ban](crate::Ban) go to the inner store, until the key is banned. A ban that
 ///   refusals extend is cached for half of what is left of it, so that requests which go on reach the inner store before
 ///   it ends.
+///
+/// While a request is refused from the cache, its other checks are no strikes of their bans: the store is not called.
 ///
 /// Never refused from the cache are looks (cost 0) unless the layer [asks](crate::store::AskMode::Cached) for it, checks
 /// [settled by outcome](crate::store::Settles), and requests with a check in [shadow mode](crate::store::Mode) or with
@@ -225,13 +229,19 @@ impl<S: Store> Store for DenyCache<S> {
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.taken().is_empty() {
-            // As that of a cached refusal.
-            return Answer::Ready(Ok(changes.iter().map(|_| Applied::new(0, 0)).collect()));
+            // As that of a cached refusal, which no other store knows.
+            return Answer::Ready(Ok(changes.iter().map(|settlement| settlement.nothing(&receipt)).collect()));
         }
-        for (taken, _) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
-            self.refusals.changed(&taken.counter);
-        }
-        self.inner.settle(receipt, changes)
+        let taken = changes.iter().filter_map(|settlement| settlement.of(&receipt));
+        let counters: SmallVec<[Counter; 1]> = taken.map(|(taken, _)| taken.counter.clone()).collect();
+        let refusals = Arc::clone(&self.refusals);
+        let forget = move || counters.iter().for_each(|counter| refusals.changed(counter));
+        forget();
+        // Again once they are made, for calls made meanwhile.
+        self.inner.settle(receipt, changes).map(move |applied| {
+            forget();
+            applied
+        })
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {

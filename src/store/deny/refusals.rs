@@ -160,7 +160,7 @@ impl Refusals {
             }
             slot.note(until);
             let refusal = Cached {
-                place: self.place(*base, check),
+                place: self.place(*base, check, outcome.is_banned()),
                 units: demand(check),
                 left: if outcome.remaining() > 0 { outcome.remaining().saturating_add(check.floor) } else { 0 },
                 sent,
@@ -176,7 +176,11 @@ impl Refusals {
 
     /// Forgets a counter that is changed, and refusals by calls made before the change has surely arrived.
     pub(crate) fn changed(&self, counter: &Counter) {
-        self.slots.of(self.hasher.of(counter)).forget(self.now().saturating_add(ON_ITS_WAY_US));
+        let (now, slot) = (self.now(), self.slots.of(self.hasher.of(counter)));
+        // Refusals from after this time are forgotten too, where the clock stepped back.
+        let stepped_back = slot.may_be_live(now.saturating_add(self.cap_us));
+        let before = if stepped_back { slot.until() } else { 0 };
+        slot.forget(before.max(now.saturating_add(ON_ITS_WAY_US)));
     }
 
     /// Returns the live cached refusal of a check, or of a smaller demand that implies it.
@@ -185,14 +189,18 @@ impl Refusals {
         if !slot.may_be_live(now) {
             return None;
         }
-        let refusal = self.kept.find(self.place(base, check), demand(check))?;
-        let serves = refusal.is_live(now) && slot.keeps(refusal.sent) && is_cacheable(check, refusal.is_ban());
-        serves.then_some(refusal)
+        let of = |by_ban: bool| {
+            let refusal = self.kept.find(self.place(base, check, by_ban), demand(check))?;
+            let serves = refusal.is_live(now) && slot.keeps(refusal.sent) && is_cacheable(check, by_ban);
+            serves.then_some(refusal)
+        };
+        check.ban.as_ref().and_then(|_| of(true)).or_else(|| of(false))
     }
 
     /// Returns what identifies a refusal. The fingerprint is compared where hashes are equal.
-    fn place(&self, base: u64, check: &Check) -> Place {
-        let hash = self.hasher.of_other((base, check.counter.quota(), demand_alone(check)));
+    fn place(&self, base: u64, check: &Check, by_ban: bool) -> Place {
+        let alone = if by_ban { Some(demand(check)) } else { demand_alone(check) };
+        let hash = self.hasher.of_other((base, check.counter.quota(), by_ban, alone));
         Place { hash, counter: self.fingerprints.of(&check.counter) }
     }
 

@@ -46,6 +46,11 @@ impl Slot {
         self.until.load(Ordering::SeqCst) > now
     }
 
+    /// Returns until when there may be refusals.
+    pub(super) fn until(&self) -> u64 {
+        self.until.load(Ordering::SeqCst)
+    }
+
     /// Forgets refusals by calls made before a time.
     pub(super) fn forget(&self, before: u64) {
         self.from.fetch_max(before, Ordering::SeqCst);

@@ -80,8 +80,6 @@ pub enum OnFailure {
     /// admits the whole limit. A request that costs more than the share holds needs all of it, and the rest is a debt
     /// that is repaid before the next one is admitted. Headers show the configured quota, and what is left of the
     /// share.
-    ///
-    /// Aligned windows follow the system's clock as it was when the layer was made, and not what it is set to later.
     #[default]
     Fallback,
     /// The request is admitted, for as long as [`allow_for`](crate::RateLimitLayer::allow_for) says, 60 s of one outage

@@ -112,7 +112,8 @@ impl Store for RawRedisStore {
         })
     }
 
-    fn capabilities(&self, _: &[Requirement<'_>]) -> Result<Capabilities, Error> {
-        Ok(Capabilities::default().budget(self.engine.budget).id(self.engine.id))
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        let capabilities = Capabilities::with_few_bans(requirements, MOST_CHECKS)?;
+        Ok(capabilities.budget(self.engine.budget).id(self.engine.id))
     }
 }

@@ -6,3 +6,4 @@ mod requests;
 mod rig;
 #[cfg(feature = "axum")]
 mod sockets;
+mod terms;

@@ -156,3 +156,28 @@ async fn so_it_is_where_each_request_has_another_key_to_look_up() {
     clock.advance(10 * MINUTE);
     assert!(one(&layer, Method::POST).await.is_admitted());
 }
+
+/// A banned client that alternates a route of the policy and another one.
+#[tokio::test]
+async fn a_flood_of_a_banned_client_that_alternates_routes_is_refused_from_the_cache() {
+    let clock = ManualClock::new();
+    let cache = DenyCache::builder().with_clock(clock.clone()).build(memory(&clock)).expect("valid settings");
+    let layer = RateLimitLayer::composite(cache.clone()).policy(login()).policy(others());
+    ban(&layer).await;
+    let before = cache.refused_from_cache();
+    for request in 0..100 {
+        let method = if request % 2 == 0 { Method::GET } else { Method::POST };
+        assert!(is_banned(&one(&layer, method).await));
+    }
+    let cached = cache.refused_from_cache() - before;
+    assert!(cached >= 97, "{cached} of 100 were refused from the cache");
+}
+
+#[test]
+fn a_ban_by_failures_that_refusals_extend_is_an_error() {
+    let policy = Policy::new("login", Quota::fixed_window(100, MINUTE))
+        .key(key::peer_ip())
+        .ban_failures(Ban::new(1, MINUTE, 10 * MINUTE).extending(), tollgate::Count::all());
+    let error = RateLimitLayer::try_new(memory(&ManualClock::new()), policy).expect_err("it has no effect").to_string();
+    assert!(error.ends_with("a ban by failures is not extended: leave out extending"), "{error}");
+}

@@ -239,3 +239,21 @@ fn options_without_effect_are_refused() {
     let addresses = "deny = [\"192.0.2.1\"]\nserve_unknown_addresses = true";
     assert!(Config::from_toml(&policy(addresses)).is_ok());
 }
+
+#[test]
+fn a_list_is_no_table() {
+    all_refused(&[
+        ("reserve = 0.2\ncritical = [\"x-priority\", \"high\"]", 4, &["critical is a list: give a table"]),
+        ("ban = [10, \"5m\", \"15m\"]", 3, &["ban is a list: give a table"]),
+    ]);
+    for (text, name) in [
+        ("policy = [[\"a\"]]", "policy"),
+        ("server = [[\"10.0.0.0/8\"], 1]", "server"),
+        ("fleet = [10, 0.2]", "fleet"),
+        ("[ratios]\nfair = [\"a\", \"b\"]", "fair"),
+        ("[fleet]\nlimit = 10\nreserve = 0.2\ncritical = [\"x\", \"y\"]", "critical"),
+    ] {
+        let error = Config::from_toml(text).expect_err("it is a list").to_string();
+        assert!(error.contains(&format!("{name} is a list: give a table")), "{error}");
+    }
+}

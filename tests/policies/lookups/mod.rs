@@ -1,6 +1,7 @@
 //! What a layer looks up for itself: shielded, by the raw value, and within the budget.
 mod budget;
 mod flights;
+mod late;
 mod logs;
 mod looks;
 mod raw;
