@@ -45,14 +45,14 @@ pub(super) struct Portion {
 impl Portion {
     /// The portion of a new pool.
     pub(super) fn of(checks: &[Check]) -> Self {
-        // Where none is enforced, portions are those of all, so that what passes is counted.
-        let is_any = checks.iter().any(|check| check.mode == Mode::Enforce);
-        let enforced = || checks.iter().filter(move |check| !is_any || check.mode == Mode::Enforce);
+        let enforced = || checks.iter().filter(|check| check.mode == Mode::Enforce);
         let free = |check: &Check| check.counter.quota().capacity().saturating_sub(check.floor).max(1);
         let capacity = enforced().map(free).min().unwrap_or(u64::MAX);
-        let gain = enforced().map(|check| gained(check.counter.quota(), USUAL)).min().unwrap_or(UNLIMITED);
+        // Where none is enforced, portions are those of all, so that what passes is counted.
+        let counted = || checks.iter().filter(|check| check.mode == Mode::Enforce || capacity == u64::MAX);
+        let gain = counted().map(|check| gained(check.counter.quota(), USUAL)).min().unwrap_or(UNLIMITED);
         let base = gain.clamp(1, (capacity / 4).max(1));
-        let chunk = enforced().map(|check| chunk_of(check.counter.quota())).max().unwrap_or(1).min(base);
+        let chunk = counted().map(|check| chunk_of(check.counter.quota())).max().unwrap_or(1).min(base);
         Self { base, most: base.max(capacity / PART).min(UNLIMITED.max(base) << 6), capacity, chunk, units: base }
     }
 
