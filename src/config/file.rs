@@ -312,8 +312,9 @@ impl Config {
     }
 
     fn read(source: &Source<'_>) -> Result<Self, Error> {
-        let file = toml::from_str::<File>(source.text).map_err(Fault::from);
-        let file = lists_in_place_of_tables(source.text).and(file);
+        // What is no TOML is an error as the file is read.
+        let lists = DeTable::parse(source.text).map_or(Ok(()), |document| refuse_lists(document.get_ref()));
+        let file = lists.and_then(|()| toml::from_str::<File>(source.text).map_err(Fault::from));
         file.and_then(|file| file.build(source)).map_err(|fault| source.error(&fault))
     }
 }
@@ -348,22 +349,25 @@ impl File {
     }
 }
 
-/// Refuses a list where a table has to be, whose values serde would take by their places.
-fn lists_in_place_of_tables(text: &str) -> Result<(), Fault> {
-    fn check(name: &str, value: &Spanned<DeValue<'_>>, is_table: bool) -> Result<(), Fault> {
-        match value.get_ref() {
-            DeValue::Array(_) if is_table => Err(Fault::new(value, format!("{name} is a list: give a table"))),
-            DeValue::Array(items) if name == "policy" => items.iter().try_for_each(|item| check(name, item, true)),
-            DeValue::Table(table) => table.iter().try_for_each(|(name, value)| {
-                let name: &str = name.get_ref();
-                check(name, value, ["server", "fleet", "ratios", "ban", "critical", "fair"].contains(&name))
-            }),
-            _ => Ok(()),
+/// The names of tables, besides those of policies.
+const TABLES: [&str; 6] = ["server", "fleet", "ratios", "ban", "critical", "fair"];
+
+/// Refuses lists in the place of tables, whose values serde would take by their order.
+fn refuse_lists(table: &DeTable<'_>) -> Result<(), Fault> {
+    table.iter().try_for_each(|(name, value)| match value.get_ref() {
+        DeValue::Table(table) => refuse_lists(table),
+        DeValue::Array(_) if TABLES.contains(&&**name.get_ref()) => Err(is_list(name.get_ref(), value)),
+        DeValue::Array(policies) if name.get_ref() == "policy" => {
+            policies.iter().try_for_each(|policy| match policy.get_ref() {
+                DeValue::Table(policy) => refuse_lists(policy),
+                DeValue::Array(_) => Err(is_list("policy", policy)),
+                _ => Ok(()),
+            })
         }
-    }
-    // What is no TOML is an error as the file is read.
-    let Ok(document) = DeTable::parse(text) else { return Ok(()) };
-    document.get_ref().iter().try_for_each(|(name, value)| {
-        check(name.get_ref(), value, ["server", "fleet", "ratios"].contains(&&**name.get_ref()))
+        _ => Ok(()),
     })
+}
+
+fn is_list(name: &str, value: &Spanned<DeValue<'_>>) -> Fault {
+    Fault::new(value, format!("{name} is a list: give a table"))
 }

@@ -157,6 +157,7 @@ impl<V: Looked> Lookups<V> {
         let entry = self.state.results.entry(key.clone());
         let shared = entry.or_insert_with_if(self.look(wanted, stale.clone()), Cached::has_expired);
         if let Ok(found) = timeout(self.state.settings.timeout.saturating_add(GRACE), shared).await {
+            self.state.late.invalidate(&key).await;
             return found.into_value().result;
         }
         // The runtime of the one in flight stands still.

@@ -190,7 +190,8 @@ pub fn path_param(name: &str) -> ValueKey {
 /// Only a hash of the name leaves the process, unless [`plain`](ValueKey::plain) is set. The password is never used.
 /// A request without the header, or with another scheme, has no key; an empty name is a value like any other.
 /// Credentials that are not base64, or whose name is not UTF-8, are [ambiguous](Extracted::Ambiguous), as servers
-/// differ in how they read them; so are credentials beside another `Authorization` line that differs.
+/// differ in how they read them; so are credentials beside another `Authorization` line that differs, unless
+/// [`first`](ValueKey::first) or [`last`](ValueKey::last) picks one, of whichever scheme.
 ///
 /// It suits limits of failed logins. Where the application treats `ADA` and `ada` as one user, set
 /// [`ignore_case`](ValueKey::ignore_case). The client chooses the name: each one it makes up starts a counter of its

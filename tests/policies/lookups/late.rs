@@ -175,3 +175,13 @@ async fn a_note_that_a_lookup_is_late_does_not_replace_its_result() {
     }
     assert_eq!(lost, 0, "of 2000 keys whose lookup has ended in time");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lookup_that_was_late_is_made_again_when_its_result_is_over() {
+    let directory = Directory::default();
+    let layer = RateLimitLayer::new(memory(), tiered(directory.tiers(ms(70)).lifetime(ms(100))));
+    assert_eq!(limit(&layer, "ada").await, "100000", "it is late");
+    sleep(ms(350)).await;
+    assert_eq!(limit(&layer, "ada").await, "100000", "it is late again");
+    assert_eq!(directory.asked(), 2, "nothing is in flight that a request should not wait for");
+}
