@@ -3,12 +3,13 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::settings::RedisStoreBuilder;
 use crate::store::Credentials;
-use crate::store::redis::connections::{Dialer, Provider};
+use crate::store::redis::connections::Duplex;
 
 impl RedisStoreBuilder {
     /// Calls a closure for user and password before each new connection, for credentials that
@@ -51,7 +52,10 @@ impl RedisStoreBuilder {
         T: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        self.credentials = Some(Provider::new(credentials));
+        self.connect.credentials = Some(Arc::new(move || {
+            let provided = credentials();
+            Box::pin(async move { provided.await.map_err(Into::into) })
+        }));
         self
     }
 
@@ -105,7 +109,10 @@ impl RedisStoreBuilder {
         T: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.dialer = Some(Dialer::new(dial));
+        self.connect.dial = Some(Arc::new(move |host, port| {
+            let dialed = dial(host, port);
+            Box::pin(async move { dialed.await.map(|stream| Box::new(stream) as Box<dyn Duplex>) })
+        }));
         self
     }
 
@@ -122,7 +129,7 @@ impl RedisStoreBuilder {
     /// ```
     #[cfg(feature = "sentinel")]
     pub fn primary_user(mut self, user: impl Into<String>) -> Self {
-        self.primary.username = Some(user.into());
+        self.primary = self.primary.set_username(user.into());
         self
     }
 
@@ -130,7 +137,7 @@ impl RedisStoreBuilder {
     /// See [`primary_user`](Self::primary_user) for an example.
     #[cfg(feature = "sentinel")]
     pub fn primary_password(mut self, password: impl Into<String>) -> Self {
-        self.primary.password = Some(password.into());
+        self.primary = self.primary.set_password(password.into());
         self
     }
 }

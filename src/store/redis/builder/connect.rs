@@ -1,24 +1,27 @@
-//! Connecting: to one server, a Cluster, or what sentinels name.
+//! Connecting, at once or with the first decision: to one server, a Cluster, or what sentinels name.
 //!
-//! Settings and URLs come in; a store goes out, whose servers have been connected to and have shown that they are Redis.
-//! All of that together takes no longer than four connect timeouts, after which it is an error that names the address.
+//! Settings and URLs are checked before any store exists. Connecting at once ends when the servers have shown that they
+//! are Redis, and takes no longer than four connect timeouts, after which it is an error that names the address.
 
 use std::sync::Arc;
+#[cfg(feature = "sentinel")]
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use deadpool_redis::Pool;
-use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
+use deadpool_redis::redis::ConnectionInfo;
 
 use super::settings::RedisStoreBuilder;
 use crate::core::Error;
 use crate::core::error::Kind;
 #[cfg(feature = "cluster")]
 use crate::store::redis::cluster::Cluster;
-use crate::store::redis::connections::{Connect, Source, server_at};
+#[cfg(feature = "sentinel")]
+use crate::store::redis::connections::Sentinels;
+use crate::store::redis::connections::{Connect, Origin, Source, server_at};
 use crate::store::redis::pipeline::Server;
 use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
-use crate::store::redis::wire::Calls;
 
 impl RedisStoreBuilder {
     /// Connects to `redis://[user:password@]host:port[/db]`: with the feature
@@ -43,8 +46,34 @@ impl RedisStoreBuilder {
     /// If a setting or the URL is wrong, or the server cannot be reached, refuses the connection,
     /// or is no Redis.
     pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
-        let (server, address) = self.server(url, Some(self.calls))?;
+        let (server, address) = self.server(url, true)?;
         self.prepared(server, &address).await
+    }
+
+    /// Makes a store on the server at a URL, as [`connect`](Self::connect) does, but does not call
+    /// the server before the first decision: so a service starts while Redis is unavailable, and
+    /// its layer decides as it is set to until Redis is there ([`OnFailure`](crate::OnFailure)).
+    /// May be called outside a runtime.
+    ///
+    /// The first decision connects. Passwords, permissions and servers
+    /// that are no Redis are found then, as failures of decisions; [`connect`](Self::connect) finds
+    /// them at once.
+    ///
+    /// # Errors
+    ///
+    /// If a setting or the URL is wrong.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// assert!(RedisStore::builder().connect_lazy("redis://127.0.0.1:6379").is_ok());
+    /// assert!(RedisStore::builder().connect_lazy("127.0.0.1:6379").is_err_and(|error| error.is_invalid()));
+    /// ```
+    pub fn connect_lazy(self, url: &str) -> Result<RedisStore, Error> {
+        let (server, _) = self.server(url, true)?;
+        self.build(server)
     }
 
     /// Connects to a Redis Cluster of which some nodes are known, as
@@ -91,9 +120,30 @@ impl RedisStoreBuilder {
     /// ```
     #[cfg(feature = "cluster")]
     pub async fn connect_cluster<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Result<RedisStore, Error> {
-        let known = servers_at(urls)?;
-        let (nodes, address) = (self.cluster(&known)?, addresses(&known));
+        let (nodes, address) = self.cluster(urls)?;
         self.prepared(nodes, &address).await
+    }
+
+    /// Makes a store on a Redis Cluster of which some nodes are known, as
+    /// [`connect_cluster`](Self::connect_cluster) does, but does not call them before the first
+    /// decision: see [`connect_lazy`](Self::connect_lazy).
+    ///
+    /// # Errors
+    ///
+    /// If a setting or a URL is wrong, or there is no URL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let nodes = ["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"];
+    /// assert!(RedisStore::builder().connect_cluster_lazy(nodes).is_ok());
+    /// ```
+    #[cfg(feature = "cluster")]
+    pub fn connect_cluster_lazy<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Result<RedisStore, Error> {
+        let (nodes, _) = self.cluster(urls)?;
+        self.build(nodes)
     }
 
     /// Connects to the primary that Redis Sentinel knows by this name.
@@ -115,10 +165,34 @@ impl RedisStoreBuilder {
         urls: impl IntoIterator<Item = U>,
         master_name: &str,
     ) -> Result<RedisStore, Error> {
-        let sentinels = servers_at(urls)?;
-        let address = format!("{master_name:?}, as named at {}", addresses(&sentinels));
-        let primary = self.sentinels(&sentinels, master_name)?;
+        let (primary, address) = self.sentinels(urls, master_name)?;
         self.prepared(primary, &address).await
+    }
+
+    /// Makes a store on the primary that sentinels know by a name, as
+    /// [`connect_sentinel`](Self::connect_sentinel) does, but does not call them before the first
+    /// decision: see [`connect_lazy`](Self::connect_lazy).
+    ///
+    /// # Errors
+    ///
+    /// If a setting or a URL is wrong, or there is no URL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"];
+    /// assert!(RedisStore::builder().connect_sentinel_lazy(sentinels, "main").is_ok());
+    /// ```
+    #[cfg(feature = "sentinel")]
+    pub fn connect_sentinel_lazy<U: AsRef<str>>(
+        self,
+        urls: impl IntoIterator<Item = U>,
+        master_name: &str,
+    ) -> Result<RedisStore, Error> {
+        let (primary, _) = self.sentinels(urls, master_name)?;
+        self.build(primary)
     }
 
     /// Uses a pool of the application. Its server is not called before the first decision.
@@ -147,50 +221,63 @@ impl RedisStoreBuilder {
     /// If a setting is wrong, or if [`credentials`](Self::credentials) or [`dial`](Self::dial) is set, which the pool
     /// does not use.
     pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
-        if self.credentials.is_some() || self.dialer.is_some() {
+        if self.connect.credentials.is_some() || self.connect.dial.is_some() {
             let text = "a pool of yours connects by itself: leave out credentials and a closure that dials";
             return Err(Error::invalid(text));
         }
-        let source = self.connection(&[], Some(self.calls))?.to_pool(pool);
-        let servers = self.one(source);
-        self.build(servers)
+        let server = self.one(self.connection(&[])?, Origin::Pool(pool));
+        self.build(server)
     }
 
-    /// Returns the server at a URL, which is not connected to yet, and its address.
-    ///
-    /// # Errors
-    ///
-    /// If the URL is wrong, or a setting of connections.
-    pub(super) fn server(&self, url: &str, calls: Option<Calls>) -> Result<(Servers, String), Error> {
-        let known = server_at(url)?;
-        let connect = self.connection(std::slice::from_ref(&known), calls)?;
-        Ok((self.one(connect.to_server(connect.server(&known))), known.addr().to_string()))
+    /// Returns the server at a URL, which is not connected to yet, and its address. `calls_lua` is false for a store
+    /// that is sent commands only: then its Lua is not checked.
+    fn server(&self, url: &str, calls_lua: bool) -> Result<(Servers, String), Error> {
+        let server = server_at(url)?;
+        let mut connect = self.connection(std::slice::from_ref(&server))?;
+        connect.calls = connect.calls.filter(|_| calls_lua);
+        let address = server.addr().to_string();
+        Ok((self.one(connect, Origin::Server(server)), address))
     }
 
-    fn one(&self, source: Source) -> Servers {
-        Servers::One(Server::new(Arc::new(source), self.calls(), None))
-    }
-
-    /// Returns a Cluster of which these nodes are known, none of which is connected to yet.
+    /// Returns a Cluster of which these nodes are known, none of which is connected to yet, and their addresses.
     #[cfg(feature = "cluster")]
-    pub(super) fn cluster(&self, known: &[ConnectionInfo]) -> Result<Servers, Error> {
-        let connect = self.connection(known, Some(self.calls))?;
-        Ok(Servers::Cluster(Cluster::new(known, connect, self.calls(), self.budget)?))
+    fn cluster<U: AsRef<str>>(&self, urls: impl IntoIterator<Item = U>) -> Result<(Servers, String), Error> {
+        let (known, addresses) = servers_at(urls)?;
+        let cluster = Cluster::new(&known, self.connection(&known)?, Arc::new(self.calls.clone()), self.budget)?;
+        Ok((Servers::Cluster(cluster), addresses))
     }
 
-    /// Returns the primary that these sentinels name, none of which is connected to yet.
+    /// Returns the primary that sentinels name, none of which is connected to yet, and where it is. It is encrypted if
+    /// the first sentinel is.
     #[cfg(feature = "sentinel")]
-    pub(super) fn sentinels(&self, sentinels: &[ConnectionInfo], master_name: &str) -> Result<Servers, Error> {
-        let connect = self.connection(sentinels, Some(self.calls))?;
-        Ok(self.one(connect.by_sentinels(sentinels, master_name, self.primary.clone())?))
+    fn sentinels<U: AsRef<str>>(
+        &self,
+        urls: impl IntoIterator<Item = U>,
+        name: &str,
+    ) -> Result<(Servers, String), Error> {
+        let (known, addresses) = servers_at(urls)?;
+        let Some(first) = known.first() else {
+            return Err(Error::invalid("no URL of a sentinel was given: give at least one"));
+        };
+        let (connect, primary) = (self.connection(&known)?, first.clone().set_redis_settings(self.primary.clone()));
+        let sentinels = Sentinels { known, name: name.to_owned(), primary, first: AtomicUsize::new(0) };
+        let address = format!("{name:?}, as named at {addresses}");
+        Ok((self.one(connect, Origin::Sentinels(sentinels)), address))
     }
 
     /// Returns how some servers are connected to.
-    fn connection(&self, servers: &[ConnectionInfo], calls: Option<Calls>) -> Result<Connect, Error> {
-        let addresses: Vec<ConnectionAddr> = servers.iter().map(|server| server.addr().clone()).collect();
-        let encryption = self.tls.encryption(&addresses)?;
-        let (timeout, credentials, dialer) = (self.connect_timeout, self.credentials.clone(), self.dialer.clone());
-        Ok(Connect { timeout, encryption, credentials, dialer, calls })
+    #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "nothing is encrypted then"))]
+    fn connection(&self, servers: &[ConnectionInfo]) -> Result<Connect, Error> {
+        Ok(Connect {
+            calls: Some(self.calls.calls),
+            #[cfg(feature = "tls")]
+            tls: self.tls.config(servers)?,
+            ..self.connect.clone()
+        })
+    }
+
+    fn one(&self, connect: Connect, origin: Origin) -> Servers {
+        Servers::One(Server::new(Arc::new(Source { connect, origin }), Arc::new(self.calls.clone()), None))
     }
 
     /// Makes a store that is sent commands only, and its address. Its server is not checked for its Lua.
@@ -200,21 +287,82 @@ impl RedisStoreBuilder {
     /// If a setting or the URL is wrong.
     #[cfg(feature = "redis-cell")]
     pub(in crate::store) fn without_scripts(self, url: &str) -> Result<(RedisStore, String), Error> {
-        let (server, address) = self.server(url, None)?;
+        let (server, address) = self.server(url, false)?;
         Ok((self.build(server)?, address))
     }
 
     /// Makes a store once its servers are ready. `address` is in the error.
     async fn prepared(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
         let limit = self.longest_start();
-        let engine = self.engine(servers)?;
-        in_time(limit, address, engine.servers.prepare()).await?;
-        Ok(RedisStore::new(engine))
+        let store = self.build(servers.clone())?;
+        in_time(limit, address, servers.prepare()).await?;
+        Ok(store)
     }
 
     /// Returns how long it may take until a server is known to be usable: four connect timeouts.
     pub(in crate::store) fn longest_start(&self) -> Duration {
-        self.connect_timeout.saturating_mul(4)
+        self.connect.timeout.saturating_mul(4)
+    }
+}
+
+impl RedisStore {
+    /// Connects with the default settings. See [`RedisStoreBuilder::connect`].
+    ///
+    /// # Errors
+    ///
+    /// If the URL is wrong, or the server cannot be reached, refuses the connection, or is no
+    /// Redis.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().connect(url).await
+    }
+
+    /// Makes a store with the default settings, which connects with its first decision. See
+    /// [`RedisStoreBuilder::connect_lazy`].
+    ///
+    /// # Errors
+    ///
+    /// If the URL is wrong.
+    pub fn connect_lazy(url: &str) -> Result<Self, Error> {
+        Self::builder().connect_lazy(url)
+    }
+
+    /// Connects to a Cluster with the default settings. See [`RedisStoreBuilder::connect_cluster`].
+    ///
+    /// # Errors
+    ///
+    /// If a URL is wrong, or no node can be reached, is one of a Cluster, and accepts the scripts.
+    #[cfg(feature = "cluster")]
+    pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, Error> {
+        Self::builder().connect_cluster(urls).await
+    }
+
+    /// Connects to the primary that sentinels know by a name, with the default settings. See
+    /// [`RedisStoreBuilder::connect_sentinel`].
+    ///
+    /// # Errors
+    ///
+    /// If a URL is wrong, no sentinel replies or knows the name, or the primary cannot be reached, or
+    /// refuses the connection.
+    #[cfg(feature = "sentinel")]
+    pub async fn connect_sentinel<U: AsRef<str>>(
+        urls: impl IntoIterator<Item = U>,
+        master_name: &str,
+    ) -> Result<Self, Error> {
+        Self::builder().connect_sentinel(urls, master_name).await
+    }
+
+    /// Uses a pool that is there already, with the default settings.
+    ///
+    /// # Panics
+    ///
+    /// Never: the default settings are valid.
+    pub fn from_pool(pool: Pool) -> Self {
+        Self::builder().from_pool(pool).expect("the default settings are valid")
+    }
+
+    /// Settings to connect with.
+    pub fn builder() -> RedisStoreBuilder {
+        RedisStoreBuilder::new()
     }
 }
 
@@ -242,21 +390,14 @@ pub(in crate::store) async fn in_time<T>(
     }
 }
 
-/// Reads the URLs of several servers.
+/// Reads the URLs of several servers. Returns their addresses, too, for an error.
 ///
 /// # Errors
 ///
 /// If one of them is wrong.
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
-pub(in crate::store::redis) fn servers_at<U: AsRef<str>>(
-    urls: impl IntoIterator<Item = U>,
-) -> Result<Vec<ConnectionInfo>, Error> {
-    urls.into_iter().map(|url| server_at(url.as_ref())).collect()
-}
-
-/// Returns the addresses of servers, for an error.
-#[cfg(any(feature = "cluster", feature = "sentinel"))]
-fn addresses(servers: &[ConnectionInfo]) -> String {
-    let addresses: Vec<String> = servers.iter().map(|server| server.addr().to_string()).collect();
-    addresses.join(", ")
+fn servers_at<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<(Vec<ConnectionInfo>, String), Error> {
+    let servers: Vec<_> = urls.into_iter().map(|url| server_at(url.as_ref())).collect::<Result<_, _>>()?;
+    let addresses: Vec<_> = servers.iter().map(|server| server.addr().to_string()).collect();
+    Ok((servers, addresses.join(", ")))
 }

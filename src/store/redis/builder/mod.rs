@@ -8,8 +8,6 @@
 
 mod access;
 mod connect;
-mod defaults;
-mod lazy;
 mod settings;
 
 #[cfg(feature = "redis-cell")]

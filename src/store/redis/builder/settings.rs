@@ -7,10 +7,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "sentinel")]
+use deadpool_redis::redis::RedisConnectionInfo;
 use tokio::runtime::Handle as Runtime;
 
 use crate::core::Error;
-use crate::store::redis::connections::{Dialer, Provider, Tls};
+use crate::store::redis::connections::Connect;
+#[cfg(feature = "tls")]
+use crate::store::redis::connections::Tls;
 use crate::store::redis::engine::Engine;
 use crate::store::redis::pipeline::Settings;
 use crate::store::redis::server_time::ServerTime;
@@ -65,31 +69,20 @@ const MOST_CONNECTIONS: usize = 65_536;
 #[must_use]
 pub struct RedisStoreBuilder {
     /// What every key starts with.
-    pub(in crate::store::redis) prefix: String,
-    /// The most connections to one server.
-    pub(super) pool_size: usize,
-    /// The most checks of one call, except for a single request that has more.
-    pub(super) batch_size: usize,
-    /// The most calls in flight on a connection.
-    pub(super) in_flight: usize,
-    /// Whether decisions call scripts or functions.
-    pub(super) calls: Calls,
+    prefix: String,
     /// How long one decision may take.
-    pub(in crate::store::redis) budget: Duration,
-    /// How long connecting to one server may take.
-    pub(super) connect_timeout: Duration,
-    /// What gives the time of decisions, if not the server.
-    pub(super) clock: Option<Arc<dyn Clock>>,
-    /// Where all connections are driven, if not in the runtimes of their callers.
-    pub(super) runtime: Option<Runtime>,
-    /// The settings of the deny cache; `None` without one.
-    pub(super) deny_cache: Option<DenyCacheBuilder>,
+    pub(super) budget: Duration,
+    /// How calls are made.
+    pub(super) calls: Settings,
+    /// How servers are connected to, except for encryption.
+    pub(super) connect: Connect,
+    #[cfg(feature = "tls")]
     pub(super) tls: Tls,
-    pub(super) credentials: Option<Provider>,
-    pub(super) dialer: Option<Dialer>,
     /// User and password for the primary that sentinels name.
     #[cfg(feature = "sentinel")]
-    pub(super) primary: deadpool_redis::RedisConnectionInfo,
+    pub(super) primary: RedisConnectionInfo,
+    /// The settings of the deny cache; `None` without one.
+    deny_cache: Option<DenyCacheBuilder>,
 }
 
 impl RedisStoreBuilder {
@@ -97,20 +90,21 @@ impl RedisStoreBuilder {
     pub(super) fn new() -> Self {
         Self {
             prefix: "tollgate".to_owned(),
-            pool_size: 16,
-            batch_size: LARGEST_BATCH,
-            in_flight: 2,
-            calls: Calls::default(),
             budget: Duration::from_millis(100),
-            connect_timeout: Duration::from_millis(500),
-            clock: None,
-            runtime: None,
-            deny_cache: Some(DenyCache::builder()),
+            calls: Settings {
+                calls: Calls::default(),
+                clock: None,
+                batch_size: LARGEST_BATCH,
+                in_flight: 2,
+                most: 16,
+                runtime: None,
+            },
+            connect: Connect { timeout: Duration::from_millis(500), ..Connect::default() },
+            #[cfg(feature = "tls")]
             tls: Tls::default(),
-            credentials: None,
-            dialer: None,
             #[cfg(feature = "sentinel")]
-            primary: deadpool_redis::RedisConnectionInfo::default(),
+            primary: RedisConnectionInfo::default(),
+            deny_cache: Some(DenyCache::builder()),
         }
     }
 
@@ -147,8 +141,9 @@ impl RedisStoreBuilder {
     /// let store = RedisStore::builder().pool_size(0).connect_lazy("redis://127.0.0.1:6379");
     /// assert!(store.is_err_and(|error| error.is_invalid()));
     /// ```
-    pub fn pool_size(self, connections: usize) -> Self {
-        Self { pool_size: connections, ..self }
+    pub fn pool_size(mut self, connections: usize) -> Self {
+        self.calls.most = connections;
+        self
     }
 
     /// Sets how many checks one call decides at most, instead of 128: 1 to 128. Concurrent
@@ -165,8 +160,9 @@ impl RedisStoreBuilder {
     /// let store = RedisStore::builder().batch_size(1_000).connect_lazy("redis://127.0.0.1:6379");
     /// assert!(store.is_err_and(|error| error.is_invalid()));
     /// ```
-    pub fn batch_size(self, checks: usize) -> Self {
-        Self { batch_size: checks, ..self }
+    pub fn batch_size(mut self, checks: usize) -> Self {
+        self.calls.batch_size = checks;
+        self
     }
 
     /// Sets how many calls are sent on a connection before the reply to the first, instead of 2: 1 to 16. Decisions that
@@ -184,8 +180,9 @@ impl RedisStoreBuilder {
     /// let store = RedisStore::builder().calls_in_flight(0).connect_lazy("redis://127.0.0.1:6379");
     /// assert!(store.is_err_and(|error| error.is_invalid()));
     /// ```
-    pub fn calls_in_flight(self, calls: usize) -> Self {
-        Self { in_flight: calls, ..self }
+    pub fn calls_in_flight(mut self, calls: usize) -> Self {
+        self.calls.in_flight = calls;
+        self
     }
 
     /// Calls a library of Redis Functions instead of scripts, for some more checks a second.
@@ -201,8 +198,9 @@ impl RedisStoreBuilder {
     ///
     /// assert!(RedisStore::builder().functions().connect_lazy("redis://127.0.0.1:6379").is_ok());
     /// ```
-    pub fn functions(self) -> Self {
-        Self { calls: Calls::Functions, ..self }
+    pub fn functions(mut self) -> Self {
+        self.calls.calls = Calls::Functions;
+        self
     }
 
     /// Sets how long one decision may take, instead of 100 ms: waiting for a connection, sending,
@@ -240,8 +238,9 @@ impl RedisStoreBuilder {
     /// let settings = RedisStore::builder().connect_timeout(Duration::from_secs(2));
     /// assert!(settings.connect_lazy("redis://127.0.0.1:6379").is_ok());
     /// ```
-    pub fn connect_timeout(self, timeout: Duration) -> Self {
-        Self { connect_timeout: timeout, ..self }
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect.timeout = timeout;
+        self
     }
 
     /// Sets for how long a refusal is cached at most, instead of 1 s: see
@@ -295,11 +294,11 @@ impl RedisStoreBuilder {
     ///
     /// This is for tests: keys still expire by the server's time, and processes whose clocks differ
     /// do not count alike.
-    pub fn with_clock(self, clock: impl Clock) -> Self {
+    pub fn with_clock(mut self, clock: impl Clock) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let shared = Arc::clone(&clock);
-        let deny_cache = self.deny_cache.map(|cache| cache.with_clock(move || shared.now()));
-        Self { clock: Some(clock), deny_cache, ..self }
+        self.calls.clock = Some(clock);
+        Self { deny_cache: self.deny_cache.map(|cache| cache.with_clock(move || shared.now())), ..self }
     }
 
     /// Connects and receives in this runtime, whichever one makes decisions.
@@ -320,46 +319,9 @@ impl RedisStoreBuilder {
     /// assert!(settings.connect_lazy("redis://127.0.0.1:6379").is_ok());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn runtime(self, runtime: Runtime) -> Self {
-        Self { runtime: Some(runtime), ..self }
-    }
-
-    /// Checks the settings that every store on Redis has, also the one on redis-cell.
-    ///
-    /// # Errors
-    ///
-    /// If one is out of bounds.
-    pub(in crate::store::redis) fn check(&self) -> Result<(), Error> {
-        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
-        if self.prefix.is_empty() || self.prefix.len() > LONGEST_PREFIX || !self.prefix.bytes().all(plain) {
-            return Err(Error::invalid(format!(
-                "key prefix {:?} is not allowed: give 1 to {LONGEST_PREFIX} printable ASCII characters without braces",
-                self.prefix
-            )));
-        }
-        if self.budget.is_zero() || self.connect_timeout.is_zero() {
-            return Err(Error::invalid("a timeout of 0 lets nothing through: give at least 1ms"));
-        }
-        if self.pool_size == 0 {
-            return Err(Error::invalid("a pool of size 0 never gives a connection: give at least 1"));
-        }
-        if self.pool_size > MOST_CONNECTIONS {
-            let text = format!("a pool of size {} is not allowed: give at most {MOST_CONNECTIONS}", self.pool_size);
-            return Err(Error::invalid(text));
-        }
-        Ok(())
-    }
-
-    /// Returns how calls are made.
-    pub(super) fn calls(&self) -> Arc<Settings> {
-        Arc::new(Settings {
-            calls: self.calls,
-            clock: self.clock.clone(),
-            batch_size: self.batch_size,
-            in_flight: self.in_flight,
-            most: self.pool_size,
-            runtime: self.runtime.clone(),
-        })
+    pub fn runtime(mut self, runtime: Runtime) -> Self {
+        self.calls.runtime = Some(runtime);
+        self
     }
 
     /// Makes a store, whose servers need not be connected.
@@ -368,27 +330,27 @@ impl RedisStoreBuilder {
     ///
     /// If a setting is out of bounds.
     pub(super) fn build(self, servers: Servers) -> Result<RedisStore, Error> {
-        self.engine(servers).map(RedisStore::new)
-    }
-
-    /// Makes the engine of a store.
-    ///
-    /// # Errors
-    ///
-    /// If a setting is out of bounds.
-    pub(super) fn engine(self, servers: Servers) -> Result<Arc<Engine>, Error> {
-        self.check()?;
-        if !(1..=LARGEST_BATCH).contains(&self.batch_size) {
+        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
+        if self.prefix.is_empty() || self.prefix.len() > LONGEST_PREFIX || !self.prefix.bytes().all(plain) {
             return Err(Error::invalid(format!(
-                "a batch of {} checks is not allowed: give 1 to {LARGEST_BATCH}",
-                self.batch_size
+                "key prefix {:?} is not allowed: give 1 to {LONGEST_PREFIX} printable ASCII characters without braces",
+                self.prefix
             )));
         }
-        if !(1..=MOST_IN_FLIGHT).contains(&self.in_flight) {
-            let text = format!("{} calls in flight are not allowed: give 1 to {MOST_IN_FLIGHT}", self.in_flight);
-            return Err(Error::invalid(text));
+        if self.budget.is_zero() || self.connect.timeout.is_zero() {
+            return Err(Error::invalid("a timeout of 0 lets nothing through: give at least 1ms"));
         }
-        Engine::new(servers, self.prefix, self.budget, ServerTime::new(self.clock), self.deny_cache)
+        for (what, given, most) in [
+            ("a pool of size", self.calls.most, MOST_CONNECTIONS),
+            ("a batch of size", self.calls.batch_size, LARGEST_BATCH),
+            ("a number of calls in flight of", self.calls.in_flight, MOST_IN_FLIGHT),
+        ] {
+            if !(1..=most).contains(&given) {
+                return Err(Error::invalid(format!("{what} {given} is not allowed: give 1 to {most}")));
+            }
+        }
+        let time = ServerTime::new(self.calls.clock);
+        Engine::new(servers, self.prefix, self.budget, time, self.deny_cache).map(RedisStore::new)
     }
 }
 

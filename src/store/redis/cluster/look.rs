@@ -4,25 +4,41 @@
 //! store that connects (`prepare`); a new map goes out. Except for that of `prepare`, a look runs in a task of its own
 //! and ends with its runtime, so a caller that is cancelled does not cancel it for the others. Circuit breakers do not
 //! forbid a look: a node that cannot decide can often name the one that can.
+//!
+//! A failover must be noticed fast, and a Cluster in trouble must not be flooded with `CLUSTER SLOTS`, though each failed
+//! decision wants a look:
+//!
+//! - one look at a time, unless that takes longer than 500 ms: the thread that it runs on may be blocked;
+//! - none for 50 ms after one that found the slots or was dropped, and for 500 ms after one that found nothing.
+//!
+//! Looks are numbered as they begin, so that a late result of an early one does not replace that of a later one.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
 use tokio::runtime::Handle as Runtime;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{self, timeout_at};
+use tokio::time::{self, Instant, timeout_at};
 
-use super::address::{Address, Range, read_ranges};
-use super::looks::PAUSE;
-use super::map::Map;
-use super::nodes::Cluster;
+use super::map::{Address, Map, Range, read_ranges};
+use super::route::Cluster;
 use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::random;
 use crate::store::BreakerState;
 use crate::store::redis::pipeline::{Job, NoReply, Part, Timeout};
+
+/// The least time between a look that found the slots and the next one.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The least time between a look that found nothing and the next one.
+const LONG_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a look keeps another one from beginning.
+const OVERDUE: Duration = Duration::from_millis(500);
 
 /// Limits how often `slots_unknown` is logged.
 static UNKNOWN: Lines = Lines::ten();
@@ -30,19 +46,20 @@ static UNKNOWN: Lines = Lines::ten();
 impl Cluster {
     /// Looks up the slots in the background, unless that was just done. The node that failed is
     /// called last.
-    pub(super) fn look_again(self: &Arc<Self>, failed: Option<Address>) {
+    pub(super) fn look_again(self: &Arc<Self>, failed: Option<&Address>) {
         self.begin_to_look(failed, self.budget);
     }
 
     /// Begins a look in a task of its own, in which each node may take `limit`. Does nothing
     /// outside a runtime, or if it is too early for another look.
-    fn begin_to_look(self: &Arc<Self>, failed: Option<Address>, limit: Duration) {
-        let Some(runtime) = self.runtime() else { return };
+    fn begin_to_look(self: &Arc<Self>, failed: Option<&Address>, limit: Duration) {
+        let here = Runtime::try_current().ok();
+        let Some(runtime) = self.settings.runtime.as_ref().or(here.as_ref()) else { return };
         let Some(look) = self.looks.begin() else { return };
-        let cluster = Arc::clone(self);
+        let (cluster, failed) = (Arc::clone(self), failed.cloned());
         runtime.spawn(async move {
-            let looked = cluster.look(look.number, failed.as_ref(), limit).await;
-            let was_lost = cluster.is_lost.swap(looked.is_err(), Ordering::Relaxed);
+            let looked = cluster.look(&look, failed.as_ref(), limit).await;
+            let was_lost = look.end(looked.is_ok());
             if let (Err(error), false) = (&looked, was_lost) {
                 UNKNOWN.log("", |more| {
                     let error = format!("{error:#}");
@@ -54,13 +71,7 @@ impl Cluster {
                     );
                 });
             }
-            look.end(looked.is_ok());
         });
-    }
-
-    /// Returns the runtime for a look: the one that is set for the store, else the calling one.
-    fn runtime(&self) -> Option<Runtime> {
-        self.settings.runtime.clone().or_else(|| Runtime::try_current().ok())
     }
 
     /// Returns whether no primary is known, as at first after a lazy start.
@@ -75,7 +86,11 @@ impl Cluster {
     /// If no node returns the slots, or a primary cannot be used.
     pub(in crate::store::redis) async fn prepare(self: &Arc<Self>) -> Result<(), Error> {
         let limit = self.longest_look();
-        self.look(self.looks.number(), None, limit).await?;
+        // A new store has not looked before.
+        let Some(look) = self.looks.begin() else { return Ok(()) };
+        let looked = self.look(&look, None, limit).await;
+        look.end(looked.is_ok());
+        looked?;
         let mut connecting = JoinSet::new();
         for node in self.map.load().nodes() {
             let node = Arc::clone(node);
@@ -94,18 +109,24 @@ impl Cluster {
         Ok(())
     }
 
+    /// Returns how long one node may take to be connected to, to show that it is a Redis, and to
+    /// return the slots, when a caller waits for them: three connect timeouts.
+    fn longest_look(&self) -> Duration {
+        self.connect.timeout.saturating_mul(3)
+    }
+
     /// Waits until primaries are known, a look finds none, or the timeout is over; after one that found none, not at all
     /// for a moment. The look itself is not cancelled with its caller.
     pub(super) async fn find(self: &Arc<Self>, timeout: Timeout) {
         let looking = async {
-            let mut ended = self.looks.ended();
             loop {
+                let ended = self.looks.ended.notified();
                 self.begin_to_look(None, self.longest_look());
-                if !self.is_unknown() || self.is_lost.load(Ordering::Relaxed) && !self.looks.is_under_way() {
+                if !self.is_unknown() || self.looks.is_lost() {
                     return;
                 }
                 // The one that is under way may be held up.
-                let _ = time::timeout(PAUSE, ended.changed()).await;
+                let _ = time::timeout(PAUSE, ended).await;
             }
         };
         let _ = timeout_at(timeout.until, looking).await;
@@ -117,17 +138,12 @@ impl Cluster {
     /// # Errors
     ///
     /// The error of the last node, if none returns the slots.
-    pub(super) async fn look(
-        self: &Arc<Self>,
-        number: u64,
-        failed: Option<&Address>,
-        limit: Duration,
-    ) -> Result<(), Error> {
+    async fn look(self: &Arc<Self>, look: &Look, failed: Option<&Address>, limit: Duration) -> Result<(), Error> {
         let mut error = None;
         for address in self.candidates(failed) {
             match self.ranges(&address, limit).await {
                 Ok(ranges) => {
-                    if self.looks.is_news(number) {
+                    if look.is_news() {
                         self.replace_map(ranges);
                     }
                     return Ok(());
@@ -138,16 +154,17 @@ impl Cluster {
         Err(error.unwrap_or_else(|| Error::new(Kind::Connection, "no node of the Redis Cluster is known")))
     }
 
-    /// Returns every known address, the nodes' and the seeds': in random order, except that
-    /// nodes whose circuit breaker is not closed come late, and the one that failed last.
+    /// Returns every known address, the nodes' in random order and then the seeds', except that nodes whose circuit
+    /// breaker is not closed come late, and the one that failed last.
     fn candidates(&self, failed: Option<&Address>) -> Vec<Address> {
         let map = self.map.load();
-        let mut addresses: Vec<Address> = map.nodes().iter().map(|node| node.address.clone()).collect();
-        addresses.sort_by_cached_key(|_| random::up_to(u64::MAX));
-        let others: Vec<_> = self.seeds.iter().filter(|seed| !addresses.contains(seed)).cloned().collect();
-        addresses.extend(others);
-        let is_failing = |address: &Address| map.node(address).is_some_and(|node| node.state() != BreakerState::Closed);
-        addresses.sort_by_cached_key(|address| (Some(address) == failed, is_failing(address)));
+        let mut addresses: Vec<Address> = map.nodes().iter().map(|node| node.primary.address.clone()).collect();
+        addresses.extend(self.seeds.iter().filter(|seed| map.node(seed).is_none()).cloned());
+        addresses.sort_by_cached_key(|address| {
+            let node = map.node(address);
+            let is_failing = node.as_ref().is_some_and(|node| node.primary.state() != BreakerState::Closed);
+            (Some(address) == failed, is_failing, node.is_none(), node.map_or(0, |_| random::up_to(u64::MAX)))
+        });
         addresses
     }
 
@@ -185,7 +202,126 @@ impl Cluster {
     }
 }
 
+/// The looks at the slots of one Cluster.
+#[derive(Default)]
+pub(super) struct Looks {
+    /// Held for a few instructions, never while anything is awaited.
+    state: Mutex<State>,
+    /// Notifies those who wait for a look when one has ended.
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// No look begins before this.
+    next: Option<Instant>,
+    /// How many have begun: the number of the last one.
+    began: u64,
+    /// The number of the look that began last of those that found the slots.
+    latest: u64,
+    under_way: usize,
+    /// Whether the one that ended last found nothing.
+    is_lost: bool,
+}
+
+/// A look that is under way. It ends when it is dropped, as it is with its runtime.
+struct Look {
+    number: u64,
+    /// How long after it none begins.
+    pause: Duration,
+    looks: Arc<Looks>,
+}
+
+impl Looks {
+    /// Begins a look, unless the rules at the top of this module forbid it.
+    fn begin(self: &Arc<Self>) -> Option<Look> {
+        let (mut state, now) = (self.state(), Instant::now());
+        if state.next.is_some_and(|next| next > now) {
+            return None;
+        }
+        state.next = Some(now + OVERDUE);
+        state.under_way += 1;
+        state.began += 1;
+        Some(Look { number: state.began, pause: PAUSE, looks: Arc::clone(self) })
+    }
+
+    /// Returns whether the last look found nothing, and none is under way.
+    fn is_lost(&self) -> bool {
+        let state = self.state();
+        state.is_lost && state.under_way == 0
+    }
+
+    /// Locks the state. A panic while it was held has left nothing half done.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Look {
+    /// Returns whether what it found is to be used, and notes it if so: no later look has found the slots before.
+    fn is_news(&self) -> bool {
+        let mut state = self.looks.state();
+        let is_news = self.number > state.latest;
+        state.latest = state.latest.max(self.number);
+        is_news
+    }
+
+    /// Ends the look. To be called when what it found is in the map, as it wakes those who wait for
+    /// that. Returns whether the one before found nothing either.
+    fn end(mut self, has_found: bool) -> bool {
+        self.pause = if has_found { PAUSE } else { LONG_PAUSE };
+        mem::replace(&mut self.looks.state().is_lost, !has_found)
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        let mut state = self.looks.state();
+        state.next = Some(Instant::now() + self.pause);
+        state.under_way -= 1;
+        drop(state);
+        self.looks.ended.notify_waiters();
+    }
+}
+
 /// Returns the error of a server that has no slots.
 fn no_cluster() -> Error {
     Error::new(Kind::Store, "it returned no slots: is it a node of a Redis Cluster?")
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_keeps_others_from_beginning_until_it_is_overdue_and_for_a_while_after_its_end() {
+        let looks = Arc::<Looks>::default();
+        let _held_up = looks.begin().expect("none is under way");
+        assert!(looks.begin().is_none(), "one is under way");
+        advance(OVERDUE).await;
+        for (has_found, pause) in [(true, PAUSE), (false, LONG_PAUSE)] {
+            looks.begin().expect("none is under way").end(has_found);
+            advance(pause / 2).await;
+            assert!(looks.begin().is_none());
+            advance(pause / 2).await;
+        }
+        drop(looks.begin().expect("none is under way"));
+        advance(PAUSE).await;
+        looks.begin().expect("the one before was dropped");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_look_found_that_was_held_up_does_not_undo_what_a_later_one_found() {
+        let looks = Arc::<Looks>::default();
+        let mut began = Vec::new();
+        for _ in 0..3 {
+            began.push(looks.begin().expect("the one before is overdue"));
+            advance(OVERDUE).await;
+        }
+        assert!(began[1].is_news());
+        assert!(!began[0].is_news(), "it began before");
+        assert!(began[2].is_news());
+    }
 }

@@ -1,18 +1,18 @@
-//! Which primary has which slot.
+//! Which primary has which slot: the slot of a key, where nodes listen, and the map of both.
 //!
-//! Ranges of slots and nodes come in; the owner of a slot goes out. A map is read by every decision
-//! and replaced as a whole (`nodes.rs`), so reading it takes no lock. It may be out of date at any
+//! A map is read by every decision and replaced as a whole, so reading it takes no lock. It may be out of date at any
 //! time: a wrong entry costs one redirection, as the node that is called redirects to the right one.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::address::Address;
+use deadpool_redis::redis::Value;
+
 use super::node::Node;
-use super::slot::SLOTS;
 
 /// The primary of every slot, as far as it is known. A clone shares the nodes, with their connections.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Map {
     /// The nodes, each once by its address: those that have slots, and those to which slots are
     /// being moved.
@@ -41,7 +41,7 @@ impl Map {
 
     /// Returns the node at an address, if it is known.
     pub(super) fn node(&self, address: &Address) -> Option<Arc<Node>> {
-        self.nodes.iter().find(|node| node.address == *address).cloned()
+        self.nodes.iter().find(|node| node.primary.address == *address).cloned()
     }
 
     /// Assigns slots to a node, which may be new. Both ends of the range are included. A range
@@ -56,10 +56,183 @@ impl Map {
 
     /// Adds a node, unless there is one at its address; returns the place of the one that is there.
     pub(super) fn keep(&mut self, node: &Arc<Node>) -> usize {
-        let known = self.nodes.iter().position(|known| known.address == node.address);
+        let known = self.nodes.iter().position(|known| known.primary.address == node.primary.address);
         known.unwrap_or_else(|| {
             self.nodes.push(Arc::clone(node));
             self.nodes.len() - 1
         })
+    }
+}
+
+/// Where a node listens. Nodes are identified by it: one that changes its address is another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    /// A name, or an address without brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl Address {
+    /// Reads `host:port`, as redirections have it. Without a host it is that of the node that
+    /// replied. Returns `None` if it is no address, or the host is `?`: the node does not know it.
+    pub(super) fn read(text: &str, from: &Self) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        Self::named(host, port.parse().ok()?, from)
+    }
+
+    /// Returns the address of a host and a port, as a node names them.
+    fn named(host: &str, port: u16, from: &Self) -> Option<Self> {
+        let host = match host {
+            "?" => return None,
+            "" => &from.host,
+            host => host.trim_start_matches('[').trim_end_matches(']'),
+        };
+        Some(Self { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// Slots, and the address of the primary that has them.
+pub(super) type Range = (RangeInclusive<u16>, Address);
+
+/// Reads the reply to `CLUSTER SLOTS`, which was received from `from`. Returns `None` if it is
+/// no array. It is not trusted to be well-formed: elements that are no ranges are left out.
+pub(super) fn read_ranges(slots: &Value, from: &Address) -> Option<Vec<Range>> {
+    let Value::Array(ranges) = slots else { return None };
+    // One whose primary is not known has none for now.
+    Some(ranges.iter().filter_map(|range| read_range(range, from)).collect())
+}
+
+/// Reads one range: its first and last slot, and its primary, behind which the replicas stand.
+fn read_range(range: &Value, from: &Address) -> Option<Range> {
+    let Value::Array(range) = range else { return None };
+    let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = range.as_slice() else { return None };
+    let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
+    let host = match host {
+        Value::BulkString(host) => str::from_utf8(host).ok()?,
+        Value::Nil => "",
+        _ => return None,
+    };
+    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+    let address = Address::named(host, u16::try_from(*port).ok()?, from)?;
+    (last < SLOTS).then_some((first..=last, address))
+}
+
+/// How many slots a Cluster has.
+const SLOTS: u16 = 16_384;
+
+/// CRC-16/XMODEM of each byte: polynomial 0x1021, initial value 0, not reflected. With it the
+/// checksum of a key takes one step a byte.
+const TABLE: [u16; 256] = table();
+
+/// Computes the checksum of each byte, bit by bit, when the crate is compiled.
+const fn table() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut byte: u16 = 0;
+    while byte < 256 {
+        let (mut sum, mut bit) = (byte << 8, 0);
+        while bit < 8 {
+            sum = if sum & 0x8000 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte as usize] = sum;
+        byte += 1;
+    }
+    table
+}
+
+/// Returns the slot to which Redis assigns a key, from 0 to 16,383: CRC-16 of its hash tag, modulo 16,384, by the [Redis
+/// Cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
+pub(in crate::store::redis) fn slot_of(redis_key: &[u8]) -> u16 {
+    let tag = tag(redis_key).unwrap_or(redis_key);
+    let sum = tag.iter().fold(0, |sum: u16, byte| sum << 8 ^ TABLE[usize::from(sum >> 8 ^ u16::from(*byte))]);
+    sum % SLOTS
+}
+
+/// Returns the hash tag: what stands between the first opening brace and the next closing one.
+/// `None` if there is no such pair, or nothing between them: then the whole key is hashed.
+fn tag(redis_key: &[u8]) -> Option<&[u8]> {
+    let behind = redis_key.iter().position(|byte| *byte == b'{')? + 1;
+    let length = redis_key[behind..].iter().position(|byte| *byte == b'}')?;
+    (length > 0).then(|| &redis_key[behind..behind + length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
+        let replica = Value::Array(vec![text("10.0.0.9"), Value::Int(9), text("id")]);
+        Value::Array(vec![
+            Value::Int(first),
+            Value::Int(last),
+            Value::Array(vec![host, Value::Int(port), text("id")]),
+            replica,
+        ])
+    }
+
+    fn address(host: &str, port: u16) -> Address {
+        Address { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn ranges_are_read_with_their_primaries() {
+        let slots = Value::Array(vec![range(0, 5, text("10.0.0.1"), 1), range(6, 16_383, text("node.example"), 2)]);
+        let read = read_ranges(&slots, &address("node", 7)).unwrap();
+        assert_eq!(read, [(0..=5, address("10.0.0.1", 1)), (6..=16_383, address("node.example", 2))]);
+    }
+
+    #[test]
+    fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
+        for host in [Value::Nil, text("")] {
+            let read = read_ranges(&Value::Array(vec![range(0, 0, host, 1)]), &address("node", 7)).unwrap();
+            assert_eq!(read, [(0..=0, address("node", 1))]);
+        }
+        assert_eq!(Address::read(":6380", &address("node", 7)), Some(address("node", 6380)));
+        assert_eq!(Address::read("::1:6380", &address("node", 7)), Some(address("::1", 6380)));
+    }
+
+    #[test]
+    fn what_is_no_range_is_left_out() {
+        let odd = [
+            range(0, 16_384, text("a"), 1),
+            range(-1, 4, text("a"), 1),
+            range(0, 4, text("a"), 65_536),
+            range(0, 4, text("?"), 1),
+            range(0, 4, Value::Int(5), 1),
+            Value::Array(vec![]),
+            Value::Nil,
+        ];
+        assert_eq!(read_ranges(&Value::Array(odd.into()), &address("node", 7)), Some(vec![]));
+        assert_eq!(read_ranges(&Value::Okay, &address("node", 7)), None);
+        assert_eq!(Address::read("nothing", &address("node", 7)), None);
+        assert_eq!(Address::read("?:6380", &address("node", 7)), None);
+    }
+
+    #[test]
+    fn keys_have_the_slots_that_redis_gives_them() {
+        // As CLUSTER KEYSLOT replies.
+        let slots = [("123456789", 12_739), ("foo", 12_182), ("bar", 5_061), ("hello", 866), ("", 0)];
+        for (key, slot) in slots {
+            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+        }
+    }
+
+    #[test]
+    fn only_the_first_hash_tag_counts_and_only_if_it_holds_something() {
+        assert_eq!(slot_of(b"a{foo}b{bar}"), slot_of(b"foo"));
+        assert_eq!(slot_of(b"a{foo}{bar}"), slot_of(b"{foo}"));
+        assert_ne!(slot_of(b"{}foo"), slot_of(b"foo"));
+        assert_ne!(slot_of(b"{foo"), slot_of(b"foo"));
     }
 }

@@ -15,14 +15,10 @@
 //! `store/redis/servers.rs` is the only user of this folder, except for `builder/`, which
 //! creates a Cluster from its settings.
 
-mod address;
 mod look;
-mod looks;
 mod map;
 mod node;
-mod nodes;
 mod route;
-mod slot;
 
-pub(super) use nodes::Cluster;
-pub(super) use slot::slot_of;
+pub(super) use map::slot_of;
+pub(super) use route::Cluster;

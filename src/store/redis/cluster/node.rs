@@ -1,9 +1,7 @@
 //! A node, and its circuit breaker.
 //!
-//! Permits go out before each call, and the results of calls come in. While a node fails it is not
-//! called, so that decisions over its slots fail at once; decisions over all other slots go on. The
-//! breaker is the one that layers have: see `store/breaker.rs` for when it opens and when it
-//! probes.
+//! While a node fails it is not called, so that decisions over its slots fail at once; decisions over all other slots go
+//! on. The breaker is the one that layers have: see `store/breaker.rs` for when it opens and when it probes.
 //!
 //! | outcome of a call | it counts as |
 //! | --- | --- |
@@ -12,54 +10,51 @@
 //! | any other error, no connection, no reply in time | a failure |
 //! | counted with another call | nothing |
 
-use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use super::address::Address;
+use super::map::Address;
+use super::route::{Cluster, Follow};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::BreakerState;
 use crate::store::breaker::{Permit, ReportedBreaker, Whose};
 use crate::store::outage::Outage;
 use crate::store::redis::connections::Failure;
-use crate::store::redis::pipeline::Server;
+use crate::store::redis::pipeline::{Server, Unsettled, Watch};
 
 /// A node of the Cluster, which was a primary when it was looked up.
 pub(super) struct Node {
-    /// Where it listens, which identifies it.
-    pub(super) address: Address,
-    /// What requests for its slots are sent by.
+    pub(super) primary: Arc<Primary>,
+    /// What requests for its slots are sent by. It reports to the primary.
     pub(super) server: Arc<Server>,
-    /// Opens when the node fails too often.
-    breaker: ReportedBreaker,
 }
 
-impl Node {
-    /// Returns a node at an address, whose circuit breaker is closed.
-    pub(super) fn new(address: Address, server: Arc<Server>) -> Self {
+/// A primary, without its connections, which outlive it by what they have yet to send.
+pub(super) struct Primary {
+    /// Where it listens, which identifies it.
+    pub(super) address: Address,
+    /// Opens when the node fails too often.
+    breaker: ReportedBreaker,
+    /// Gone with the store.
+    cluster: Weak<Cluster>,
+}
+
+impl Primary {
+    /// Returns a primary at an address, whose circuit breaker is closed.
+    pub(super) fn new(address: Address, cluster: Weak<Cluster>) -> Self {
         let breaker = ReportedBreaker::new(Whose::Primary(address.to_string()));
-        Self { address, server, breaker }
+        Self { address, breaker, cluster }
     }
 
-    /// Returns a permit to make one call, whose result is to be reported by [`report`](Self::report).
+    /// Returns a permit to make one call, whose result is to be [reported](Watch::report).
     ///
     /// # Errors
     ///
     /// If the circuit breaker is not closed, and no probe is due. The error has the outage.
     pub(super) fn acquire(&self) -> Result<Permit, Error> {
-        self.breaker.acquire().ok_or_else(|| self.breaker_error().of_one_server(self.outage()))
-    }
-
-    /// Counts a failure of jobs that timed out before they were sent. Nothing is counted while the
-    /// circuit breaker is not closed.
-    pub(super) fn waited(&self) {
-        if self.state() == BreakerState::Closed
-            && let Some(permit) = self.breaker.acquire()
-        {
-            self.breaker.failed(permit, &"waiting requests found no room in any call in time");
-        }
+        self.breaker.acquire().ok_or_else(|| self.breaker_error())
     }
 
     /// Returns the state of its circuit breaker.
@@ -77,15 +72,15 @@ impl Node {
         Outage { next_probe: self.breaker.next_probe(), failing_since: self.breaker.failing_since() }
     }
 
-    /// Returns the error of a call that is not made as the circuit breaker is open.
+    /// Returns the error of a call that is not made as the circuit breaker is open. It has the outage.
     pub(super) fn breaker_error(&self) -> Error {
         let text = format!("the primary at {} is not called, as it failed too often a moment ago", self.address);
-        Error::new(Kind::Connection, text)
+        Error::new(Kind::Connection, text).of_one_server(self.outage())
     }
+}
 
-    /// Reports the result of a call to the circuit breaker: see the table at the top of this
-    /// module.
-    pub(super) fn report(&self, permit: Permit, failure: Option<&Failure>) {
+impl Watch for Primary {
+    fn report(&self, permit: Permit, failure: Option<&Failure>) {
         match failure {
             Some(Failure::Error(error)) if is_of_the_slot(error) => self.breaker.succeeded(permit),
             Some(failure) => {
@@ -94,6 +89,37 @@ impl Node {
             }
             None => self.breaker.succeeded(permit),
         }
+        if let (Some(Failure::NotConnected(_) | Failure::Late), Some(cluster)) = (failure, self.cluster.upgrade()) {
+            // Another one may have its slots by now.
+            cluster.look_again(Some(&self.address));
+        }
+    }
+
+    fn waited(&self) {
+        if self.state() == BreakerState::Closed
+            && let Some(permit) = self.breaker.acquire()
+        {
+            self.breaker.failed(permit, &"waiting requests found no room in any call in time");
+        }
+    }
+
+    fn may_redirect(&self) -> bool {
+        true
+    }
+
+    fn settle_again(&self, mut settlement: Unsettled) -> Option<Unsettled> {
+        let Some(cluster) = self.cluster.upgrade() else { return Some(settlement) };
+        let mut next = None;
+        match settlement.cause.take().map(|cause| cluster.follow(&self.address, &cause, &mut settlement.job)) {
+            Some(Follow::To(other)) => next = Some(other),
+            Some(Follow::Owner | Follow::Later) => {}
+            // It could not be reached, or is of no use now: another one may have its slots.
+            Some(Follow::Nobody) | None => cluster.look_again(Some(&self.address)),
+        }
+        let next = next.or_else(|| cluster.owner(settlement.job.slot)).or_else(|| cluster.known(&self.address));
+        let Some(next) = next else { return Some(settlement) };
+        next.server.settle(settlement.job, settlement.settler);
+        None
     }
 }
 
@@ -104,34 +130,17 @@ fn is_of_the_slot(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(Moved | Ask | TryAgain | CrossSlot | NoScript))
 }
 
-impl fmt::Debug for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("address", &self.address).field("state", &self.state()).finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io;
     use std::time::Duration;
 
-    use deadpool_redis::redis::IntoConnectionInfo;
     use tokio::time::Instant;
 
     use super::*;
-    use crate::store::redis::connections::Connect;
-    use crate::store::redis::pipeline::Settings;
-    use crate::store::redis::wire::Calls;
 
-    const BUDGET: Duration = Duration::from_millis(100);
-
-    fn node() -> Node {
-        let connect = Connect { timeout: BUDGET, ..Connect::default() };
-        let source = connect.to_server(connect.server(&"redis://127.0.0.1:1".into_connection_info().unwrap()));
-        let address = Address { host: "::1".to_owned(), port: 7000 };
-        let settings =
-            Settings { calls: Calls::default(), clock: None, batch_size: 1, in_flight: 1, most: 1, runtime: None };
-        Node::new(address, Server::new(Arc::new(source), Arc::new(settings), None))
+    fn primary() -> Primary {
+        Primary::new(Address { host: "::1".to_owned(), port: 7000 }, Weak::new())
     }
 
     fn refused(kind: ServerErrorKind) -> Failure {
@@ -140,12 +149,12 @@ mod tests {
 
     /// The state after calls that failed like this.
     fn state_after(calls: u64, failure: impl Fn() -> Failure) -> BreakerState {
-        let node = node();
+        let primary = primary();
         for _ in 0..calls {
-            let permit = node.breaker.acquire().expect("a permit");
-            node.report(permit, Some(&failure()));
+            let permit = primary.breaker.acquire().expect("a permit");
+            primary.report(permit, Some(&failure()));
         }
-        node.state()
+        primary.state()
     }
 
     #[tokio::test(start_paused = true)]
@@ -166,18 +175,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn while_it_is_not_called_the_error_has_the_reason_the_start_and_the_next_probe() {
-        let node = node();
+        let primary = primary();
         let start = Instant::now();
         for _ in 0..5 {
-            assert!(node.is_callable());
+            assert!(primary.is_callable());
             tokio::time::advance(Duration::from_millis(1)).await;
-            node.report(node.acquire().unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
+            primary.report(primary.acquire().unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
         }
         tokio::time::advance(Duration::from_millis(9)).await;
-        let error = node.acquire().expect_err("it failed too often");
+        let error = primary.acquire().expect_err("it failed too often");
         assert_eq!(error.to_string(), "the primary at [::1]:7000 is not called, as it failed too often a moment ago");
-        let Outage { next_probe, failing_since } = node.outage();
-        assert_eq!((next_probe, node.is_callable()), (Duration::from_millis(41), false));
+        let Outage { next_probe, failing_since } = primary.outage();
+        assert_eq!((next_probe, primary.is_callable()), (Duration::from_millis(41), false));
         assert_eq!(failing_since, Some(start + Duration::from_millis(1)));
     }
 }

@@ -1,30 +1,92 @@
-//! The way of requests to the primaries of their slots, and of those that one redirects.
+//! The nodes of a Cluster, and the way of requests to the primaries of their slots, and of those that one redirects.
 //!
-//! Whenever a request cannot be sent, the slots are looked up again in the background, as another primary may have them
-//! by now. Errors contain the outage of the server that they come from, so that a layer's own circuit breaker does not
-//! count them against the whole Cluster.
+//! A node is kept as long as it has slots, or slots are being moved to it: its connections and its circuit breaker live
+//! as long as it does. Whenever a request cannot be sent, the slots are looked up again in the background, as another
+//! primary may have them by now. Errors contain the outage of the server that they come from, so that a layer's own
+//! circuit breaker does not count them against the whole Cluster.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::node::Node;
-use super::nodes::{Cluster, Follow};
+use super::look::Looks;
+use super::map::{Address, Map};
+use super::node::{Node, Primary};
 use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::store::BreakerState;
 use crate::store::outage::Outage;
-use crate::store::redis::pipeline::{Failed, Job, NoReply, Part, Refused, Settings, Settled};
+use crate::store::redis::connections::{Connect, Origin, Source, is_of_a_replica, moved_to};
+use crate::store::redis::pipeline::{Failed, Job, NoReply, Part, Refused, Server, Settings, Settled, Watch};
+use crate::store::redis::wire::Way;
 
 /// The pause before a request is sent again some of whose keys are on either side of a slot that moves.
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
+
+/// How often a request is sent on by redirections at most: nodes that disagree do not redirect it for long.
+const MOST_HOPS: u8 = 8;
+
+/// Where a request goes that a node has refused.
+pub(super) enum Follow {
+    /// To this node.
+    To(Arc<Node>),
+    /// To the owner of its slot.
+    Owner,
+    /// The same after a pause.
+    Later,
+    /// It failed.
+    Nobody,
+}
+
+/// The primaries, each with connections of its own. All clones of a store share it.
+pub(in crate::store::redis) struct Cluster {
+    /// The addresses of the URLs. They are tried besides the known nodes, as all of those may be
+    /// gone.
+    pub(super) seeds: Vec<Address>,
+    /// How all nodes are connected to, but for the address: as the first URL has it.
+    login: ConnectionInfo,
+    pub(super) connect: Connect,
+    /// How calls are made.
+    pub(super) settings: Arc<Settings>,
+    /// How long one decision may take, and a node to reply with the slots in the background.
+    pub(super) budget: Duration,
+    /// When the store was made.
+    start: Instant,
+    /// Which node has which slot, as it was found last.
+    pub(super) map: ArcSwap<Map>,
+    /// When the slots are looked up.
+    pub(super) looks: Arc<Looks>,
+}
 
 /// Limits how often `settlement_unsent` is logged.
 static UNSENT: Lines = Lines::new();
 
 impl Cluster {
+    /// Returns a Cluster of which some nodes are known. Nothing is connected yet.
+    ///
+    /// # Errors
+    ///
+    /// If no node is given, or one is a Unix socket.
+    pub(in crate::store::redis) fn new(
+        known: &[ConnectionInfo],
+        connect: Connect,
+        settings: Arc<Settings>,
+        budget: Duration,
+    ) -> Result<Arc<Self>, Error> {
+        let Some(login) = known.first().cloned() else {
+            return Err(Error::invalid("no URL of a Redis Cluster node was given: give at least one"));
+        };
+        let seeds: Option<Vec<Address>> = known.iter().map(address_of).collect();
+        let seeds = seeds.ok_or_else(|| Error::invalid("a Cluster cannot use a Unix socket: give host:port"))?;
+        let (map, looks, start) = (ArcSwap::from_pointee(Map::empty()), Arc::default(), Instant::now());
+        Ok(Arc::new(Self { seeds, login, connect, settings, budget, start, map, looks }))
+    }
+
     /// Asks the primary that has the slot of a request, and those to which it is redirected.
     ///
     /// # Errors
@@ -37,13 +99,17 @@ impl Cluster {
         }
         let (timeout, mut next) = (job.timeout, None);
         loop {
-            let node = match next.take() {
-                Some(node) => node,
-                None => self.callable(job.slot)?,
+            let Some(node) = next.take().or_else(|| self.owner(job.slot)) else {
+                self.look_again(None);
+                // It counts as having failed since the store was made: requests must not be admitted, as through a
+                // short failure, for as long as that lasts.
+                let outage = Outage { next_probe: Duration::ZERO, failing_since: Some(self.start) };
+                return Err(no_primary().of_one_server(outage).into());
             };
-            job.permit = Some(node.acquire()?);
-            let of_node = |error: Error| error.of_one_server(node.outage());
-            let mut asking = node.server.ask(job)?;
+            let Node { primary, server } = &*node;
+            job.permit = Some(primary.acquire().inspect_err(|_| self.look_again(Some(&primary.address)))?);
+            let of_node = |error: Error| error.of_one_server(primary.outage());
+            let mut asking = server.ask(job)?;
             let refused = match (&mut asking).await {
                 Ok(part) => return Ok(part),
                 Err(Failed::Refused(refused)) => refused,
@@ -51,7 +117,7 @@ impl Cluster {
                 Err(Failed::Error(error)) => return Err(of_node(error).into()),
             };
             let Refused { error, cause, job: mut refused } = *refused;
-            match self.follow(&node, &cause, &mut refused) {
+            match self.follow(&primary.address, &cause, &mut refused) {
                 Follow::To(other) => next = Some(other),
                 Follow::Owner => {}
                 Follow::Later if Instant::now() + SLOT_PAUSE < timeout.until => {
@@ -67,15 +133,37 @@ impl Cluster {
         }
     }
 
-    /// Returns the primary that has a slot, if it may be called.
-    fn callable(self: &Arc<Self>, slot: u16) -> Result<Arc<Node>, Error> {
-        let Some(owner) = self.owner(slot) else {
-            self.look_again(None);
-            return Err(self.error_of_slot(slot, no_primary()));
-        };
-        match self.breaker_error(slot) {
-            Some(error) => Err(error),
-            None => Ok(owner),
+    /// Returns where a request goes that a node has refused, by the table of this folder.
+    pub(super) fn follow(self: &Arc<Self>, from: &Address, cause: &RedisError, job: &mut Job) -> Follow {
+        let ErrorKind::Server(kind) = cause.kind() else { return Follow::Nobody };
+        job.way = Way::Plain;
+        match kind {
+            ServerErrorKind::Moved | ServerErrorKind::Ask if job.hops < MOST_HOPS => {
+                job.hops += 1;
+                let named = cause.redirect_node().and_then(|(address, _)| Address::read(address, from));
+                let Some(other) = named.map(|address| self.node(&address)) else { return Follow::Nobody };
+                if kind == ServerErrorKind::Ask {
+                    self.keep(&other);
+                    job.way = Way::Asking;
+                } else {
+                    self.change_map(|map| map.give(job.slot..=job.slot, &other));
+                    self.look_again(None);
+                }
+                Follow::To(other)
+            }
+            // Some of the keys are here, and some are not: those of one request may all be.
+            ServerErrorKind::TryAgain if job.is_alone => Follow::Later,
+            ServerErrorKind::TryAgain => {
+                job.is_alone = true;
+                Follow::Owner
+            }
+            _ => {
+                let is_down = matches!(kind, ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown);
+                if is_down || is_of_a_replica(cause) {
+                    self.look_again(Some(from));
+                }
+                Follow::Nobody
+            }
         }
     }
 
@@ -118,30 +206,78 @@ impl Cluster {
     /// Returns the error of a call for a slot if its primary's circuit breaker is open and no probe
     /// is due.
     pub(in crate::store::redis) fn breaker_error(self: &Arc<Self>, slot: u16) -> Option<Error> {
-        let node = self.owner(slot).filter(|node| !node.is_callable())?;
+        let node = self.owner(slot).filter(|node| !node.primary.is_callable())?;
         // Another one may have the slot by now.
-        self.look_again(Some(node.address.clone()));
-        Some(node.breaker_error().of_one_server(node.outage()))
-    }
-
-    /// Returns an error as one of the primary that has a slot. A slot without a primary counts as
-    /// having failed since the store was made: requests must not be admitted, as through a short
-    /// failure, for as long as that lasts.
-    fn error_of_slot(&self, slot: u16, error: Error) -> Error {
-        let no_node = || Outage { next_probe: Duration::ZERO, failing_since: Some(self.start) };
-        error.of_one_server(self.owner(slot).map_or_else(no_node, |node| node.outage()))
+        self.look_again(Some(&node.primary.address));
+        Some(node.primary.breaker_error())
     }
 
     /// Returns the primaries as `host:port`, sorted, and the state of each one's circuit breaker.
     pub(in crate::store::redis) fn breakers(&self) -> Vec<(String, BreakerState)> {
-        let states = |node: &Arc<Node>| (node.address.to_string(), node.state());
+        let states = |node: &Arc<Node>| (node.primary.address.to_string(), node.primary.state());
         let mut states: Vec<_> = self.map.load().nodes().iter().map(states).collect();
         states.sort_unstable_by(|(address, _), (other, _)| address.cmp(other));
         states
+    }
+
+    /// Returns the primary that has a slot, if it is known.
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
+        self.map.load().owner(slot)
+    }
+
+    /// Returns the node at an address, if it is known.
+    pub(super) fn known(&self, address: &Address) -> Option<Arc<Node>> {
+        self.map.load().node(address)
+    }
+
+    /// Returns the node at an address: the one that is known, or a new one, which is not in the map yet.
+    ///
+    /// A new one is connected to as the first URL has it, but at its own address, when it is called first.
+    pub(super) fn node(self: &Arc<Self>, address: &Address) -> Arc<Node> {
+        self.known(address).unwrap_or_else(|| {
+            let server = moved_to(&self.login, address.host.clone(), address.port);
+            let source = Source { connect: self.connect.clone(), origin: Origin::Server(server) };
+            let primary = Arc::new(Primary::new(address.clone(), Arc::downgrade(self)));
+            let watch: Arc<dyn Watch> = primary.clone();
+            let server = Server::new(Arc::new(source), Arc::clone(&self.settings), Some(watch));
+            Arc::new(Node { primary, server })
+        })
+    }
+
+    /// Adds a node to which slots are being moved to the map, so that its connection is kept until
+    /// the slots are looked up again.
+    pub(super) fn keep(&self, node: &Arc<Node>) {
+        if self.known(&node.primary.address).is_none() {
+            self.change_map(|map| _ = map.keep(node));
+        }
+    }
+
+    fn change_map(&self, change: impl Fn(&mut Map)) {
+        self.map.rcu(|map| {
+            let mut map = Map::clone(map);
+            change(&mut map);
+            map
+        });
     }
 }
 
 /// Returns the error of a slot that no known primary has.
 fn no_primary() -> Error {
     Error::new(Kind::Connection, "no primary of the Redis Cluster has this key's slot")
+}
+
+/// Returns the host and the port of a URL, or `None` for a Unix socket.
+fn address_of(info: &ConnectionInfo) -> Option<Address> {
+    match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Some(Address { host: host.clone(), port: *port })
+        }
+        _ => None,
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("seeds", &self.seeds).finish_non_exhaustive()
+    }
 }

@@ -6,11 +6,10 @@
 //! new connection of a store that calls Lua first calls `lua/check.lua`, whose result is the same
 //! on every server where counts are right.
 
-use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{InfoDict, RedisError, Value, cmd, pipe};
+use deadpool_redis::redis::{InfoDict, RedisError, Value, cmd, from_redis_value, pipe};
 
 use super::failure::{failed, is_missing};
-use super::link::Opened;
+use super::link::Link;
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::{CHECK, Calls, Program};
@@ -26,58 +25,48 @@ const MOST_LOADS: usize = 3;
 ///
 /// If the server returns something else, refuses the call, has no functions though they are to be
 /// used, or the connection is lost.
-pub(super) async fn check(opened: &mut Opened, calls: Calls) -> Result<(), Error> {
-    let mut connection = opened.connection.clone();
-    let checked = async {
-        let found = match calls {
-            Calls::Scripts => by_script(&mut connection).await,
-            Calls::Functions => by_function(&mut connection).await,
-        };
-        Ok(match found {
-            Err(error) if calls == Calls::Functions => Err(no_functions(&mut connection, error).await),
-            found => found.map_err(|error| failed(&error)),
-        })
+pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
+    let found = match calls {
+        Calls::Scripts => {
+            let script = format!("{CHECK}\nreturn check()\n");
+            link.ask(cmd("EVAL").arg(script).arg(0)).await.map_err(|error| failed(&error))?
+        }
+        Calls::Functions => match by_function(link).await {
+            // A replica that does not have the library yet decides nothing.
+            Err(error) if error.code() == Some("READONLY") => return Ok(()),
+            Err(error) => return Err(no_functions(link, error).await),
+            Ok(found) => found,
+        },
     };
-    match opened.drive(checked).await.map_err(|error| failed(&error))?? {
-        Some(Value::BulkString(bytes)) if bytes == expected() => Ok(()),
-        None => Ok(()),
-        Some(found) => Err(no_redis(&found)),
+    match found {
+        Value::BulkString(bytes) if bytes == expected() => Ok(()),
+        found => Err(no_redis(&found)),
     }
 }
 
-/// Calls the check as a script.
-async fn by_script(connection: &mut MultiplexedConnection) -> Result<Option<Value>, RedisError> {
-    let script = format!("{CHECK}\nreturn check()\n");
-    cmd("EVAL").arg(script).arg(0).query_async(connection).await.map(Some)
-}
-
-/// Calls the check of the library, which is loaded if it is missing. Returns `None` for a replica
-/// that does not have it yet: it decides nothing.
-async fn by_function(connection: &mut MultiplexedConnection) -> Result<Option<Value>, RedisError> {
+/// Calls the check of the library, which is loaded if it is missing.
+async fn by_function(link: &mut Link) -> Result<Value, RedisError> {
     let library = Program::library();
-    let (mut checked, mut loads) = (library.check_command().query_async(connection).await, 0);
+    let (mut checked, mut loads) = (link.ask(&library.check_command()).await, 0);
     while loads < MOST_LOADS && checked.as_ref().is_err_and(is_missing) {
         loads += 1;
-        checked = load_and_check(library, connection).await;
+        checked = load_and_check(library, link).await;
     }
-    match checked {
-        Err(error) if error.code() == Some("READONLY") => Ok(None),
-        checked => checked.map(Some),
-    }
+    checked
 }
 
 /// Loads a library and calls its check, in one round trip.
-async fn load_and_check(library: &Program, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
+async fn load_and_check(library: &Program, link: &mut Link) -> Result<Value, RedisError> {
     let mut both = pipe();
     if let Some(load) = Program::load_command(Calls::Functions) {
         both.add_command(load);
     }
     both.add_command(library.check_command());
-    let mut replies = connection.send_packed_commands(&both, 0, 2).await?.into_iter();
-    match replies.next().map(Value::extract_error) {
+    let mut replies = link.call(&both).await?.into_iter().map(Value::extract_error);
+    match replies.next() {
         // Another process may have loaded it meanwhile: it is the same, as it is named by its content.
         Some(Err(error)) if !error.detail().is_some_and(|detail| detail.contains("already exists")) => Err(error),
-        _ => replies.next().unwrap_or(Value::Nil).extract_error(),
+        _ => replies.next().unwrap_or(Ok(Value::Nil)),
     }
 }
 
@@ -104,12 +93,12 @@ fn no_redis(found: &Value) -> Error {
 
 /// Returns why a library could not be loaded or called: mostly because the server is too old to
 /// have functions, in which case the error has its version.
-async fn no_functions(connection: &mut MultiplexedConnection, error: RedisError) -> Error {
+async fn no_functions(link: &mut Link, error: RedisError) -> Error {
     if !error.detail().is_some_and(|detail| detail.contains("unknown command")) {
         return failed(&error);
     }
-    let info: Result<InfoDict, _> = cmd("INFO").arg("server").query_async(connection).await;
-    let version = info.ok().and_then(|info| info.get("redis_version")).unwrap_or_else(|| "unknown".to_owned());
+    let info = link.ask(cmd("INFO").arg("server")).await.ok().and_then(|info| from_redis_value::<InfoDict>(info).ok());
+    let version = info.and_then(|info| info.get("redis_version")).unwrap_or_else(|| "unknown".to_owned());
     let text = format!("this server, version {version}, has no functions: it takes Redis 7 or Valkey, or scripts");
     Error::new(Kind::Store, text).with_source(error)
 }

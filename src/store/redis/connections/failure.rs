@@ -27,11 +27,6 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Errors that only a replica returns, and so does a primary that became one after a failover. With
-/// each the text by which it is found within the error of a script.
-const OF_A_REPLICA: [(ServerErrorKind, &str); 2] =
-    [(ServerErrorKind::ReadOnly, " -READONLY "), (ServerErrorKind::MasterDown, " -MASTERDOWN ")];
-
 /// Returns whether it redirects to another node (`MOVED` or `ASK`), as only nodes of a Cluster do.
 pub(in crate::store::redis) fn is_redirection(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask))
@@ -43,14 +38,10 @@ pub(in crate::store::redis) fn is_missing(error: &RedisError) -> bool {
         || error.detail().is_some_and(|detail| detail.starts_with("Function not found"))
 }
 
-/// Returns whether only a replica fails in this way, so that another connection may do better. Before Redis 7, and on
-/// `KeyDB`, an error within a script has its code only within the text of another error.
+/// Returns whether only a replica fails in this way, as a primary does that became one after a failover, so that another
+/// connection may do better.
 pub(in crate::store::redis) fn is_of_a_replica(error: &RedisError) -> bool {
-    let script = error.detail().filter(|detail| detail.starts_with("Error running script"));
-    let mut codes = OF_A_REPLICA.iter();
-    codes.any(|(kind, code)| {
-        error.kind() == ErrorKind::Server(*kind) || script.is_some_and(|detail| detail.contains(code))
-    })
+    has_code(error, &["READONLY", "MASTERDOWN"])
 }
 
 /// Returns this crate's error for one of the redis crate, which becomes its source: a timeout, a
@@ -72,11 +63,15 @@ const NOT_DONE: [&str; 9] =
 
 /// Returns whether the server surely did nothing, and may yet do it.
 pub(in crate::store::redis) fn is_definite(error: &RedisError) -> bool {
+    is_redirection(error) || has_code(error, &NOT_DONE)
+}
+
+/// Returns whether an error has one of these codes. Before Redis 7, and on `KeyDB`, an error within a script has its code
+/// only within the text of another error.
+fn has_code(error: &RedisError, codes: &[&str]) -> bool {
     let script = error.detail().filter(|detail| detail.starts_with("Error running script"));
-    is_redirection(error)
-        || error.code().is_some_and(|code| NOT_DONE.contains(&code))
-        // Before Redis 7 and on KeyDB, the code is within the text.
-        || script.is_some_and(|detail| NOT_DONE.iter().any(|code| detail.contains(&format!(" -{code} "))))
+    error.code().is_some_and(|code| codes.contains(&code))
+        || script.is_some_and(|detail| codes.iter().any(|code| detail.contains(&format!(" -{code} "))))
 }
 
 /// Returns the error of a connection that could not be opened.

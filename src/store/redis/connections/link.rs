@@ -1,18 +1,18 @@
-//! An open connection: while it is logged in to and checked, and when calls are made on it.
+//! Opening a connection: the stream, by TCP, TLS, a Unix socket or the application's closure, and the login.
 
-use std::future::{poll_fn, ready};
 use std::io;
-use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use deadpool_redis::redis::{
+    Cmd, ConnectionAddr, ErrorKind, Parser, Pipeline, RedisConnectionInfo, RedisError, Value, pipe,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
-use super::dial::Duplex;
+use super::closures::{Dial, Duplex, own_task};
 use super::failure::not_connected;
+use super::source::Connect;
 use crate::core::Error;
 
 /// A connection on which calls are made.
@@ -24,107 +24,137 @@ pub(in crate::store::redis) enum Link {
     Pool(MultiplexedConnection),
 }
 
-/// A connection that is not ready yet: the redis crate logs in on it, and a few commands are sent by it.
-pub(super) struct Opened {
-    pub(super) connection: MultiplexedConnection,
-    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
-    take: Box<dyn FnOnce() -> Option<Link> + Send>,
-}
-
-impl Opened {
-    /// Logs in on a stream. The redis crate's own timeouts are off, as connecting as a whole is bounded.
+impl Link {
+    /// Opens a stream to an address. Nothing is sent on it yet, except by TLS.
     ///
     /// # Errors
     ///
-    /// If the server refuses the login: the error is one of the connection.
-    pub(super) async fn log_in<S>(stream: S, login: &RedisConnectionInfo, link: fn(S) -> Link) -> Result<Self, Error>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let lent = Lent(Arc::new(Mutex::new(Some(stream))));
-        let back = Lent(Arc::clone(&lent.0));
-        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let opened = MultiplexedConnection::new_with_config(login, lent, config).await;
-        let (connection, driver) = opened.map_err(not_connected)?;
-        Ok(Self { connection, driver: Box::pin(driver), take: Box::new(move || back.lock().take().map(link)) })
+    /// If it cannot be opened or encrypted, or an address of this kind cannot be used on this platform or without the
+    /// feature `tls`: the error is one of the connection.
+    pub(super) async fn open(address: &ConnectionAddr, connect: &Connect) -> Result<Self, Error> {
+        match (address, &connect.dial) {
+            (ConnectionAddr::Tcp(host, port), Some(dial)) => dialed(dial, host, *port).await.map(Self::Other),
+            (ConnectionAddr::Tcp(host, port), None) => tcp(host, *port).await.map(Self::Tcp).map_err(not_connected),
+            #[cfg(feature = "tls")]
+            (ConnectionAddr::TcpTls { host, port, .. }, dial) => {
+                let stream = match dial {
+                    Some(dial) => dialed(dial, host, *port).await?,
+                    None => Box::new(tcp(host, *port).await.map_err(not_connected)?),
+                };
+                let encrypted = super::tls::encrypt(connect.tls.as_ref(), host, stream).await;
+                encrypted.map(|stream| Self::Other(Box::new(stream))).map_err(not_connected)
+            }
+            #[cfg(unix)]
+            (ConnectionAddr::Unix(path), _) => {
+                let stream = tokio::net::UnixStream::connect(path).await.map_err(not_connected)?;
+                Ok(Self::Other(Box::new(stream)))
+            }
+            (other, _) => Err(not_connected(format!("{other} cannot be connected to from here"))),
+        }
     }
 
-    /// The connection of a pool, which is driven elsewhere.
-    pub(super) fn of_pool(connection: MultiplexedConnection) -> Self {
-        let kept = connection.clone();
-        Self { connection, driver: Box::pin(std::future::pending()), take: Box::new(|| Some(Link::Pool(kept))) }
-    }
-
-    /// Waits for the reply to a call made on this connection, which is driven meanwhile.
+    /// Logs in, and chooses the database. The server always has to reply to something, so that one that never does is noticed.
     ///
     /// # Errors
     ///
-    /// If the call fails, or the connection ends before its reply.
-    pub(super) async fn drive<T>(
-        &mut self,
-        call: impl Future<Output = Result<T, RedisError>>,
-    ) -> Result<T, RedisError> {
-        let (mut call, driver) = (pin!(call), &mut self.driver);
-        poll_fn(|cx| {
-            if let Poll::Ready(result) = call.as_mut().poll(cx) {
-                return Poll::Ready(result);
+    /// If the server refuses the login, or the connection is lost.
+    pub(super) async fn log_in(&mut self, login: &RedisConnectionInfo) -> Result<(), RedisError> {
+        let mut commands = pipe();
+        if login.protocol().supports_resp3() {
+            commands.cmd("HELLO").arg(3);
+            if let Some(password) = login.password() {
+                commands.arg("AUTH").arg(login.username().unwrap_or("default")).arg(password);
             }
-            if driver.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            // The next poll finds that it has ended.
-            *driver = Box::pin(ready(()));
-            match call.as_mut().poll(cx) {
-                Poll::Pending => Poll::Ready(Err((ErrorKind::Io, "the connection was closed").into())),
-                result @ Poll::Ready(_) => result,
-            }
-        })
-        .await
+        } else if let Some(password) = login.password() {
+            commands.cmd("AUTH").arg(login.username()).arg(password);
+        }
+        let authenticates = !commands.is_empty();
+        if login.db() != 0 {
+            commands.cmd("SELECT").arg(login.db());
+        }
+        // Servers before 7.2 do not know it, and users may not be allowed to: whatever the reply is, there is one.
+        commands.cmd("CLIENT").arg("SETINFO").arg("LIB-NAME").arg("tollgate");
+        let mut replies = self.call(&commands).await?.into_iter().map(Value::extract_error);
+        if authenticates && let Some(Err(error)) = replies.next() {
+            let error = (ErrorKind::AuthenticationFailed, "Password authentication failed", error.to_string());
+            return Err(error.into());
+        }
+        if login.db() != 0 {
+            replies.next().transpose()?;
+        }
+        Ok(())
     }
 
-    /// Takes the stream back. All replies have come, so nothing of it is in the redis crate's buffers.
+    /// Sends a command, and waits for its reply.
     ///
     /// # Errors
     ///
-    /// If it has ended.
-    pub(super) fn into_link(self) -> Result<Link, Error> {
-        (self.take)().ok_or_else(|| not_connected("the connection was closed"))
+    /// If the server refuses the command, or the connection is lost.
+    pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, RedisError> {
+        let replies = self.call(pipe().add_command(command.clone())).await?;
+        replies.into_iter().next().unwrap_or(Value::Nil).extract_error()
+    }
+
+    /// Sends commands in one round trip, and waits for all replies, some of which may be errors.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is lost.
+    pub(super) async fn call(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
+        match self {
+            Self::Tcp(stream) => exchange(stream, commands).await,
+            Self::Other(stream) => exchange(stream, commands).await,
+            Self::Pool(connection) => connection.send_packed_commands(commands, 0, commands.len()).await,
+        }
     }
 }
 
-/// A stream that is lent to the redis crate, and taken back.
-struct Lent<S>(Arc<Mutex<Option<S>>>);
-
-impl<S> Lent<S> {
-    fn lock(&self) -> MutexGuard<'_, Option<S>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+/// Sends commands on a stream, and reads as many replies: then nothing more is to come.
+async fn exchange(stream: &mut impl Duplex, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
+    stream.write_all(&commands.get_packed_pipeline()).await?;
+    stream.flush().await?;
+    let mut bytes = Vec::new();
+    loop {
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        let (mut parser, mut unread) = (Parser::new(), &bytes[..]);
+        let replies = (0..commands.len()).map(|_| parser.parse_value(&mut unread)).collect();
+        match replies {
+            Err(error) if RedisError::is_io_error(&error) => {} // There is more to come.
+            replies => return replies,
+        }
     }
 }
 
-impl<S: Unpin> Lent<S> {
-    fn with<T>(&self, poll: impl FnOnce(Pin<&mut S>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        self.lock()
-            .as_mut()
-            .map_or(Poll::Ready(Err(io::ErrorKind::NotConnected.into())), |stream| poll(Pin::new(stream)))
-    }
+/// Opens a stream by the application's closure.
+async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn Duplex>, Error> {
+    let (dial, host) = (Dial::clone(dial), host.to_owned());
+    own_task(move || dial(host, port)).await.map_err(not_connected)?.map_err(not_connected)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Lent<S> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.with(|stream| stream.poll_read(cx, buffer))
+/// Connects to the first of a host's addresses that accepts: they are all tried at once, so that
+/// one that never responds delays none. The other attempts are dropped then. Small writes are
+/// sent at once (`TCP_NODELAY`).
+///
+/// # Errors
+///
+/// If the host cannot be resolved, or no address accepts: the error of the attempt that failed
+/// last.
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut attempts = JoinSet::new();
+    for address in tokio::net::lookup_host((host, port)).await? {
+        attempts.spawn(TcpStream::connect(address));
     }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Lent<S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.with(|stream| stream.poll_write(cx, bytes))
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("the host {host} has no address"));
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt.map_err(io::Error::from).and_then(|opened| opened) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => failure = error,
+        }
     }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|stream| stream.poll_flush(cx))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|stream| stream.poll_shutdown(cx))
-    }
+    Err(failure)
 }

@@ -7,113 +7,94 @@
 //! | a sentinel naming the primary, the primary saying that it is one | 1 connect timeout each |
 //! | the check that the server is a Redis | 2 connect timeouts |
 
-use std::fmt;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
+#[cfg(feature = "sentinel")]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+use deadpool_redis::redis::ConnectionAddr;
 use deadpool_redis::redis::ConnectionInfo;
-use deadpool_redis::{Pool, PoolError};
+#[cfg(feature = "sentinel")]
+use deadpool_redis::redis::{Value, cmd, from_redis_value};
+use deadpool_redis::{Connection, Pool, PoolError};
+#[cfg(feature = "tls")]
+use rustls::ClientConfig;
 use tokio::time::timeout;
 
 use super::check::check;
-use super::credentials::{Login, Provider};
-use super::dial::Dialer;
+use super::closures::{Credentials, Dial, Provide, own_task};
 use super::failure::not_connected;
-use super::link::{Link, Opened};
-#[cfg(feature = "sentinel")]
-use super::sentinel::Sentinels;
-use super::server::Server;
-use super::tls::Encryption;
+use super::link::Link;
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::Calls;
 
-/// Connect timeouts that connecting by sentinels may take: the first ones may not respond.
-#[cfg(feature = "sentinel")]
-const STEPS: u32 = 8;
-
-/// Connect timeouts that the check of a new connection may take.
-const CHECKING: u32 = 2;
-
 /// How servers are connected to: the settings of a store.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(in crate::store::redis) struct Connect {
     /// How long connecting to a server may take.
     pub(in crate::store::redis) timeout: Duration,
     /// How connections are encrypted, where the address says that they are.
-    pub(in crate::store::redis) encryption: Encryption,
+    #[cfg(feature = "tls")]
+    pub(in crate::store::redis) tls: Option<Arc<ClientConfig>>,
     /// What returns user and password, if not the URL.
-    pub(in crate::store::redis) credentials: Option<Provider>,
+    pub(in crate::store::redis) credentials: Option<Provide>,
     /// What opens streams, if not this crate.
-    pub(in crate::store::redis) dialer: Option<Dialer>,
+    pub(in crate::store::redis) dial: Option<Dial>,
     /// How decisions will be called for; `None` for a store that calls no Lua, whose servers are not checked.
     pub(in crate::store::redis) calls: Option<Calls>,
 }
 
-/// Where connections come from.
+/// Where connections come from, and how they are opened.
 pub(in crate::store::redis) struct Source {
-    from: From,
-    calls: Option<Calls>,
-    /// How long connecting may take.
-    limit: Duration,
-    /// How long the check may take, which begins when the connection is there.
-    check_limit: Duration,
+    pub(in crate::store::redis) connect: Connect,
+    pub(in crate::store::redis) origin: Origin,
 }
 
-enum From {
-    Server(Server),
+/// Where connections come from.
+pub(in crate::store::redis) enum Origin {
+    Server(ConnectionInfo),
     #[cfg(feature = "sentinel")]
     Sentinels(Sentinels),
     Pool(Pool),
 }
 
+/// Sentinels, and the name by which they know the primary.
+///
+/// Nothing is cached but which sentinel named it last: each new connection follows the sentinels anew. So a failover is
+/// followed as soon as the connection to the old primary is given up.
+#[cfg(feature = "sentinel")]
+pub(in crate::store::redis) struct Sentinels {
+    /// The sentinels, in the order of their URLs, which say who logs in there.
+    pub(in crate::store::redis) known: Vec<ConnectionInfo>,
+    /// The name of the primary, as in `sentinel monitor`.
+    pub(in crate::store::redis) name: String,
+    /// How the primary is connected to; its address is replaced by the one that a sentinel names.
+    pub(in crate::store::redis) primary: ConnectionInfo,
+    /// The index of the sentinel that is called first: the one that named the primary last.
+    pub(in crate::store::redis) first: AtomicUsize,
+}
+
 impl Connect {
-    /// Returns the server at which a URL points, and who logs in there.
-    pub(in crate::store::redis) fn server(&self, info: &ConnectionInfo) -> Server {
-        Server {
-            address: info.addr().clone(),
-            login: Login::new(info.redis_settings().clone(), self.credentials.clone()),
-            encryption: self.encryption.clone(),
-            dialer: self.dialer.clone(),
-        }
-    }
-
-    /// Returns the source of connections to a server.
-    pub(in crate::store::redis) fn to_server(&self, server: Server) -> Source {
-        self.from(From::Server(server), self.timeout)
-    }
-
-    /// Returns the source of connections of the application's pool. Its timeouts are its own.
-    pub(in crate::store::redis) fn to_pool(&self, pool: Pool) -> Source {
-        self.from(From::Pool(pool), Duration::MAX)
-    }
-
-    /// Returns the source of connections to the primary that sentinels name: each new one calls them.
-    ///
-    /// The sentinels are logged in to as their URLs say. The primary is logged in to as `login` or the provider says,
-    /// and is encrypted if the first sentinel is.
+    /// Opens a connection to a server and logs in, as the closure for credentials says, or else the URL.
     ///
     /// # Errors
     ///
-    /// If there is no sentinel.
-    #[cfg(feature = "sentinel")]
-    pub(in crate::store::redis) fn by_sentinels(
-        &self,
-        sentinels: &[ConnectionInfo],
-        name: &str,
-        login: deadpool_redis::RedisConnectionInfo,
-    ) -> Result<Source, Error> {
-        let as_in_url = Self { credentials: None, ..self.clone() };
-        let sentinels: Vec<Server> = sentinels.iter().map(|sentinel| as_in_url.server(sentinel)).collect();
-        let Some(first) = sentinels.first() else {
-            return Err(Error::invalid("no URL of a sentinel was given: give at least one"));
-        };
-        let primary = Server { login: Login::new(login.into(), self.credentials.clone()), ..first.clone() };
-        let sentinels = Sentinels::new(sentinels, name, primary, self.timeout);
-        Ok(self.from(From::Sentinels(sentinels), self.timeout.saturating_mul(STEPS)))
-    }
-
-    fn from(&self, from: From, limit: Duration) -> Source {
-        Source { from, calls: self.calls, limit, check_limit: self.timeout.saturating_mul(CHECKING) }
+    /// If there are no credentials, or the server cannot be reached or refuses the login. It does not end by itself if
+    /// the server never responds: callers bound it.
+    pub(super) async fn open(&self, server: &ConnectionInfo) -> Result<Link, Error> {
+        let mut login = server.redis_settings().clone();
+        if let Some(provide) = self.credentials.clone() {
+            let none = || Error::new(Kind::Connection, "there are no credentials for Redis");
+            let provided = own_task(move || provide()).await.map_err(|error| none().with_source(error))?;
+            let Credentials { user, password } = provided.map_err(|error| none().with_source(error))?;
+            login = login.set_username(user).set_password(password);
+        }
+        let mut link = Link::open(server.addr(), self).await?;
+        link.log_in(&login).await.map_err(not_connected)?;
+        Ok(link)
     }
 }
 
@@ -130,24 +111,94 @@ impl Source {
                 "a new connection to Redis had no reply in time: if the server is there, only one side may use TLS";
             Error::new(Kind::Timeout, text).with_source(late)
         };
-        let mut opened = timeout(self.limit, self.open()).await.map_err(late)??;
-        if let Some(calls) = self.calls {
-            let late = |late| Error::new(Kind::Timeout, "a new connection did not reply in time").with_source(late);
-            timeout(self.check_limit, check(&mut opened, calls)).await.map_err(late)??;
-        }
-        opened.into_link()
-    }
-
-    async fn open(&self) -> Result<Opened, Error> {
-        match &self.from {
-            From::Server(server) => server.open().await,
+        let connect = &self.connect;
+        let opened = match &self.origin {
+            Origin::Server(server) => timeout(connect.timeout, connect.open(server)).await,
+            // Some of them may not respond.
             #[cfg(feature = "sentinel")]
-            From::Sentinels(sentinels) => sentinels.find().await,
-            From::Pool(pool) => {
-                let connection = pool.get().await.map_err(refused)?;
-                Ok(Opened::of_pool(deadpool_redis::Connection::take(connection)))
+            Origin::Sentinels(sentinels) => timeout(connect.timeout.saturating_mul(8), sentinels.find(connect)).await,
+            // It has timeouts of its own.
+            Origin::Pool(pool) => {
+                Ok(pool.get().await.map(|taken| Link::Pool(Connection::take(taken))).map_err(refused))
+            }
+        };
+        let mut link = opened.map_err(late)??;
+        if let Some(calls) = connect.calls {
+            timeout(connect.timeout.saturating_mul(2), check(&mut link, calls)).await.map_err(late)??;
+        }
+        Ok(link)
+    }
+}
+
+#[cfg(feature = "sentinel")]
+impl Sentinels {
+    /// Calls one sentinel after the other, in a circle from the last successful one, until one
+    /// names a server whose role is primary. Each is called once.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last one, if none does.
+    pub(super) async fn find(&self, connect: &Connect) -> Result<Link, Error> {
+        let (count, first) = (self.known.len(), self.first.load(Ordering::Relaxed));
+        let mut failure = not_connected("there is no sentinel to call");
+        for index in (0..count).map(|step| (first + step) % count) {
+            match self.named_by(&self.known[index], connect).await {
+                Ok(link) => {
+                    self.first.store(index, Ordering::Relaxed);
+                    return Ok(link);
+                }
+                Err(error) => failure = error,
             }
         }
+        Err(failure)
+    }
+
+    /// Connects to the primary that one sentinel names.
+    async fn named_by(&self, sentinel: &ConnectionInfo, connect: &Connect) -> Result<Link, Error> {
+        let late = |who| {
+            let text = format!("{who} did not reply within {:?}", connect.timeout);
+            move |late| Error::new(Kind::Timeout, text).with_source(late)
+        };
+        let named = timeout(connect.timeout, self.primary_address(sentinel, connect)).await;
+        let (host, port) = named.map_err(late("the sentinel"))??;
+        let primary = moved_to(&self.primary, host, port);
+        timeout(connect.timeout, open_primary(&primary, connect)).await.map_err(late("the primary"))?
+    }
+
+    /// Returns the host and the port that a sentinel names, by `SENTINEL GET-MASTER-ADDR-BY-NAME`.
+    async fn primary_address(&self, sentinel: &ConnectionInfo, connect: &Connect) -> Result<(String, u16), Error> {
+        // The closure's credentials are for the primary.
+        let connect = Connect { credentials: None, ..connect.clone() };
+        let mut link = connect.open(sentinel).await?;
+        let named = link.ask(cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name)).await;
+        let named: Option<(String, u16)> = from_redis_value(named.map_err(not_connected)?).map_err(not_connected)?;
+        let unknown = || format!("the sentinel at {} knows no primary by the name {:?}", sentinel.addr(), self.name);
+        named.ok_or_else(|| not_connected(unknown()))
+    }
+}
+
+/// Returns the same server but for its host and port. A server on a Unix socket becomes one on TCP.
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+pub(in crate::store::redis) fn moved_to(server: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
+    let address = match server.addr().clone() {
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+        }
+        _ => ConnectionAddr::Tcp(host, port),
+    };
+    server.clone().set_addr(address)
+}
+
+/// Connects to the server that a sentinel named, if `ROLE` returns that it is a primary: after a
+/// failover a sentinel may still name the old one, which is a replica by then.
+#[cfg(feature = "sentinel")]
+async fn open_primary(primary: &ConnectionInfo, connect: &Connect) -> Result<Link, Error> {
+    let mut link = connect.open(primary).await?;
+    let role: Vec<Value> =
+        from_redis_value(link.ask(&cmd("ROLE")).await.map_err(not_connected)?).map_err(not_connected)?;
+    match role.first() {
+        Some(Value::BulkString(role)) if role == b"master" => Ok(link),
+        _ => Err(not_connected(format!("{} was named as the primary, but is not one", primary.addr()))),
     }
 }
 
@@ -156,11 +207,5 @@ fn refused(error: PoolError) -> Error {
     match error {
         PoolError::Timeout(_) => Error::new(Kind::Timeout, "no connection to Redis in time").with_source(error),
         error => not_connected(error),
-    }
-}
-
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("calls", &self.calls).finish_non_exhaustive()
     }
 }

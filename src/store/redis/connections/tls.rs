@@ -1,80 +1,53 @@
 //! TLS: how a server proves its identity, and this process its own.
 //!
-//! Certificates as PEM come in, as the builder was given them; a configuration of rustls goes out,
-//! and with it encrypted streams. It is read once, when the store is built, so that a certificate
-//! that cannot be read is an error then and not with the first connection. There is no way to skip
-//! the verification of a server.
-//!
-//! Without the feature `tls` both types are empty, so that no other file differs by the feature.
+//! Certificates are read once, when the store is built, so that one that cannot be read is an error then and not with
+//! the first connection. There is no way to skip the verification of a server.
 
-#[cfg(feature = "tls")]
 use std::{io, sync::Arc};
 
-use deadpool_redis::redis::ConnectionAddr;
-#[cfg(feature = "tls")]
+use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
 use rustls::crypto::{CryptoProvider, ring};
-#[cfg(feature = "tls")]
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
-#[cfg(feature = "tls")]
 use rustls::{ClientConfig, RootCertStore};
-#[cfg(feature = "tls")]
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
+use super::closures::Duplex;
 use crate::core::Error;
-#[cfg(feature = "tls")]
 use crate::core::error::Kind;
 
 /// Certificates and keys as PEM; without roots, the system's root certificates are trusted.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(in crate::store::redis) struct Tls {
     /// The certificates that are trusted instead of the system's.
-    #[cfg(feature = "tls")]
     pub(in crate::store::redis) root: Option<Vec<u8>>,
     /// The client's chain of certificates, and its private key.
-    #[cfg(feature = "tls")]
     pub(in crate::store::redis) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// How connections are encrypted, if they are. Clones share the configuration.
-#[derive(Clone, Default)]
-pub(in crate::store::redis) struct Encryption {
-    /// The configuration of rustls; `None` if no address is encrypted.
-    #[cfg(feature = "tls")]
-    config: Option<Arc<ClientConfig>>,
-}
-
-#[cfg(not(feature = "tls"))]
 impl Tls {
-    /// Returns no encryption: without the feature, no URL that needs it is accepted.
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "the feature `tls` has use for both")]
-    pub(in crate::store::redis) fn encryption(&self, _: &[ConnectionAddr]) -> Result<Encryption, Error> {
-        Ok(Encryption::default())
-    }
-}
-
-#[cfg(feature = "tls")]
-impl Tls {
-    /// Returns how connections to some addresses, and to the servers found there, are encrypted.
+    /// Returns how connections to some addresses, and to the servers found there, are encrypted; `None` if they are not.
     ///
     /// # Errors
     ///
     /// If certificates are set and an address is not encrypted, or they cannot be read. Without
     /// any, if the system's root certificates are needed and cannot be read.
-    pub(in crate::store::redis) fn encryption(&self, addresses: &[ConnectionAddr]) -> Result<Encryption, Error> {
-        let is_encrypted = |address: &ConnectionAddr| matches!(address, ConnectionAddr::TcpTls { .. });
+    pub(in crate::store::redis) fn config(
+        &self,
+        servers: &[ConnectionInfo],
+    ) -> Result<Option<Arc<ClientConfig>>, Error> {
+        let is_encrypted = |server: &ConnectionInfo| matches!(server.addr(), ConnectionAddr::TcpTls { .. });
         let is_set = self.root.is_some() || self.identity.is_some();
-        if is_set && !addresses.iter().all(is_encrypted) {
+        if is_set && !servers.iter().all(is_encrypted) {
             return Err(Error::invalid(
                 "certificates are of no use on a connection that is not encrypted: give a rediss:// URL",
             ));
         }
-        let is_used = addresses.iter().any(is_encrypted);
-        Ok(Encryption { config: if is_used { Some(Arc::new(self.config()?)) } else { None } })
+        if servers.iter().any(is_encrypted) { self.read().map(Arc::new).map(Some) } else { Ok(None) }
     }
 
     /// Returns the configuration, with the process's cryptography provider, or ring if none is
     /// installed.
-    fn config(&self) -> Result<ClientConfig, Error> {
+    fn read(&self) -> Result<ClientConfig, Error> {
         let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()));
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|error| {
@@ -106,45 +79,29 @@ impl Tls {
     }
 }
 
-#[cfg(feature = "tls")]
-impl Encryption {
-    /// Encrypts a stream to a host, whose certificate must be valid for that name or address.
-    ///
-    /// # Errors
-    ///
-    /// If the host's name is none that a certificate can be for, or the handshake fails.
-    pub(super) async fn wrap<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
-    where
-        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-    {
-        let config = self.config.clone().ok_or_else(|| io::Error::other("no certificates were read for TLS"))?;
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        TlsConnector::from(config).connect(name, stream).await
-    }
+/// Encrypts a stream to a host, whose certificate must be valid for that name or address.
+///
+/// # Errors
+///
+/// If the host's name is none that a certificate can be for, or the handshake fails.
+pub(super) async fn encrypt(
+    config: Option<&Arc<ClientConfig>>,
+    host: &str,
+    stream: Box<dyn Duplex>,
+) -> io::Result<TlsStream<Box<dyn Duplex>>> {
+    let config = config.cloned().ok_or_else(|| io::Error::other("no certificates were read for TLS"))?;
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    TlsConnector::from(config).connect(name, stream).await
 }
 
 /// Reads the certificates of a PEM text; there must be at least one.
-#[cfg(feature = "tls")]
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(unreadable)?;
     if read.is_empty() { Err(unreadable("there is no certificate in it")) } else { Ok(read) }
 }
 
 /// Returns the error of PEM that cannot be used.
-#[cfg(feature = "tls")]
 fn unreadable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::invalid("the root certificates, or the client's certificate or key, cannot be read: give PEM")
         .with_source(cause)
-}
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for Encryption {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Encryption").finish_non_exhaustive()
-    }
 }

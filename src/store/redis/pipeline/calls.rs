@@ -22,6 +22,7 @@ use crate::store::redis::wire::Way;
 use crate::store::redis::wire::{Calls, Packed, Program, Reply as Script, Request, Seen};
 
 /// How calls are made. The same for all servers of a store.
+#[derive(Clone)]
 pub(in crate::store::redis) struct Settings {
     /// Whether scripts or functions of a library are called.
     pub(in crate::store::redis) calls: Calls,

@@ -220,6 +220,6 @@ pub(in crate::store::redis) fn no_runtime() -> Error {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("source", &self.source).finish_non_exhaustive()
+        f.debug_struct("Server").finish_non_exhaustive()
     }
 }
