@@ -14,9 +14,6 @@ use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::{CHECK, Calls, Program};
 
-/// How often a library is loaded: the server may be flushed in between.
-const MOST_LOADS: usize = 3;
-
 /// Calls `lua/check.lua` on a connection, in the way in which decisions will be called for.
 ///
 /// Microsoft Garnet, for one, packs `>I7` into 4 bytes: scripts run there, and count wrong.
@@ -47,12 +44,10 @@ pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
 /// Calls the check of the library, which is loaded if it is missing.
 async fn by_function(link: &mut Link) -> Result<Value, RedisError> {
     let library = Program::library();
-    let (mut checked, mut loads) = (link.ask(&library.check_command()).await, 0);
-    while loads < MOST_LOADS && checked.as_ref().is_err_and(is_missing) {
-        loads += 1;
-        checked = load_and_check(library, link).await;
+    match link.ask(&library.check_command()).await {
+        Err(error) if is_missing(&error) => load_and_check(library, link).await,
+        checked => checked,
     }
-    checked
 }
 
 /// Loads a library and calls its check, in one round trip.

@@ -1,19 +1,79 @@
-//! Opening a connection: the stream, by TCP, TLS, a Unix socket or the application's closure, and the login.
+//! Opening a connection: the stream, by TCP, TLS, a Unix socket or a closure of the application, and the login.
+//!
+//! The application's closures run in tasks of their own, so that one that panics does not end the connection's task,
+//! which serves others. Passwords are kept out of every `Debug` output of this crate.
 
+use std::error::Error as StdError;
+use std::fmt;
 use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{
-    Cmd, ConnectionAddr, ErrorKind, Parser, Pipeline, RedisConnectionInfo, RedisError, Value, pipe,
+    Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, Parser, Pipeline, RedisConnectionInfo, RedisError, Value, pipe,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
-use super::closures::{Dial, Duplex, own_task};
 use super::failure::not_connected;
 use super::source::Connect;
 use crate::core::Error;
+use crate::core::error::Kind;
+
+/// A user of Redis and a password: what the closure of
+/// [`RedisStoreBuilder::credentials`](crate::store::RedisStoreBuilder::credentials) returns for
+/// each new connection.
+///
+/// Its `Debug` output has the user and not the password.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::Credentials;
+///
+/// let credentials = Credentials::new("limiter", "secret");
+/// assert_eq!(credentials, Credentials::new("limiter", "secret"));
+/// assert!(!format!("{credentials:?}").contains("secret"));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+#[must_use]
+pub struct Credentials {
+    user: String,
+    password: String,
+}
+
+impl Credentials {
+    /// Returns the credentials of a user. The user that needs no name has the name `default` in
+    /// Redis.
+    ///
+    /// Both are sent as they are, and checked by the server only.
+    pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self { user: user.into(), password: password.into() }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// A future of the application's.
+type Pending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+
+/// Returns credentials, which may differ each time.
+pub(in crate::store::redis) type Provide =
+    Arc<dyn Fn() -> Pending<Credentials, Box<dyn StdError + Send + Sync>> + Send + Sync>;
+
+/// Opens a stream to a host's port.
+pub(in crate::store::redis) type Dial = Arc<dyn Fn(String, u16) -> Pending<Box<dyn Duplex>, io::Error> + Send + Sync>;
+
+/// A stream of bytes in both directions, of whatever kind.
+pub(in crate::store::redis) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 
 /// A connection on which calls are made.
 pub(in crate::store::redis) enum Link {
@@ -24,41 +84,57 @@ pub(in crate::store::redis) enum Link {
     Pool(MultiplexedConnection),
 }
 
-impl Link {
-    /// Opens a stream to an address. Nothing is sent on it yet, except by TLS.
+impl Connect {
+    /// Opens a connection to a server and logs in, as the closure for credentials says, or else the URL.
     ///
     /// # Errors
     ///
-    /// If it cannot be opened or encrypted, or an address of this kind cannot be used on this platform or without the
-    /// feature `tls`: the error is one of the connection.
-    pub(super) async fn open(address: &ConnectionAddr, connect: &Connect) -> Result<Self, Error> {
-        match (address, &connect.dial) {
-            (ConnectionAddr::Tcp(host, port), Some(dial)) => dialed(dial, host, *port).await.map(Self::Other),
-            (ConnectionAddr::Tcp(host, port), None) => tcp(host, *port).await.map(Self::Tcp).map_err(not_connected),
+    /// If there are no credentials, or the server cannot be reached or refuses the login. It does not end by itself if
+    /// the server never responds: callers bound it.
+    pub(super) async fn open(&self, server: &ConnectionInfo) -> Result<Link, Error> {
+        let mut login = server.redis_settings().clone();
+        if let Some(provide) = self.credentials.clone() {
+            let none = || Error::new(Kind::Connection, "there are no credentials for Redis");
+            let provided = own_task(move || provide()).await.map_err(|error| none().with_source(error))?;
+            let Credentials { user, password } = provided.map_err(|error| none().with_source(error))?;
+            login = login.set_username(user).set_password(password);
+        }
+        let mut link = self.stream(server.addr()).await?;
+        link.log_in(&login).await.map_err(not_connected)?;
+        Ok(link)
+    }
+
+    /// Opens a stream to an address. Nothing is sent on it yet, except by TLS.
+    async fn stream(&self, address: &ConnectionAddr) -> Result<Link, Error> {
+        match (address, &self.dial) {
+            (ConnectionAddr::Tcp(host, port), Some(dial)) => dialed(dial, host, *port).await.map(Link::Other),
+            (ConnectionAddr::Tcp(host, port), None) => tcp(host, *port).await.map(Link::Tcp).map_err(not_connected),
             #[cfg(feature = "tls")]
             (ConnectionAddr::TcpTls { host, port, .. }, dial) => {
                 let stream = match dial {
                     Some(dial) => dialed(dial, host, *port).await?,
                     None => Box::new(tcp(host, *port).await.map_err(not_connected)?),
                 };
-                let encrypted = super::tls::encrypt(connect.tls.as_ref(), host, stream).await;
-                encrypted.map(|stream| Self::Other(Box::new(stream))).map_err(not_connected)
+                let encrypted = super::tls::encrypt(self.tls.as_ref(), host, stream).await;
+                encrypted.map(|stream| Link::Other(Box::new(stream))).map_err(not_connected)
             }
             #[cfg(unix)]
             (ConnectionAddr::Unix(path), _) => {
                 let stream = tokio::net::UnixStream::connect(path).await.map_err(not_connected)?;
-                Ok(Self::Other(Box::new(stream)))
+                Ok(Link::Other(Box::new(stream)))
             }
             (other, _) => Err(not_connected(format!("{other} cannot be connected to from here"))),
         }
     }
+}
 
+impl Link {
     /// Logs in, and chooses the database. The server always has to reply to something, so that one that never does is noticed.
     ///
     /// # Errors
     ///
     /// If the server refuses the login, or the connection is lost.
-    pub(super) async fn log_in(&mut self, login: &RedisConnectionInfo) -> Result<(), RedisError> {
+    async fn log_in(&mut self, login: &RedisConnectionInfo) -> Result<(), RedisError> {
         let mut commands = pipe();
         if login.protocol().supports_resp3() {
             commands.cmd("HELLO").arg(3);
@@ -131,6 +207,25 @@ async fn exchange(stream: &mut impl Duplex, commands: &Pipeline) -> Result<Vec<V
 async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn Duplex>, Error> {
     let (dial, host) = (Dial::clone(dial), host.to_owned());
     own_task(move || dial(host, port)).await.map_err(not_connected)?.map_err(not_connected)
+}
+
+/// Calls a closure, and waits for what it returns, in a task of its own.
+///
+/// # Errors
+///
+/// If the closure or its future panics.
+///
+/// # Cancellation
+///
+/// The closure's future is dropped where it awaits something.
+async fn own_task<F, T>(call: F) -> Result<T::Output, JoinError>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Future<Output: Send + 'static> + Send + 'static,
+{
+    let mut task = JoinSet::new();
+    task.spawn(async move { call().await });
+    task.join_next().await.expect("there is one task")
 }
 
 /// Connects to the first of a host's addresses that accepts: they are all tried at once, so that

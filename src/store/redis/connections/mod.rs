@@ -8,23 +8,19 @@
 //! ```
 
 mod check;
-mod closures;
 mod failure;
 mod link;
 mod source;
 #[cfg(feature = "tls")]
 mod tls;
-mod url;
 
-pub use closures::Credentials;
-pub(super) use closures::Duplex;
 pub(super) use failure::{Failure, failed, is_definite, is_missing, is_of_a_replica, is_redirection};
-pub(super) use link::Link;
+pub use link::Credentials;
+pub(super) use link::{Duplex, Link};
 #[cfg(feature = "sentinel")]
 pub(super) use source::Sentinels;
 #[cfg(feature = "cluster")]
 pub(super) use source::moved_to;
-pub(super) use source::{Connect, Origin, Source};
+pub(super) use source::{Connect, Origin, Source, server_at};
 #[cfg(feature = "tls")]
 pub(super) use tls::Tls;
-pub(super) use url::server as server_at;

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObjec
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::closures::Duplex;
+use super::link::Duplex;
 use crate::core::Error;
 use crate::core::error::Kind;
 
