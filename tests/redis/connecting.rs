@@ -109,7 +109,7 @@ async fn settings_that_cannot_work_are_invalid_and_the_error_says_what_can() {
     let server = RedisServer::start();
     let long = "x".repeat(65);
     for (settings, words) in [
-        (RedisStore::builder().pool_size(0), ["0", "at least 1"]),
+        (RedisStore::builder().pool_size(0), ["0 connections", "1 to 65536"]),
         (RedisStore::builder().batch_size(0), ["0 checks", "1 to 128"]),
         (RedisStore::builder().batch_size(129), ["129 checks", "1 to 128"]),
         (RedisStore::builder().budget(Duration::ZERO), ["0", "at least 1ms"]),

@@ -341,12 +341,12 @@ impl RedisStoreBuilder {
             return Err(Error::invalid("a timeout of 0 lets nothing through: give at least 1ms"));
         }
         for (what, given, most) in [
-            ("a pool of size", self.calls.most, MOST_CONNECTIONS),
-            ("a batch of size", self.calls.batch_size, LARGEST_BATCH),
-            ("a number of calls in flight of", self.calls.in_flight, MOST_IN_FLIGHT),
+            ("connections", self.calls.most, MOST_CONNECTIONS),
+            ("checks in a batch", self.calls.batch_size, LARGEST_BATCH),
+            ("calls in flight", self.calls.in_flight, MOST_IN_FLIGHT),
         ] {
             if !(1..=most).contains(&given) {
-                return Err(Error::invalid(format!("{what} {given} is not allowed: give 1 to {most}")));
+                return Err(Error::invalid(format!("{given} {what} are not allowed: give 1 to {most}")));
             }
         }
         let time = ServerTime::new(self.calls.clock);

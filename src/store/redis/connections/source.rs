@@ -100,7 +100,8 @@ impl Source {
         };
         let mut link = opened.map_err(late)??;
         if let Some(calls) = connect.calls {
-            timeout(connect.timeout.saturating_mul(2), check(&mut link, calls)).await.map_err(late)??;
+            let checked = timeout(connect.timeout.saturating_mul(2), check(&mut link, calls)).await.map_err(late)?;
+            checked.map_err(|error| if error.is_connection() { not_connected(error) } else { error })?;
         }
         Ok(link)
     }
