@@ -111,7 +111,7 @@ impl RedisStoreBuilder {
     {
         self.connect.dial = Some(Arc::new(move |host, port| {
             let dialed = dial(host, port);
-            Box::pin(async move { dialed.await.map(|stream| Box::new(stream) as Box<dyn Duplex>) })
+            Box::pin(async move { Ok(Box::new(dialed.await?) as Box<dyn Duplex>) })
         }));
         self
     }

@@ -15,7 +15,7 @@ use deadpool_redis::redis::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 
 use super::failure::not_connected;
 use super::source::Connect;
@@ -61,14 +61,15 @@ impl fmt::Debug for Credentials {
 }
 
 /// A future of the application's.
-type Pending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Cause>> + Send>>;
+
+type Cause = Box<dyn StdError + Send + Sync>;
 
 /// Returns credentials, which may differ each time.
-pub(in crate::store::redis) type Provide =
-    Arc<dyn Fn() -> Pending<Credentials, Box<dyn StdError + Send + Sync>> + Send + Sync>;
+pub(in crate::store::redis) type Provide = Arc<dyn Fn() -> Pending<Credentials> + Send + Sync>;
 
 /// Opens a stream to a host's port.
-pub(in crate::store::redis) type Dial = Arc<dyn Fn(String, u16) -> Pending<Box<dyn Duplex>, io::Error> + Send + Sync>;
+pub(in crate::store::redis) type Dial = Arc<dyn Fn(String, u16) -> Pending<Box<dyn Duplex>> + Send + Sync>;
 
 /// A stream of bytes in both directions, of whatever kind.
 pub(in crate::store::redis) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -94,9 +95,8 @@ impl Connect {
     pub(super) async fn open(&self, server: &ConnectionInfo) -> Result<Link, Error> {
         let mut login = server.redis_settings().clone();
         if let Some(provide) = self.credentials.clone() {
-            let none = || Error::new(Kind::Connection, "there are no credentials for Redis");
-            let provided = own_task(move || provide()).await.map_err(|error| none().with_source(error))?;
-            let Credentials { user, password } = provided.map_err(|error| none().with_source(error))?;
+            let none = |cause| Error::new(Kind::Connection, "there are no credentials for Redis").with_source(cause);
+            let Credentials { user, password } = own_task(move || provide()).await.map_err(none)?;
             login = login.set_username(user).set_password(password);
         }
         let mut link = self.stream(server.addr()).await?;
@@ -206,26 +206,22 @@ async fn exchange(stream: &mut impl Duplex, commands: &Pipeline) -> Result<Vec<V
 /// Opens a stream by the application's closure.
 async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn Duplex>, Error> {
     let (dial, host) = (Dial::clone(dial), host.to_owned());
-    own_task(move || dial(host, port)).await.map_err(not_connected)?.map_err(not_connected)
+    own_task(move || dial(host, port)).await.map_err(not_connected)
 }
 
 /// Calls a closure, and waits for what it returns, in a task of its own.
 ///
 /// # Errors
 ///
-/// If the closure or its future panics.
+/// That of the future, or if it or the closure panics.
 ///
 /// # Cancellation
 ///
 /// The closure's future is dropped where it awaits something.
-async fn own_task<F, T>(call: F) -> Result<T::Output, JoinError>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Future<Output: Send + 'static> + Send + 'static,
-{
+async fn own_task<T: Send + 'static>(call: impl FnOnce() -> Pending<T> + Send + 'static) -> Result<T, Cause> {
     let mut task = JoinSet::new();
     task.spawn(async move { call().await });
-    task.join_next().await.expect("there is one task")
+    task.join_next().await.expect("there is one task")?
 }
 
 /// Connects to the first of a host's addresses that accepts: they are all tried at once, so that
