@@ -199,8 +199,8 @@ impl RedisStoreBuilder {
     ///
     /// The pool opens its connections itself, and runs each in a task of its own. So a decision takes one more hop
     /// between tasks than over a connection that [`connect`](Self::connect) opens, and a lost connection is noticed
-    /// only by the first decisions or refunds that are sent on it, which are lost with it. A server that is not Redis is noticed by the first decision, too.
-    /// The store keeps the connections that it takes from the pool.
+    /// only by the first decisions or refunds that are sent on it, which are lost with it. A server that is not Redis is
+    /// noticed by the first decision, too. The store keeps the connections that it takes from the pool.
     ///
     /// # Examples
     ///

@@ -129,7 +129,7 @@ impl Connect {
 }
 
 impl Link {
-    /// Logs in, and chooses the database. The server always has to reply to something, so that one that never does is noticed.
+    /// Logs in, and chooses the database. Something is always sent, so that a server that never replies is noticed here.
     ///
     /// # Errors
     ///
