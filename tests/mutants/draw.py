@@ -12,7 +12,7 @@ MODULES = {
     "headers": ("src/http/headers", 4),
     "keys": ("src/http/key", 5),
     "memory": ("src/store/memory", 2),
-    "redis": ("src/store/redis/wire src/store/redis/batch", 3),
+    "redis": ("src/store/redis/wire src/store/redis/pipeline", 3),
     "deny": ("src/store/deny", 1),
     "lease": ("src/store/lease", 1),
     "failure": ("src/store/failure src/store/breaker", 2),

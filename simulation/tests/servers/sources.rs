@@ -1,13 +1,10 @@
-//! The crate's scripts, put together by its own files, which it keeps to itself.
+//! The crate's scripts, put together by its own file, which it keeps to itself.
 
-#[allow(dead_code, unreachable_pub, clippy::pedantic, reason = "they are files of the crate")]
-#[path = "../../../src/store/redis/wire/needs.rs"]
-mod needs;
-#[allow(dead_code, unreachable_pub, clippy::pedantic, reason = "they are files of the crate")]
+#[allow(dead_code, unreachable_pub, clippy::pedantic, reason = "it is a file of the crate")]
 #[path = "../../../src/store/redis/wire/source.rs"]
 mod source;
 
-use needs::{Needs, algorithm_of};
+use source::{Needs, algorithm_of};
 
 /// What tells whether a server's Lua is that of Redis.
 const CHECK: &str = include_str!("../../../lua/check.lua");

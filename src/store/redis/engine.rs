@@ -1,21 +1,37 @@
-//! One decision: from checks to a reply within the budget, and from the reply to a decision and a receipt.
+//! One decision: from checks to a reply within the budget, and from the reply to a decision and a receipt; and changes to
+//! what was taken, when it is known what the request really costs.
+//!
+//! Changes are queued before [`Engine::settle`] returns, in their order, so that a caller may drop the future at once: it
+//! is called from `Drop` too. A change that surely was not done is sent again; if its result is not known, it is an error.
+//!
+//! Windows of a calendar are named by the process, and the server's clock decides between them: see
+//! `lua/calendar_window.lua`. They are those around the time that [`ServerTime`] keeps. So that clocks may differ by any
+//! length, the difference is learned from replies: the first decision after a clock was set by more than a window fails,
+//! and those after it do not.
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deadpool_redis::redis::{Arg, Cmd, Value};
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
 
-use super::pipeline::{Job, NoReply, Part, Timeout};
-use super::server_time::ServerTime;
+use super::pipeline::{Job, NoReply, Part, Timeout, stopped};
 use super::servers::{PendingReply, Servers};
-use super::wire::{ReplyPart, Request, Verdict, no_decision, step_of_one};
-use crate::core::Error;
-use crate::store::bans::with_bans;
+use super::wire::{ReplyPart, Request, Verdict, applied_change, no_decision, step_of_one};
+use crate::core::{Error, kept};
+use crate::store::around::settle_each;
+use crate::store::bans::{changed, with_bans};
+use crate::store::clock::micros;
 use crate::store::deny::Refusals;
 use crate::store::evaluate::{decided, decided_one};
-use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId, SystemClock};
+use crate::store::{
+    Answer, Change, Check, Clock, Deadline, Decided, DenyCacheBuilder, Receipt, Settlement, Settling, StoreId,
+    SystemClock,
+};
 
 /// What all clones of a store share: its servers, its settings and the cached refusals.
 pub(super) struct Engine {
@@ -95,6 +111,61 @@ impl Engine {
             Ok(Part::Script(_)) => Err(no_decision()),
             Err(NoReply { error, .. }) => Err(error),
         }
+    }
+
+    /// Sends changes in their order, and returns a future of all results. For a receipt of
+    /// another store it is ready and empty.
+    ///
+    /// # Errors
+    ///
+    /// The first error: of a change that was not sent, or whose result is not known. It keeps no
+    /// other change from being sent.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future cancels nothing.
+    pub(super) fn settle(&self, receipt: &Receipt, changes: &[Settlement]) -> Settling {
+        if receipt.store() != self.id {
+            return Answer::Ready(Ok(Vec::new()));
+        }
+        settle_each(receipt, changes, |before, taken, change| {
+            let (taken, change) = changed(taken, change);
+            let request = Request::adjustment(&self.prefix, before, &taken, change, || self.time.now_ms());
+            let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
+            let sent = self.servers.settle(Job::new(request, Timeout::of_settlement(self.budget), slot));
+            let taken = taken.into_owned();
+            Answer::pending(async move {
+                let part = sent?.await.unwrap_or_else(|_| Err(stopped()))?;
+                Ok(vec![applied_change(&taken, change, part)?])
+            })
+        })
+    }
+
+    /// Refunds in the background all that a receipt proves to be taken. Cached refusals of its counters are dropped:
+    /// they may have units again.
+    pub(super) fn refund_all(&self, receipt: &Receipt) {
+        receipt.taken().iter().for_each(|taken| self.refusals.changed(&taken.counter));
+        let all = |check| Settlement::new(check, Change::Refund(u64::MAX));
+        let changes: SmallVec<[Settlement; 4]> = (0..receipt.taken().len()).map(all).collect();
+        drop(self.settle(receipt, &changes));
+    }
+
+    /// Refunds what was taken if the reply comes after its caller's timeout. Returns the
+    /// caller's error.
+    pub(super) fn refund_late(self: &Arc<Self>, checks: &[Check], no_reply: NoReply) -> Error {
+        let NoReply { error, late } = no_reply;
+        // That of the caller may end before the reply comes, where the store has one of its own.
+        let runtime = || self.servers.settings().runtime.clone().or_else(|| Handle::try_current().ok());
+        if let Some((late, runtime)) = late.and_then(|late| Some((late, runtime()?))) {
+            let (engine, checks) = (Arc::clone(self), kept(checks));
+            // It ends with the connection at the latest, which is not read for long.
+            runtime.spawn(async move {
+                let Ok(Part::Script(part)) = late.reply().await else { return };
+                let Ok(Decided { receipt, .. }) = engine.decided(&checks, part) else { return };
+                engine.refund_all(&receipt);
+            });
+        }
+        error
     }
 
     /// Works out the decision and the receipt from what the script found.
@@ -202,6 +273,46 @@ fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<Decided,
     }
 }
 
+/// Clocks that differ by less are taken for the same: a reply takes some time.
+const ALIKE_MS: u64 = 1_000;
+
+/// The clock of decisions: the one that the store was built with, or that of the servers.
+pub(super) struct ServerTime {
+    clock: Option<Arc<dyn Clock>>,
+    /// How far the clock of the server that replied last is ahead of the system's, in milliseconds.
+    ahead: AtomicI64,
+}
+
+impl ServerTime {
+    /// The time of servers whose clocks are as the system's, or that of a clock.
+    pub(super) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
+        Self { clock, ahead: AtomicI64::new(0) }
+    }
+
+    /// Returns the time in milliseconds since the Unix epoch.
+    pub(super) fn now_ms(&self) -> u64 {
+        match &self.clock {
+            Some(clock) => micros(clock.wall()) / 1_000,
+            None => system_ms().saturating_add_signed(self.ahead.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Learns the time from a reply that has just come, in microseconds.
+    fn learn(&self, now_us: u64) {
+        let replied = now_us / 1_000;
+        if self.clock.is_none() && self.now_ms().abs_diff(replied) > ALIKE_MS {
+            // Both are far below 2^63.
+            self.ahead.store(replied.cast_signed() - system_ms().cast_signed(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns the system's time in milliseconds since the Unix epoch.
+fn system_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs().saturating_mul(1_000).saturating_add(since.subsec_millis().into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::wire::Reply;
@@ -223,5 +334,26 @@ mod tests {
             decided_by(StoreId::new(), &checks, part).expect_err("the script is wrong").call()
         });
         assert!(calls[0].is_some() && calls[0] == calls[1], "{calls:?}");
+    }
+
+    #[test]
+    fn the_time_of_a_server_is_learned_from_a_reply_of_another_time() {
+        let time = ServerTime::new(None);
+        assert!(time.now_ms().abs_diff(system_ms()) < 1_000);
+        for [behind, ahead] in [[0, 7_200_000], [7_200_000, 0]] {
+            let server = || system_ms() + ahead - behind;
+            time.learn(server() * 1_000);
+            assert!(time.now_ms().abs_diff(server()) < 1_000);
+            // A late reply changes nothing.
+            time.learn((server() - 500) * 1_000);
+            assert!(time.now_ms().abs_diff(server()) < 1_000);
+        }
+    }
+
+    #[test]
+    fn the_clock_of_a_store_is_that_of_its_servers() {
+        let time = ServerTime::new(Some(Arc::new(|| Duration::from_secs(5))));
+        time.learn(9_000_000_000);
+        assert_eq!(time.now_ms(), 5_000);
     }
 }

@@ -17,11 +17,10 @@
 //! | `pipeline/` | from many callers to a call and back |
 //! | `cluster/` | which server has a slot |
 //! | `servers.rs` | one server, or a Cluster |
-//! | `engine.rs` | a decision within a budget |
-//! | `settle.rs` | changes to what was taken |
+//! | `engine.rs` | a decision within a budget, and changes to what was taken |
 //! | `tally.rs` | reports of what was offered |
 //! | `apart.rs` | decisions over several slots |
-//! | `raw.rs`, `store.rs` | the store without a deny cache, and with it |
+//! | `store.rs` | the store, in its deny cache |
 //! | `builder/` | its settings, and connecting |
 
 mod apart;
@@ -31,10 +30,7 @@ mod cluster;
 mod connections;
 mod engine;
 mod pipeline;
-mod raw;
-mod server_time;
 mod servers;
-mod settle;
 mod store;
 mod tally;
 mod wire;

@@ -15,9 +15,8 @@ use crate::core::Error;
 use crate::store::redis::connections::Connect;
 #[cfg(feature = "tls")]
 use crate::store::redis::connections::Tls;
-use crate::store::redis::engine::Engine;
+use crate::store::redis::engine::{Engine, ServerTime};
 use crate::store::redis::pipeline::Settings;
-use crate::store::redis::server_time::ServerTime;
 use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::Calls;

@@ -10,8 +10,7 @@ use deadpool_redis::redis::{Cmd, Pipeline, RedisError, Value, pipe};
 use smallvec::{SmallVec, smallvec};
 use tokio::runtime::Handle;
 
-use super::command::{Command, Ids};
-use super::entries::Entries;
+use super::entries::{Command, Entries, Ids};
 use super::job::Asked;
 use super::resp::Reply;
 use crate::store::Clock;

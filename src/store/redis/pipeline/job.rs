@@ -1,15 +1,23 @@
-//! A request on its way to Redis, and what becomes of it.
+//! A request on its way to Redis, how long its reply is waited for, and what becomes of it.
+//!
+//! A decision has a budget, set for the store, and perhaps an earlier deadline, set by its caller. Both are kept, as they
+//! mean different things: the end of a whole budget is a sign that the server is unavailable, whereas a short deadline is
+//! not. Settlements wait longer than a budget, as no caller waits for them and their refunds must not be lost. All times
+//! are of tokio's clock, which tests can pause.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, RedisError, Value};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::{Instant, sleep};
 
-use super::timeout::Timeout;
 use crate::core::error::Kind;
 use crate::core::{Error, Lines};
+use crate::store::Deadline;
 use crate::store::breaker::Permit;
-use crate::store::redis::connections::is_definite;
+use crate::store::redis::connections::{Failure, is_definite};
 use crate::store::redis::wire::{ReplyPart, Request, Way};
 
 /// One request, with what is needed to send it again elsewhere.
@@ -183,4 +191,133 @@ impl Job {
 #[cold]
 pub(in crate::store::redis) fn stopped() -> Error {
     Error::new(Kind::Store, "the call to Redis was stopped: its runtime has ended")
+}
+
+/// The limit of a budget: longer than any useful one, and short enough to be added to a time.
+const FOREVER: Duration = Duration::from_secs(86_400 * 365);
+
+/// How long a settlement may wait to be sent.
+const SETTLEMENT_WAIT: Duration = Duration::from_secs(10);
+
+/// A budget that runs, perhaps cut short by a deadline.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store::redis) struct Timeout {
+    /// The whole budget, at most one year. It also is how long a server may be silent.
+    pub(in crate::store::redis) budget: Duration,
+    /// When the budget has run out.
+    pub(in crate::store::redis) ends: Instant,
+    /// When the reply is not needed any more: at `ends`; earlier by a deadline; later for a
+    /// settlement.
+    pub(in crate::store::redis) until: Instant,
+}
+
+impl Timeout {
+    /// A whole budget, from now on.
+    pub(in crate::store::redis) fn new(budget: Duration) -> Self {
+        Self::by(budget, Deadline::none())
+    }
+
+    /// A budget from now on, usable up to `deadline` only. A deadline in the
+    /// past ends the wait at once.
+    pub(in crate::store::redis) fn by(budget: Duration, deadline: Deadline) -> Self {
+        let budget = budget.min(FOREVER);
+        let ends = Instant::now() + budget;
+        Self { budget, ends, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
+    }
+
+    /// The timeout of a settlement: 10 s, or the budget if that is longer.
+    pub(in crate::store::redis) fn of_settlement(budget: Duration) -> Self {
+        let timeout = Self::new(budget);
+        Self { until: timeout.began() + timeout.budget.max(SETTLEMENT_WAIT), ..timeout }
+    }
+
+    /// Returns when the wait began.
+    pub(in crate::store::redis) fn began(self) -> Instant {
+        self.ends.checked_sub(self.budget).unwrap_or(self.ends)
+    }
+
+    /// Returns whether it ends before its budget does, in which case a timeout is no failure of the
+    /// server.
+    pub(in crate::store::redis) fn is_cut_short(self) -> bool {
+        self.until < self.ends
+    }
+
+    /// Returns how long it lasts, for messages: a deadline is rounded up to the milliseconds that
+    /// timers count in.
+    fn time(self) -> Duration {
+        let time = self.until.saturating_duration_since(self.began());
+        if !self.is_cut_short() {
+            return time;
+        }
+        Duration::from_millis(u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the error of a caller that waited for so long.
+    pub(in crate::store::redis) fn error(self) -> Error {
+        Error::new(Kind::Timeout, format!("Redis did not reply within {:?}", self.time()))
+    }
+}
+
+/// The pause before a settlement that was not done is sent again, which doubles up to the longest.
+const PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Who is told of calls. Nothing here may block.
+pub(in crate::store::redis) trait Watch: Send + Sync {
+    /// Reports the outcome of what a permit was acquired for: `failure` is `None` if the server replied.
+    fn report(&self, permit: Permit, failure: Option<&Failure>) {
+        let _ = (permit, failure);
+    }
+
+    /// Counts a failure of requests that waited for a whole budget and were never sent.
+    fn waited(&self) {}
+
+    /// Returns whether the server is one of a Cluster, and may redirect calls.
+    fn may_redirect(&self) -> bool {
+        false
+    }
+
+    /// Sends a settlement again, to whichever server has its slot by now. Returns it if there is none.
+    fn settle_again(&self, settlement: Unsettled) -> Option<Unsettled>;
+}
+
+pub(super) type SharedWatch = Arc<dyn Watch>;
+
+/// Sends settlements again after a pause, or at once if the runtime ends before.
+pub(super) fn settle_later(watch: &Arc<dyn Watch>, runtime: &Handle, unsettled: Vec<Unsettled>) {
+    let hops = unsettled.iter().map(|unsettled| unsettled.job.hops).min().unwrap_or_default();
+    let pause = PAUSE.saturating_mul(1 << hops.min(10)).min(LONGEST_PAUSE);
+    let later = Later { unsettled, watch: Arc::clone(watch) };
+    runtime.spawn(async move {
+        sleep(pause).await;
+        drop(later);
+    });
+}
+
+/// Sends settlements again, but for those whose time is over.
+pub(super) fn settle_again(watch: &dyn Watch, unsettled: Vec<Unsettled>) {
+    let (now, mut late) = (Instant::now(), None);
+    for mut unsettled in unsettled {
+        unsettled.job.hops = unsettled.job.hops.saturating_add(1);
+        let is_late = unsettled.job.timeout.until <= now;
+        let failed = if is_late { Some(unsettled) } else { watch.settle_again(unsettled) };
+        if let Some(Unsettled { settler, error, .. }) = failed {
+            late.get_or_insert_with(|| (error, Vec::new())).1.push(settler);
+        }
+    }
+    if let Some((error, settlers)) = late {
+        fail_all(settlers, &error.unsent());
+    }
+}
+
+/// Settlements that are sent again when this is dropped.
+struct Later {
+    unsettled: Vec<Unsettled>,
+    watch: Arc<dyn Watch>,
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        settle_again(&*self.watch, std::mem::take(&mut self.unsettled));
+    }
 }

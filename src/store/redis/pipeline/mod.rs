@@ -21,7 +21,6 @@
 //! decision ends at its timeout at the latest, as long as the runtime of its connection runs.
 
 mod calls;
-mod command;
 mod entries;
 mod job;
 #[cfg(test)]
@@ -32,8 +31,6 @@ mod resp;
 mod server;
 mod socket;
 mod task;
-mod timeout;
-mod watch;
 
 /// What `queue` and `pipe` share threads by; the model checker has its own.
 mod sync {
@@ -52,10 +49,7 @@ mod sync {
 
 pub(super) use calls::Settings;
 #[cfg(feature = "cluster")]
-pub(super) use job::{Failed, Refused, Unsettled};
-pub(super) use job::{Job, Part, Settled, stopped};
+pub(super) use job::{Failed, Refused, Unsettled, Watch};
+pub(super) use job::{Job, Part, Settled, Timeout, stopped};
 pub(super) use pipe::{Asking, NoReply};
 pub(super) use server::{Server, no_runtime};
-pub(super) use timeout::Timeout;
-#[cfg(feature = "cluster")]
-pub(super) use watch::Watch;

@@ -12,11 +12,10 @@ use std::task::{Context, Poll, ready};
 
 use super::calls::SharedSettings;
 use super::entries::EntryId;
-use super::job::{Failed, Job, Part, Response, Settler};
+use super::job::{Failed, Job, Part, Response, Settler, SharedWatch};
 use super::queue::{Next, Queue, Round};
 use super::socket::Socket;
 use super::sync::{Arc, Mutex, MutexGuard, wake};
-use super::watch::SharedWatch;
 use crate::core::Error;
 
 /// How often one caller writes for others, before it leaves that to the task.

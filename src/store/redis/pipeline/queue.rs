@@ -13,12 +13,10 @@ use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use super::calls::{Known, SharedSettings, calls, encode, pipeline};
-use super::command::{Command, Ids};
-use super::entries::{Entries, Entry, EntryId, State};
-use super::job::{Failed, Job, Part, Refused, Response, Settler, Unsettled, fail_all};
+use super::entries::{Command, Entries, Entry, EntryId, Ids, State};
+use super::job::{Failed, Job, Part, Refused, Response, Settler, Timeout, Unsettled, fail_all};
 use super::socket::{Socket, register};
 use super::sync::Arc;
-use super::timeout::{Lateness, Timeout};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::breaker::Permit;
@@ -648,4 +646,19 @@ impl Done {
 /// The error of a lost connection.
 pub(super) fn lost_connection() -> Error {
     Error::new(Kind::Connection, "the connection to Redis was lost")
+}
+
+/// The error of callers that time out now, and since when it is in use. Callers that wait through the
+/// same silence share it, so that layers count one failure.
+#[derive(Debug, Default)]
+pub(super) struct Lateness(Option<(Instant, Error)>);
+
+impl Lateness {
+    /// Returns the error for a caller that times out now: the one in use if that is less than a
+    /// quarter of a budget old, else a new one.
+    pub(super) fn error(&mut self, now: Instant, timeout: Timeout) -> Error {
+        let current = self.0.take().filter(|(since, _)| now.saturating_duration_since(*since) < timeout.budget / 4);
+        let (_, error) = self.0.insert(current.unwrap_or_else(|| (now, timeout.error())));
+        error.shared()
+    }
 }

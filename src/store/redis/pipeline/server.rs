@@ -11,10 +11,9 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::calls::Settings;
-use super::job::{Job, Settled, Settler, Unsettled, stopped};
+use super::job::{Job, Settled, Settler, Unsettled, Watch, settle_again, stopped};
 use super::pipe::{Asking, Pipe};
 use super::task::Task;
-use super::watch::{Watch, settle_again};
 use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::store::redis::connections::{Link, Source};

@@ -24,13 +24,12 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::calls::{Outcome, outcome};
-use super::command::Command;
-use super::job::{Failed, Part, stopped};
+use super::entries::Command;
+use super::job::{Failed, Part, settle_again, settle_later, stopped};
 use super::pipe::Pipe;
 use super::queue::{Done, Line, Queue, lost_connection};
 use super::resp::{OutOfStep, Reply, next};
 use super::socket::{Reader, Socket, other, register, tcp};
-use super::watch::{settle_again, settle_later};
 use crate::core::Error;
 use crate::store::breaker::Permit;
 use crate::store::redis::connections::{Failure, Link, Source, failed, is_definite, is_of_a_replica, is_redirection};

@@ -17,22 +17,17 @@
 //! Nothing here uses a connection, or waits for anything: all of it can be tested without a
 //! server. Only `store/redis/` uses it.
 
-mod names;
-mod needs;
 mod packed;
 mod ratio;
 mod reply;
 mod request;
 mod script;
 mod source;
-mod verdict;
 
-#[cfg(feature = "redis-cell")]
-pub(super) use names::cell_key;
-pub(super) use names::redis_key;
 pub(super) use packed::{Packed, Seen};
 pub(super) use ratio::{ShardReport, ShardTotals};
-pub(super) use reply::{Reply, ReplyPart, no_decision};
-pub(super) use request::{MOST_CHECKS, Request};
+pub(super) use reply::{Reply, ReplyPart, Verdict, applied_change, no_decision, step_of_one};
+#[cfg(feature = "redis-cell")]
+pub(super) use request::cell_key;
+pub(super) use request::{MOST_CHECKS, Request, redis_key};
 pub(super) use script::{CHECK, Calls, Program, Way};
-pub(super) use verdict::{Verdict, applied_change, step_of_one};

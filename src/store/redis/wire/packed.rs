@@ -17,9 +17,9 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use smallvec::{SmallVec, smallvec};
 
-use super::needs::Needs;
 use super::request::{Request, Rule};
 use super::script::{Calls, Program, count_of};
+use super::source::Needs;
 
 /// The keys and the argument of a call.
 ///

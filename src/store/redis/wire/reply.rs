@@ -24,16 +24,25 @@
 //!
 //! No length in a reply is trusted: every read is bounded by what is there, and a reply
 //! that is too short, too long or otherwise no reply to the request is `None`, never a panic.
+//!
+//! The verdict is worked out from the state that the script found, by the same algorithms in Rust, and both come to one on
+//! every check. If the two differ, it is an error and never a decision: the server's Lua then counts in another way, or
+//! the versions of both sides do not match.
+
+use std::borrow::Cow;
 
 use bytes::Buf;
 use smallvec::SmallVec;
 
-use super::request::Request;
+use super::request::{Request, returns_whole, returns_whole_after};
 use crate::core::Error;
-use crate::core::algorithm::{Found, Layout, State};
+use crate::core::algorithm::{Found, Layout, State, Step};
 use crate::core::call::CallId;
 use crate::core::error::Kind;
 use crate::core::quota::Quota;
+use crate::store::bans::log;
+use crate::store::evaluate::{Steps, applied, evaluate, finish, look_again, step};
+use crate::store::{Applied, Change, Check, Taken};
 
 /// Some states keep the low 44 bits of a time: there are so many different ones.
 const TIME_SPAN: u64 = 1 << 44;
@@ -67,7 +76,7 @@ pub(in crate::store::redis) struct Reply<'a> {
 #[derive(Debug)]
 pub(in crate::store::redis) struct ReplyPart {
     /// The time of the decision, in microseconds since the Unix epoch.
-    pub(super) now_us: u64,
+    now_us: u64,
     /// One byte for each check of the request.
     flags: SmallVec<[u8; 4]>,
     /// The states found, in the order of the checks.
@@ -111,13 +120,13 @@ impl<'a> Reply<'a> {
 }
 
 /// What the script found under one check's key, and how it decided.
-pub(super) struct Seen {
+struct Seen {
     /// Whether the check fits as the script decided; of a change, whether it changed anything.
-    pub(super) fits: bool,
+    fits: bool,
     /// What was under the key.
-    pub(super) found: Found,
+    found: Found,
     /// The state, if it is one to go on from (`Found::Kept`), else `None`.
-    pub(super) state: Option<State>,
+    state: Option<State>,
 }
 
 impl Seen {
@@ -126,7 +135,7 @@ impl Seen {
     /// # Errors
     ///
     /// If the server's clock is in none of the windows of a calendar that it was sent.
-    pub(super) fn decided(self) -> Result<Self, Error> {
+    fn decided(self) -> Result<Self, Error> {
         if self.found == Found::Outside { Err(outside()) } else { Ok(self) }
     }
 }
@@ -140,7 +149,7 @@ impl ReplyPart {
     /// Reads what was found under the next check's key. `whole` is whether a log is there as a
     /// whole, as the request required. Returns `None` at the end, and where the bytes are no
     /// such state.
-    pub(super) fn next(&mut self, quota: &Quota, whole: bool) -> Option<Seen> {
+    fn next(&mut self, quota: &Quota, whole: bool) -> Option<Seen> {
         let flag = *self.flags.get(self.read.0)?;
         self.read.0 += 1;
         let found = found(flag);
@@ -151,7 +160,7 @@ impl ReplyPart {
 
     /// Reads what the next change came to: how many units were refunded or charged, and the counter
     /// after it. Without a state to change it is 0 units.
-    pub(super) fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, Seen)> {
+    fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, Seen)> {
         let mut units = 0;
         if found(*self.flags.get(self.read.0)?) == Found::Kept {
             units = self.views.get(self.read.1..)?.try_get_uint(UNITS).ok()?;
@@ -267,4 +276,87 @@ fn outside() -> Error {
 #[cold]
 pub(in crate::store::redis) fn no_decision() -> Error {
     Error::new(Kind::Store, "the reply of Redis to a decision was something else")
+}
+
+/// What was decided of the checks of one request.
+pub(in crate::store::redis) struct Verdict {
+    /// A step for each check, in their order.
+    pub(in crate::store::redis) steps: Steps,
+    /// Whether an enforced check does not fit: then no check has taken anything.
+    pub(in crate::store::redis) refused: bool,
+    /// The time of the decision, in microseconds since the Unix epoch.
+    now_us: u64,
+    /// What the script found for each check, kept for [`look_again`](Self::look_again).
+    seen: SmallVec<[Seen; 1]>,
+}
+
+impl Verdict {
+    /// Works out the verdict. Values under a key that had to be set aside are logged.
+    ///
+    /// # Errors
+    ///
+    /// If the reply is not one to these checks, or its verdict on a check differs from the one
+    /// worked out here.
+    pub(in crate::store::redis) fn of(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
+        let now_us = part.now_us;
+        let mut seen: SmallVec<[Seen; 1]> = SmallVec::new();
+        for (index, check) in checks.iter().enumerate() {
+            let next =
+                part.next(check.counter.quota(), returns_whole(checks, index)).ok_or_else(no_decision)?.decided()?;
+            seen.push(next);
+        }
+        let (state, now) = (state_of(&seen), |quota: &Quota| quota.tick().of(now_us));
+        let (mut steps, refused) = evaluate(checks, &state, now);
+        if steps.iter().zip(&seen).any(|(step, seen)| step.fits != seen.fits) {
+            return Err(no_decision());
+        }
+        finish(checks, &mut steps, refused, state, now);
+        log(checks, &steps);
+        Ok(Self { steps, refused, now_us, seen })
+    }
+
+    /// Works out what remains for the checks that fit when nothing is taken from them after all:
+    /// another part of the request was refused. The server is not called for it.
+    pub(in crate::store::redis) fn look_again(&mut self, checks: &[Check]) {
+        let Self { steps, now_us, seen, .. } = self;
+        look_again(checks, steps, state_of(seen), |quota| quota.tick().of(*now_us));
+    }
+}
+
+fn state_of<'a>(seen: &'a [Seen]) -> impl Fn(usize) -> Option<Cow<'a, State>> {
+    move |index| seen[index].state.as_ref().map(Cow::Borrowed)
+}
+
+/// As [`Verdict::of`], for the usual request of one check, which needs no list.
+///
+/// # Errors
+///
+/// As there.
+pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -> Result<Step, Error> {
+    let seen = part.next(check.counter.quota(), false).ok_or_else(no_decision)?.decided()?;
+    seen.found.warn(check.counter.policy());
+    let step = step(check, seen.state.as_ref(), check.counter.quota().tick().of(part.now_us), check.cost);
+    if step.fits == seen.fits { Ok(step) } else { Err(no_decision()) }
+}
+
+/// Returns what became of a change to what was taken: how many units it came to, and what the
+/// counter shows after it.
+///
+/// # Errors
+///
+/// If the reply is not one to a change of this counter.
+pub(in crate::store::redis) fn applied_change(
+    taken: &Taken,
+    change: Change,
+    mut part: ReplyPart,
+) -> Result<Applied, Error> {
+    let quota = taken.counter.quota();
+    if change == Change::Reset {
+        let was_there = part.next(quota, false).ok_or_else(no_decision)?.fits;
+        return Ok(Applied::new(was_there.into(), taken.stamp));
+    }
+    let (units, seen) = part.change(quota, returns_whole_after(taken)).ok_or_else(no_decision)?;
+    let seen = seen.decided()?;
+    let step = quota.decide(seen.state.as_ref(), quota.tick().of(part.now_us), 0, taken.floor);
+    Ok(applied(taken, change, units, &step))
 }

@@ -16,17 +16,23 @@
 //! | 23 | 7 | the cost of a check, or the units of a change |
 //! | 30 | 7 | the floor of a check, or the stamp of a refund |
 //!
+//! The name of a key is the prefix of the store, and the name of the counter's state (`store/name.rs`). The client's key
+//! stands in braces, as a hash tag: on a Cluster all policies over one key are in one slot, and one script can decide
+//! them.
+//!
 //! The ban of a check stands before it: see `lua/ban.lua` for the numbers of its rule.
 
 use std::mem::take;
 
 use smallvec::SmallVec;
 
-use super::names::{RedisKey, redis_key};
-use super::needs::{Needs, algorithm_of};
+use super::source::{Needs, algorithm_of};
+#[cfg(feature = "redis-cell")]
+use crate::core::FORMAT;
 use crate::core::algorithm::{Adjustment, Layout, MOST_UNITS};
 use crate::core::quota::{Quota, Tick};
 use crate::store::evaluate::adjustment;
+use crate::store::name::name;
 use crate::store::{Change, Check, Counter, Mode, Taken};
 
 /// The most checks of one request: the places of keys and rules are one byte.
@@ -258,4 +264,29 @@ fn rule(quota: &Quota, flags: u8, windows: [u64; 2], numbers: [u64; 2]) -> Rule 
         place.copy_from_slice(&number.to_be_bytes()[8 - NUMBER..]);
     }
     rule
+}
+
+/// The name of a key in Redis, mostly without an allocation.
+type RedisKey = SmallVec<[u8; 80]>;
+
+/// Returns the name of the key that has a counter's state: `<prefix>:{<key>}:<policy>:<shape>`.
+///
+/// The prefix has no braces, so the tag begins at the first one; all policies over one key share a
+/// slot of a Cluster.
+pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> RedisKey {
+    let mut key = RedisKey::new();
+    key.extend_from_slice(prefix.as_bytes());
+    key.push(b':');
+    for part in name(counter) {
+        key.extend_from_slice(part);
+    }
+    key
+}
+
+/// Returns the name of the key in which redis-cell keeps a counter's state. Its shape, with the
+/// window in seconds, is one that no state of this crate's scripts has: both can use one server.
+#[cfg(feature = "redis-cell")]
+pub(in crate::store::redis) fn cell_key(prefix: &str, counter: &Counter) -> String {
+    let (policy, key, quota) = (counter.policy(), counter.key(), counter.quota());
+    format!("{prefix}:{{{key}}}:{policy}:{FORMAT}c{}s", quota.window().as_secs())
 }

@@ -24,12 +24,10 @@ use loom::thread;
 use tokio::time::Instant;
 
 use calls::Settings;
-use job::{Failed, Job, Part, Response, Settler, Unsettled, stopped};
+use job::{Failed, Job, Part, Response, Settler, Timeout, Unsettled, Watch, stopped};
 use pipe::{Asking, Pipe};
 use queue::{Done, Line, lost_connection};
 use socket::{Socket, Takes};
-use timeout::Timeout;
-use watch::Watch;
 
 #[allow(dead_code, clippy::duplicate_mod, reason = "it is compiled once more with other locks, and not all is used")]
 #[path = "../pipe.rs"]
@@ -38,24 +36,12 @@ mod pipe;
 #[path = "../queue.rs"]
 mod queue;
 
-mod command {
-    pub(super) use super::super::command::*;
-}
-
 mod job {
     pub(super) use super::super::job::*;
 }
 
 mod entries {
     pub(super) use super::super::entries::*;
-}
-
-mod timeout {
-    pub(super) use super::super::timeout::*;
-}
-
-mod watch {
-    pub(super) use super::super::watch::*;
 }
 
 /// What [`queue`] and [`pipe`] share threads by here.
@@ -76,8 +62,7 @@ mod calls {
     use deadpool_redis::redis::Pipeline;
     use smallvec::{SmallVec, smallvec};
 
-    use super::command::{Command, Ids};
-    use super::entries::Entries;
+    use super::entries::{Command, Entries, Ids};
 
     pub(super) struct Settings {
         pub(super) batch_size: usize,
