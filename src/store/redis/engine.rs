@@ -153,14 +153,14 @@ impl Engine {
     /// Refunds what was taken if the reply comes after its caller's timeout. Returns the
     /// caller's error.
     pub(super) fn refund_late(self: &Arc<Self>, checks: &[Check], no_reply: NoReply) -> Error {
-        let NoReply { error, late } = no_reply;
+        let NoReply { error, late, .. } = no_reply;
         // That of the caller may end before the reply comes, where the store has one of its own.
         let runtime = || self.servers.settings().runtime.clone().or_else(|| Handle::try_current().ok());
         if let Some((late, runtime)) = late.and_then(|late| Some((late, runtime()?))) {
             let (engine, checks) = (Arc::clone(self), kept(checks));
             // It ends with the connection at the latest, which is not read for long.
             runtime.spawn(async move {
-                let Ok(Part::Script(part)) = late.reply().await else { return };
+                let Ok(Part::Script(part)) = late.await else { return };
                 let Ok(Decided { receipt, .. }) = engine.decided(&checks, part) else { return };
                 engine.refund_all(&receipt);
             });

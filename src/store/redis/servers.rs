@@ -3,10 +3,9 @@
 //! This is the only place outside `cluster/` and `builder/` in which calls differ for a Cluster: one server is treated
 //! as a Cluster whose slots are all slot 0.
 
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -38,24 +37,15 @@ pub(super) enum PendingReply {
     /// That of the one server, on the connection of the calling runtime: no future around it.
     Server(Asking),
     Other(Pin<Box<dyn Future<Output = Result<Part, NoReply>> + Send>>),
-    Over,
 }
 
 impl Future for PendingReply {
     type Output = Result<Part, NoReply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let failed = match &mut *self {
-            Self::Server(asking) => match ready!(Pin::new(asking).poll(cx)) {
-                Ok(part) => return Poll::Ready(Ok(part)),
-                Err(failed) => failed,
-            },
-            Self::Other(asking) => return asking.as_mut().poll(cx),
-            Self::Over => panic!("it was polled after its reply"),
-        };
-        match mem::replace(&mut *self, Self::Over) {
-            Self::Server(asking) => Poll::Ready(Err(asking.failed(failed))),
-            Self::Other(_) | Self::Over => Poll::Ready(Err(failed.into_error().into())),
+        match &mut *self {
+            Self::Server(asking) => Pin::new(asking).poll(cx),
+            Self::Other(asking) => asking.as_mut().poll(cx),
         }
     }
 }
@@ -110,7 +100,7 @@ impl Servers {
 
     async fn ask_server(&self, job: Box<Job>) -> Result<Part, NoReply> {
         match self {
-            Self::One(server) => server.ask(job)?.reply().await,
+            Self::One(server) => server.ask(job)?.await,
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.ask(job).await,
         }

@@ -178,7 +178,7 @@ impl Cluster {
         let node = self.node(address);
         let command = cmd("CLUSTER").arg("SLOTS").take();
         // Whatever the circuit breaker says: a node that cannot decide can often name the one that can.
-        let asked = node.server.ask(Job::command(command, Timeout::new(limit), 0))?.reply().await;
+        let asked = node.server.ask(Job::command(command, Timeout::new(limit), 0))?.await;
         let slots = match asked {
             Ok(Part::Command(slots)) => slots,
             Ok(Part::Script(_)) => return Err(no_cluster()),

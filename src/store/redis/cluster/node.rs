@@ -95,14 +95,6 @@ impl Watch for Primary {
         }
     }
 
-    fn waited(&self) {
-        if self.state() == BreakerState::Closed
-            && let Some(permit) = self.breaker.acquire()
-        {
-            self.breaker.failed(permit, &"waiting requests found no room in any call in time");
-        }
-    }
-
     fn may_redirect(&self) -> bool {
         true
     }

@@ -22,7 +22,7 @@ use crate::core::{Error, Lines};
 use crate::store::BreakerState;
 use crate::store::outage::Outage;
 use crate::store::redis::connections::{Connect, Origin, Source, is_of_a_replica, moved_to};
-use crate::store::redis::pipeline::{Failed, Job, NoReply, Part, Refused, Server, Settings, Settled, Watch};
+use crate::store::redis::pipeline::{Job, NoReply, Part, Refused, Server, Settings, Settled, Watch};
 use crate::store::redis::wire::Way;
 
 /// The pause before a request is sent again some of whose keys are on either side of a slot that moves.
@@ -109,14 +109,12 @@ impl Cluster {
             let Node { primary, server } = &*node;
             job.permit = Some(primary.acquire().inspect_err(|_| self.look_again(Some(&primary.address)))?);
             let of_node = |error: Error| error.of_one_server(primary.outage());
-            let mut asking = server.ask(job)?;
-            let refused = match (&mut asking).await {
+            let (error, refused) = match server.ask(job)?.await {
                 Ok(part) => return Ok(part),
-                Err(Failed::Refused(refused)) => refused,
-                Err(Failed::Late(error)) => return Err(NoReply { error: of_node(error), late: Some(asking) }),
-                Err(Failed::Error(error)) => return Err(of_node(error).into()),
+                Err(NoReply { error, refused: Some(refused), .. }) => (error, *refused),
+                Err(no_reply) => return Err(NoReply { error: of_node(no_reply.error), ..no_reply }),
             };
-            let Refused { error, cause, job: mut refused } = *refused;
+            let Refused { cause, job: mut refused } = refused;
             match self.follow(&primary.address, &cause, &mut refused) {
                 Follow::To(other) => next = Some(other),
                 Follow::Owner => {}

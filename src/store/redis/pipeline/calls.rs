@@ -1,12 +1,10 @@
 //! From requests to commands, and from replies to parts: see `store/redis/wire/`.
 
-use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
 #[cfg(feature = "cluster")]
 use deadpool_redis::redis::cmd;
-use deadpool_redis::redis::{Cmd, Pipeline, RedisError, Value, pipe};
 use smallvec::{SmallVec, smallvec};
 use tokio::runtime::Handle;
 
@@ -15,7 +13,6 @@ use super::job::Asked;
 use super::resp::Reply;
 use crate::store::Clock;
 use crate::store::clock::micros;
-use crate::store::redis::connections::is_missing;
 #[cfg(feature = "cluster")]
 use crate::store::redis::wire::Way;
 use crate::store::redis::wire::{Calls, Packed, Program, Reply as Script, Request, Seen};
@@ -47,36 +44,11 @@ pub(super) struct Known {
     seen: Seen,
 }
 
-impl Known {
-    /// Returns the program that a call needs, and whether the server may not have it.
-    fn program(&mut self, packed: &Packed<'_>, settings: &Settings, loads: u8) -> (&'static Program, bool) {
-        let program = packed.program(settings.calls);
-        let is_new = !self.programs.iter().any(|known| ptr::eq(*known, program));
-        if is_new {
-            self.programs.push(program);
-        }
-        (program, is_new || loads > 0)
-    }
-}
-
 impl Settings {
     /// Returns the time that is sent along, in microseconds since the Unix epoch; nothing without a clock.
     fn now(&self) -> String {
         self.clock.as_deref().map(|clock| micros(clock.wall()).to_string()).unwrap_or_default()
     }
-}
-
-/// What a reply is to a command.
-pub(super) enum Outcome {
-    /// A part for each request, at this place of what was received.
-    Parts(Range<usize>),
-    /// The value of a command of its own.
-    Value(Value),
-    Refused(RedisError),
-    /// The server lacks the script or the library.
-    Missing(RedisError),
-    /// It cannot be a reply to this.
-    Stray,
 }
 
 /// Makes commands of a round: one for all requests of the same slot, and of one that is alone.
@@ -102,7 +74,7 @@ fn request(entries: &Entries, id: usize) -> &Request {
     entries.job(id).request().expect("a command of its own is alone")
 }
 
-/// Appends a command as it is sent.
+/// Appends a command as it is sent, behind what is to be done before.
 pub(super) fn encode(
     command: &mut Command,
     entries: &Entries,
@@ -110,25 +82,36 @@ pub(super) fn encode(
     known: &mut Known,
     out: &mut Vec<u8>,
 ) {
-    prepare(command, entries, settings, |before| before.write_packed_command(out));
-    match &entries.job(command.ids[0]).asked {
-        Asked::Command(call) => call.write_packed_command(out),
-        Asked::Script(_) => {
-            let (packed, now) = (packed(command, entries, known), settings.now());
-            let (program, is_new) = known.program(&packed, settings, command.loads);
-            push_head(out, b'*', packed.count());
-            for argument in packed.arguments(program, &now, is_new) {
-                push_head(out, b'$', argument.len());
-                out.extend_from_slice(argument);
-                out.extend_from_slice(b"\r\n");
-            }
-        }
+    let first = entries.job(command.ids[0]);
+    command.before = 0;
+    if command.loads > 0
+        && let Some(load) = Program::load_command(settings.calls)
+    {
+        load.write_packed_command(out);
+        command.before += 1;
     }
-}
-
-fn packed<'a>(command: &Command, entries: &'a Entries, known: &mut Known) -> Packed<'a> {
+    #[cfg(feature = "cluster")]
+    if first.way == Way::Asking {
+        // It is about the next command.
+        cmd("ASKING").write_packed_command(out);
+        command.before += 1;
+    }
+    if let Asked::Command(call) = &first.asked {
+        return call.write_packed_command(out);
+    }
     let requests: SmallVec<[&Request; 1]> = command.ids.iter().map(|id| request(entries, *id)).collect();
-    Packed::of(&requests, &mut known.seen)
+    let packed = Packed::of(&requests, &mut known.seen);
+    let (program, now) = (packed.program(settings.calls), settings.now());
+    let is_new = !known.programs.iter().any(|known| ptr::eq(*known, program));
+    if is_new {
+        known.programs.push(program);
+    }
+    push_head(out, b'*', packed.count());
+    for argument in packed.arguments(program, &now, is_new || command.loads > 0) {
+        push_head(out, b'$', argument.len());
+        out.extend_from_slice(argument);
+        out.extend_from_slice(b"\r\n");
+    }
 }
 
 /// Appends a length.
@@ -141,66 +124,16 @@ fn push_head(out: &mut Vec<u8>, kind: u8, length: usize) {
     }
 }
 
-/// Returns a command as the redis crate sends it, behind what is to be done before.
-pub(super) fn pipeline(command: &mut Command, entries: &Entries, settings: &Settings, known: &mut Known) -> Pipeline {
-    let mut all = pipe();
-    prepare(command, entries, settings, |before| {
-        all.add_command(before);
-    });
-    match &entries.job(command.ids[0]).asked {
-        Asked::Command(call) => all.add_command(Cmd::clone(call)),
-        Asked::Script(_) => {
-            let (packed, now) = (packed(command, entries, known), settings.now());
-            let (program, is_new) = known.program(&packed, settings, command.loads);
-            let mut call = Cmd::new();
-            for argument in packed.arguments(program, &now, is_new) {
-                call.arg(argument);
-            }
-            all.add_command(call)
-        }
-    };
-    all
-}
-
-/// Does what comes before a command.
-#[cfg_attr(not(feature = "cluster"), allow(unused_variables, reason = "only a Cluster has calls that ask"))]
-fn prepare(command: &mut Command, entries: &Entries, settings: &Settings, mut send: impl FnMut(Cmd)) {
-    command.before = 0;
-    let mut send = |before| {
-        command.before += 1;
-        send(before);
-    };
-    if command.loads > 0
-        && let Some(load) = Program::load_command(settings.calls)
-    {
-        send(load);
-    }
-    #[cfg(feature = "cluster")]
-    if entries.job(command.ids[0]).way == Way::Asking {
-        // It is about the next command.
-        send(cmd("ASKING"));
-    }
-}
-
-/// Returns what a reply is to a command. Of a string that ends what was received, `end` is the place of its end.
-pub(super) fn outcome(command: &Command, entries: &Entries, reply: Reply<'_>, end: usize) -> Outcome {
+/// Returns whether something can be the reply to a command.
+pub(super) fn fits(reply: &Reply<'_>, command: &Command, entries: &Entries) -> bool {
     let is_script = entries.job(command.ids[0]).request().is_some();
     match reply {
-        Reply::Bytes(bytes) if !is_script => Outcome::Value(Value::BulkString(bytes.to_vec())),
-        Reply::Bytes(bytes) => {
+        Reply::Bytes(bytes) if is_script => {
             let requests = command.ids.iter().map(|id| request(entries, *id));
-            let fits = Script::read(bytes, command.size).is_some_and(|reply| reply.fits(requests));
-            if fits { Outcome::Parts(end - bytes.len()..end) } else { Outcome::Stray }
+            Script::read(bytes, command.size).is_some_and(|reply| reply.fits(requests))
         }
-        Reply::Error(error) if is_missing(&error) && is_script => match &command.failure {
-            // Another process may have loaded the library meanwhile.
-            Some(failure) if failure.detail().is_none_or(|detail| !detail.contains("already exists")) => {
-                Outcome::Refused(failure.clone())
-            }
-            _ => Outcome::Missing(error),
-        },
-        Reply::Error(error) => Outcome::Refused(error),
-        Reply::Other(value) if !is_script => Outcome::Value(value),
-        Reply::Other(_) | Reply::Pushed => Outcome::Stray,
+        Reply::Bytes(_) | Reply::Error(_) => true,
+        Reply::Other(_) => !is_script,
+        Reply::Pushed => false,
     }
 }

@@ -1,13 +1,14 @@
 //! Requests that are not over, each with who waits for it, and the commands in which they leave together.
 
 use std::task::Waker;
-use std::time::Duration;
 
 use deadpool_redis::redis::RedisError;
 use slab::Slab;
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::job::{Job, Response, Settler};
+use super::resp::Reply;
 use crate::core::Error;
 use crate::store::breaker::Permit;
 
@@ -37,6 +38,13 @@ pub(super) enum State {
     Settles(Settler),
 }
 
+impl State {
+    /// Returns whether somebody waits in time, or it is a settlement.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self, Self::Waits { is_late: false, .. } | Self::Settles(_))
+    }
+}
+
 impl Entries {
     pub(super) fn insert(&mut self, job: Box<Job>, state: State) -> EntryId {
         self.0.insert(Entry { job, state })
@@ -55,6 +63,11 @@ impl Entries {
         self.0.try_remove(id)
     }
 
+    /// Returns whether a request is a settlement.
+    pub(super) fn settles(&self, id: EntryId) -> bool {
+        self.0.get(id).is_some_and(|entry| matches!(entry.state, State::Settles(_)))
+    }
+
     /// Returns whether nobody waits for a request any more.
     pub(super) fn is_left(&self, id: EntryId) -> bool {
         self.0.get(id).is_none_or(|entry| matches!(entry.state, State::Left))
@@ -71,41 +84,47 @@ pub(super) struct Command {
     pub(super) ids: Ids,
     /// The checks of all.
     pub(super) size: usize,
-    /// The budget of the first.
-    pub(super) budget: Duration,
     /// The permit by which its outcome is reported: that of a probe, if it has one.
     pub(super) permit: Option<Permit>,
-    /// Whether a settlement is in it.
-    pub(super) settles: bool,
     /// How often the server was sent the script or the library with it.
     pub(super) loads: u8,
     /// How many replies come before its own.
     pub(super) before: usize,
     /// Whether what was to be done before failed.
     pub(super) failure: Option<RedisError>,
+    /// How many replies had come when it was sent, or when silence was last looked for.
+    pub(super) heard: u64,
+    /// When the server is silent if no other has come. Set when it is sent.
+    pub(super) silent: Instant,
+    /// Whether it is the last of its round.
+    pub(super) ends_round: bool,
+    /// Whether it was reported to be late.
+    pub(super) is_late: bool,
 }
 
 impl Command {
     pub(super) fn new(ids: Ids, entries: &Entries) -> Self {
         let first = entries.job(ids[0]);
-        let (mut size, mut permit, mut settles) = (first.size(), first.permit, first.settles);
+        let (mut size, mut permit, silent) = (first.size(), first.permit, first.timeout.until);
         for job in ids[1..].iter().map(|id| entries.job(*id)) {
             size += job.size();
             if !permit.is_some_and(Permit::is_probe) {
                 permit = job.permit.filter(|permit| permit.is_probe()).or(permit).or(job.permit);
             }
-            settles |= job.settles;
         }
-        Self { budget: first.timeout.budget, ids, size, permit, settles, loads: 0, before: 0, failure: None }
+        let (loads, before, failure, heard, ends_round, is_late) = (0, 0, None, 0, false, false);
+        Self { ids, size, permit, loads, before, failure, heard, silent, ends_round, is_late }
     }
 
-    /// Returns whether a reply with this failure is to what stands before it.
-    pub(super) fn is_before(&mut self, failure: Option<&RedisError>) -> bool {
+    /// Returns whether a reply is to what stands before it.
+    pub(super) fn is_before(&mut self, reply: &Reply<'_>) -> bool {
         if self.before == 0 {
             return false;
         }
         self.before -= 1;
-        self.failure = self.failure.take().or_else(|| failure.cloned());
+        if let (None, Reply::Error(error)) = (&self.failure, reply) {
+            self.failure = Some(error.clone());
+        }
         true
     }
 }

@@ -17,7 +17,7 @@ use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::store::Deadline;
 use crate::store::breaker::Permit;
-use crate::store::redis::connections::{Failure, is_definite};
+use crate::store::redis::connections::Failure;
 use crate::store::redis::wire::{ReplyPart, Request, Way};
 
 /// One request, with what is needed to send it again elsewhere.
@@ -35,8 +35,6 @@ pub(in crate::store::redis) struct Job {
     pub(super) tries: u8,
     /// How often it was sent again because a server refused it, or could not be reached.
     pub(in crate::store::redis) hops: u8,
-    /// Whether it is a settlement, for which no caller waits.
-    pub(super) settles: bool,
     /// The permit of the server's circuit breaker, if it has one.
     pub(in crate::store::redis) permit: Option<Permit>,
 }
@@ -58,38 +56,25 @@ pub(in crate::store::redis) enum Part {
 }
 
 /// What a caller receives.
-pub(in crate::store::redis) type Response = Result<Part, Failed>;
+pub(super) type Response = Result<Part, Failed>;
 
-/// Why there is no reply.
+/// Why there is no reply. Callers that failed together have errors that count as one failure.
 #[derive(Debug)]
-pub(in crate::store::redis) enum Failed {
-    /// There will be none. Callers that failed together have errors that count as one failure.
+pub(super) enum Failed {
+    /// There will be none.
     Error(Error),
     /// There was none in time. It may still come: see [`NoReply`](super::NoReply).
     Late(Error),
     /// The server replied with an error.
-    Refused(Box<Refused>),
+    Refused(Error, Box<Refused>),
 }
 
 /// A request that the server refused.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "one server redirects nothing"))]
 pub(in crate::store::redis) struct Refused {
-    /// The error for the caller.
-    pub(in crate::store::redis) error: Error,
     pub(in crate::store::redis) cause: RedisError,
-    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "one server redirects nothing"))]
     pub(in crate::store::redis) job: Box<Job>,
-}
-
-impl Failed {
-    /// Returns the error for the caller.
-    pub(in crate::store::redis) fn into_error(self) -> Error {
-        match self {
-            Self::Error(error) | Self::Late(error) => error,
-            Self::Refused(refused) if is_definite(&refused.cause) => refused.error.unsent(),
-            Self::Refused(refused) => refused.error,
-        }
-    }
 }
 
 /// What the caller of a settlement receives. After an error that is not [unsent](Error::is_unsent) the changes may have
@@ -161,8 +146,8 @@ impl Job {
 
     #[inline]
     fn of(asked: Asked, timeout: Timeout, slot: u16) -> Self {
-        let (way, is_alone, tries, hops, settles, permit) = (Way::Plain, false, 0, 0, false, None);
-        Self { asked, timeout, slot, way, is_alone, tries, hops, settles, permit }
+        let (way, is_alone, tries, hops, permit) = (Way::Plain, false, 0, 0, None);
+        Self { asked, timeout, slot, way, is_alone, tries, hops, permit }
     }
 
     /// Returns how many checks it has, by which calls are limited.
@@ -202,12 +187,11 @@ const SETTLEMENT_WAIT: Duration = Duration::from_secs(10);
 /// A budget that runs, perhaps cut short by a deadline.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store::redis) struct Timeout {
+    /// When the wait began.
+    pub(in crate::store::redis) began: Instant,
     /// The whole budget, at most one year. It also is how long a server may be silent.
     pub(in crate::store::redis) budget: Duration,
-    /// When the budget has run out.
-    pub(in crate::store::redis) ends: Instant,
-    /// When the reply is not needed any more: at `ends`; earlier by a deadline; later for a
-    /// settlement.
+    /// When the reply is not needed any more: at the end of the budget; earlier by a deadline; later for a settlement.
     pub(in crate::store::redis) until: Instant,
 }
 
@@ -220,41 +204,30 @@ impl Timeout {
     /// A budget from now on, usable up to `deadline` only. A deadline in the
     /// past ends the wait at once.
     pub(in crate::store::redis) fn by(budget: Duration, deadline: Deadline) -> Self {
-        let budget = budget.min(FOREVER);
-        let ends = Instant::now() + budget;
-        Self { budget, ends, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
+        let (began, budget) = (Instant::now(), budget.min(FOREVER));
+        let ends = began + budget;
+        Self { began, budget, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
     }
 
     /// The timeout of a settlement: 10 s, or the budget if that is longer.
     pub(in crate::store::redis) fn of_settlement(budget: Duration) -> Self {
         let timeout = Self::new(budget);
-        Self { until: timeout.began() + timeout.budget.max(SETTLEMENT_WAIT), ..timeout }
+        Self { until: timeout.began + timeout.budget.max(SETTLEMENT_WAIT), ..timeout }
     }
 
-    /// Returns when the wait began.
-    pub(in crate::store::redis) fn began(self) -> Instant {
-        self.ends.checked_sub(self.budget).unwrap_or(self.ends)
-    }
-
-    /// Returns whether it ends before its budget does, in which case a timeout is no failure of the
-    /// server.
-    pub(in crate::store::redis) fn is_cut_short(self) -> bool {
-        self.until < self.ends
-    }
-
-    /// Returns how long it lasts, for messages: a deadline is rounded up to the milliseconds that
-    /// timers count in.
-    fn time(self) -> Duration {
-        let time = self.until.saturating_duration_since(self.began());
-        if !self.is_cut_short() {
-            return time;
-        }
-        Duration::from_millis(u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX))
+    /// Returns when the budget has run out.
+    pub(super) fn ends(self) -> Instant {
+        self.began + self.budget
     }
 
     /// Returns the error of a caller that waited for so long.
     pub(in crate::store::redis) fn error(self) -> Error {
-        Error::new(Kind::Timeout, format!("Redis did not reply within {:?}", self.time()))
+        let mut time = self.until.saturating_duration_since(self.began);
+        if self.until < self.ends() {
+            // A deadline, rounded up to the milliseconds that timers count in.
+            time = Duration::from_millis(u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX));
+        }
+        Error::new(Kind::Timeout, format!("Redis did not reply within {time:?}"))
     }
 }
 
@@ -268,9 +241,6 @@ pub(in crate::store::redis) trait Watch: Send + Sync {
     fn report(&self, permit: Permit, failure: Option<&Failure>) {
         let _ = (permit, failure);
     }
-
-    /// Counts a failure of requests that waited for a whole budget and were never sent.
-    fn waited(&self) {}
 
     /// Returns whether the server is one of a Cluster, and may redirect calls.
     fn may_redirect(&self) -> bool {

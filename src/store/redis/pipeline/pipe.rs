@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use super::calls::SharedSettings;
 use super::entries::EntryId;
-use super::job::{Failed, Job, Part, Response, Settler, SharedWatch};
+use super::job::{Failed, Job, Part, Refused, Settler, SharedWatch};
 use super::queue::{Next, Queue, Round};
 use super::socket::Socket;
 use super::sync::{Arc, Mutex, MutexGuard, wake};
@@ -76,7 +76,7 @@ impl Pipe {
     pub(super) fn write_rest(&self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut queue = self.lock();
-            let (number, unsent) = (queue.number, queue.unsent());
+            let (number, unsent) = (queue.number, queue.unsent);
             let Some(mut rest) = queue.take_rest() else {
                 match queue.next() {
                     next @ Next::Write(_) => self.follow(queue, next),
@@ -138,7 +138,7 @@ impl Asking {
     }
 
     /// Asks, and writes if nobody else does.
-    fn ask(&mut self, job: Box<Job>, cx: &Context<'_>) -> Poll<Response> {
+    fn ask(&mut self, job: Box<Job>, cx: &Context<'_>) -> Poll<Result<Part, NoReply>> {
         let mut queue = self.pipe.lock();
         match queue.ask(job, cx.waker()) {
             Ok((id, next)) => {
@@ -146,26 +146,36 @@ impl Asking {
                 self.pipe.follow(queue, next);
                 Poll::Pending
             }
-            Err(error) => Poll::Ready(Err(Failed::Error(error))),
+            Err(error) => Poll::Ready(Err(error.into())),
         }
     }
 }
 
 impl Future for Asking {
-    type Output = Response;
+    type Output = Result<Part, NoReply>;
 
-    /// Once it was ready with [`Failed::Late`], it can be polled again, for the reply that comes later.
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let id = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::New(job) => return self.ask(job, cx),
             Stage::Waits(id) => id,
             Stage::Over => panic!("it was polled after its reply"),
         };
         let polled = self.pipe.lock().poll(id, cx.waker());
-        if matches!(polled, Poll::Pending | Poll::Ready(Err(Failed::Late(_)))) {
-            self.stage = Stage::Waits(id);
+        match polled {
+            Poll::Pending => {
+                self.stage = Stage::Waits(id);
+                Poll::Pending
+            }
+            Poll::Ready(Ok(part)) => Poll::Ready(Ok(part)),
+            Poll::Ready(Err(failed)) => Poll::Ready(Err(match failed {
+                Failed::Error(error) => error.into(),
+                Failed::Late(error) => {
+                    let late = Some(Self { pipe: Arc::clone(&self.pipe), stage: Stage::Waits(id) });
+                    NoReply { error, late, refused: None }
+                }
+                Failed::Refused(error, refused) => NoReply { error, late: None, refused: Some(refused) },
+            })),
         }
-        polled
     }
 }
 
@@ -183,25 +193,13 @@ pub(in crate::store::redis) struct NoReply {
     pub(in crate::store::redis) error: Error,
     /// Receives the reply to what was sent, if its time was over before.
     pub(in crate::store::redis) late: Option<Asking>,
+    /// What was refused, if the server replied with an error.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "one server redirects nothing"))]
+    pub(in crate::store::redis) refused: Option<Box<Refused>>,
 }
 
 impl From<Error> for NoReply {
     fn from(error: Error) -> Self {
-        Self { error, late: None }
-    }
-}
-
-impl Asking {
-    /// Waits for the reply.
-    pub(in crate::store::redis) async fn reply(mut self) -> Result<Part, NoReply> {
-        (&mut self).await.map_err(|failed| self.failed(failed))
-    }
-
-    /// Returns why there is no reply, and itself if there still may be one.
-    pub(in crate::store::redis) fn failed(self, failed: Failed) -> NoReply {
-        match failed {
-            Failed::Late(error) => NoReply { error, late: Some(self) },
-            failed => failed.into_error().into(),
-        }
+        Self { error, late: None, refused: None }
     }
 }

@@ -8,18 +8,20 @@ use std::collections::VecDeque;
 use std::mem;
 use std::task::{Poll, Waker};
 
-use deadpool_redis::redis::{Pipeline, RedisError};
+use deadpool_redis::redis::RedisError;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-use super::calls::{Known, SharedSettings, calls, encode, pipeline};
+use super::calls::{Known, SharedSettings, calls, encode, fits};
 use super::entries::{Command, Entries, Entry, EntryId, Ids, State};
-use super::job::{Failed, Job, Part, Refused, Response, Settler, Timeout, Unsettled, fail_all};
+use super::job::{Failed, Job, Part, Refused, Response, Settler, Timeout, Unsettled, Watch, fail_all};
+use super::resp::{OutOfStep, Reply};
 use super::socket::{Socket, register};
 use super::sync::Arc;
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::breaker::Permit;
+use crate::store::redis::connections::{Failure, failed, is_definite};
 
 /// The most requests that wait for a call; a decision beyond them fails at once.
 const MOST_WAITING: usize = 65_536;
@@ -33,19 +35,6 @@ const MOST_TRIES: u8 = 3;
 /// How often a call is repeated with what it lacks: the server may be flushed in between.
 const MOST_LOADS: u8 = 3;
 
-/// A command in flight.
-struct Flight {
-    command: Command,
-    /// How many replies had come when it was sent, or when silence was last looked for.
-    heard: u64,
-    /// When the server is silent if no other has come.
-    silent: Instant,
-    /// Whether it is the last of its round.
-    ends_round: bool,
-    /// Whether it was reported to be late.
-    is_late: bool,
-}
-
 /// The commands of a round.
 pub(super) type Commands = SmallVec<[Command; 1]>;
 
@@ -55,8 +44,6 @@ pub(super) enum Line {
     Connecting,
     /// Callers write by themselves.
     Socket(Arc<Socket>),
-    /// The task sends, on a connection of the application's.
-    Pool,
 }
 
 /// What whoever has changed the queue is to do next, after the lock.
@@ -79,25 +66,15 @@ pub(super) struct Round {
     pub(super) was_quiet: bool,
 }
 
-/// What is done after the lock: wakers are called, settlements completed or handed on.
+/// What is done after the lock: outcomes are reported, wakers are called, settlements completed or handed on.
 #[derive(Default)]
 pub(super) struct Done {
+    pub(super) reports: Vec<(Permit, Option<Failure>)>,
     pub(super) wakers: Vec<Waker>,
-    pub(super) settled: Vec<(Settler, Part)>,
-    pub(super) failed: Option<(Vec<Settler>, Error)>,
+    settled: Vec<(Settler, Part)>,
+    failed: Option<(Vec<Settler>, Error)>,
     /// Surely not done.
     pub(super) unsettled: Vec<Unsettled>,
-}
-
-/// What the clock shows.
-#[derive(Default)]
-pub(super) struct Expired {
-    /// Decisions waited for a whole budget to be sent.
-    pub(super) is_crowded: bool,
-    /// The permit of a call that is late.
-    pub(super) late: Option<Permit>,
-    /// The connection has had no reply for a whole budget.
-    pub(super) is_silent: bool,
 }
 
 pub(super) struct Queue {
@@ -108,7 +85,9 @@ pub(super) struct Queue {
     checks: usize,
     /// Commands that are to be sent again.
     again: VecDeque<Command>,
-    flight: VecDeque<Flight>,
+    flight: VecDeque<Command>,
+    /// Commands on a connection on which nothing is sent any more, and late replies are read.
+    replaced: VecDeque<Command>,
     /// The checks in flight.
     sent: usize,
     rounds: usize,
@@ -122,7 +101,7 @@ pub(super) struct Queue {
     /// What the socket has not taken yet, for the task; mostly nothing.
     rest: Vec<u8>,
     /// How many of the last commands in flight surely were not sent.
-    unsent: usize,
+    pub(super) unsent: usize,
     /// How many replies came on this connection.
     heard: u64,
     /// When the task's timer goes off at the latest, if it is set.
@@ -137,8 +116,6 @@ pub(super) struct Queue {
     pub(super) is_last: bool,
     /// The waker of the task, once that has run.
     pub(super) task: Option<Waker>,
-    /// Whose wait has ended as what they asked is not done: they are woken next.
-    pub(super) woken: Vec<Waker>,
 }
 
 impl Queue {
@@ -149,6 +126,7 @@ impl Queue {
             checks: 0,
             again: VecDeque::new(),
             flight: VecDeque::new(),
+            replaced: VecDeque::new(),
             sent: 0,
             rounds: 0,
             line: Line::Down,
@@ -165,7 +143,6 @@ impl Queue {
             end: None,
             is_last: false,
             task: None,
-            woken: Vec::new(),
         }
     }
 
@@ -193,7 +170,7 @@ impl Queue {
             return Err((job, settler));
         }
         // When it is looked whether the server is silent.
-        self.arm(job.timeout.ends);
+        self.arm(job.timeout.ends());
         let size = job.size();
         let id = self.entries.insert(job, State::Settles(settler));
         Ok(self.add(id, size))
@@ -220,9 +197,8 @@ impl Queue {
         self.waiting.push_back(id);
         match &self.line {
             Line::Down => Next::Wake,
-            Line::Pool if self.rounds < self.settings.in_flight => Next::Wake,
+            Line::Connecting => Next::Rest,
             Line::Socket(_) => self.next(),
-            _ => Next::Rest,
         }
     }
 
@@ -247,26 +223,11 @@ impl Queue {
         self.writing = true;
         self.launch(commands);
         let Self { flight, entries, settings, known, .. } = self;
-        for Flight { command, .. } in flight.range_mut(before..) {
+        for command in flight.range_mut(before..) {
             encode(command, entries, settings, known, &mut bytes);
         }
         let was_quiet = before == 0;
         Next::Write(Round { socket, number: self.number, bytes, count, was_quiet })
-    }
-
-    /// Puts in flight what the task is to send on the application's connection now.
-    pub(super) fn next_of_pool(&mut self) -> Option<SmallVec<[(Pipeline, usize); 1]>> {
-        if self.rounds >= self.settings.in_flight {
-            return None;
-        }
-        let (before, commands) = (self.flight.len(), self.take()?);
-        self.launch(commands);
-        let Self { flight, entries, settings, known, .. } = self;
-        let sent = flight.range_mut(before..).map(|Flight { command, .. }| {
-            let all = pipeline(command, entries, settings, known);
-            (all, command.before + 1)
-        });
-        Some(sent.collect())
     }
 
     /// Takes the commands of the next round, without requests whose callers have left.
@@ -303,11 +264,13 @@ impl Queue {
     fn launch(&mut self, commands: Commands) {
         let (now, count) = (Instant::now(), commands.len());
         self.rounds += 1;
-        for (place, command) in commands.into_iter().enumerate() {
+        for (place, mut command) in commands.into_iter().enumerate() {
             self.sent += command.size;
-            let (silent, heard, ends_round) = (now + command.budget, self.heard, place + 1 == count);
+            let silent = now + self.entries.job(command.ids[0]).timeout.budget;
+            (command.heard, command.silent, command.is_late) = (self.heard, silent, false);
+            command.ends_round = place + 1 == count;
             self.arm(silent);
-            self.flight.push_back(Flight { command, heard, silent, ends_round, is_late: false });
+            self.flight.push_back(command);
         }
     }
 
@@ -339,25 +302,26 @@ impl Queue {
         Some(mem::take(&mut self.rest))
     }
 
-    /// Returns how many of the last commands surely were not sent.
-    pub(super) fn unsent(&self) -> usize {
-        self.unsent
-    }
-
-    /// Returns the command to which the next reply is; `None` if the reply is to what stands before it. `failure` is
-    /// that of the reply.
+    /// Returns the command to which the next reply on the connection is, or on the one that was replaced; `None` if it is
+    /// to what stands before it.
     ///
     /// # Errors
     ///
-    /// If there is none: the connection is out of step.
-    pub(super) fn replied(&mut self, failure: Option<&RedisError>) -> Result<Option<Command>, ()> {
-        if self.flight.front_mut().ok_or(())?.command.is_before(failure) {
+    /// If it is to none: the connection is out of step.
+    pub(super) fn replied(&mut self, reply: &Reply<'_>, is_replaced: bool) -> Result<Option<Command>, OutOfStep> {
+        let flight = if is_replaced { &mut self.replaced } else { &mut self.flight };
+        let command = flight.front_mut().ok_or(OutOfStep)?;
+        if command.is_before(reply) {
             return Ok(None);
         }
-        let Flight { command, ends_round, .. } = self.flight.pop_front().ok_or(())?;
-        self.sent -= command.size;
-        self.rounds -= usize::from(ends_round);
-        Ok(Some(command))
+        if !fits(reply, command, &self.entries) {
+            return Err(OutOfStep);
+        }
+        if !is_replaced {
+            self.sent -= command.size;
+            self.rounds -= usize::from(command.ends_round);
+        }
+        Ok(flight.pop_front())
     }
 
     /// Hands a part of a reply to its entry.
@@ -380,15 +344,9 @@ impl Queue {
     }
 
     /// Hands a refusal to all of a command. Settlements that may be done later are handed on.
-    pub(super) fn refuse(
-        &mut self,
-        command: &Command,
-        cause: &RedisError,
-        error: &Error,
-        is_definite: bool,
-        done: &mut Done,
-    ) {
-        let mut failed = Vec::new();
+    pub(super) fn refuse(&mut self, command: &Command, cause: &RedisError, done: &mut Done) {
+        let (error, is_definite, mut uncertain) = (failed(cause), is_definite(cause), Vec::new());
+        let error = if is_definite { error.unsent() } else { error };
         for id in command.ids.iter().copied() {
             match self.settlement(id) {
                 // It may go to another node, or come back when this one is able again.
@@ -396,20 +354,20 @@ impl Queue {
                     let (error, cause) = (error.shared(), Some(cause.clone()));
                     done.unsettled.push(Unsettled { job, settler, error, cause });
                 }
-                Some((_, settler)) => failed.push(settler),
+                Some((_, settler)) => uncertain.push(settler),
                 None => {
-                    let (error, job) = (error.shared(), Box::new(self.entries.job(id).clone()));
-                    let refused = Refused { error, cause: cause.clone(), job };
-                    self.hand(id, Err(Failed::Refused(Box::new(refused))), done);
+                    let job = Box::new(self.entries.job(id).clone());
+                    let refused = Box::new(Refused { cause: cause.clone(), job });
+                    self.hand(id, Err(Failed::Refused(error.shared(), refused)), done);
                 }
             }
         }
-        done.fail(failed, error);
+        done.fail(uncertain, &error);
     }
 
     /// Takes the settlement of an entry, if it is one.
     fn settlement(&mut self, id: EntryId) -> Option<(Box<Job>, Settler)> {
-        if !matches!(self.entries.get_mut(id)?.state, State::Settles(_)) {
+        if !self.entries.settles(id) {
             return None;
         }
         let Entry { job, state } = self.entries.remove(id)?;
@@ -463,17 +421,16 @@ impl Queue {
         }
     }
 
-    /// Ends the wait of those whose time is over, also for commands on connections that were `replaced`, and sets when to
-    /// look again.
-    pub(super) fn expire(&mut self, now: Instant, replaced: &[&VecDeque<Command>], done: &mut Done) -> Expired {
-        let (mut expired, mut next) = (Expired::default(), None::<Instant>);
+    /// Ends the wait of those whose time is over, and sets when to look again. Returns whether the connection has had no
+    /// reply for a whole budget.
+    pub(super) fn expire(&mut self, now: Instant, done: &mut Done) -> bool {
+        let (mut late, mut next) = (None, None::<Instant>);
         let mut await_until = |until: Instant| next = Some(next.map_or(until, |next: Instant| next.min(until)));
-        done.wakers.append(&mut self.woken);
         // What was not sent leaves the queue with its caller.
         for id in mem::take(&mut self.waiting) {
-            let Timeout { until, ends, .. } = self.entries.job(id).timeout;
-            if until > now && !self.entries.is_left(id) {
-                await_until(until);
+            let &Job { timeout, permit, .. } = self.entries.job(id);
+            if timeout.until > now && !self.entries.is_left(id) {
+                await_until(timeout.until);
                 self.waiting.push_back(id);
                 continue;
             }
@@ -482,13 +439,13 @@ impl Queue {
                 self.entries.remove(id);
                 continue;
             }
-            let error = self.late.error(now, self.entries.job(id).timeout);
-            expired.is_crowded |= ends <= now && !self.entries.job(id).settles;
+            if timeout.ends() <= now && !self.entries.settles(id) {
+                late = late.or(permit);
+            }
+            let error = self.late.error(now, timeout);
             self.fail_unsent(id, &error, done);
         }
-        let commands = self.flight.iter().map(|flight| &flight.command).chain(&self.again);
-        let commands = commands.chain(replaced.iter().copied().flatten());
-        for id in commands.flat_map(|command| &command.ids) {
+        for id in self.flight.iter().chain(&self.again).chain(&self.replaced).flat_map(|command| &command.ids) {
             let Some(Entry { job, state }) = self.entries.get_mut(*id) else { continue };
             let State::Waits { is_late: false, waker } = state else { continue };
             if job.timeout.until > now {
@@ -498,19 +455,21 @@ impl Queue {
                 *state = State::Late(self.late.error(now, job.timeout));
             }
         }
+        let mut is_silent = false;
         if let Some(front) = self.flight.front_mut() {
             if front.silent <= now {
-                expired.is_silent = mem::replace(&mut front.heard, self.heard) == self.heard;
+                is_silent = mem::replace(&mut front.heard, self.heard) == self.heard;
                 if !mem::replace(&mut front.is_late, true) {
-                    expired.late = front.command.permit;
+                    late = front.permit.or(late);
                 }
                 // It is slow, and replies to others.
-                front.silent = now + front.command.budget;
+                front.silent = now + self.entries.job(front.ids[0]).timeout.budget;
             }
             await_until(front.silent);
         }
         self.armed = next;
-        expired
+        done.reports.extend(late.map(|permit| (permit, Some(Failure::Late))));
+        is_silent
     }
 
     /// Gives the connection up. Requests that surely were not sent wait for the next one; returns the others.
@@ -519,41 +478,45 @@ impl Queue {
         (self.line, self.writing, self.rest, self.known) = (Line::Down, false, Vec::new(), Known::default());
         let first_unsent = self.flight.len() - mem::take(&mut self.unsent).min(self.flight.len());
         let unsent = self.flight.split_off(first_unsent);
-        let sent: VecDeque<Command> = mem::take(&mut self.flight).into_iter().map(|flight| flight.command).collect();
         (self.sent, self.rounds) = (0, 0);
-        let again = mem::take(&mut self.again);
         let error = lost_connection().unsent();
-        for command in unsent.into_iter().map(|flight| flight.command).chain(again).rev() {
+        for command in unsent.into_iter().chain(mem::take(&mut self.again)).rev() {
             let is_given_up = command.ids.iter().any(|id| self.entries.job(*id).tries >= MOST_TRIES);
             for id in command.ids.into_iter().rev() {
-                if is_given_up {
+                let waits = self.entries.get_mut(id).filter(|_| !is_given_up).filter(|entry| entry.state.waits());
+                let Some(Entry { job, .. }) = waits else {
                     self.fail_unsent(id, &error, done);
-                } else {
-                    self.put_back(id);
-                }
-            }
-        }
-        done.wakers.append(&mut self.woken);
-        sent
-    }
-
-    /// Has a request, which was not sent, wait before all others. One whose time is over has failed.
-    fn put_back(&mut self, id: EntryId) {
-        let Some(Entry { job, state }) = self.entries.get_mut(id) else { return };
-        match state {
-            State::Late(error) => *state = State::Done(Err(Failed::Error(error.shared()))),
-            State::Waits { is_late: true, waker } => {
-                // Not under way any more: there is nothing to refund.
-                self.woken.extend(waker.take());
-                *state = State::Done(Err(Failed::Error(lost_connection())));
-            }
-            State::Left => drop(self.entries.remove(id)),
-            _ => {
+                    continue;
+                };
                 job.tries += 1;
                 self.checks += job.size();
                 self.waiting.push_front(id);
             }
         }
+        mem::take(&mut self.flight)
+    }
+
+    /// Gives the connection up, but for the replies to what was sent, if anything was: then those to the one before it
+    /// are not waited for any more.
+    pub(super) fn replace(&mut self, done: &mut Done) -> bool {
+        let sent = self.disconnect(done);
+        if sent.is_empty() {
+            return false;
+        }
+        self.fail_replaced(&lost_connection(), done);
+        self.replaced = sent;
+        true
+    }
+
+    /// Fails what was sent on the connection that was replaced.
+    pub(super) fn fail_replaced(&mut self, error: &Error, done: &mut Done) {
+        let commands = mem::take(&mut self.replaced);
+        self.fail(commands, error, done);
+    }
+
+    /// Returns whether a reply may come on a connection that was replaced.
+    pub(super) fn is_replaced(&self) -> bool {
+        !self.replaced.is_empty()
     }
 
     /// Fails a decision that was not sent, or hands a settlement on.
@@ -583,8 +546,8 @@ impl Queue {
     pub(super) fn fail_waiting(&mut self, by: Instant, error: &Error, done: &mut Done) -> Option<Permit> {
         let mut first = None;
         for id in mem::take(&mut self.waiting) {
-            let &Job { timeout, settles, permit, .. } = self.entries.job(id);
-            if settles || timeout.began() <= by || self.entries.is_left(id) {
+            let (&Job { timeout, permit, .. }, settles) = (self.entries.job(id), self.entries.settles(id));
+            if settles || timeout.began <= by || self.entries.is_left(id) {
                 self.checks -= self.entries.job(id).size();
                 self.fail_unsent(id, error, done);
                 if !settles {
@@ -601,6 +564,7 @@ impl Queue {
     pub(super) fn close(&mut self, error: &Error, now: Instant, done: &mut Done) {
         let lost = self.disconnect(done);
         self.fail(lost, error, done);
+        self.fail_replaced(error, done);
         self.fail_waiting(now, error, done);
         self.end = Some(error.shared());
     }
@@ -616,9 +580,11 @@ impl Queue {
         !self.waiting.is_empty()
     }
 
-    /// Returns whether nothing waits and nothing is in flight.
+    /// Returns whether nothing waits and nothing is in flight, but for late replies to decisions.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.flight.is_empty() && self.again.is_empty() && !self.writing
+        let mut replaced = self.replaced.iter().flat_map(|command| &command.ids);
+        let is_sent = self.waiting.is_empty() && self.flight.is_empty() && self.again.is_empty() && !self.writing;
+        is_sent && !replaced.any(|id| self.entries.settles(*id))
     }
 }
 
@@ -630,8 +596,11 @@ impl Done {
     }
 
     /// Does all but for settlements that were not done, which the caller hands on before.
-    pub(super) fn finish(self) {
-        self.wakers.into_iter().for_each(Waker::wake);
+    pub(super) fn finish(mut self, watch: &dyn Watch) -> Vec<Waker> {
+        for (permit, failure) in self.reports {
+            watch.report(permit, failure.as_ref());
+        }
+        self.wakers.drain(..).for_each(Waker::wake);
         for (settler, part) in self.settled {
             if let Part::Script(part) = part {
                 settler.complete(Ok(part));
@@ -640,6 +609,8 @@ impl Done {
         if let Some((settlers, error)) = self.failed {
             fail_all(settlers, &error);
         }
+        // Empty, for its room.
+        self.wakers
     }
 }
 

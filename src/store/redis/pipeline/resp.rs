@@ -1,8 +1,19 @@
 //! Where replies end, and what they are: RESP, by <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 //!
-//! Only the strings that scripts return are read here; of all else this finds the end, and the redis crate reads it.
+//! Only the strings that scripts return are read here; of all else this finds the end, and the redis crate reads it. A
+//! connection of an application's pool is a stream of the same bytes: [`Pooled`].
 
-use deadpool_redis::redis::{RedisError, Value, parse_redis_value};
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{Cmd, Pipeline, RedisError, Value, parse_redis_value, pipe};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::sync::wake;
 
 /// A reply.
 #[derive(Debug)]
@@ -14,18 +25,15 @@ pub(super) enum Reply<'a> {
     Pushed,
 }
 
-impl From<Value> for Reply<'_> {
-    fn from(value: Value) -> Self {
-        match value {
-            Value::ServerError(error) => Self::Error(error.into()),
-            other => Self::Other(other),
-        }
-    }
-}
-
 /// What follows is no reply: the connection is out of step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OutOfStep;
+
+impl From<OutOfStep> for io::Error {
+    fn from(_: OutOfStep) -> Self {
+        Self::new(io::ErrorKind::InvalidData, "what was received is no reply to what was sent")
+    }
+}
 
 /// The longest reply: a batch of whole logs.
 const LONGEST: usize = 64 << 20;
@@ -43,7 +51,10 @@ pub(super) fn next(received: &[u8]) -> Result<Option<(Reply<'_>, usize)>, OutOfS
     let reply = match (reply[0], length(reply)?) {
         (b'$', Some((start, length))) => Reply::Bytes(&reply[start..start + length]),
         (b'>', _) => Reply::Pushed,
-        _ => parse_redis_value(reply).map(Reply::from).map_err(|_| OutOfStep)?,
+        _ => match parse_redis_value(reply).map_err(|_| OutOfStep)? {
+            Value::ServerError(error) => Reply::Error(error.into()),
+            other => Reply::Other(other),
+        },
     };
     Ok(Some((reply, end)))
 }
@@ -119,8 +130,137 @@ fn line(received: &[u8], start: usize) -> Result<Option<usize>, OutOfStep> {
     }
 }
 
+/// What was written together.
+type Sending = Pin<Box<dyn Future<Output = Result<Vec<Value>, RedisError>> + Send>>;
+
+enum Sent {
+    New(Sending),
+    /// One before it has no replies yet.
+    Replied(Result<Vec<Value>, RedisError>),
+}
+
+/// A connection of an application's pool, as the stream that the server is at the other end of: commands are written, and
+/// their replies are read. The redis crate, which has the stream, takes them one by one.
+///
+/// Each write is of whole commands, as all of it is taken. It is sent by the next read, which is the task's.
+pub(super) struct Pooled {
+    connection: MultiplexedConnection,
+    sent: VecDeque<Sent>,
+    /// Replies that are not read yet.
+    replies: BytesMut,
+}
+
+impl Pooled {
+    pub(super) fn new(connection: MultiplexedConnection) -> Self {
+        Self { connection, sent: VecDeque::new(), replies: BytesMut::new() }
+    }
+}
+
+impl AsyncWrite for Pooled {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let (all, count) = commands(bytes)?;
+        let mut connection = self.connection.clone();
+        let sending = Box::pin(async move { connection.send_packed_commands(&all, 0, count).await });
+        self.sent.push_back(Sent::New(sending));
+        wake(cx.waker().clone());
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Pooled {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { sent, replies, .. } = &mut *self;
+        for sent in sent.iter_mut() {
+            if let Sent::New(sending) = sent
+                && let Poll::Ready(replies) = sending.as_mut().poll(cx)
+            {
+                *sent = Sent::Replied(replies);
+            }
+        }
+        while let Some(Sent::Replied(_)) = sent.front() {
+            let Some(Sent::Replied(together)) = sent.pop_front() else { break };
+            together.map_err(io::Error::other)?.into_iter().for_each(|reply| push(replies, reply));
+        }
+        if replies.is_empty() {
+            return Poll::Pending;
+        }
+        let taken = replies.split_to(replies.len().min(buffer.remaining()));
+        buffer.put_slice(&taken);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Reads commands that were written, and returns how many there are.
+fn commands(mut bytes: &[u8]) -> Result<(Pipeline, usize), OutOfStep> {
+    let (mut all, mut count) = (pipe(), 0);
+    while !bytes.is_empty() {
+        let mut command = Cmd::new();
+        let (start, arguments) = length(bytes)?.ok_or(OutOfStep)?;
+        bytes.advance(start);
+        for _ in 0..arguments {
+            let (start, size) = length(bytes)?.ok_or(OutOfStep)?;
+            command.arg(&bytes[start..start + size]);
+            bytes.advance(start + size + 2);
+        }
+        all.add_command(command);
+        count += 1;
+    }
+    Ok((all, count))
+}
+
+/// Appends a reply as servers send it.
+fn push(bytes: &mut BytesMut, reply: Value) {
+    let mut line = |text: String| bytes.extend_from_slice((text + "\r\n").as_bytes());
+    match reply {
+        Value::Nil => line("_".to_owned()),
+        Value::Int(number) => line(format!(":{number}")),
+        Value::Okay => line("+OK".to_owned()),
+        Value::SimpleString(text) => line(format!("+{text}")),
+        Value::Double(number) => line(format!(",{number}")),
+        Value::Boolean(is_true) => line(format!("#{}", if is_true { 't' } else { 'f' })),
+        Value::VerbatimString { format, text } => line(format!("={}\r\n{format}:{text}", text.len() + 4)),
+        Value::ServerError(error) => line(format!("-{} {}", error.code(), error.details().unwrap_or_default())),
+        Value::BulkString(text) => {
+            line(format!("${}", text.len()));
+            bytes.extend_from_slice(&text);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        Value::Array(values) => {
+            line(format!("*{}", values.len()));
+            for value in values {
+                push(bytes, value);
+            }
+        }
+        Value::Set(values) => {
+            line(format!("~{}", values.len()));
+            for value in values {
+                push(bytes, value);
+            }
+        }
+        Value::Map(pairs) => {
+            line(format!("%{}", pairs.len()));
+            for (key, value) in pairs {
+                push(bytes, key);
+                push(bytes, value);
+            }
+        }
+        Value::Attribute { data, .. } => push(bytes, *data),
+        _ => line("-ERR the reply is of a kind that is not read on a connection of a pool".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use deadpool_redis::redis::VerbatimFormat;
+
     use super::*;
 
     const ALL: &[u8] = b"$3\r\nabc\r\n-READONLY no\r\n+OK\r\n>2\r\n+a\r\n:1\r\n$-1\r\n$0\r\n\r\n*2\r\n*1\r\n$1\r\nx\r\n%1\r\n:1\r\n_\r\n:7\r\n*2\r\n:1\r\n*0\r\n*0\r\n";
@@ -167,5 +307,50 @@ mod tests {
             assert_eq!(next(wrong).map(drop), Err(OutOfStep), "{wrong:?}");
         }
         assert_eq!(next(&vec![b'+'; LONGEST_LINE + 2]).map(drop), Err(OutOfStep));
+    }
+
+    #[test]
+    fn replies_on_a_connection_of_a_pool_are_those_of_the_server() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let values = [
+            Value::Nil,
+            Value::Int(-7),
+            Value::Okay,
+            Value::SimpleString("PONG".to_owned()),
+            Value::Double(0.5),
+            Value::Boolean(true),
+            Value::VerbatimString { format: VerbatimFormat::Text, text: "hello".to_owned() },
+            Value::Array(vec![text("a\r\nb"), Value::Array(Vec::new()), Value::Nil]),
+            Value::Map(vec![(text("key"), Value::Int(1)), (Value::Nil, text(""))]),
+        ];
+        for value in values {
+            let mut bytes = BytesMut::new();
+            push(&mut bytes, value.clone());
+            let read = next(&bytes).expect("RESP").expect("it is whole");
+            assert!(
+                matches!(read, (Reply::Other(read), length) if read == value && length == bytes.len()),
+                "{value:?}"
+            );
+        }
+        for sent in ["-MOVED 3 127.0.0.1:7000\r\n", "-READONLY no\r\n", "-ERR Function not found\r\n", "-BUSY a b\r\n"]
+        {
+            let error = parse_redis_value(sent.as_bytes()).expect("RESP");
+            let mut bytes = BytesMut::new();
+            push(&mut bytes, error);
+            assert_eq!(bytes, sent.as_bytes());
+        }
+    }
+
+    #[test]
+    fn commands_on_a_connection_of_a_pool_are_those_that_were_written() {
+        let (mut all, mut bytes) = (pipe(), Vec::new());
+        for arguments in [&["GET", "a\r\nb"][..], &["PING"], &["SET", "", "\u{e9}"]] {
+            let mut command = Cmd::new();
+            arguments.iter().for_each(|argument| drop(command.arg(*argument)));
+            command.write_packed_command(&mut bytes);
+            all.add_command(command);
+        }
+        let (read, count) = commands(&bytes).expect("whole commands");
+        assert_eq!((read.get_packed_pipeline(), count), (all.get_packed_pipeline(), 3));
     }
 }

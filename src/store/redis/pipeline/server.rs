@@ -29,9 +29,7 @@ pub(in crate::store::redis) struct Server {
     watch: Arc<dyn Watch>,
     /// Some may have ended, which are removed when the next one is made.
     lines: ArcSwap<Vec<Line>>,
-    /// Held while one is made.
-    making: Mutex<()>,
-    /// Settlements that wait for a connection of any runtime.
+    /// Settlements that wait for a connection of any runtime. Locked while one is made.
     orphans: Mutex<Vec<Unsettled>>,
     /// One permit for each settlement that may yet be on its way.
     places: Arc<Semaphore>,
@@ -62,10 +60,10 @@ impl Server {
         watch: Option<Arc<dyn Watch>>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| {
-            let (lines, making, orphans) = (ArcSwap::default(), Mutex::default(), Mutex::default());
+            let (lines, orphans) = (ArcSwap::default(), Mutex::default());
             let watch = watch.unwrap_or_else(|| Arc::new(Alone(Weak::clone(this))));
             let places = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
-            Self { source, settings, watch, lines, making, orphans, places }
+            Self { source, settings, watch, lines, orphans, places }
         })
     }
 
@@ -129,8 +127,7 @@ impl Server {
 
     /// Sends a settlement, after those sent before by the same runtime. Outside of a runtime it goes by any connection,
     /// or waits for one.
-    pub(in crate::store::redis) fn settle(&self, mut job: Box<Job>, settler: Settler) {
-        job.settles = true;
+    pub(in crate::store::redis) fn settle(&self, job: Box<Job>, settler: Settler) {
         let here = Handle::try_current().ok();
         let runtime = self.settings.runtime.as_ref().or(here.as_ref());
         let line = runtime.map(|runtime| self.line(runtime));
@@ -147,9 +144,9 @@ impl Server {
                 }
             }
             // Who makes one after this takes the orphans along.
-            let _making = lock(&self.making);
+            let mut orphans = lock(&self.orphans);
             if self.lines.load().iter().all(Line::has_ended) {
-                return lock(&self.orphans).push(Unsettled { job, settler, error: stopped(), cause: None });
+                return orphans.push(Unsettled { job, settler, error: stopped(), cause: None });
             }
         }
     }
@@ -165,7 +162,7 @@ impl Server {
     /// Makes the connection of a runtime; with too many, returns the first one.
     #[cold]
     fn make(&self, runtime: &Handle, connection: Option<Link>) -> Line {
-        let (making, id) = (lock(&self.making), runtime.id());
+        let (orphans, id) = (lock(&self.orphans), runtime.id());
         let mut lines = Vec::clone(&self.lines.load());
         lines.retain(|line| !line.has_ended());
         let full = lines.first().filter(|_| lines.len() >= self.settings.most);
@@ -175,7 +172,7 @@ impl Server {
         let line = Line { id, pipe: Arc::new(Pipe::new(Arc::clone(&self.settings), Arc::clone(&self.watch))) };
         lines.push(line.clone());
         self.lines.store(Arc::new(lines));
-        drop(making);
+        drop(orphans);
         let (pipe, source) = (Arc::clone(&line.pipe), Arc::clone(&self.source));
         runtime.spawn(Task::new(pipe, source, runtime.clone(), connection));
         // It has ended already if its runtime is being shut down.

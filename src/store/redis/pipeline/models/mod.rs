@@ -24,9 +24,10 @@ use loom::thread;
 use tokio::time::Instant;
 
 use calls::Settings;
-use job::{Failed, Job, Part, Response, Settler, Timeout, Unsettled, Watch, stopped};
-use pipe::{Asking, Pipe};
+use job::{Job, Part, Settler, Timeout, Unsettled, Watch, stopped};
+use pipe::{Asking, NoReply, Pipe};
 use queue::{Done, Line, lost_connection};
+use resp::Reply;
 use socket::{Socket, Takes};
 
 #[allow(dead_code, clippy::duplicate_mod, reason = "it is compiled once more with other locks, and not all is used")]
@@ -44,6 +45,10 @@ mod entries {
     pub(super) use super::super::entries::*;
 }
 
+mod resp {
+    pub(super) use super::super::resp::*;
+}
+
 /// What [`queue`] and [`pipe`] share threads by here.
 mod sync {
     pub(super) use loom::sync::{Mutex, MutexGuard};
@@ -59,10 +64,10 @@ mod sync {
 mod calls {
     use std::sync::Arc;
 
-    use deadpool_redis::redis::Pipeline;
     use smallvec::{SmallVec, smallvec};
 
     use super::entries::{Command, Entries, Ids};
+    use super::resp::Reply;
 
     pub(super) struct Settings {
         pub(super) batch_size: usize,
@@ -85,8 +90,8 @@ mod calls {
         out.extend(command.ids.iter().map(|id| super::number(entries.job(*id))));
     }
 
-    pub(super) fn pipeline(_: &mut Command, _: &Entries, _: &Settings, _: &mut Known) -> Pipeline {
-        unreachable!("no connection is the application's")
+    pub(super) fn fits(_: &Reply<'_>, _: &Command, _: &Entries) -> bool {
+        true
     }
 }
 
@@ -263,7 +268,7 @@ impl Task {
                 Event::IsReplaced => self.lose(&mut done),
                 Event::Stops => {
                     self.pipe.lock().close(&stopped(), Instant::now(), &mut done);
-                    done.finish();
+                    done.finish(&*self.pipe.watch);
                     return Poll::Ready(());
                 }
             }
@@ -273,7 +278,7 @@ impl Task {
             self.connect();
             self.receive(cx, &mut done);
             self.send(cx, &mut done);
-            mem::take(&mut done).finish();
+            mem::take(&mut done).finish(&*self.pipe.watch);
             let queue = self.pipe.lock();
             if queue.is_last && queue.is_idle() {
                 return Poll::Ready(());
@@ -302,7 +307,7 @@ impl Task {
         {
             let Some(numbers) = reply else { return self.lose(done) };
             let mut queue = self.pipe.lock();
-            let command = queue.replied(None).ok().flatten().expect("it is in flight");
+            let command = queue.replied(&Reply::Pushed, false).ok().flatten().expect("it is in flight");
             assert!(command.ids.iter().map(|id| number(queue.entries.job(*id))).eq(numbers), "they are in step");
             for id in command.ids {
                 let value = Value::Int(queue.entries.job(id).slot.into());
@@ -356,16 +361,19 @@ fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
 }
 
 /// What a caller does, and what it is told unless it leaves.
-type Caller = fn(Asking) -> Option<Response>;
+type Caller = fn(Asking) -> Told;
+
+/// Nothing, if it has left.
+type Told = Option<Result<Part, NoReply>>;
 
 /// Waits for the reply.
 #[allow(clippy::unnecessary_wraps, reason = "who leaves has none")]
-fn waits(asking: Asking) -> Option<Response> {
+fn waits(asking: Asking) -> Told {
     Some(block_on(asking))
 }
 
 /// Asks, and leaves.
-fn leaves(mut asking: Asking) -> Option<Response> {
+fn leaves(mut asking: Asking) -> Told {
     poll(&mut asking);
     None
 }
@@ -397,7 +405,7 @@ struct Model {
 
 /// What callers were told in all orders together.
 #[derive(Default)]
-struct Told {
+struct Counts {
     replies: AtomicUsize,
     errors: AtomicUsize,
 }
@@ -412,7 +420,7 @@ impl Model {
 
     /// Tries it in all orders. Returns the numbers of replies and of errors.
     fn explore(self) -> (usize, usize) {
-        let told = Arc::new(Told::default());
+        let told = Arc::new(Counts::default());
         let mut builder = Builder::new();
         builder.preemption_bound = Some(self.switches);
         let counts = Arc::clone(&told);
@@ -420,7 +428,7 @@ impl Model {
         (told.replies.load(Ordering::Relaxed), told.errors.load(Ordering::Relaxed))
     }
 
-    fn run(&self, told: &Told) {
+    fn run(&self, told: &Counts) {
         let Self { event, turns, batch_size, in_flight, callers, .. } = *self;
         let pipe = Arc::new(Pipe::new(Arc::new(Settings { batch_size, in_flight }), Arc::new(Handed::default())));
         let sockets: VecDeque<_> = self.takes.iter().map(|takes| Arc::new(Socket::new(*takes))).collect();
@@ -456,14 +464,14 @@ impl Model {
                     assert_eq!((reply, times), (number, 1));
                     told.replies.fetch_add(1, Ordering::Relaxed);
                 }
-                Some(Err(Failed::Error(error))) => {
+                Some(Err(NoReply { error, late: None, refused: None })) => {
                     // One whose server has ended may be lost on its way.
                     let is_sent = times == 1 || !matches!(self.event, Event::IsReplaced);
                     assert!(times <= 1 && is_sent, "it failed, and was sent {times} times: {error}");
                     told.errors.fetch_add(1, Ordering::Relaxed);
                 }
                 None => assert!(times <= 1, "it was sent {times} times"),
-                other => panic!("{other:?}"),
+                _ => panic!("it is late, refused, or of another"),
             }
         }
         self.is_empty(&pipe);
@@ -575,15 +583,11 @@ fn the_end_of_the_runtime_loses_no_settlement() {
         let place = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("there is room");
         let (settler, mut receiver) = Settler::new(place);
         let other = Arc::clone(&pipe);
-        let settles = thread::spawn(move || {
-            let mut job = request(0);
-            job.settles = true;
-            other.settle(job, settler).is_err()
-        });
+        let settles = thread::spawn(move || other.settle(request(0), settler).is_err());
         let mut done = Done::default();
         pipe.lock().close(&stopped(), Instant::now(), &mut done);
         let unsettled = mem::take(&mut done.unsettled).len();
-        done.finish();
+        done.finish(&*handed);
         let given_back = settles.join().expect("it does not panic");
         let ends = usize::from(given_back) + unsettled + handed.0.load(Ordering::Relaxed);
         let is_told = receiver.try_recv().is_ok();
