@@ -13,9 +13,9 @@ use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 
 use super::engine::Engine;
+use super::pipeline::stopped;
 use super::wire::{Request, Verdict, redis_key};
 use crate::core::algorithm::Step;
-use crate::core::error::Kind;
 use crate::core::{Checks, Error};
 use crate::store::bans::with_bans;
 use crate::store::evaluate::decided;
@@ -55,7 +55,7 @@ impl Engine {
         deadline: Deadline,
     ) -> impl Future<Output = Result<Decided, Error>> {
         let deciding = tokio::spawn(self.decide_parts(checks, deadline));
-        async { deciding.await.unwrap_or_else(|error| Err(stopped(error))) }
+        async { deciding.await.unwrap_or_else(|_| Err(stopped())) }
     }
 
     /// Sends the parts, waits for all of them, and refunds those that fit if another one did not.
@@ -70,7 +70,7 @@ impl Engine {
             parts.into_iter().map(|part| tokio::spawn(part.decide(Arc::clone(&self), deadline))).collect();
         let (mut decisions, mut failure) = (Vec::with_capacity(tasks.len()), None);
         for task in tasks {
-            match task.await.unwrap_or_else(|error| Err(stopped(error))) {
+            match task.await.unwrap_or_else(|_| Err(stopped())) {
                 Ok(decision) => decisions.push(decision),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -121,8 +121,9 @@ impl Part {
     /// Has the part decided. If its reply comes after the timeout, what it took is refunded then.
     async fn decide(self, engine: Arc<Engine>, deadline: Deadline) -> Result<Decision, Error> {
         let reply = engine.call(Request::new(&engine.prefix, &self.checks, || engine.time.now_ms()), deadline).await;
-        let part = reply.map_err(|no_reply| engine.refund_late(&self.checks, no_reply))?;
-        let verdict = Verdict::of(&self.checks, part)?;
+        let part = reply.map_err(|no_reply| engine.refund_late(&self.checks, no_reply))?.script()?;
+        let now_us = part.now_us();
+        let verdict = Verdict::of(&self.checks, part).inspect_err(|_| engine.time.learn(now_us))?;
         Ok(Decision { part: self, verdict })
     }
 }
@@ -133,9 +134,4 @@ fn in_order(decisions: Vec<Decision>) -> Vec<Step> {
     let mut steps: Vec<_> = decisions.into_iter().flat_map(of_part).collect();
     steps.sort_unstable_by_key(|(place, _)| *place);
     steps.into_iter().map(|(_, step)| step).collect()
-}
-
-/// Returns the error of a task that ended before its part was decided.
-fn stopped(error: tokio::task::JoinError) -> Error {
-    Error::new(Kind::Store, "deciding was stopped").with_source(error)
 }

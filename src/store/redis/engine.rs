@@ -6,13 +6,11 @@
 //!
 //! Windows of a calendar are named by the process, and the server's clock decides between them: see
 //! `lua/calendar_window.lua`. They are those around the time that [`ServerTime`] keeps. So that clocks may differ by any
-//! length, the difference is learned from replies: the first decision after a clock was set by more than a window fails,
+//! length, the difference is learned from the replies that say so: the first decision after a clock was set by more than a window fails,
 //! and those after it do not.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deadpool_redis::redis::{Arg, Cmd, Value};
@@ -79,11 +77,9 @@ impl Engine {
     /// # Cancellation
     ///
     /// A request that was not sent yet is dropped. Units taken by one that was sent stay taken.
-    pub(super) fn call(self: &Arc<Self>, request: Request, deadline: Deadline) -> Call {
+    pub(super) fn call(&self, request: Request, deadline: Deadline) -> PendingReply {
         let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
-        let learns = request.has_calendars();
-        let asked = self.servers.ask(Job::new(request, Timeout::by(self.budget, deadline), slot));
-        Call { engine: Arc::clone(self), asked, learns }
+        self.servers.ask(Job::new(request, Timeout::by(self.budget, deadline), slot))
     }
 
     /// Sends a command of its own to the server that has its key, once, within the budget and by the deadline.
@@ -160,7 +156,7 @@ impl Engine {
             let (engine, checks) = (Arc::clone(self), kept(checks));
             // It ends with the connection at the latest, which is not read for long.
             runtime.spawn(async move {
-                let Ok(Part::Script(part)) = late.await else { return };
+                let Ok(part) = late.await else { return };
                 let Ok(Decided { receipt, .. }) = engine.decided(&checks, part) else { return };
                 engine.refund_all(&receipt);
             });
@@ -173,30 +169,10 @@ impl Engine {
     /// # Errors
     ///
     /// If the reply is not one to these checks.
-    pub(super) fn decided(&self, checks: &[Check], part: ReplyPart) -> Result<Decided, Error> {
-        decided_by(self.id, checks, part)
-    }
-}
-
-/// The wait for what the script found.
-pub(super) struct Call {
-    pub(super) engine: Arc<Engine>,
-    asked: PendingReply,
-    /// Whether the time of the server is learned from the reply.
-    learns: bool,
-}
-
-impl Future for Call {
-    type Output = Result<ReplyPart, NoReply>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Part::Script(part) = ready!(Pin::new(&mut self.asked).poll(cx))? else {
-            return Poll::Ready(Err(no_decision().into()));
-        };
-        if self.learns {
-            self.engine.time.learn(part.now_us());
-        }
-        Poll::Ready(Ok(part))
+    pub(super) fn decided(&self, checks: &[Check], part: Part) -> Result<Decided, Error> {
+        let part = part.script()?;
+        let now_us = part.now_us();
+        decided_by(self.id, checks, part).inspect_err(|_| self.time.learn(now_us))
     }
 }
 
@@ -297,8 +273,8 @@ impl ServerTime {
         }
     }
 
-    /// Learns the time from a reply that has just come, in microseconds.
-    fn learn(&self, now_us: u64) {
+    /// Learns the time from a reply that has just come and cannot be used, in microseconds.
+    pub(super) fn learn(&self, now_us: u64) {
         let replied = now_us / 1_000;
         if self.clock.is_none() && self.now_ms().abs_diff(replied) > ALIKE_MS {
             // Both are far below 2^63.

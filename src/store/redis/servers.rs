@@ -114,11 +114,7 @@ impl Servers {
     /// If too many are on their way, or no server has the slot.
     pub(super) fn settle(&self, job: Box<Job>) -> Result<oneshot::Receiver<Settled>, Error> {
         match self {
-            Self::One(server) => {
-                let (settler, receiver) = server.settler()?;
-                server.settle(job, settler);
-                Ok(receiver)
-            }
+            Self::One(server) => server.settle(job),
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.settle(job),
         }

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, Value};
 
-use super::engine::{Call, Engine};
+use super::engine::Engine;
+use super::servers::PendingReply;
 #[cfg(feature = "redis-cell")]
 use super::wire::cell_key;
 use super::wire::{MOST_CHECKS, Request, applied_change};
@@ -82,11 +83,11 @@ impl RedisStore {
     /// Returns a store of an engine.
     pub(super) fn new(engine: Arc<Engine>) -> Self {
         let refusals = Arc::clone(&engine.refusals);
-        Self { store: DenyCache::around(RawRedisStore::new(engine), refusals) }
+        Self { store: DenyCache::around(RawRedisStore(engine), refusals) }
     }
 
     fn engine(&self) -> &Arc<Engine> {
-        self.store.inner().engine()
+        &self.store.inner().0
     }
 
     /// Returns the primaries of a Cluster, as `host:port` and sorted by that, and the state of each
@@ -221,24 +222,13 @@ impl fmt::Debug for RedisStore {
 
 /// A store that calls Redis for each decision.
 #[derive(Clone)]
-struct RawRedisStore {
-    /// What all clones share.
-    engine: Arc<Engine>,
-}
+struct RawRedisStore(Arc<Engine>);
 
 impl RawRedisStore {
-    fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
-    }
-
-    fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-
     /// Decides by a call, of which nothing is sent before the first poll. Without checks there is none, and too many are
     /// refused.
     fn call(&self, checks: &[Check], deadline: Deadline) -> Called<PendingDecision> {
-        let (engine, size) = (&self.engine, size(checks));
+        let (Self(engine), size) = (self, size(checks));
         if checks.is_empty() {
             let receipt = Receipt::empty(engine.id);
             return Called::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
@@ -255,19 +245,20 @@ impl RawRedisStore {
             let request = Request::new(&engine.prefix, &with_bans(&checks), || engine.time.now_ms());
             Way::Together(engine.call(request, deadline))
         };
-        Called::Pending(PendingDecision { checks, way })
+        Called::Pending(PendingDecision { engine: Arc::clone(engine), checks, way })
     }
 }
 
 /// The wait for a decision, which is returned with its checks.
 struct PendingDecision {
+    engine: Arc<Engine>,
     checks: Checks,
     way: Way,
 }
 
 enum Way {
     /// All keys are in one slot.
-    Together(Call),
+    Together(PendingReply),
     Apart(Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>),
 }
 
@@ -275,11 +266,11 @@ impl Future for PendingDecision {
     type Output = (Checks, Result<Decided, Error>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { checks, way } = &mut *self;
+        let Self { engine, checks, way } = &mut *self;
         let decided = match way {
-            Way::Together(call) => match ready!(Pin::new(&mut *call).poll(cx)) {
-                Ok(part) => call.engine.decided(checks, part),
-                Err(no_reply) => Err(call.engine.refund_late(checks, no_reply)),
+            Way::Together(asking) => match ready!(Pin::new(asking).poll(cx)) {
+                Ok(part) => engine.decided(checks, part),
+                Err(no_reply) => Err(engine.refund_late(checks, no_reply)),
             },
             Way::Apart(deciding) => ready!(deciding.as_mut().poll(cx)),
         };
@@ -296,23 +287,24 @@ impl Store for RawRedisStore {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.engine.settle(&receipt, changes)
+        self.0.settle(&receipt, changes)
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        let taken = of_any(counter);
+        let (taken, engine) = (of_any(counter), Arc::clone(&self.0));
         let (taken, change) = changed(&taken, change);
-        let request = Request::adjustment(&self.engine.prefix, &[], &taken, change, || self.engine.time.now_ms());
-        let (call, taken) = (self.engine.call(request, Deadline::none()), taken.into_owned());
+        let request = Request::adjustment(&engine.prefix, &[], &taken, change, || engine.time.now_ms());
+        let (asking, taken) = (engine.call(request, Deadline::none()), taken.into_owned());
         Answer::pending(async move {
             // There is nothing to refund if the reply is late.
-            let part = call.await.map_err(|no_reply| no_reply.error)?;
-            applied_change(&taken, change, part)
+            let part = asking.await.map_err(|no_reply| no_reply.error)?.script()?;
+            let now_us = part.now_us();
+            applied_change(&taken, change, part).inspect_err(|_| engine.time.learn(now_us))
         })
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         let capabilities = Capabilities::with_few_bans(requirements, MOST_CHECKS)?;
-        Ok(capabilities.budget(self.engine.budget).id(self.engine.id))
+        Ok(capabilities.budget(self.0.budget).id(self.0.id))
     }
 }

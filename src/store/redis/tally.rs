@@ -13,10 +13,9 @@ use tokio::task::JoinHandle;
 
 use super::connections::is_missing;
 use super::engine::Engine;
-use super::pipeline::no_runtime;
+use super::pipeline::{no_runtime, stopped};
 use super::wire::{Program, ShardReport, ShardTotals, no_decision};
 use crate::core::Error;
-use crate::core::error::Kind;
 use crate::store::{Deadline, Report, Totals};
 
 impl Engine {
@@ -38,7 +37,7 @@ impl Engine {
             parts.into_iter().map(|part| runtime.spawn(Arc::clone(&self).call_shard(part, first, within))).collect();
         let mut shards = Vec::with_capacity(calling.len());
         for task in calling {
-            shards.push(task.await.unwrap_or_else(|error| Err(stopped(error)))?);
+            shards.push(task.await.unwrap_or_else(|_| Err(stopped()))?);
         }
         Ok(joined(shards, report.counters.len()))
     }
@@ -88,9 +87,4 @@ fn joined(shards: Vec<ShardTotals>, counters: usize) -> Totals {
         hot.extend(shard.hot);
     }
     Totals::new(now, live).counters(totals).hot(hot)
-}
-
-/// Returns the error of a task that ended before its call.
-fn stopped(error: tokio::task::JoinError) -> Error {
-    Error::new(Kind::Store, "reporting was stopped").with_source(error)
 }

@@ -110,7 +110,7 @@ impl Watch for Primary {
         }
         let next = next.or_else(|| cluster.owner(settlement.job.slot)).or_else(|| cluster.known(&self.address));
         let Some(next) = next else { return Some(settlement) };
-        next.server.settle(settlement.job, settlement.settler);
+        next.server.settle_by(settlement.job, settlement.settler);
         None
     }
 }

@@ -185,9 +185,7 @@ impl Cluster {
             });
             return Err(no_primary().unsent());
         };
-        let (settler, receiver) = owner.server.settler()?;
-        owner.server.settle(job, settler);
-        Ok(receiver)
+        owner.server.settle(job)
     }
 
     /// Returns whether one primary has two slots, as far as is known.

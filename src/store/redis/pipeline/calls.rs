@@ -53,7 +53,7 @@ impl Settings {
 
 /// Makes commands of a round: one for all requests of the same slot, and of one that is alone.
 pub(super) fn calls(mut ids: Ids, entries: &Entries) -> SmallVec<[Command; 1]> {
-    let (part, is_alone) = (|id: &usize| entries.job(*id).part(), |id: &usize| entries.job(*id).is_alone);
+    let (part, is_alone) = (|id: &usize| entries[*id].job.part(), |id: &usize| entries[*id].job.is_alone);
     if ids.len() == 1 || ids.iter().all(|id| part(id) == part(&ids[0]) && !is_alone(id)) {
         return smallvec![command(ids, entries)];
     }
@@ -71,7 +71,7 @@ fn command(mut ids: Ids, entries: &Entries) -> Command {
 
 /// Returns a request of a command that is a call of the script.
 fn request(entries: &Entries, id: usize) -> &Request {
-    entries.job(id).request().expect("a command of its own is alone")
+    entries[id].job.request().expect("a command of its own is alone")
 }
 
 /// Appends a command as it is sent, behind what is to be done before.
@@ -82,7 +82,7 @@ pub(super) fn encode(
     known: &mut Known,
     out: &mut Vec<u8>,
 ) {
-    let first = entries.job(command.ids[0]);
+    let first = &entries[command.ids[0]].job;
     command.before = 0;
     if command.loads > 0
         && let Some(load) = Program::load_command(settings.calls)
@@ -126,7 +126,7 @@ fn push_head(out: &mut Vec<u8>, kind: u8, length: usize) {
 
 /// Returns whether something can be the reply to a command.
 pub(super) fn fits(reply: &Reply<'_>, command: &Command, entries: &Entries) -> bool {
-    let is_script = entries.job(command.ids[0]).request().is_some();
+    let is_script = entries[command.ids[0]].job.request().is_some();
     match reply {
         Reply::Bytes(bytes) if is_script => {
             let requests = command.ids.iter().map(|id| request(entries, *id));

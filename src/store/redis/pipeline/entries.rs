@@ -15,8 +15,8 @@ use crate::store::breaker::Permit;
 /// Identifies a request until it is over.
 pub(super) type EntryId = usize;
 
-#[derive(Default)]
-pub(super) struct Entries(Slab<Entry>);
+/// What is in a command has an entry until its reply.
+pub(super) type Entries = Slab<Entry>;
 
 pub(super) struct Entry {
     pub(super) job: Box<Job>,
@@ -38,39 +38,19 @@ pub(super) enum State {
     Settles(Settler),
 }
 
-impl State {
+impl Entry {
     /// Returns whether somebody waits in time, or it is a settlement.
-    pub(super) fn waits(&self) -> bool {
-        matches!(self, Self::Waits { is_late: false, .. } | Self::Settles(_))
-    }
-}
-
-impl Entries {
-    pub(super) fn insert(&mut self, job: Box<Job>, state: State) -> EntryId {
-        self.0.insert(Entry { job, state })
+    pub(super) fn is_needed(&self) -> bool {
+        matches!(self.state, State::Waits { is_late: false, .. } | State::Settles(_))
     }
 
-    /// Returns a request that is in a command, and so has an entry until the reply.
-    pub(super) fn job(&self, id: EntryId) -> &Job {
-        &self.0[id].job
+    /// Returns whether nobody waits any more.
+    pub(super) fn is_left(&self) -> bool {
+        matches!(self.state, State::Left)
     }
 
-    pub(super) fn get_mut(&mut self, id: EntryId) -> Option<&mut Entry> {
-        self.0.get_mut(id)
-    }
-
-    pub(super) fn remove(&mut self, id: EntryId) -> Option<Entry> {
-        self.0.try_remove(id)
-    }
-
-    /// Returns whether a request is a settlement.
-    pub(super) fn settles(&self, id: EntryId) -> bool {
-        self.0.get(id).is_some_and(|entry| matches!(entry.state, State::Settles(_)))
-    }
-
-    /// Returns whether nobody waits for a request any more.
-    pub(super) fn is_left(&self, id: EntryId) -> bool {
-        self.0.get(id).is_none_or(|entry| matches!(entry.state, State::Left))
+    pub(super) fn settles(&self) -> bool {
+        matches!(self.state, State::Settles(_))
     }
 }
 
@@ -104,9 +84,9 @@ pub(super) struct Command {
 
 impl Command {
     pub(super) fn new(ids: Ids, entries: &Entries) -> Self {
-        let first = entries.job(ids[0]);
+        let first = &entries[ids[0]].job;
         let (mut size, mut permit, silent) = (first.size(), first.permit, first.timeout.until);
-        for job in ids[1..].iter().map(|id| entries.job(*id)) {
+        for job in ids[1..].iter().map(|id| &entries[*id].job) {
             size += job.size();
             if !permit.is_some_and(Permit::is_probe) {
                 permit = job.permit.filter(|permit| permit.is_probe()).or(permit).or(job.permit);

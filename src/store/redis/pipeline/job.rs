@@ -18,7 +18,7 @@ use crate::core::{Error, Lines};
 use crate::store::Deadline;
 use crate::store::breaker::Permit;
 use crate::store::redis::connections::Failure;
-use crate::store::redis::wire::{ReplyPart, Request, Way};
+use crate::store::redis::wire::{ReplyPart, Request, Way, no_decision};
 
 /// One request, with what is needed to send it again elsewhere.
 #[derive(Clone, Debug)]
@@ -53,6 +53,20 @@ pub(super) enum Asked {
 pub(in crate::store::redis) enum Part {
     Script(ReplyPart),
     Command(Value),
+}
+
+impl Part {
+    /// Returns the part of the reply to a call of the script.
+    ///
+    /// # Errors
+    ///
+    /// If it is the reply to a command.
+    pub(in crate::store::redis) fn script(self) -> Result<ReplyPart, Error> {
+        match self {
+            Self::Script(part) => Ok(part),
+            Self::Command(_) => Err(no_decision()),
+        }
+    }
 }
 
 /// What a caller receives.

@@ -160,7 +160,7 @@ impl Queue {
         }
         self.arm(job.timeout.until);
         let size = job.size();
-        let id = self.entries.insert(job, State::Waits { waker: Some(waker.clone()), is_late: false });
+        let id = self.entries.insert(Entry { job, state: State::Waits { waker: Some(waker.clone()), is_late: false } });
         Ok((id, self.add(id, size)))
     }
 
@@ -172,7 +172,7 @@ impl Queue {
         // When it is looked whether the server is silent.
         self.arm(job.timeout.ends());
         let size = job.size();
-        let id = self.entries.insert(job, State::Settles(settler));
+        let id = self.entries.insert(Entry { job, state: State::Settles(settler) });
         Ok(self.add(id, size))
     }
 
@@ -245,14 +245,14 @@ impl Queue {
         let most = share.min(self.settings.batch_size);
         let (mut ids, mut checks) = (Ids::with_capacity(most.min(self.waiting.len())), 0);
         while let Some(id) = self.waiting.front().copied() {
-            let size = self.entries.job(id).size();
+            let size = self.entries[id].job.size();
             if !ids.is_empty() && checks + size > most {
                 break;
             }
             self.waiting.pop_front();
             self.checks -= size;
-            if self.entries.is_left(id) {
-                self.entries.remove(id);
+            if self.entries[id].is_left() {
+                drop(self.entries.remove(id));
             } else {
                 checks += size;
                 ids.push(id);
@@ -266,7 +266,7 @@ impl Queue {
         self.rounds += 1;
         for (place, mut command) in commands.into_iter().enumerate() {
             self.sent += command.size;
-            let silent = now + self.entries.job(command.ids[0]).timeout.budget;
+            let silent = now + self.entries[command.ids[0]].job.timeout.budget;
             (command.heard, command.silent, command.is_late) = (self.heard, silent, false);
             command.ends_round = place + 1 == count;
             self.arm(silent);
@@ -356,7 +356,7 @@ impl Queue {
                 }
                 Some((_, settler)) => uncertain.push(settler),
                 None => {
-                    let job = Box::new(self.entries.job(id).clone());
+                    let job = self.entries[id].job.clone();
                     let refused = Box::new(Refused { cause: cause.clone(), job });
                     self.hand(id, Err(Failed::Refused(error.shared(), refused)), done);
                 }
@@ -367,10 +367,10 @@ impl Queue {
 
     /// Takes the settlement of an entry, if it is one.
     fn settlement(&mut self, id: EntryId) -> Option<(Box<Job>, Settler)> {
-        if !self.entries.settles(id) {
+        if !self.entries[id].settles() {
             return None;
         }
-        let Entry { job, state } = self.entries.remove(id)?;
+        let Entry { job, state } = self.entries.remove(id);
         if let State::Settles(settler) = state { Some((job, settler)) } else { None }
     }
 
@@ -398,8 +398,8 @@ impl Queue {
                 State::Late(error) => Poll::Ready(Err(Failed::Late(error))),
                 _ => lost(),
             },
-            State::Done(_) => match self.entries.remove(id) {
-                Some(Entry { state: State::Done(response), .. }) => Poll::Ready(response),
+            State::Done(_) => match self.entries.remove(id).state {
+                State::Done(response) => Poll::Ready(response),
                 _ => lost(),
             },
             State::Left | State::Settles(_) => lost(),
@@ -415,9 +415,9 @@ impl Queue {
             State::Left | State::Settles(_) => {}
         }
         // No queue of those who left grows while nothing is sent.
-        while let Some(id) = self.waiting.front().copied().filter(|id| self.entries.is_left(*id)) {
+        while let Some(id) = self.waiting.front().copied().filter(|id| self.entries[*id].is_left()) {
             self.waiting.pop_front();
-            self.checks -= self.entries.remove(id).map_or(0, |entry| entry.job.size());
+            self.checks -= self.entries.remove(id).job.size();
         }
     }
 
@@ -428,18 +428,19 @@ impl Queue {
         let mut await_until = |until: Instant| next = Some(next.map_or(until, |next: Instant| next.min(until)));
         // What was not sent leaves the queue with its caller.
         for id in mem::take(&mut self.waiting) {
-            let &Job { timeout, permit, .. } = self.entries.job(id);
-            if timeout.until > now && !self.entries.is_left(id) {
+            let entry = &self.entries[id];
+            let Job { timeout, permit, .. } = *entry.job;
+            if timeout.until > now && !entry.is_left() {
                 await_until(timeout.until);
                 self.waiting.push_back(id);
                 continue;
             }
-            self.checks -= self.entries.job(id).size();
-            if self.entries.is_left(id) {
-                self.entries.remove(id);
+            self.checks -= self.entries[id].job.size();
+            if self.entries[id].is_left() {
+                drop(self.entries.remove(id));
                 continue;
             }
-            if timeout.ends() <= now && !self.entries.settles(id) {
+            if timeout.ends() <= now && !self.entries[id].settles() {
                 late = late.or(permit);
             }
             let error = self.late.error(now, timeout);
@@ -463,7 +464,7 @@ impl Queue {
                     late = front.permit.or(late);
                 }
                 // It is slow, and replies to others.
-                front.silent = now + self.entries.job(front.ids[0]).timeout.budget;
+                front.silent = now + self.entries[front.ids[0]].job.timeout.budget;
             }
             await_until(front.silent);
         }
@@ -481,9 +482,9 @@ impl Queue {
         (self.sent, self.rounds) = (0, 0);
         let error = lost_connection().unsent();
         for command in unsent.into_iter().chain(mem::take(&mut self.again)).rev() {
-            let is_given_up = command.ids.iter().any(|id| self.entries.job(*id).tries >= MOST_TRIES);
+            let is_given_up = command.ids.iter().any(|id| self.entries[*id].job.tries >= MOST_TRIES);
             for id in command.ids.into_iter().rev() {
-                let waits = self.entries.get_mut(id).filter(|_| !is_given_up).filter(|entry| entry.state.waits());
+                let waits = self.entries.get_mut(id).filter(|_| !is_given_up).filter(|entry| entry.is_needed());
                 let Some(Entry { job, .. }) = waits else {
                     self.fail_unsent(id, &error, done);
                     continue;
@@ -546,9 +547,10 @@ impl Queue {
     pub(super) fn fail_waiting(&mut self, by: Instant, error: &Error, done: &mut Done) -> Option<Permit> {
         let mut first = None;
         for id in mem::take(&mut self.waiting) {
-            let (&Job { timeout, permit, .. }, settles) = (self.entries.job(id), self.entries.settles(id));
-            if settles || timeout.began <= by || self.entries.is_left(id) {
-                self.checks -= self.entries.job(id).size();
+            let entry = &self.entries[id];
+            let (&Job { timeout, permit, .. }, settles) = (&*entry.job, entry.settles());
+            if settles || timeout.began <= by || entry.is_left() {
+                self.checks -= entry.job.size();
                 self.fail_unsent(id, error, done);
                 if !settles {
                     first.get_or_insert(permit);
@@ -584,7 +586,7 @@ impl Queue {
     pub(super) fn is_idle(&self) -> bool {
         let mut replaced = self.replaced.iter().flat_map(|command| &command.ids);
         let is_sent = self.waiting.is_empty() && self.flight.is_empty() && self.again.is_empty() && !self.writing;
-        is_sent && !replaced.any(|id| self.entries.settles(*id))
+        is_sent && !replaced.any(|id| self.entries[*id].settles())
     }
 }
 
@@ -602,9 +604,7 @@ impl Done {
         }
         self.wakers.drain(..).for_each(Waker::wake);
         for (settler, part) in self.settled {
-            if let Part::Script(part) = part {
-                settler.complete(Ok(part));
-            }
+            settler.complete(part.script());
         }
         if let Some((settlers, error)) = self.failed {
             fail_all(settlers, &error);

@@ -48,7 +48,7 @@ struct Alone(Weak<Server>);
 impl Watch for Alone {
     fn settle_again(&self, settlement: Unsettled) -> Option<Unsettled> {
         let Some(server) = self.0.upgrade() else { return Some(settlement) };
-        server.settle(settlement.job, settlement.settler);
+        server.settle_by(settlement.job, settlement.settler);
         None
     }
 }
@@ -105,15 +105,14 @@ impl Server {
         Ok(())
     }
 
-    /// Returns a settlement that takes one of the places of this server, and what receives the result.
+    /// Sends a settlement, after those sent before by the same runtime, and returns what receives the result.
     ///
     /// # Errors
     ///
-    /// If there is no place: it is not sent, which is logged.
-    pub(in crate::store::redis) fn settler(&self) -> Result<(Settler, oneshot::Receiver<Settled>), Error> {
+    /// If too many are on their way: it is not sent, which is logged.
+    pub(in crate::store::redis) fn settle(&self, job: Box<Job>) -> Result<oneshot::Receiver<Settled>, Error> {
         static UNSENT: Lines = Lines::new();
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        place.map(Settler::new).map_err(|_| {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             UNSENT.log("", |more| {
                 tracing::warn!(
                     code = "settlement_unsent",
@@ -121,13 +120,15 @@ impl Server {
                     "a settlement was not sent: too many are on their way"
                 );
             });
-            Error::new(Kind::Crowd, "too many settlements are on their way")
-        })
+            return Err(Error::new(Kind::Crowd, "too many settlements are on their way"));
+        };
+        let (settler, receiver) = Settler::new(place);
+        self.settle_by(job, settler);
+        Ok(receiver)
     }
 
-    /// Sends a settlement, after those sent before by the same runtime. Outside of a runtime it goes by any connection,
-    /// or waits for one.
-    pub(in crate::store::redis) fn settle(&self, job: Box<Job>, settler: Settler) {
+    /// Sends a settlement that has its place. Outside of a runtime it goes by any connection, or waits for one.
+    pub(in crate::store::redis) fn settle_by(&self, job: Box<Job>, settler: Settler) {
         let here = Handle::try_current().ok();
         let runtime = self.settings.runtime.as_ref().or(here.as_ref());
         let line = runtime.map(|runtime| self.line(runtime));

@@ -249,13 +249,13 @@ fn hand(pipe: &Pipe, reply: Reply<'_>, is_replaced: bool, done: &mut Done) -> Re
     let Some(mut command) = queue.replied(&reply, is_replaced)? else { return Ok(false) };
     queue.hear();
     let (first, permit) = (command.ids[0], command.permit);
-    let is_script = queue.entries.job(first).request().is_some();
+    let is_script = queue.entries[first].job.request().is_some();
     let mut error = match reply {
         Reply::Error(error) => error,
         Reply::Bytes(bytes) if is_script => {
             let mut reply = Script::read(bytes, command.size);
             for id in command.ids {
-                let part = reply.as_mut().and_then(|reply| reply.take(queue.entries.job(id).request()?));
+                let part = reply.as_mut().and_then(|reply| reply.take(queue.entries[id].job.request()?));
                 queue.hand(id, part.map(Part::Script).ok_or_else(|| Failed::Error(no_decision())), done);
             }
             done.reports.extend(permit.map(|permit| (permit, None)));

@@ -177,11 +177,6 @@ impl Request {
         self.keys.first().map(|key| &**key)
     }
 
-    /// Returns whether a window of it is that of a calendar.
-    pub(in crate::store::redis) fn has_calendars(&self) -> bool {
-        self.needs.has_calendars()
-    }
-
     /// Returns how many checks it has, which is how many flags the reply has for it.
     pub(in crate::store::redis) fn size(&self) -> usize {
         self.checks.len()

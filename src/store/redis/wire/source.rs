@@ -79,11 +79,6 @@ impl Needs {
         Self(CALENDAR)
     }
 
-    /// Returns whether calendars are needed.
-    pub(super) fn has_calendars(self) -> bool {
-        self.0 & CALENDAR != 0
-    }
-
     /// Returns the needs of any call over one algorithm, with aligned windows.
     pub(super) fn of(algorithm: Algorithm) -> Self {
         Self(1 << (algorithm.facts().number - 1))
@@ -147,7 +142,7 @@ impl Needs {
         let suffix = ["_adjust", "_room"].into_iter().find(|suffix| function.ends_with(suffix));
         let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
         if algorithm == CALENDAR_WINDOW {
-            return self.has_calendars();
+            return self.0 & CALENDAR != 0;
         }
         let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
         named.is_none_or(|named| self.0 & Self::of(named).0 != 0 && self.0 & bit == bit)

@@ -87,7 +87,7 @@ mod calls {
     /// Appends a command as it is sent.
     pub(super) fn encode(command: &mut Command, entries: &Entries, _: &Settings, _: &mut Known, out: &mut Vec<u8>) {
         out.push(super::byte(command.ids.len()));
-        out.extend(command.ids.iter().map(|id| super::number(entries.job(*id))));
+        out.extend(command.ids.iter().map(|id| super::number(&entries[*id].job)));
     }
 
     pub(super) fn fits(_: &Reply<'_>, _: &Command, _: &Entries) -> bool {
@@ -308,9 +308,9 @@ impl Task {
             let Some(numbers) = reply else { return self.lose(done) };
             let mut queue = self.pipe.lock();
             let command = queue.replied(&Reply::Pushed, false).ok().flatten().expect("it is in flight");
-            assert!(command.ids.iter().map(|id| number(queue.entries.job(*id))).eq(numbers), "they are in step");
+            assert!(command.ids.iter().map(|id| number(&queue.entries[*id].job)).eq(numbers), "they are in step");
             for id in command.ids {
-                let value = Value::Int(queue.entries.job(id).slot.into());
+                let value = Value::Int(queue.entries[id].job.slot.into());
                 queue.hand(id, Ok(Part::Command(value)), done);
             }
         }
