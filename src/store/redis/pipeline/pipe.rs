@@ -32,6 +32,10 @@ impl Pipe {
         Self { queue: Mutex::new(Queue::new(settings)), watch }
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().end.is_some()
+    }
+
     /// Locks the queue. Of what is done under the lock, only a clock can panic.
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
         match self.queue.lock() {

@@ -622,12 +622,12 @@ pub(super) fn lost_connection() -> Error {
 /// The error of callers that time out now, and since when it is in use. Callers that wait through the
 /// same silence share it, so that layers count one failure.
 #[derive(Debug, Default)]
-pub(super) struct Lateness(Option<(Instant, Error)>);
+struct Lateness(Option<(Instant, Error)>);
 
 impl Lateness {
     /// Returns the error for a caller that times out now: the one in use if that is less than a
     /// quarter of a budget old, else a new one.
-    pub(super) fn error(&mut self, now: Instant, timeout: Timeout) -> Error {
+    fn error(&mut self, now: Instant, timeout: Timeout) -> Error {
         let current = self.0.take().filter(|(since, _)| now.saturating_duration_since(*since) < timeout.budget / 4);
         let (_, error) = self.0.insert(current.unwrap_or_else(|| (now, timeout.error())));
         error.shared()

@@ -27,19 +27,12 @@ pub(in crate::store::redis) struct Server {
     source: Arc<Source>,
     settings: Arc<Settings>,
     watch: Arc<dyn Watch>,
-    /// Some may have ended, which are removed when the next one is made.
-    lines: ArcSwap<Vec<Line>>,
+    /// The connection of each runtime. Some may have ended, which are removed when the next one is made.
+    lines: ArcSwap<Vec<(Id, Arc<Pipe>)>>,
     /// Settlements that wait for a connection of any runtime. Locked while one is made.
     orphans: Mutex<Vec<Unsettled>>,
     /// One permit for each settlement that may yet be on its way.
     places: Arc<Semaphore>,
-}
-
-/// The connection of one runtime.
-#[derive(Clone)]
-struct Line {
-    id: Id,
-    pipe: Arc<Pipe>,
 }
 
 /// The watch of a server that is none of a Cluster: its layer's circuit breaker counts.
@@ -85,7 +78,7 @@ impl Server {
 
     /// Asks over the connection of a runtime. Nothing is sent before the first poll.
     pub(in crate::store::redis) fn ask_by(&self, runtime: &Handle, job: Box<Job>) -> Asking {
-        Asking::new(self.line(runtime).pipe, job)
+        Asking::new(self.line(runtime), job)
     }
 
     /// Connects now, if the calling runtime has no connection.
@@ -96,7 +89,7 @@ impl Server {
     pub(in crate::store::redis) async fn prepare(&self) -> Result<(), Error> {
         let here = Handle::try_current().map_err(|_| no_runtime())?;
         let runtime = self.settings.runtime.as_ref().unwrap_or(&here);
-        if self.lines.load().iter().all(|line| line.id != runtime.id()) {
+        if self.lines.load().iter().all(|(id, _)| *id != runtime.id()) {
             let source = Arc::clone(&self.source);
             // Streams belong to the runtime that opens them.
             let link = runtime.spawn(async move { source.take().await }).await.map_err(|_| stopped())??;
@@ -136,68 +129,61 @@ impl Server {
     }
 
     /// Gives a settlement to a connection, if that has not ended, or to any other.
-    fn give(&self, line: Option<&Line>, mut job: Box<Job>, mut settler: Settler) {
+    fn give(&self, line: Option<&Arc<Pipe>>, mut job: Box<Job>, mut settler: Settler) {
         loop {
-            for line in line.into_iter().chain(self.lines.load().iter()) {
-                match line.pipe.settle(job, settler) {
+            for line in line.into_iter().chain(self.lines.load().iter().map(|(_, line)| line)) {
+                match line.settle(job, settler) {
                     Ok(()) => return,
                     Err(back) => (job, settler) = back,
                 }
             }
             // Who makes one after this takes the orphans along.
             let mut orphans = lock(&self.orphans);
-            if self.lines.load().iter().all(Line::has_ended) {
+            if self.lines.load().iter().all(|(_, line)| line.has_ended()) {
                 return orphans.push(Unsettled { job, settler, error: stopped(), cause: None });
             }
         }
     }
 
     /// Returns the connection of a runtime, which is made if there is none.
-    fn line(&self, runtime: &Handle) -> Line {
+    fn line(&self, runtime: &Handle) -> Arc<Pipe> {
         let id = runtime.id();
         // One that has ended, as its task has panicked, is replaced.
-        let known = self.lines.load().iter().find(|line| line.id == id && !line.has_ended()).cloned();
-        known.unwrap_or_else(|| self.make(runtime, None))
+        let lines = self.lines.load();
+        let known = lines.iter().find(|(of, line)| *of == id && !line.has_ended());
+        known.map_or_else(|| self.make(runtime, None), |(_, line)| Arc::clone(line))
     }
 
     /// Makes the connection of a runtime; with too many, returns the first one.
     #[cold]
-    fn make(&self, runtime: &Handle, connection: Option<Link>) -> Line {
+    fn make(&self, runtime: &Handle, connection: Option<Link>) -> Arc<Pipe> {
         let (orphans, id) = (lock(&self.orphans), runtime.id());
         let mut lines = Vec::clone(&self.lines.load());
-        lines.retain(|line| !line.has_ended());
+        lines.retain(|(_, line)| !line.has_ended());
         let full = lines.first().filter(|_| lines.len() >= self.settings.most);
-        if let Some(line) = lines.iter().find(|line| line.id == id).or(full) {
-            return line.clone();
+        if let Some((_, line)) = lines.iter().find(|(of, _)| *of == id).or(full) {
+            return Arc::clone(line);
         }
-        let line = Line { id, pipe: Arc::new(Pipe::new(Arc::clone(&self.settings), Arc::clone(&self.watch))) };
-        lines.push(line.clone());
+        let line = Arc::new(Pipe::new(Arc::clone(&self.settings), Arc::clone(&self.watch)));
+        lines.push((id, Arc::clone(&line)));
         self.lines.store(Arc::new(lines));
         drop(orphans);
-        let (pipe, source) = (Arc::clone(&line.pipe), Arc::clone(&self.source));
-        runtime.spawn(Task::new(pipe, source, runtime.clone(), connection));
+        runtime.spawn(Task::new(Arc::clone(&line), Arc::clone(&self.source), runtime.clone(), connection));
         // It has ended already if its runtime is being shut down.
-        if !line.has_ended() {
-            for Unsettled { job, settler, .. } in std::mem::take(&mut *lock(&self.orphans)) {
-                self.give(Some(&line), job, settler);
-            }
+        let orphans = if line.has_ended() { Vec::new() } else { std::mem::take(&mut *lock(&self.orphans)) };
+        for Unsettled { job, settler, .. } in orphans {
+            self.give(Some(&line), job, settler);
         }
         line
-    }
-}
-
-impl Line {
-    fn has_ended(&self) -> bool {
-        self.pipe.lock().end.is_some()
     }
 }
 
 impl Drop for Server {
     /// Lets the connections end once all is sent and has its replies.
     fn drop(&mut self) {
-        for line in self.lines.load().iter() {
-            line.pipe.lock().is_last = true;
-            line.pipe.wake();
+        for (_, line) in self.lines.load().iter() {
+            line.lock().is_last = true;
+            line.wake();
         }
         let orphans = std::mem::take(&mut *lock(&self.orphans));
         settle_again(&*self.watch, orphans);

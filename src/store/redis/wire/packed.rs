@@ -152,19 +152,19 @@ impl<'a> Packed<'a> {
     /// Packs any requests: the number of rules, the rules, then for each request the number of its
     /// checks and the places of their keys and rules, from 1.
     fn batch(requests: &[&'a Request]) -> Self {
-        let (mut keys, mut rules, mut checks) = (Places::default(), Places::default(), Vec::new());
+        let (mut keys, mut rules, mut checks) = (Distinct::default(), Distinct::default(), Vec::new());
         for request in requests {
             checks.push(count(request.checks.len()));
             for [key, rule] in &request.checks {
-                checks.push(keys.place_of(&*request.keys[usize::from(*key)]));
-                checks.push(rules.place_of(&request.rules[usize::from(*rule)]));
+                checks.push(place_of(&mut keys, &*request.keys[usize::from(*key)]));
+                checks.push(place_of(&mut rules, &request.rules[usize::from(*rule)]));
             }
         }
-        let mut bytes = SmallVec::with_capacity(1 + rules.items.len() * size_of::<Rule>() + checks.len());
-        bytes.push(count(rules.items.len()));
-        rules.items.into_iter().for_each(|rule| bytes.extend_from_slice(rule));
+        let mut bytes = SmallVec::with_capacity(1 + rules.0.len() * size_of::<Rule>() + checks.len());
+        bytes.push(count(rules.0.len()));
+        rules.0.into_iter().for_each(|rule| bytes.extend_from_slice(rule));
         bytes.extend_from_slice(&checks);
-        Self { keys: keys.items.into(), bytes, needs: needs(requests) }
+        Self { keys: keys.0.into(), bytes, needs: needs(requests) }
     }
 }
 
@@ -179,23 +179,12 @@ fn count(items: usize) -> u8 {
 }
 
 /// Distinct items in the order in which they came, and the place of each, from 1.
-struct Places<'a, T: ?Sized> {
-    items: Vec<&'a T>,
-    places: HashMap<&'a T, u8, RandomState>,
-}
+type Distinct<'a, T> = (Vec<&'a T>, HashMap<&'a T, u8, RandomState>);
 
-impl<T: ?Sized> Default for Places<'_, T> {
-    fn default() -> Self {
-        Self { items: Vec::new(), places: HashMap::default() }
-    }
-}
-
-impl<'a, T: Eq + Hash + ?Sized> Places<'a, T> {
-    /// The place of an item, from 1.
-    fn place_of(&mut self, item: &'a T) -> u8 {
-        *self.places.entry(item).or_insert_with(|| {
-            self.items.push(item);
-            count(self.items.len())
-        })
-    }
+/// Returns the place of an item, from 1.
+fn place_of<'a, T: Eq + Hash + ?Sized>((items, places): &mut Distinct<'a, T>, item: &'a T) -> u8 {
+    *places.entry(item).or_insert_with(|| {
+        items.push(item);
+        count(items.len())
+    })
 }
