@@ -24,13 +24,18 @@ impl Script {
     }
 }
 
+/// The same algorithms with each of the entries but that for bans: batch, single, singles.
+fn each_entry(needs: Needs) -> [Needs; 3] {
+    [needs, needs.singles(1), needs.singles(2)]
+}
+
 /// The scripts of each algorithm alone, and of all.
 pub(crate) fn scripts() -> Vec<Script> {
     let each = (1..=5)
-        .flat_map(|number| Needs::of(algorithm_of(number)).entries())
+        .flat_map(|number| each_entry(Needs::of(algorithm_of(number))))
         .enumerate()
         .map(|(place, needs)| (needs, vec![u8::try_from(place / 3 + 1).unwrap()]));
-    let all = Needs::all().entries().map(|needs| (needs, (1..=6).collect()));
+    let all = each_entry(Needs::all()).map(|needs| (needs, (1..=6).collect()));
     each.chain(all).map(|(needs, algorithms)| Script::new(needs, algorithms)).collect()
 }
 
@@ -46,7 +51,7 @@ pub(crate) fn check() -> String {
 
 /// The library of all functions, by a name of the tests' own.
 pub(crate) fn library(name: &str) -> String {
-    let entries = Needs::all().entries().map(Needs::entry);
+    let entries = each_entry(Needs::all()).map(Needs::entry);
     let statements = source::statements_for(Needs::all(), &entries);
     let register = |entry| format!("redis.register_function('{name}_{entry}', {entry})\n");
     let registered = entries.map(register).concat() + &register("check");

@@ -44,16 +44,10 @@ pub(super) struct Known {
     seen: Seen,
 }
 
-impl Settings {
-    /// Returns the time that is sent along, in microseconds since the Unix epoch; nothing without a clock.
-    fn now(&self) -> String {
-        self.clock.as_deref().map(|clock| micros(clock.wall()).to_string()).unwrap_or_default()
-    }
-}
-
 /// Makes commands of a round: one for all requests of the same slot, and of one that is alone.
 pub(super) fn calls(mut ids: Ids, entries: &Entries) -> SmallVec<[Command; 1]> {
-    let (part, is_alone) = (|id: &usize| entries[*id].job.part(), |id: &usize| entries[*id].job.is_alone);
+    let part = |id: &usize| (entries[*id].job.slot, entries[*id].job.way);
+    let is_alone = |id: &usize| entries[*id].job.is_alone;
     if ids.len() == 1 || ids.iter().all(|id| part(id) == part(&ids[0]) && !is_alone(id)) {
         return smallvec![command(ids, entries)];
     }
@@ -101,7 +95,9 @@ pub(super) fn encode(
     }
     let requests: SmallVec<[&Request; 1]> = command.ids.iter().map(|id| request(entries, *id)).collect();
     let packed = Packed::of(&requests, &mut known.seen);
-    let (program, now) = (packed.program(settings.calls), settings.now());
+    let program = packed.program(settings.calls);
+    // In microseconds since the Unix epoch; nothing without a clock.
+    let now = settings.clock.as_deref().map(|clock| micros(clock.wall()).to_string()).unwrap_or_default();
     let is_new = !known.programs.iter().any(|known| ptr::eq(*known, program));
     if is_new {
         known.programs.push(program);

@@ -172,11 +172,6 @@ impl Job {
         }
     }
 
-    /// Returns what is the same for all requests of one call.
-    pub(super) fn part(&self) -> (u16, Way) {
-        (self.slot, self.way)
-    }
-
     /// Returns the part of a call; `None` of a command of its own.
     pub(super) fn request(&self) -> Option<&Request> {
         match &self.asked {

@@ -91,7 +91,11 @@ impl Task {
             self.receive_late(cx, &mut done);
             self.look_at_the_clock(cx, &mut done);
             // What was sent is on its way by now: callers that are woken delay what comes after it.
-            self.finish(done);
+            let unsettled = mem::take(&mut done.unsettled);
+            self.wakers = done.finish(&*self.pipe.watch);
+            if !unsettled.is_empty() {
+                settle_later(&self.pipe.watch, &self.runtime, unsettled);
+            }
             let queue = self.pipe.lock();
             if queue.is_last && queue.is_idle() {
                 return Poll::Ready(());
@@ -221,15 +225,6 @@ impl Task {
                 self.replace(done);
             }
             self.receive_late(cx, done);
-        }
-    }
-
-    /// Does what is to be done without the lock.
-    fn finish(&mut self, mut done: Done) {
-        let unsettled = mem::take(&mut done.unsettled);
-        self.wakers = done.finish(&*self.pipe.watch);
-        if !unsettled.is_empty() {
-            settle_later(&self.pipe.watch, &self.runtime, unsettled);
         }
     }
 }

@@ -88,8 +88,7 @@ impl Program {
     pub(in crate::store::redis) fn library() -> &'static Self {
         static LIBRARY: OnceLock<Program> = OnceLock::new();
         LIBRARY.get_or_init(|| {
-            let [batch, single, singles] = Needs::all().entries().map(Needs::entry);
-            let entries = [batch, Needs::all().bans().entry(), single, singles, RATIO];
+            let entries = ["batch", "bans", "single", "singles", RATIO];
             let statements = statements_for(Needs::all().bans(), &entries);
             let statements = format!("{statements}{CHECK}");
             let name = format!("tollgate_{}", &Script::new(&statements).get_hash()[..16]);

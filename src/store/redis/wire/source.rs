@@ -94,11 +94,6 @@ impl Needs {
         Self(self.0 | BAN)
     }
 
-    /// Returns the same algorithms with each of the entries but that for bans: batch, single, singles.
-    pub(super) fn entries(self) -> [Self; 3] {
-        [self, self.singles(1), self.singles(2)]
-    }
-
     /// Returns the needs of `count` decisions over one check each, whose keys are all different.
     pub(super) fn singles(self, count: usize) -> Self {
         Self(self.0 | if count == 1 { SINGLE } else { SINGLES })
