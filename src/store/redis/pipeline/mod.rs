@@ -15,7 +15,7 @@
 //! | settlements on their way to a server | 4,096 | are not sent, and logged |
 //! | rounds in flight on a connection | 2 | requests wait for the next reply |
 //! | checks in a round | `Settings::batch_size` | requests wait for the next round |
-//! | connections that were replaced, and late replies are read on | 1, for 10 s | the older one is closed |
+//! | connections that were replaced, and late replies are read on | 4, for 10 s | the oldest is closed |
 //!
 //! What may have reached the server is not sent again, except after a reply that shows that it was not done. Every
 //! decision ends at its timeout at the latest, as long as the runtime of its connection runs.

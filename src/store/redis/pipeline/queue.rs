@@ -86,8 +86,8 @@ pub(super) struct Queue {
     /// Commands that are to be sent again.
     again: VecDeque<Command>,
     flight: VecDeque<Command>,
-    /// Commands on a connection on which nothing is sent any more, and late replies are read.
-    replaced: VecDeque<Command>,
+    /// Commands on each connection on which nothing is sent any more, and late replies are read.
+    replaced: Vec<VecDeque<Command>>,
     /// The checks in flight.
     sent: usize,
     rounds: usize,
@@ -126,7 +126,7 @@ impl Queue {
             checks: 0,
             again: VecDeque::new(),
             flight: VecDeque::new(),
-            replaced: VecDeque::new(),
+            replaced: Vec::new(),
             sent: 0,
             rounds: 0,
             line: Line::Down,
@@ -302,14 +302,14 @@ impl Queue {
         Some(mem::take(&mut self.rest))
     }
 
-    /// Returns the command to which the next reply on the connection is, or on the one that was replaced; `None` if it is
+    /// Returns the command to which the next reply on the connection is, or on a replaced one; `None` if it is
     /// to what stands before it.
     ///
     /// # Errors
     ///
     /// If it is to none: the connection is out of step.
-    pub(super) fn replied(&mut self, reply: &Reply<'_>, is_replaced: bool) -> Result<Option<Command>, OutOfStep> {
-        let flight = if is_replaced { &mut self.replaced } else { &mut self.flight };
+    pub(super) fn replied(&mut self, reply: &Reply<'_>, replaced: Option<usize>) -> Result<Option<Command>, OutOfStep> {
+        let flight = replaced.map_or(&mut self.flight, |place| &mut self.replaced[place]);
         let command = flight.front_mut().ok_or(OutOfStep)?;
         if command.is_before(reply) {
             return Ok(None);
@@ -317,7 +317,7 @@ impl Queue {
         if !fits(reply, command, &self.entries) {
             return Err(OutOfStep);
         }
-        if !is_replaced {
+        if replaced.is_none() {
             self.sent -= command.size;
             self.rounds -= usize::from(command.ends_round);
         }
@@ -446,7 +446,9 @@ impl Queue {
             let error = self.late.error(now, timeout);
             self.fail_unsent(id, &error, done);
         }
-        for id in self.flight.iter().chain(&self.again).chain(&self.replaced).flat_map(|command| &command.ids) {
+        for id in
+            self.flight.iter().chain(&self.again).chain(self.replaced.iter().flatten()).flat_map(|command| &command.ids)
+        {
             let Some(Entry { job, state }) = self.entries.get_mut(*id) else { continue };
             let State::Waits { is_late: false, waker } = state else { continue };
             if job.timeout.until > now {
@@ -497,27 +499,23 @@ impl Queue {
         mem::take(&mut self.flight)
     }
 
-    /// Gives the connection up, but for the replies to what was sent, if anything was: then those to the one before it
-    /// are not waited for any more.
+    /// Gives the connection up, but for the replies to what was sent. Returns whether anything was.
     pub(super) fn replace(&mut self, done: &mut Done) -> bool {
         let sent = self.disconnect(done);
-        if sent.is_empty() {
-            return false;
-        }
-        self.fail_replaced(&lost_connection(), done);
-        self.replaced = sent;
-        true
+        let is_sent = !sent.is_empty();
+        self.replaced.extend(is_sent.then_some(sent));
+        is_sent
     }
 
-    /// Fails what was sent on the connection that was replaced.
-    pub(super) fn fail_replaced(&mut self, error: &Error, done: &mut Done) {
-        let commands = mem::take(&mut self.replaced);
+    /// Fails what was sent on a connection that was replaced.
+    pub(super) fn fail_replaced(&mut self, place: usize, error: &Error, done: &mut Done) {
+        let commands = self.replaced.remove(place);
         self.fail(commands, error, done);
     }
 
     /// Returns whether a reply may come on a connection that was replaced.
-    pub(super) fn is_replaced(&self) -> bool {
-        !self.replaced.is_empty()
+    pub(super) fn is_replaced(&self, place: usize) -> bool {
+        !self.replaced[place].is_empty()
     }
 
     /// Fails a decision that was not sent, or hands a settlement on.
@@ -566,7 +564,9 @@ impl Queue {
     pub(super) fn close(&mut self, error: &Error, now: Instant, done: &mut Done) {
         let lost = self.disconnect(done);
         self.fail(lost, error, done);
-        self.fail_replaced(error, done);
+        for commands in mem::take(&mut self.replaced) {
+            self.fail(commands, error, done);
+        }
         self.fail_waiting(now, error, done);
         self.end = Some(error.shared());
     }
@@ -584,7 +584,7 @@ impl Queue {
 
     /// Returns whether nothing waits and nothing is in flight, but for late replies to decisions.
     pub(super) fn is_idle(&self) -> bool {
-        let mut replaced = self.replaced.iter().flat_map(|command| &command.ids);
+        let mut replaced = self.replaced.iter().flatten().flat_map(|command| &command.ids);
         let is_sent = self.waiting.is_empty() && self.flight.is_empty() && self.again.is_empty() && !self.writing;
         is_sent && !replaced.any(|id| self.entries[*id].settles())
     }

@@ -34,6 +34,9 @@ use crate::store::redis::wire::{Reply as Script, no_decision};
 /// How long late replies are read on a connection that was replaced.
 const LATE_REPLIES: Duration = Duration::from_secs(10);
 
+/// The most connections that late replies are read on.
+const MOST_REPLACED: usize = 4;
+
 /// A connection attempt.
 type Connecting = Pin<Box<dyn Future<Output = Result<Link, Error>> + Send>>;
 
@@ -43,8 +46,8 @@ pub(super) struct Task {
     source: Arc<Source>,
     runtime: Handle,
     wire: Wire,
-    /// A connection on which nothing is sent any more, and until when late replies are read on it.
-    replaced: Option<(Stream, Instant)>,
+    /// Connections on which nothing is sent any more, and until when late replies are read on each.
+    replaced: Vec<(Stream, Instant)>,
     /// Made when it is first set.
     timer: Option<Pin<Box<Sleep>>>,
     /// Empty, kept for its room.
@@ -72,7 +75,7 @@ struct Stream {
 impl Task {
     pub(super) fn new(pipe: Arc<Pipe>, source: Arc<Source>, runtime: Handle, link: Option<Link>) -> Self {
         let mut task =
-            Self { pipe, source, runtime, wire: Wire::Down, replaced: None, timer: None, wakers: Vec::new() };
+            Self { pipe, source, runtime, wire: Wire::Down, replaced: Vec::new(), timer: None, wakers: Vec::new() };
         if let Some(link) = link {
             task.connected(link);
         }
@@ -152,7 +155,7 @@ impl Task {
         let Self { wire: Wire::Open(stream), pipe, .. } = self else { return };
         let mut is_of_a_replica = false;
         let result = stream.receive(cx, |reply| {
-            is_of_a_replica |= hand(pipe, reply, false, done)?;
+            is_of_a_replica |= hand(pipe, reply, None, done)?;
             Ok(())
         });
         match result {
@@ -164,13 +167,17 @@ impl Task {
 
     /// Reads late replies. The failure of their connection was counted when it was replaced.
     fn receive_late(&mut self, cx: &mut Context<'_>, done: &mut Done) {
-        let Self { replaced: Some((stream, until)), pipe, .. } = self else { return };
-        let result = stream.receive(cx, |reply| hand(pipe, reply, true, done).map(drop));
-        let mut queue = pipe.lock();
-        if result.is_err() || *until <= Instant::now() || !queue.is_replaced() {
-            queue.fail_replaced(&lost_connection(), done);
-            drop(queue);
-            self.replaced = None;
+        let (Self { replaced, pipe, .. }, mut place) = (self, 0);
+        while let Some((stream, until)) = replaced.get_mut(place) {
+            let result = stream.receive(cx, |reply| hand(pipe, reply, Some(place), done).map(drop));
+            let mut queue = pipe.lock();
+            if result.is_ok() && *until > Instant::now() && queue.is_replaced(place) {
+                place += 1;
+            } else {
+                queue.fail_replaced(place, &lost_connection(), done);
+                drop(queue);
+                drop(replaced.remove(place));
+            }
         }
     }
 
@@ -200,10 +207,15 @@ impl Task {
     /// Sends nothing more on a connection, and reads late replies on it.
     #[cold]
     fn replace(&mut self, done: &mut Done) {
-        if let Wire::Open(stream) = mem::replace(&mut self.wire, Wire::Down)
-            && self.pipe.lock().replace(done)
-        {
-            self.replaced = Some((stream, Instant::now() + LATE_REPLIES));
+        let Wire::Open(stream) = mem::replace(&mut self.wire, Wire::Down) else { return };
+        let mut queue = self.pipe.lock();
+        if queue.replace(done) {
+            self.replaced.push((stream, Instant::now() + LATE_REPLIES));
+        }
+        if self.replaced.len() > MOST_REPLACED {
+            queue.fail_replaced(0, &lost_connection(), done);
+            drop(queue);
+            drop(self.replaced.remove(0));
         }
     }
 
@@ -211,7 +223,7 @@ impl Task {
     fn look_at_the_clock(&mut self, cx: &mut Context<'_>, done: &mut Done) {
         loop {
             let armed = self.pipe.lock().armed;
-            let late = self.replaced.as_ref().map(|(_, until)| *until);
+            let late = self.replaced.first().map(|(_, until)| *until);
             let Some(next) = armed.into_iter().chain(late).min() else { return };
             let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(next)));
             if timer.deadline() != next {
@@ -229,19 +241,19 @@ impl Task {
     }
 }
 
-/// Hands a reply to who waits for it, on the connection or on the one that was replaced. Returns whether it shows that
+/// Hands a reply to who waits for it, on the connection or on one that was replaced. Returns whether it shows that
 /// the server is a replica.
 ///
 /// # Errors
 ///
 /// If it cannot be a reply to what was sent.
-fn hand(pipe: &Pipe, reply: Reply<'_>, is_replaced: bool, done: &mut Done) -> Result<bool, OutOfStep> {
+fn hand(pipe: &Pipe, reply: Reply<'_>, replaced: Option<usize>, done: &mut Done) -> Result<bool, OutOfStep> {
     // One server that has all keys redirects no calls.
     if matches!(&reply, Reply::Error(error) if is_redirection(error)) && !pipe.watch.may_redirect() {
         return Err(OutOfStep);
     }
     let mut queue = pipe.lock();
-    let Some(mut command) = queue.replied(&reply, is_replaced)? else { return Ok(false) };
+    let Some(mut command) = queue.replied(&reply, replaced)? else { return Ok(false) };
     queue.hear();
     let (first, permit) = (command.ids[0], command.permit);
     let is_script = queue.entries[first].job.request().is_some();

@@ -307,7 +307,7 @@ impl Task {
         {
             let Some(numbers) = reply else { return self.lose(done) };
             let mut queue = self.pipe.lock();
-            let command = queue.replied(&Reply::Pushed, false).ok().flatten().expect("it is in flight");
+            let command = queue.replied(&Reply::Pushed, None).ok().flatten().expect("it is in flight");
             assert!(command.ids.iter().map(|id| number(&queue.entries[*id].job)).eq(numbers), "they are in step");
             for id in command.ids {
                 let value = Value::Int(queue.entries[id].job.slot.into());
