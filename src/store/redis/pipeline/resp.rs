@@ -346,7 +346,9 @@ mod tests {
         let (mut all, mut bytes) = (pipe(), Vec::new());
         for arguments in [&["GET", "a\r\nb"][..], &["PING"], &["SET", "", "\u{e9}"]] {
             let mut command = Cmd::new();
-            arguments.iter().for_each(|argument| drop(command.arg(*argument)));
+            for argument in arguments {
+                command.arg(*argument);
+            }
             command.write_packed_command(&mut bytes);
             all.add_command(command);
         }
