@@ -21,14 +21,9 @@ use crate::store::around::is_plain;
 use crate::store::map::Locked;
 use crate::store::{Check, Decided, Receipt, Taken};
 
-/// What a request makes others do, once no lock is held.
-#[derive(Default)]
-struct Tasks {
-    /// Leases to request.
-    wants: SmallVec<[Want; 2]>,
-    /// Leases that were found to be over, to be returned, and debts to be charged.
-    backs: Vec<Back>,
-}
+/// What a request makes others do, once no lock is held: leases to request; and those to return, which were found to be
+/// over, with debts to charge.
+type Tasks = (SmallVec<[Want; 2]>, Vec<Back>);
 
 /// Admits a request that leases cover in full, or overdrafts; `None` leaves the decision to the inner store.
 ///
@@ -43,20 +38,21 @@ pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<Decided> {
         [check] => attempt_one(leases, check, now, &mut tasks),
         _ => attempt(leases, checks, now, &mut tasks),
     };
-    leases.give_back(tasks.backs, now);
-    tasks.wants.into_iter().for_each(|want| request_lease(leases, want));
+    let (wants, backs) = tasks;
+    leases.give_back(backs, now);
+    wants.into_iter().for_each(|want| request_lease(leases, want));
     decided
 }
 
 /// Spends all checks or none, under the locks of all. Demand is noted only of requests whose
 /// keys all are hot: leases cannot cover the others, however many there are.
-fn attempt(leases: &Leases, checks: &[Check], now: u64, tasks: &mut Tasks) -> Option<Decided> {
-    let mut locked = leases.lock_all(checks);
+fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tasks) -> Option<Decided> {
+    let mut locked = leases.shards.lock_all(checks.iter().map(|check| leases.hash(&check.counter)));
     let mut hot = true;
     for (index, check) in checks.iter().enumerate() {
         let (hash, hot_keys) = locked.of(index);
         match hot_keys.heat(hash, &check.counter, now) {
-            Some(key) => key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), &mut tasks.backs),
+            Some(key) => key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), backs),
             None => hot = false,
         }
     }
@@ -64,7 +60,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, tasks: &mut Tasks) -> Op
     for (index, check) in checks.iter().enumerate().filter(|_| hot) {
         let (hash, hot_keys) = locked.of(index);
         let key = hot_keys.find(hash, &check.counter).expect("it is hot");
-        tasks.wants.extend(note(leases, key, check, now));
+        wants.extend(note(leases, key, check, now));
         admitted &= key.admits(check.cost, now);
     }
     if !admitted {
@@ -81,12 +77,12 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, tasks: &mut Tasks) -> Op
 }
 
 /// As [`attempt`], for a request with one check, which most have: with one look into one part.
-fn attempt_one(leases: &Leases, check: &Check, now: u64, tasks: &mut Tasks) -> Option<Decided> {
+fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Tasks) -> Option<Decided> {
     let hash = leases.hash(&check.counter);
     let mut hot_keys = leases.shards.lock(hash);
     let key = hot_keys.heat(hash, &check.counter, now)?;
-    key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), &mut tasks.backs);
-    tasks.wants.extend(note(leases, key, check, now));
+    key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), backs);
+    wants.extend(note(leases, key, check, now));
     if !key.admits(check.cost, now) {
         return None;
     }

@@ -1,24 +1,24 @@
-//! Lease calls: one in flight for a key, and none depends on a caller.
+//! Calls of the inner store that no request waits for: requesting leases, and returning them in time and at the end.
 //!
-//! A [`Want`] comes in; the inner store is given one check of that many units, without a deadline. Units that come
+//! There is one lease call in flight for a key: one check of as many units, without a deadline. Units that come
 //! pay what the key owes and go to its lots. Calls that wait run as tasks of the current tokio runtime, so a request
 //! that is dropped takes no lease along; one whose runtime ends is dropped, and counts as failed.
 //!
 //! Invariant: each want is ended exactly once, by [`keep`], [`rest`] or a second call; `in_flight` of its key names the
 //! call until then, and the result of any other call does not change the key.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::debt::OVERDRAWN;
+use super::demand::OVERDRAWN;
 use super::hot_key::{Back, Want};
-use super::hot_keys::HotKeys;
-use super::leases::Leases;
-use super::lot::{Lot, lifetime};
-use super::sweeping::sweep_by_task;
+use super::hot_keys::{HotKeys, LeaseCounts};
+use super::leases::{Leases, MOST_CALLS};
+use super::lot::Lot;
 use crate::core::Error;
 use crate::store::{Answer, Ask, Check, Decided, Store};
 
@@ -32,7 +32,7 @@ struct LeaseCall {
     sent: u64,
     /// The same by the wall clock, if windows are aligned to it.
     wall: Option<u64>,
-    /// One of [`MOST_CALLS`](super::leases::MOST_CALLS).
+    /// One of [`MOST_CALLS`].
     _permit: OwnedSemaphorePermit,
 }
 
@@ -111,10 +111,10 @@ fn keep(leases: &Leases, want: &Want, decided: Decided, (sent, wall): (u64, Opti
         counts.owed -= hot.grant((lot, seen), want, is_over, &mut backs);
     } else {
         backs.push(Back::Lot(lot, quota.limit()));
-        hot.rest(now + lifetime(quota));
+        hot.rest(now);
     }
     if closed || is_over && !hot.debt.may_grow {
-        hot.rest(now + lifetime(quota));
+        hot.rest(now);
     }
     let next = if hot.debt.owed > 0 { hot.request(0, leases.most(quota), now) } else { None };
     drop(hot_keys);
@@ -131,6 +131,67 @@ fn rest(leases: &Leases, want: &Want, lost: u64) {
     hot_keys.counts.lost += lost;
     if let Some(hot) = hot_keys.find(want.hash, &want.counter).filter(|hot| hot.in_flight == Some(want.call)) {
         hot.in_flight = None;
-        hot.rest(now + lifetime(want.counter.quota()));
+        hot.rest(now);
     }
+}
+
+/// How often leases are looked through for those that are over.
+const SWEEP: Duration = Duration::from_millis(50);
+
+/// Starts the task that sweeps, unless it runs, or there is no runtime.
+fn sweep_by_task(leases: &Arc<Leases>) {
+    let Ok(runtime) = Runtime::try_current() else { return };
+    if leases.swept.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let sweeping = Sweeping(Arc::downgrade(leases));
+    runtime.spawn(async move {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            let Some(leases) = sweeping.0.upgrade() else { return };
+            let (now, mut backs) = (leases.now(), Vec::new());
+            let closed = leases.closed.load(Ordering::SeqCst);
+            for mut hot_keys in leases.shards.each() {
+                hot_keys.sweep(now, closed, &mut backs);
+            }
+            leases.give_back(backs, now);
+        }
+    });
+}
+
+/// A task that sweeps; one that ends with its runtime makes room for another.
+struct Sweeping(Weak<Leases>);
+
+impl Drop for Sweeping {
+    fn drop(&mut self) {
+        if let Some(leases) = self.0.upgrade() {
+            leases.swept.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Leases handed over in one go when the store is closed: inner stores bound how many settlements are
+/// on their way to them.
+const AT_ONCE: usize = 1_024;
+
+/// Takes no more leases, returns all there are, and charges what is owed; resolves to the counts of all units.
+///
+/// The first part is handed over before this waits for anything. Then it waits for the lease calls in flight, which
+/// return what they are granted; the second turn charges what they left owed. What is left by a `close` that is dropped
+/// is returned by the next sweep, or with the last clone.
+pub(super) async fn close(leases: &Leases) -> LeaseCounts {
+    leases.closed.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let mut left = true;
+        while left {
+            let backs = leases.take(AT_ONCE);
+            left = backs.len() == AT_ONCE;
+            for settling in leases.give_back(backs, leases.now()) {
+                drop(settling.wait().await);
+            }
+        }
+        drop(leases.calls.acquire_many(MOST_CALLS).await);
+    }
+    leases.calls.close();
+    leases.counts()
 }

@@ -9,12 +9,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use smallvec::SmallVec;
-
-use super::debt::Debt;
-use super::lot::{Lot, Seen, lifetime, micros, period};
-use super::rate::Rate;
+use super::demand::{Debt, Rate};
+use super::lot::{Lot, Seen, lifetime, period};
 use crate::core::decision::{Measures, Outcome};
+use crate::store::clock::micros;
 use crate::store::map::Entry;
 use crate::store::{Check, Counter, Taken};
 
@@ -40,7 +38,7 @@ pub(super) struct HotKey {
     /// Its demand, in lifetimes of a lease.
     pub(super) rate: Rate,
     /// The leases, oldest first; spent ones stay for refunds.
-    pub(super) lots: SmallVec<[Lot; 2]>,
+    pub(super) lots: Vec<Lot>,
     /// What the inner store said with the last lease.
     pub(super) seen: Seen,
     /// The number of the lease call in flight.
@@ -99,7 +97,7 @@ impl HotKey {
             hash,
             counter: counter.clone(),
             rate: Rate::hot(now),
-            lots: SmallVec::new(),
+            lots: Vec::new(),
             seen: Seen::default(),
             in_flight: None,
             quiet_until: 0,
@@ -131,7 +129,7 @@ impl HotKey {
         if known != quota {
             if quota.limit() < known.limit() || quota.capacity() < known.capacity() {
                 self.give_up(backs, |_| true);
-                self.rest(now + lifetime(quota));
+                self.rest(now);
             }
             self.counter = counter.clone();
         }
@@ -148,22 +146,15 @@ impl HotKey {
     /// Moves the lots for which `is_over` holds to `backs`, and what is owed if no lease is requested that is to pay it.
     pub(super) fn give_up(&mut self, backs: &mut Vec<Back>, is_over: impl Fn(&Lot) -> bool) {
         let limit = self.counter.quota().limit();
-        let mut place = 0;
-        while place < self.lots.len() {
-            if is_over(&self.lots[place]) {
-                backs.push(Back::Lot(self.lots.remove(place), limit));
-            } else {
-                place += 1;
-            }
-        }
+        backs.extend(self.lots.extract_if(.., |lot| is_over(lot)).map(|lot| Back::Lot(lot, limit)));
         if self.debt.owed > 0 && self.in_flight.is_none() {
             backs.push(Back::Debt(self.counter.clone(), self.debt.charge()));
         }
     }
 
-    /// Requests no lease, and owes no more, until then at least.
-    pub(super) fn rest(&mut self, until: u64) {
-        (self.quiet_until, self.debt.may_grow) = (until, false);
+    /// Requests no lease, and owes no more, for a lifetime at least.
+    pub(super) fn rest(&mut self, now: u64) {
+        (self.quiet_until, self.debt.may_grow) = (now + lifetime(self.counter.quota()), false);
     }
 
     /// Takes over what a lease call was granted.
@@ -193,14 +184,14 @@ impl HotKey {
     }
 
     /// Returns whether one lot has units enough for a cost; units of two are not put together.
-    pub(super) fn covers(&self, cost: u64, now: u64) -> bool {
+    fn covers(&self, cost: u64, now: u64) -> bool {
         self.lots.iter().any(|lot| lot.covers(cost, now))
     }
 
     /// Returns whether a cost may be owed while the next lease is on its way.
     ///
     /// Nothing is owed that did not remain when the last lease was granted.
-    pub(super) fn may_owe(&self, cost: u64) -> bool {
+    fn may_owe(&self, cost: u64) -> bool {
         let most = self.overdraft.min(self.seen.remaining);
         self.debt.may_grow && self.debt.owed.saturating_add(cost) <= most
     }

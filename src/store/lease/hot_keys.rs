@@ -5,15 +5,19 @@
 //! others that share it count it down and take it over when it is at its end (much as in the majority vote of Boyer
 //! and Moore).
 //!
+//! Each part counts what became of its units; [`LeaseCounts`] is the sum, for operators and for tests of the store's
+//! balance: `leased + owed = spent + returned + lost + held`.
+//!
 //! Invariant: at most as many hot keys as there is room for. A key that becomes hot while all places are taken stays
 //! cold, and is decided by the inner store.
 
-use super::counts::LeaseCounts;
+use std::ops::AddAssign;
+
+use super::demand::{HOT, OVERDRAWN};
 use super::hot_key::{Back, HotKey};
 use super::lot::{lifetime, period};
-use super::rate::HOT;
-use crate::store::Counter;
 use crate::store::map::Table;
+use crate::store::{Counter, Taken};
 
 /// Cells for each hot key there is room for.
 const CELLS: usize = 4;
@@ -95,11 +99,6 @@ impl HotKeys {
             !hot.is_idle(now)
         });
     }
-
-    /// Forgets a key; its leases are lost.
-    pub(super) fn remove(&mut self, hash: u64, counter: &Counter) -> Option<HotKey> {
-        self.table.remove(hash, |hot| hot.is(counter))
-    }
 }
 
 /// Counts a request of a key that is not hot; returns how many there were lately.
@@ -112,4 +111,69 @@ fn note(cells: &mut [Cell], hash: u64, now: u64, period: u64) -> u64 {
     #[allow(clippy::cast_possible_truncation, reason = "it is less than there are cells")]
     let cell = ((share * cells.len() as u64) >> 32) as usize;
     cells[cell].note(tag, now, period).into()
+}
+
+/// Units a [`LeaseStore`](crate::LeaseStore) has leased or overdrawn, and what became of them.
+///
+/// All but `owed` are sums since the store was built, over all keys. They are summed part by part, so while requests
+/// are decided they may differ from each other by what happens meanwhile.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::LeaseCounts;
+/// use tollgate::{LeaseStore, MemoryStore};
+///
+/// let store = LeaseStore::new(MemoryStore::new());
+/// assert_eq!(store.counts(), LeaseCounts::default());
+/// assert_eq!(store.counts().held(), 0);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaseCounts {
+    /// Units charged in the inner store by leases, for debts, and by handlers of requests that were admitted here; those
+    /// of failed calls that may have been charged included.
+    pub leased: u64,
+    /// Units spent on requests, less those that were refunded, or were owed when their counter was reset.
+    pub spent: u64,
+    /// Units returned to the inner store.
+    pub returned: u64,
+    /// Units neither spent nor returned: their window had ended, the bucket had refilled meanwhile, the counter was
+    /// reset, or the lease call failed and may have charged them.
+    pub lost: u64,
+    /// Units spent now that the inner store is not known to have charged: at most an overdraft for each hot key.
+    pub owed: u64,
+}
+
+impl LeaseCounts {
+    /// Returns the units held now, to be spent or returned: `leased + owed - spent - returned - lost`, and not less than
+    /// 0.
+    pub fn held(&self) -> u64 {
+        let had = self.leased.saturating_add(self.owed);
+        had.saturating_sub(self.spent).saturating_sub(self.returned).saturating_sub(self.lost)
+    }
+
+    /// Counts units that a request spent here: those of no lease are owed.
+    pub(super) fn spend(&mut self, taken: &Taken) {
+        self.spent += taken.units;
+        self.owed += if taken.stamp < OVERDRAWN { 0 } else { taken.units };
+    }
+
+    /// Logs the counts in one line at level `info`, unless nothing was ever leased.
+    pub(super) fn log(self) {
+        let Self { leased, spent, returned, lost, owed } = self;
+        if leased > 0 {
+            tracing::info!(code = "units_leased", leased, spent, returned, lost, owed, "units were leased");
+        }
+    }
+}
+
+impl AddAssign for LeaseCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.leased += other.leased;
+        self.spent += other.spent;
+        self.returned += other.returned;
+        self.lost += other.lost;
+        self.owed += other.owed;
+    }
 }

@@ -1,7 +1,6 @@
 //! The leases that all clones of a lease store share: what is held, and how it is returned.
 //!
-//! Everything else in this module works on [`Leases`]: `admit` and `call` on its parts, `close` and `sweeping` on
-//! all of them. Receipts and changes come in and are settled here or in the inner store. When the last clone is
+//! Everything else in this module works on [`Leases`]: `admit` on its parts, `call` on all of them. Receipts and changes come in and are settled here or in the inner store. When the last clone is
 //! dropped, all leases are returned at once, without waiting.
 //!
 //! Invariant: the inner store is called without any lock held, since it may decide at once and then lock a part
@@ -13,13 +12,12 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 use tokio::sync::Semaphore;
 
-use super::counts::LeaseCounts;
-use super::debt::OVERDRAWN;
+use super::demand::OVERDRAWN;
 use super::hot_key::Back;
-use super::hot_keys::HotKeys;
-use super::lot::micros;
+use super::hot_keys::{HotKeys, LeaseCounts};
 use crate::core::{Decision, Error, Quota};
-use crate::store::map::{CounterHasher, Locked, Shards};
+use crate::store::clock::micros;
+use crate::store::map::{CounterHasher, Shards};
 use crate::store::{
     Answer, Applied, Ask, AskMode, Change, Check, Clock, Counter, Decided, Receipt, Settlement, Settling, Store,
     StoreId, Taken,
@@ -92,11 +90,6 @@ impl Leases {
         self.hasher.of(counter)
     }
 
-    /// The hot keys of all checks, locked.
-    pub(super) fn lock_all(&self, checks: &[Check]) -> Locked<'_, HotKeys> {
-        self.shards.lock_all(checks.iter().map(|check| self.hash(&check.counter)))
-    }
-
     /// Returns the most units this process holds of a counter: the share of the limit, or of a smaller capacity.
     #[allow(
         clippy::cast_precision_loss,
@@ -138,28 +131,34 @@ impl Leases {
         looked.map(move |decided| decided.map(|decided| with(&held, decided)))
     }
 
-    /// Returns leases to the inner store and charges debts, and counts what became of them.
+    /// Returns leases to the inner store and charges debts, and counts what became of them. Nobody has to wait for the
+    /// settlements.
     ///
     /// To be called without any lock of a part held.
-    pub(super) fn give_back(&self, backs: Vec<Back>, now: u64) {
+    pub(super) fn give_back(&self, backs: Vec<Back>, now: u64) -> Vec<Settling> {
+        let mut settlings = Vec::new();
         for back in backs {
             let hash = self.hash(back.counter());
             match back {
                 Back::Lot(lot, limit) => {
-                    let left = lot.left;
-                    let returned = lot.give_back(&*self.inner, limit, now);
+                    let (left, returned) = (lot.left, lot.refund(limit, now));
+                    if returned > 0 {
+                        let refund = Settlement::new(0, Change::Refund(returned));
+                        settlings.push(self.inner.settle(lot.receipt, &[refund]));
+                    }
                     let mut hot_keys = self.shards.lock(hash);
                     hot_keys.counts.returned += returned;
                     hot_keys.counts.lost += left - returned;
                 }
                 Back::Debt(counter, units) => {
-                    drop(self.settle_there(&[], &Taken::new(counter, 0, 0), 0, Change::Charge(units)));
+                    settlings.push(self.settle_there(&[], &Taken::new(counter, 0, 0), 0, Change::Charge(units)));
                     let mut hot_keys = self.shards.lock(hash);
                     hot_keys.counts.leased += units;
                     hot_keys.counts.owed -= units;
                 }
             }
         }
+        settlings
     }
 
     /// Takes leases and debts out, to be returned or charged, except what a lease call in flight is to pay: all there
@@ -181,7 +180,7 @@ impl Leases {
     pub(super) fn forget(&self, counter: &Counter) {
         let hash = self.hash(counter);
         let mut hot_keys = self.shards.lock(hash);
-        let Some(hot) = hot_keys.remove(hash, counter) else { return };
+        let Some(hot) = hot_keys.table.remove(hash, |hot| hot.is(counter)) else { return };
         let counts = &mut hot_keys.counts;
         counts.lost += hot.lots.iter().map(|lot| lot.left).sum::<u64>();
         counts.owed -= hot.debt.owed;

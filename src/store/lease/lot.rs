@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use crate::core::Quota;
 use crate::core::algorithm::Refund;
-use crate::store::{Change, Counter, Decided, Receipt, Settlement, Store};
+use crate::store::clock::micros;
+use crate::store::{Counter, Decided, Receipt};
 
 /// Times are microseconds of this process's clock.
 #[derive(Debug)]
 pub(super) struct Lot {
     /// The inner store's, for exactly one check.
-    receipt: Receipt,
+    pub(super) receipt: Receipt,
     /// How many units were charged.
     granted: u64,
     /// How many of them are unspent; never more than `granted`.
@@ -59,12 +60,6 @@ pub(super) fn lifetime(quota: &Quota) -> u64 {
 /// that is of use to keys with less load too.
 pub(super) fn period(quota: &Quota, overdraft: u64) -> u64 {
     if overdraft > 0 { 1_000_000 } else { lifetime(quota) }
-}
-
-/// Returns a duration in microseconds; one that is too long becomes a quarter of the largest number, so that sums of
-/// times do not overflow.
-pub(super) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 4)
 }
 
 impl Lot {
@@ -121,24 +116,20 @@ impl Lot {
         fits
     }
 
-    /// Refunds what is left to the inner store; returns how many units these are.
+    /// Returns how many of the units that are left are to be refunded to the inner store.
     ///
     /// Units of a window or a log are as if they had never been taken. A bucket may have been full
     /// except for them, and then has refilled their place in the meantime: refunding all of them
     /// would count that time twice, and many processes could hold a full bucket together with the
     /// units of each. So what is refilled in the lease's life is kept.
-    pub(super) fn give_back(self, inner: &dyn Store, limit: u64, now: u64) -> u64 {
+    pub(super) fn refund(&self, limit: u64, now: u64) -> u64 {
         let facts = self.counter().quota().facts();
         let counts = facts.windows != 1 || now < self.edge;
-        let units = match facts.refund {
+        match facts.refund {
             Refund::Unrefilled => self.left.saturating_sub(self.refilled(limit, now)),
             Refund::Counted | Refund::LastInLine if counts => self.left,
             Refund::Counted | Refund::LastInLine => 0,
-        };
-        if units > 0 {
-            drop(inner.settle(self.receipt, &[Settlement::new(0, Change::Refund(units))]));
         }
-        units
     }
 
     /// Returns the units a bucket refills, rounded up, until the refund will have arrived: that takes as long again as
@@ -165,7 +156,7 @@ impl Seen {
 mod tests {
     use super::*;
     use crate::core::Key;
-    use crate::store::{Answer, Ask, Check, MemoryStore};
+    use crate::store::{Answer, Ask, Check, MemoryStore, Store};
 
     const QUOTA: Quota = Quota::token_bucket(600, Duration::from_secs(60));
 
@@ -189,8 +180,8 @@ mod tests {
     fn a_bucket_gets_back_what_it_did_not_refill_meanwhile_and_a_log_gets_all() {
         let store = MemoryStore::new();
         // Ten units a second: over half a second, and again the 0.4 s until the refund will have arrived.
-        assert_eq!(lot(&store, QUOTA).give_back(&store, 600, 1_500_000), 50 - 9);
+        assert_eq!(lot(&store, QUOTA).refund(600, 1_500_000), 50 - 9);
         let log = Quota::sliding_log(600, Duration::from_secs(60));
-        assert_eq!(lot(&store, log).give_back(&store, 600, 1_500_000), 50);
+        assert_eq!(lot(&store, log).refund(600, 1_500_000), 50);
     }
 }

@@ -22,11 +22,10 @@
 //! | `store` | [`LeaseStore`] and its builder |
 //! | `leases` | what clones share; how leases are returned and settled |
 //! | `admit` | a request that leases cover |
-//! | `call` | requesting a lease from the inner store |
-//! | `hot_keys`, `hot_key` | the map; one key's rate and lots |
-//! | `debt` | what a key owes, and how it was paid |
-//! | `lot`, `rate`, `counts` | one lease; demand; what became of all units |
-//! | `sweeping`, `close` | returning unspent units in time, and at the end |
+//! | `call` | requesting a lease from the inner store, and returning unspent units in time and at the end |
+//! | `hot_keys`, `hot_key` | the map, with what became of all units; one key and its lots |
+//! | `demand` | a key's rate, what it owes, and how it was paid |
+//! | `lot` | one lease |
 //!
 //! Invariants: every unit spent was charged in the inner store before, or is owed, of each key no more than the
 //! overdraft; a lot is spent only within its lifetime and its window; and a unit is held, spent, returned or lost, and
@@ -34,16 +33,12 @@
 
 mod admit;
 mod call;
-mod close;
-mod counts;
-mod debt;
+mod demand;
 mod hot_key;
 mod hot_keys;
 mod leases;
 mod lot;
-mod rate;
 mod store;
-mod sweeping;
 
-pub use counts::LeaseCounts;
+pub use hot_keys::LeaseCounts;
 pub use store::{LeaseStore, LeaseStoreBuilder};

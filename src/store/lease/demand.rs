@@ -1,4 +1,5 @@
-//! What a hot key owes: units that were admitted and that the inner store is not known to have charged.
+//! The demand of a hot key, by which its leases are sized, and its debt: units that were admitted and that the inner
+//! store is not known to have charged.
 //!
 //! Overdrawn units carry the number of the lease call that was in flight. By it a refund finds them: they are owed
 //! still, or were paid by a lot, of which the last [`MOST_PAYMENTS`] are kept, or by a charge, and are not refunded.
@@ -6,10 +7,9 @@
 //! Invariant: units are paid in the order of their numbers, so all with a number up to `paid` are paid, and of the
 //! others some may be.
 
+use super::lot::Lot;
 use std::collections::VecDeque;
 use std::mem;
-
-use super::lot::Lot;
 
 /// Set in the stamps of overdrawn units; the rest is the number of a lease call. Inner stores' stamps are below.
 pub(super) const OVERDRAWN: u64 = 1 << 63;
@@ -118,5 +118,50 @@ impl Debt {
             return self.payments.back_mut().filter(|_| call >= self.known);
         }
         self.payments.iter_mut().find(|payment| payment.paid >= call).filter(|_| call >= self.known)
+    }
+}
+
+/// Requests in one period from which on a key is hot: below, leasing would save no calls.
+pub(super) const HOT: u64 = 8;
+
+/// The demand of a key in this process, by periods as long as a lease lives. Times are microseconds.
+#[derive(Debug)]
+pub(super) struct Rate {
+    /// When the current period began.
+    start: u64,
+    /// The units of the current period.
+    now: u64,
+    /// The units of the period before.
+    before: u64,
+    /// The time of the last request.
+    last: u64,
+}
+
+impl Rate {
+    /// Returns the rate of a key that has just become hot: all requests but the one that is noted next.
+    pub(super) fn hot(now: u64) -> Self {
+        Self { start: now, last: now, now: HOT - 1, before: 0 }
+    }
+
+    /// Counts a request of `units`; `period` is the lifetime of a lease.
+    pub(super) fn note(&mut self, now: u64, period: u64, units: u64) {
+        let elapsed = now.saturating_sub(self.start);
+        if elapsed >= 2 * period {
+            (self.start, self.before, self.now) = (now, 0, 0);
+        } else if elapsed >= period {
+            (self.start, self.before, self.now) = (self.start + period, self.now, 0);
+        }
+        self.now = self.now.saturating_add(units);
+        self.last = now;
+    }
+
+    /// Returns the units of demand in a period.
+    pub(super) fn demand(&self) -> u64 {
+        self.now.max(self.before)
+    }
+
+    /// Returns the time since the last request.
+    pub(super) fn idle(&self, now: u64) -> u64 {
+        now.saturating_sub(self.last)
     }
 }
