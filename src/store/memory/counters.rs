@@ -9,11 +9,9 @@
 //! least a 16th of it free, so that the search is not repeated for each insert.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
-use super::counter::PackedCounter;
-use super::rank::Rank;
+use super::counter::{PackedCounter, Rank};
 use crate::core::Quota;
 use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
 use crate::store::clock::{Clock, Times, micros};
@@ -38,12 +36,6 @@ pub(super) struct Counters {
     /// How far the wall clock was ahead of the other at most since the last sweep, in microseconds, where a window that is
     /// aligned to it was counted.
     ahead: Option<i64>,
-}
-
-impl fmt::Debug for Counters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Counters").field("table", &self.table).finish_non_exhaustive()
-    }
 }
 
 impl Counters {
@@ -98,12 +90,11 @@ impl Counters {
     /// The step must have been admitted with a cost. A step without a state leaves the entry as it is.
     pub(super) fn keep(&mut self, of: Fingerprint, quota: &Quota, step: &mut Step, times: Times) {
         let Some(state) = step.state.take() else { return };
-        let now_us = times.now;
+        let rank = Rank::new(quota, times.now, step.reset, step.remaining == 0);
         self.note(quota, times);
-        let rank = Rank::new(quota, now_us, step.reset, step.remaining == 0);
         match self.find(of) {
-            Some(entry) => entry.set(state, rank, now_us),
-            None => self.insert(of, state, rank, now_us),
+            Some(entry) => entry.set(state, rank, times.now),
+            None => self.insert(of, state, rank, times.now),
         }
     }
 
@@ -128,17 +119,17 @@ impl Counters {
         times: Times,
         change: Adjustment,
     ) -> (u64, Step) {
-        let (now, now_us) = (times.ticks(quota), times.now);
+        let now = times.ticks(quota);
         let before = self.state(of);
         let Adjusted { units, state } = quota.adjust(before.as_deref(), now, change);
         let after = state.as_ref().map(|(state, _)| state).or(before.as_deref());
         let step = quota.decide(after, now, 0, floor);
         if let Some((state, reset)) = state {
+            let rank = Rank::new(quota, times.now, reset, step.remaining == 0);
             self.note(quota, times);
-            let rank = Rank::new(quota, now_us, reset, step.remaining == 0);
             match self.find(of) {
-                Some(entry) => entry.set(state, rank.without_credit(), now_us),
-                None => self.insert(of, state, rank, now_us),
+                Some(entry) => entry.set(state, rank.without_credit(), times.now),
+                None => self.insert(of, state, rank, times.now),
             }
         }
         (units, step)

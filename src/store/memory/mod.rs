@@ -5,11 +5,10 @@
 //!
 //! | file | what it has |
 //! | --- | --- |
-//! | `store` | [`MemoryStore`] and its builder, and what clones share: the parts of the map, the clock |
-//! | `several` | a request with more than one check: all its parts are locked, then all or nothing is taken |
+//! | `store` | [`MemoryStore`] and its builder |
+//! | `shared` | what clones share, and deciding on it: all or nothing of a request is taken |
 //! | `counters` | one part: finding, deciding, keeping and evicting under one lock |
-//! | `counter` | one entry in 32 bytes, of which the state takes 16 |
-//! | `rank` | the order of eviction, in 44 bits of an entry |
+//! | `counter` | one entry in 32 bytes, of which the state takes 16, and its rank in the order of eviction 44 bits |
 //!
 //! Invariants: there are never more entries than the capacity; a refused request changes no state but
 //! that of a ban, only a rank; and the clock is read under the lock, so that a request that waited for it does not come
@@ -19,8 +18,7 @@
 
 mod counter;
 mod counters;
-mod rank;
-mod several;
+mod shared;
 mod store;
 
 pub use store::{MemoryStore, MemoryStoreBuilder};
