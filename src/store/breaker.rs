@@ -30,11 +30,24 @@
 //! that it opens or closes begins a new *round*; outcomes of calls of an earlier one are ignored.
 //!
 //! Layers have one for their store (`failure/`), and primaries of a Redis Cluster one each: a `ReportedBreaker`, which has
-//! tokio's clock, and logs and counts when it opens and closes.
+//! tokio's clock, and logs and counts when it opens and closes. An error of one primary carries the [`Outage`] of its breaker
+//! to the layer, which does not count the failure for the whole store, and knows when the primary is called again and for
+//! how long it has failed.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub use self::shared::BreakerState;
+pub(crate) use self::shared::{Breaker, Permit};
+pub(super) use self::shared::{FIRST_WAIT_MS, LONGEST_PROBE, millis};
+use super::OnFailure;
+use crate::core::{Error, OutageLines};
+use crate::telemetry::Telemetry;
 
 #[cfg(test)]
 mod models;
-mod reported;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -45,29 +58,132 @@ mod sync {
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
-pub(crate) use reported::{ReportedBreaker, Whose};
-pub(crate) use shared::{Breaker, Permit};
-pub(super) use shared::{FIRST_WAIT_MS, LONGEST_PROBE, millis};
+/// A circuit breaker that reports its changes: each one once, however many callers there are.
+#[derive(Debug)]
+pub(crate) struct ReportedBreaker {
+    /// The breaker itself, to which times are milliseconds since `start`.
+    pub(crate) inner: Breaker,
+    /// The zero of its time.
+    pub(crate) start: Instant,
+    whose: Whose,
+    /// What its changes are counted by, and failures of the store.
+    pub(crate) telemetry: Telemetry,
+    lines: OutageLines,
+}
 
-/// The state of a circuit breaker: whether a store, or one of its servers, is called.
-///
-/// [`OnFailure`](crate::OnFailure) has what counts as a failure, and the times.
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::{BreakerState, MemoryStore, Policy, Quota, RateLimitLayer};
-///
-/// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)));
-/// assert_eq!(layer.breaker_state(), BreakerState::Closed);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum BreakerState {
-    /// The store is called: it replies, or has not failed often enough.
-    Closed,
-    /// The store is not called: it failed a moment ago.
-    Open,
-    /// The store is called by a probe only; other requests do not wait for its outcome.
-    HalfOpen,
+/// Whose breaker it is.
+#[derive(Debug)]
+pub(crate) enum Whose {
+    /// That of a layer's store, whose failures this rule is for.
+    Store(OnFailure),
+    /// That of a primary of a Redis Cluster, at this address.
+    #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "only a Cluster has several"))]
+    Primary(String),
+}
+
+impl ReportedBreaker {
+    /// A closed breaker without failures.
+    pub(crate) fn new(whose: Whose) -> Self {
+        let (telemetry, lines) = (Telemetry::default(), OutageLines::new());
+        Self { inner: Breaker::new(), start: Instant::now(), whose, telemetry, lines }
+    }
+
+    /// Returns the time in milliseconds since `start`.
+    pub(crate) fn now(&self) -> u64 {
+        millis(self.start.elapsed())
+    }
+
+    /// Returns the permit for a call, or `None` if it must not be made now.
+    pub(crate) fn acquire(&self) -> Option<Permit> {
+        self.inner.acquire(|| self.now())
+    }
+
+    /// Returns how long until the next probe may begin; zero if it is closed.
+    pub(crate) fn next_probe(&self) -> Duration {
+        self.inner.next_probe(self.now())
+    }
+
+    /// Returns when the failures began, if there was no reply since.
+    pub(crate) fn failing_since(&self) -> Option<Instant> {
+        self.inner.failing_since().map(|since| self.start + Duration::from_millis(since))
+    }
+
+    /// Reports a reply.
+    pub(crate) fn succeeded(&self, permit: Permit) {
+        if self.inner.succeeded(permit, || self.now()) {
+            self.telemetry.breaker_closed();
+            let failed_for = Duration::from_millis(self.now().saturating_sub(self.inner.first_failure()));
+            self.lines.ended(|| self.whose.is_available(failed_for));
+        }
+    }
+
+    /// Reports a failure. Returns whether it is of calls that go on, as the breaker stays closed; then nothing is logged.
+    pub(crate) fn failed(&self, permit: Permit, error: &dyn Display) -> bool {
+        let before = self.inner.failed(permit, self.now());
+        match before {
+            Some(BreakerState::Closed) => {
+                self.telemetry.breaker_opened();
+                self.lines.began(|more| self.whose.is_unavailable(error, more));
+            }
+            Some(_) => self.lines.goes_on(|more| self.whose.is_unavailable(error, more)),
+            None => {}
+        }
+        before.is_none()
+    }
+}
+
+impl Whose {
+    fn is_unavailable(&self, error: &dyn Display, more: Option<u64>) {
+        match self {
+            Self::Store(rule) => tracing::warn!(
+                code = "store_unavailable",
+                error = format!("{error:#}"),
+                ?rule,
+                more,
+                "the store is not called for now: it failed too often (breaker open)"
+            ),
+            Self::Primary(primary) => tracing::warn!(
+                code = "primary_unavailable",
+                %primary,
+                %error,
+                more,
+                "a primary is not called for now: it failed too often (breaker open)"
+            ),
+        }
+    }
+
+    fn is_available(&self, failed_for: Duration) {
+        match self {
+            Self::Store(_) => {
+                tracing::info!(code = "store_available", ?failed_for, "the store decides again (breaker closed)");
+            }
+            Self::Primary(primary) => {
+                tracing::info!(code = "primary_available", %primary, ?failed_for, "a primary decides again (breaker closed)");
+            }
+        }
+    }
+}
+
+/// The state of the breaker of the server that an error is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outage {
+    /// How long until the server is called again; zero if its breaker is closed or a probe is due.
+    pub(crate) next_probe: Duration,
+    /// Since when it has not replied, by tokio's clock; `None` if it has replied since its last
+    /// failure.
+    pub(crate) failing_since: Option<Instant>,
+}
+
+impl Error {
+    /// Returns the error as one of a single server of the store.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn of_one_server(self, outage: Outage) -> Self {
+        self.with_detail(outage)
+    }
+
+    /// Returns the state of the server's breaker, if the store has one for each of its servers and
+    /// the error is of one of them.
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        self.detail().copied()
+    }
 }

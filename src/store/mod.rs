@@ -35,7 +35,6 @@ mod lease;
 mod map;
 mod memory;
 mod name;
-mod outage;
 mod ratio;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

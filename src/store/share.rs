@@ -22,7 +22,7 @@ use crate::store::{Answer, Applied, Ask, Change, Check, Decided, MemoryStore, Re
 /// # Errors
 ///
 /// Those of the memory store, for checks that it cannot decide.
-pub(in crate::store) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<Decided, Error> {
+pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<Decided, Error> {
     let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances)).collect();
     let Answer::Ready(decided) = local.decide(&shares, Ask::default()) else { unreachable!("memory decides at once") };
     decided.map(|Decided { decision, receipt }| {

@@ -3,7 +3,6 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::BreakerState;
 use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// The longest time of a probe: one that takes longer has failed, whatever the budget, so that few
@@ -30,9 +29,6 @@ pub(super) const MOST_IN_WINDOW: u64 = 10;
 /// shows from 20 calls a second on; with fewer calls, only failures in a row open the breaker.
 pub(super) const WINDOW_MS: u64 = 1_000;
 
-/// With so many outcomes in a window, both counts are halved: of many calls the last ones matter.
-const MOST_COUNTED: u64 = 255;
-
 /// The permission to call the store once. It is returned with the outcome of the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit {
@@ -44,6 +40,29 @@ impl Permit {
     pub(crate) fn is_probe(self) -> bool {
         is_open(self.round)
     }
+}
+
+/// The state of a circuit breaker: whether a store, or one of its servers, is called.
+///
+/// [`OnFailure`](crate::OnFailure) has what counts as a failure, and the times.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{BreakerState, MemoryStore, Policy, Quota, RateLimitLayer};
+///
+/// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)));
+/// assert_eq!(layer.breaker_state(), BreakerState::Closed);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// The store is called: it replies, or has not failed often enough.
+    Closed,
+    /// The store is not called: it failed a moment ago.
+    Open,
+    /// The store is called by a probe only; other requests do not wait for its outcome.
+    HalfOpen,
 }
 
 /// Returns whether the breaker is not closed in a round: they alternate.
@@ -271,7 +290,6 @@ impl Recent {
             (self.failed, self.succeeded, self.start) = (0, 0, now);
         }
         (self.in_row, self.failed) = (self.in_row + 1, self.failed + 1);
-        self.halve();
     }
 
     /// Counts a reply, if there is a window.
@@ -281,7 +299,6 @@ impl Recent {
             return;
         }
         (self.in_row, self.succeeded) = (0, self.succeeded + 1);
-        self.halve();
     }
 
     /// Returns whether the breaker opens: `in_row >= 5`, or `failed >= 10` and `failed >= succeeded`.
@@ -292,16 +309,6 @@ impl Recent {
     /// Returns whether `now` is in the window, or before it: concurrent callers may report their times in another order.
     fn is_live(self, now: u64) -> bool {
         self.failed > 0 && now < self.start.saturating_add(WINDOW_MS)
-    }
-
-    /// Halves the counts of many calls. One failure among so many replies is forgotten, and the window with it.
-    fn halve(&mut self) {
-        if self.failed + self.succeeded == MOST_COUNTED {
-            (self.failed, self.succeeded) = (self.failed / 2, self.succeeded / 2);
-            if self.failed == 0 {
-                *self = Self::default();
-            }
-        }
     }
 }
 

@@ -103,16 +103,6 @@ fn few_failures_or_old_ones_do_not_show_a_rate() {
 }
 
 #[test]
-fn an_outage_shows_however_many_replies_of_the_same_second_came_before() {
-    let breaker = breaker();
-    for call in 0..100_000 {
-        assert!(if call % 10 == 0 { !fails(&breaker, 0) } else { !succeeds(&breaker, 0) });
-    }
-    let opens = |call: &u64| if call.is_multiple_of(4) { succeeds(&breaker, 1) } else { fails(&breaker, 1) };
-    assert!((0..256).any(|call| opens(&call)), "three of four failed");
-}
-
-#[test]
 fn replies_change_nothing_unless_a_failure_was_a_moment_ago() {
     let breaker = breaker();
     let untouched = |breaker: &Breaker| {
@@ -126,11 +116,6 @@ fn replies_change_nothing_unless_a_failure_was_a_moment_ago() {
     assert_ne!(breaker.recent().succeeded, 0, "it is counted");
     succeeds(&breaker, 5_000 + WINDOW_MS);
     assert!(untouched(&breaker), "the failure is too long ago");
-    fails(&breaker, 7_000);
-    for _ in 0..300 {
-        succeeds(&breaker, 7_000);
-    }
-    assert!(untouched(&breaker), "one failure of 300 is none");
 }
 
 #[test]

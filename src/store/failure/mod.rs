@@ -6,8 +6,8 @@
 //!
 //! - `rule.rs` is the public rule, [`OnFailure`], and its settings.
 //! - `store.rs` calls the inner store, limits its time, and runs probes.
-//! - `without.rs` decides instead of it, by rules or by this process's share of each quota, and reports outcomes to the
-//!   circuit breaker.
+//! - `without.rs` decides instead of it, by rules or by this process's share of each quota, and reports
+//!   outcomes to the circuit breaker.
 //!
 //! Invariants: every call with a permit is reported to the breaker once; a receipt is settled by the
 //! store that returned it; an error of one server of several never opens the breaker for all. Layers

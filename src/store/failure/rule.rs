@@ -23,7 +23,6 @@ pub(super) const BUDGET: Duration = Duration::from_millis(100);
 ///
 /// After 5 failures in a row, or after 10 within a second that are at least half of the calls since the first of them,
 /// the circuit breaker opens: the store is no longer called, so that during an outage no request waits for a timeout.
-/// If more than 250 calls return within that second, only the latest of them count.
 ///
 /// # Probes
 ///
@@ -79,7 +78,7 @@ pub enum OnFailure {
     /// The share is rounded up, and at least 1. The default is one instance, so unless `instances` is set every process
     /// admits the whole limit. A request that costs more than the share holds needs all of it, and the rest is a debt
     /// that is repaid before the next one is admitted. Headers show the configured quota, and what is left of the
-    /// share.
+    /// share. Windows aligned to the wall clock do not follow one that is set while the process runs.
     #[default]
     Fallback,
     /// The request is admitted, for as long as [`allow_for`](crate::RateLimitLayer::allow_for) says, 60 s of one outage

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use loom::model::Builder;
 use loom::thread;
 
-use super::BreakerState;
-use shared::{Breaker, FIRST_WAIT_MS, MOST_IN_ROW, Permit, Recent};
+use shared::{Breaker, BreakerState, FIRST_WAIT_MS, MOST_IN_ROW, Permit, Recent};
 
 #[allow(
     dead_code,

@@ -19,8 +19,8 @@ use super::route::{Cluster, Follow};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::BreakerState;
+use crate::store::breaker::Outage;
 use crate::store::breaker::{Permit, ReportedBreaker, Whose};
-use crate::store::outage::Outage;
 use crate::store::redis::connections::Failure;
 use crate::store::redis::pipeline::{Server, Unsettled, Watch};
 

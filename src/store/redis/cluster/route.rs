@@ -20,7 +20,7 @@ use super::node::{Node, Primary};
 use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::store::BreakerState;
-use crate::store::outage::Outage;
+use crate::store::breaker::Outage;
 use crate::store::redis::connections::{Connect, Origin, Source, is_of_a_replica, moved_to};
 use crate::store::redis::pipeline::{Job, NoReply, Part, Refused, Server, Settings, Settled, Watch};
 use crate::store::redis::wire::Way;
