@@ -7,15 +7,11 @@
 //! Invariants: slots are released once, as whoever releases them removes their hold; they are renewed as long as there is
 //! a hold, and no longer; a store is never called with a lock held.
 
-mod guard;
 mod held;
 mod renewer;
 #[cfg(test)]
 mod tests;
-mod unclaimed;
 
-pub use guard::SlotGuard;
-pub(crate) use guard::WeakSlots;
-pub(in crate::store) use renewer::SlotHold;
-pub(super) use renewer::SlotRenewer;
-pub(super) use unclaimed::Unclaimed;
+pub use renewer::SlotGuard;
+pub(crate) use renewer::WeakSlots;
+pub(super) use renewer::{SlotHold, SlotRenewer, Unclaimed};

@@ -6,7 +6,8 @@
 //! There is a task in each runtime whose requests take slots, which ends when nothing is held. Each of them renews all that
 //! is due, as a runtime may stand still or end.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
@@ -15,8 +16,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::held::{HeldSlots, HoldId, PendingSettlement, Settled};
 use crate::core::algorithm::HEARTBEAT;
-use crate::core::in_drop;
-use crate::store::{Answer, Receipt, Settlement, Settling};
+use crate::core::error::Kind;
+use crate::core::{Error, in_drop};
+use crate::store::{Answer, Decided, Receipt, Settlement, Settling};
 use crate::telemetry::Telemetry;
 
 /// Passes a settlement to the store that made the decision.
@@ -158,5 +160,114 @@ impl Drop for InFlight {
         self.renewer.start_task(&mut state);
         drop(state);
         self.renewer.telemetry.slots_lost(lost);
+    }
+}
+
+/// Slots that may be released at any time.
+pub(crate) type WeakSlots = SmallVec<[Weak<SlotHold>; 1]>;
+
+/// Holds slots of a [`Quota::concurrency`](crate::Quota::concurrency) until it and all its clones are dropped.
+///
+/// [`Handle::slots`](crate::Handle::slots) returns that of a request, and [`Limiter::acquire`](crate::Limiter::acquire)
+/// that of other work. It holds slots for at most [`hold_at_most`](crate::Quota::hold_at_most): then they are released,
+/// and it holds nothing. The default holds nothing from the start.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("exports", Quota::concurrency(1))]);
+/// let ada = Key::new("user", "ada");
+///
+/// let (decision, slots) = limiter.acquire(&ada).await?;
+/// assert!(decision.is_allowed());
+/// let (refused, _) = limiter.acquire(&ada).await?;
+/// assert!(!refused.is_allowed());
+///
+/// drop(slots);
+/// let (decision, _slots) = limiter.acquire(&ada).await?;
+/// assert!(decision.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+#[must_use = "slots are released when their guard is dropped"]
+pub struct SlotGuard {
+    held: SmallVec<[Arc<SlotHold>; 1]>,
+}
+
+impl SlotGuard {
+    /// Returns whether it has never held slots: none were taken, or the request had ended before it was made.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// A guard of what one decision took.
+    pub(crate) fn new(held: Option<SlotHold>) -> Self {
+        Self { held: held.map(Arc::new).into_iter().collect() }
+    }
+
+    /// Adds the slots of another guard.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.held.extend(other.held);
+    }
+
+    /// Returns its slots without holding them.
+    pub(crate) fn downgrade(&self) -> WeakSlots {
+        self.held.iter().map(Arc::downgrade).collect()
+    }
+
+    /// Returns a guard of those slots that are still held.
+    pub(crate) fn upgrade(slots: &WeakSlots) -> Self {
+        Self { held: slots.iter().filter_map(Weak::upgrade).collect() }
+    }
+}
+
+impl fmt::Debug for SlotGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotGuard").field("is_empty", &self.is_empty()).finish()
+    }
+}
+
+/// The result of a decision on its way to its caller. If it is dropped before that, its slots are released: the caller
+/// has disconnected, and no body of a response will end.
+pub(in crate::store) struct Unclaimed {
+    renewer: Arc<SlotRenewer>,
+    decided: Option<Result<Decided, Error>>,
+    /// When it is too late to hold its slots: nothing renews them before.
+    until: Option<Instant>,
+}
+
+impl Unclaimed {
+    /// A result that its caller has not received yet.
+    pub(in crate::store) fn new(renewer: Arc<SlotRenewer>, decided: Result<Decided, Error>) -> Self {
+        let slots = decided.iter().flat_map(|decided| decided.receipt.taken()).filter(|taken| taken.holds_slots());
+        let until = slots.map(|taken| taken.counter.quota().window() / 3).min().map(|time| Instant::now() + time);
+        Self { renewer, decided: Some(decided), until }
+    }
+
+    /// Returns the result, to the caller.
+    ///
+    /// # Errors
+    ///
+    /// That of the result. If the caller did not poll for so long that its slots may expire, they are released, and it
+    /// is a timeout.
+    pub(in crate::store) fn claim(mut self) -> Result<Decided, Error> {
+        if self.until.is_some_and(|until| until < Instant::now()) {
+            return Err(Error::new(Kind::Timeout, "the caller did not poll its decision for a third of a slot life"));
+        }
+        self.decided.take().expect("it is there until it is claimed or dropped")
+    }
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        if let Some(Ok(decided)) = &self.decided {
+            drop(self.renewer.hold(&decided.receipt));
+        }
     }
 }
