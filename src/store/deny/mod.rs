@@ -12,15 +12,13 @@
 //! | --- | --- |
 //! | `cache` | [`DenyCache`], the store around a store, and its builder |
 //! | `refusals` | the steps above, and forgetting |
-//! | `table` | the cached refusals, and which other ones they imply |
-//! | `slots` | when counters were changed |
+//! | `table` | the cached refusals, which other ones they imply, and when counters were changed |
 //!
 //! Invariants: nothing is ever admitted from memory; a refusal is served no later than the cap after the store was
 //! called, nor after the time at which the request may fit; and the number of refusals is bounded.
 
 mod cache;
 mod refusals;
-mod slots;
 mod table;
 
 #[cfg(feature = "redis")]

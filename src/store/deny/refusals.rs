@@ -12,14 +12,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ahash::RandomState;
 use smallvec::SmallVec;
 
-use super::slots::Slots;
-use super::table::{Cached, CachedRefusals, Place, demand, demand_alone};
+use super::table::{Cached, CachedRefusals, Generations, Place, demand, demand_alone};
 use crate::core::Error;
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::clock::{Clock, micros};
-use crate::store::map::{CounterHasher, Fingerprints};
+use crate::store::map::{Fingerprint, Fingerprints};
 use crate::store::{AskMode, Check, Counter, Decided, Mode, Receipt, Settles, StoreId};
 
 /// A change may arrive this much later than it is made. Refusals by calls made meanwhile are not cached.
@@ -32,11 +32,11 @@ pub(crate) struct Refusals {
     /// The cached refusals.
     pub(super) kept: CachedRefusals,
     /// When counters were changed.
-    slots: Slots,
-    /// The hash of counters in snapshots and places.
-    hasher: CounterHasher,
+    generations: Generations,
     /// What identifies the counter of a cached refusal without its text.
     fingerprints: Fingerprints,
+    /// The hash of what else identifies it.
+    hasher: RandomState,
     /// Where the time comes from.
     clock: Box<dyn Clock>,
     /// The longest a refusal is served, in microseconds.
@@ -50,8 +50,8 @@ pub(crate) struct Refusals {
 pub(super) struct Snapshot {
     /// The time before the store was called, in microseconds of the cache's clock.
     sent: u64,
-    /// The hash of policy and key of each check, without the quota, in their order; two of them need no allocation.
-    bases: SmallVec<[u64; 2]>,
+    /// What identifies the counter of each check, in their order; two of them need no allocation.
+    counters: SmallVec<[Fingerprint; 2]>,
     /// Whether refusals of the checks are those of the request: none is in shadow mode, and no two are of one counter.
     is_simple: bool,
     /// Whether all of its checks only look (cost 0).
@@ -66,9 +66,9 @@ impl Refusals {
         Self {
             id,
             kept: CachedRefusals::new(capacity, cap_us),
-            slots: Slots::new(capacity),
-            hasher: CounterHasher::new(),
+            generations: Generations::new(capacity),
             fingerprints: Fingerprints::new(),
+            hasher: RandomState::new(),
             clock,
             cap_us,
             from_cache: AtomicU64::new(0),
@@ -80,13 +80,14 @@ impl Refusals {
         if self.cap_us == 0 {
             return Snapshot::default();
         }
-        let bases: SmallVec<[u64; 2]> = checks.iter().map(|check| self.hasher.of(&check.counter)).collect();
-        let repeats = bases.iter().enumerate().any(|(index, base)| bases[..index].contains(base));
+        let counters: SmallVec<[Fingerprint; 2]> =
+            checks.iter().map(|check| self.fingerprints.of(&check.counter)).collect();
+        let repeats = counters.iter().enumerate().any(|(index, counter)| counters[..index].contains(counter));
         // Checks in shadow mode are decided each time, and two checks of one counter demand more than
         // each of them.
         let is_simple = !repeats && checks.iter().all(|check| check.mode != Mode::Shadow);
         let looks = checks.iter().all(|check| check.cost == 0 && !check.is_only_for_ban());
-        Snapshot { sent: self.now(), bases, is_simple, looks }
+        Snapshot { sent: self.now(), counters, is_simple, looks }
     }
 
     /// Returns the refusal of a request, if a cached one applies to any of its checks.
@@ -95,13 +96,13 @@ impl Refusals {
     /// nothing is cached reports that nothing remains, which is never too much.
     pub(super) fn refusal(&self, snapshot: &Snapshot, checks: &[Check], mode: AskMode) -> Option<Decided> {
         let now = snapshot.sent;
-        let may_be_live = || snapshot.bases.iter().any(|base| self.slots.of(*base).may_be_live(now));
+        let may_be_live = || snapshot.counters.iter().any(|counter| self.generations.of(*counter).may_be_live(now));
         if mode == AskMode::Probe || !snapshot.is_simple || !may_be_live() {
             return None;
         }
         let units = (mode == AskMode::Cached).then(|| of_one_unit(checks));
         let checks = units.as_deref().unwrap_or(checks);
-        let hits = checks.iter().zip(&snapshot.bases).map(|(check, base)| self.find(check, *base, now));
+        let hits = checks.iter().zip(&snapshot.counters).map(|(check, counter)| self.find(check, *counter, now));
         let hits: SmallVec<[Option<Cached>; 4]> = hits.collect();
         let may_strike = checks.iter().any(Check::strikes);
         if !hits.iter().flatten().any(|hit| hit.is_ban() || !may_strike) {
@@ -140,10 +141,10 @@ impl Refusals {
 
     /// Forgets refusals of larger costs than an admitted one: they wait longer now.
     fn note_taken(&self, snapshot: &Snapshot, checks: &[Check]) {
-        for (base, _) in snapshot.bases.iter().zip(checks).filter(|(_, check)| check.cost > 0) {
-            let slot = self.slots.of(*base);
-            if slot.may_be_live(snapshot.sent) {
-                slot.forget(self.now() + 1);
+        for (counter, _) in snapshot.counters.iter().zip(checks).filter(|(_, check)| check.cost > 0) {
+            let generation = self.generations.of(*counter);
+            if generation.may_be_live(snapshot.sent) {
+                generation.forget(self.now() + 1);
             }
         }
     }
@@ -152,15 +153,15 @@ impl Refusals {
     fn cache(&self, snapshot: &Snapshot, checks: &[Check], outcomes: &[Outcome]) {
         let (now, sent) = (self.now(), snapshot.sent);
         let latest = calendars_end(checks, sent).min(sent.saturating_add(self.cap_us));
-        for ((check, base), outcome) in checks.iter().zip(&snapshot.bases).zip(outcomes) {
-            let (slot, until) = (self.slots.of(*base), latest.min(surely_until(check, outcome, sent)));
+        for ((check, counter), outcome) in checks.iter().zip(&snapshot.counters).zip(outcomes) {
+            let (generation, until) = (self.generations.of(*counter), latest.min(surely_until(check, outcome, sent)));
             let refuses = !outcome.is_allowed() && is_cacheable(check, outcome.is_banned());
-            if !refuses || until <= now || !slot.keeps(sent) {
+            if !refuses || until <= now || !generation.keeps(sent) {
                 continue;
             }
-            slot.note(until);
+            generation.note(until);
             let refusal = Cached {
-                place: self.place(*base, check, outcome.is_banned()),
+                place: self.place(*counter, check, outcome.is_banned()),
                 units: demand(check),
                 left: if outcome.remaining() > 0 { outcome.remaining().saturating_add(check.floor) } else { 0 },
                 sent,
@@ -176,32 +177,32 @@ impl Refusals {
 
     /// Forgets a counter that is changed, and refusals by calls made before the change has surely arrived.
     pub(crate) fn changed(&self, counter: &Counter) {
-        let (now, slot) = (self.now(), self.slots.of(self.hasher.of(counter)));
+        let (now, generation) = (self.now(), self.generations.of(self.fingerprints.of(counter)));
         // Refusals from after this time are forgotten too, where the clock stepped back.
-        let stepped_back = slot.may_be_live(now.saturating_add(self.cap_us));
-        let before = if stepped_back { slot.until() } else { 0 };
-        slot.forget(before.max(now.saturating_add(ON_ITS_WAY_US)));
+        let stepped_back = generation.may_be_live(now.saturating_add(self.cap_us));
+        let before = if stepped_back { generation.until() } else { 0 };
+        generation.forget(before.max(now.saturating_add(ON_ITS_WAY_US)));
     }
 
     /// Returns the live cached refusal of a check, or of a smaller demand that implies it.
-    fn find(&self, check: &Check, base: u64, now: u64) -> Option<Cached> {
-        let slot = self.slots.of(base);
-        if !slot.may_be_live(now) {
+    fn find(&self, check: &Check, counter: Fingerprint, now: u64) -> Option<Cached> {
+        let generation = self.generations.of(counter);
+        if !generation.may_be_live(now) {
             return None;
         }
         let of = |by_ban: bool| {
-            let refusal = self.kept.find(self.place(base, check, by_ban), demand(check))?;
-            let serves = refusal.is_live(now) && slot.keeps(refusal.sent) && is_cacheable(check, by_ban);
+            let refusal = self.kept.find(self.place(counter, check, by_ban), demand(check))?;
+            let serves = refusal.is_live(now) && generation.keeps(refusal.sent) && is_cacheable(check, by_ban);
             serves.then_some(refusal)
         };
         check.ban.as_ref().and_then(|_| of(true)).or_else(|| of(false))
     }
 
     /// Returns what identifies a refusal. The fingerprint is compared where hashes are equal.
-    fn place(&self, base: u64, check: &Check, by_ban: bool) -> Place {
+    fn place(&self, counter: Fingerprint, check: &Check, by_ban: bool) -> Place {
         let alone = if by_ban { Some(demand(check)) } else { demand_alone(check) };
-        let hash = self.hasher.of_other((base, check.counter.quota(), by_ban, alone));
-        Place { hash, counter: self.fingerprints.of(&check.counter) }
+        let hash = self.hasher.hash_one((counter.hash, check.counter.quota(), by_ban, alone));
+        Place { hash, counter }
     }
 
     fn now(&self) -> u64 {

@@ -1,9 +1,10 @@
-//! The cached refusals: a bounded number, in parts with a lock each.
+//! The cached refusals, a bounded number in parts with a lock each; and when counters were changed.
 //!
 //! Until a refused check fits, none that demands at least as much does, as long as nothing is refunded: time only lowers
 //! what is counted, and other requests only raise it. What "as much" means depends on the algorithm: see [`Refusal`].
 //! As the wait that is returned must be exact, the store is called once for each sum whose wait does not follow.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::core::Outcome;
@@ -161,5 +162,67 @@ impl Part {
 impl Entry for Cached {
     fn hash(&self) -> u64 {
         self.place.hash
+    }
+}
+
+/// The most generations, which counters share: if one is forgotten, a few others are too.
+const MOST_GENERATIONS: usize = 16_384;
+
+/// When counters were changed, by their fingerprint: a refusal is live only if the store was called later. So forgetting a counter
+/// is one write, without a search for its refusals.
+///
+/// All fields are atomics, read and written in one total order (`SeqCst`) without any lock. Times are microseconds of the
+/// cache's clock.
+#[derive(Debug)]
+pub(super) struct Generations(Box<[Generation]>);
+
+/// The state of all counters whose hashes pick it.
+#[derive(Debug, Default)]
+pub(super) struct Generation {
+    /// Refusals by calls made before this are forgotten.
+    from: AtomicU64,
+    /// Until when there may be refusals to serve or forget: mostly there are none.
+    until: AtomicU64,
+}
+
+impl Generations {
+    /// As many as are needed for so many refusals.
+    pub(super) fn new(refusals: usize) -> Self {
+        let count = refusals.min(MOST_GENERATIONS).next_power_of_two();
+        Self((0..count).map(|_| Generation::default()).collect())
+    }
+
+    /// Returns that which the low bits of a hash pick.
+    pub(super) fn of(&self, counter: Fingerprint) -> &Generation {
+        #[allow(clippy::cast_possible_truncation, reason = "only the low bits are used")]
+        let bits = counter.hash as usize;
+        &self.0[bits & (self.0.len() - 1)]
+    }
+}
+
+impl Generation {
+    /// Returns whether there may be a refusal that holds at `now`.
+    pub(super) fn may_be_live(&self, now: u64) -> bool {
+        self.until.load(Ordering::SeqCst) > now
+    }
+
+    /// Returns until when there may be refusals.
+    pub(super) fn until(&self) -> u64 {
+        self.until.load(Ordering::SeqCst)
+    }
+
+    /// Forgets refusals by calls made before a time.
+    pub(super) fn forget(&self, before: u64) {
+        self.from.fetch_max(before, Ordering::SeqCst);
+    }
+
+    /// Returns whether a refusal by a call made at `sent` is not forgotten.
+    pub(super) fn keeps(&self, sent: u64) -> bool {
+        sent >= self.from.load(Ordering::SeqCst)
+    }
+
+    /// Notes that there is a refusal until then.
+    pub(super) fn note(&self, until: u64) {
+        self.until.fetch_max(until, Ordering::SeqCst);
     }
 }

@@ -26,7 +26,7 @@ const CELLS: usize = 4;
 /// hash has the same bits: nothing a client sends makes it grow.
 #[derive(Debug)]
 pub(super) struct HotKeys {
-    /// The hot keys; a new one sweeps only when all places are taken.
+    /// The hot keys.
     pub(super) table: Table<HotKey>,
     /// [`CELLS`] for each place, allocated at once; 16 bytes each.
     cells: Box<[Cell]>,
@@ -70,7 +70,7 @@ impl HotKeys {
     /// Returns a part with `room` places for hot keys.
     pub(super) fn new(room: usize, overdraft: u64) -> Self {
         let cells = vec![Cell::default(); room * CELLS].into();
-        Self { table: Table::swept_when_full(room), cells, counts: LeaseCounts::default(), overdraft }
+        Self { table: Table::new(room), cells, counts: LeaseCounts::default(), overdraft }
     }
 
     /// Returns the entry of a hot key, if it is one.

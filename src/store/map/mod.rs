@@ -9,9 +9,8 @@
 //!
 //! # What it evicts
 //!
-//! Nothing by itself, and nothing by a timer. A table is due when it is full, or, unless it is made to be
-//! [swept when full](Table::swept_when_full) only, when it has twice as many entries as the last sweep left: before
-//! one more is added, its store [sweeps](Table::sweep) out idle entries.
+//! Nothing by itself, and nothing by a timer. A table is due when it is full, or when it has twice as many entries as the
+//! last sweep left: before one more is added, its store [sweeps](Table::sweep) out idle entries.
 //! The store decides what happens to a table that is still full, by the value of its entries: the
 //! memory store evicts by rank, and the deny cache and the lease store keep what they have and do without the new one.
 //!
@@ -29,12 +28,10 @@
 //! their part: a [`Fingerprint`] identifies counters without their text; a [`CounterHasher`] is quicker, for
 //! entries that keep the text and compare it.
 
-mod fingerprint;
-mod hasher;
+mod hash;
 mod shards;
 mod table;
 
-pub(super) use fingerprint::{Fingerprint, Fingerprints, TAIL};
-pub(super) use hasher::CounterHasher;
+pub(super) use hash::{CounterHasher, Fingerprint, Fingerprints, TAIL};
 pub(super) use shards::{Locked, Shards};
 pub(super) use table::{Entry, Table};

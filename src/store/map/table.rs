@@ -32,8 +32,6 @@ pub(in crate::store) struct Table<E> {
     entries: HashTable<E>,
     /// The most entries there may be.
     capacity: usize,
-    /// The least size at which it is swept.
-    least: usize,
     /// The size at which it is swept next.
     sweep_at: usize,
 }
@@ -41,13 +39,7 @@ pub(in crate::store) struct Table<E> {
 impl<E: Entry> Table<E> {
     /// A table of up to `capacity` entries that is swept as it doubles: as many are idle after a while.
     pub(in crate::store) fn new(capacity: usize) -> Self {
-        let least = SMALL.min(capacity);
-        Self { entries: HashTable::new(), capacity, least, sweep_at: least }
-    }
-
-    /// A table of up to `capacity` entries that is swept only when it is full.
-    pub(in crate::store) fn swept_when_full(capacity: usize) -> Self {
-        Self { entries: HashTable::new(), capacity, least: capacity, sweep_at: capacity }
+        Self { entries: HashTable::new(), capacity, sweep_at: SMALL.min(capacity) }
     }
 
     /// Returns how many entries there are.
@@ -74,7 +66,7 @@ impl<E: Entry> Table<E> {
     /// Drops what does not stay; it is due again when it has twice as many entries as are left.
     pub(in crate::store) fn sweep(&mut self, mut stays: impl FnMut(&E) -> bool) {
         self.entries.retain(|entry| stays(entry));
-        self.sweep_at = (2 * self.entries.len()).clamp(self.least, self.capacity);
+        self.sweep_at = (2 * self.entries.len()).max(SMALL).min(self.capacity);
     }
 
     /// Returns the entry of this hash for which `is` holds; `is` is called with those of equal hash bits.
@@ -97,24 +89,25 @@ impl<E: Entry> Table<E> {
         hash: u64,
         is: impl FnMut(&E) -> bool,
         make: impl FnOnce() -> Option<E>,
-        mut stays: impl FnMut(&E) -> bool,
+        stays: impl FnMut(&E) -> bool,
     ) -> Option<&mut E> {
-        let entries = match self.entries.find_entry(hash, is) {
-            Ok(found) => return Some(found.into_mut()),
-            Err(absent) => absent.into_table(),
-        };
-        let entry = make()?;
-        if entries.len() >= self.sweep_at {
-            entries.retain(|kept| stays(kept));
-            self.sweep_at = (2 * entries.len()).clamp(self.least, self.capacity);
+        if let Some(found) = self.entries.find_bucket_index(hash, is) {
+            return self.entries.get_bucket_mut(found);
         }
-        (entries.len() < self.capacity).then(|| insert(entries, entry))
+        let entry = make()?;
+        if self.is_due() {
+            self.sweep(stays);
+        }
+        if self.is_full() { None } else { Some(self.insert(entry)) }
     }
 
-    /// Adds an entry that is not there yet, for which there is room.
+    /// Adds an entry that is not there yet, for which there is room. The table is cleaned before it would grow.
     pub(in crate::store) fn insert(&mut self, entry: E) -> &mut E {
         debug_assert!(self.entries.len() < self.capacity.max(1), "there is no room");
-        insert(&mut self.entries, entry)
+        if self.entries.len() == self.entries.capacity() {
+            clean(&mut self.entries);
+        }
+        self.entries.insert_unique(entry.hash(), entry, E::hash).into_mut()
     }
 
     /// Takes out the entry of this hash for which `is` holds.
@@ -136,14 +129,6 @@ impl<E: Entry> Table<E> {
     pub(in crate::store) fn iter_mut(&mut self) -> impl Iterator<Item = &mut E> {
         self.entries.iter_mut()
     }
-}
-
-/// Adds an entry for which the caller has checked that there is room, cleaning the table before it would grow.
-fn insert<E: Entry>(entries: &mut HashTable<E>, entry: E) -> &mut E {
-    if entries.len() == entries.capacity() {
-        clean(entries);
-    }
-    entries.insert_unique(entry.hash(), entry, E::hash).into_mut()
 }
 
 /// Makes a table anew that has no free places left because removed entries left marks in theirs: it would
@@ -194,15 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_swept_when_full_is_due_only_then() {
-        let mut table = Table::swept_when_full(100);
-        for number in 0..100 {
-            assert!(!table.is_due());
-            insert(&mut table, number);
-        }
-        assert!(table.is_due());
-        table.sweep(|number| *number > 0);
-        assert!(!table.is_due() && !table.is_full());
+    fn what_was_taken_out_is_found_no_more() {
+        let mut table = Table::new(100);
+        (0..10).for_each(|number| insert(&mut table, number));
         assert_eq!(table.remove(7_u64.hash(), |number| *number == 7), Some(7));
         assert_eq!(table.find_mut(7_u64.hash(), |number| *number == 7), None);
     }

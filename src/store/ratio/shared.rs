@@ -74,7 +74,7 @@ impl Shared {
         let seeds = Cell::new(settings.seed.unwrap_or_else(|| random::up_to(u64::MAX)));
         // Each part has one, as the parts of a request must draw apart.
         let seed = || seeds.replace(seeds.get().wrapping_add(1 << 40));
-        let part = |room| Part { table: Table::swept_when_full(room), since: start, seed: seed() };
+        let part = |room| Part { table: Table::new(room), since: start, seed: seed() };
         // Windows begin with the store: shares of several processes are not aligned anyway.
         let clock = move || Duration::from_secs(1 << 30) + start.elapsed();
         let parts = Shards::new(settings.capacity, 64, part);

@@ -1,10 +1,10 @@
-//! What identifies counters without their text.
+//! Keyed hashes of counters, so that no client can choose counters that collide.
 //!
-//! A counter comes in; 84 bits go out that stand for its policy, key, algorithm and window, in tables whose entries
+//! Of a [`Fingerprint`] a counter comes in; 84 bits go out that stand for its policy, key, algorithm and window, in tables whose entries
 //! do not keep texts that clients choose and may make long. The limit, the burst and the queue are no part of it: a
 //! counter whose limit is changed keeps its units, and one whose window or algorithm is changed starts anew.
 //!
-//! The memory store and the deny cache use it; stores that keep the text use the quicker `CounterHasher`.
+//! The memory store and the deny cache use it; stores that keep the text use the quicker [`CounterHasher`].
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -63,6 +63,29 @@ impl Fingerprints {
     }
 }
 
+/// Hashes counters by policy and key, for entries that are compared by their text besides.
+///
+/// The hash has random keys of its own for each store. It does not depend on the quota, so a counter whose limit
+/// is changed stays where it is.
+#[derive(Debug)]
+pub(in crate::store) struct CounterHasher {
+    /// Random for each hasher, so that no client can choose counters that collide.
+    keys: ahash::RandomState,
+}
+
+impl CounterHasher {
+    /// Hashes like those of no other store.
+    pub(in crate::store) fn new() -> Self {
+        Self { keys: ahash::RandomState::new() }
+    }
+
+    /// The hash of a counter.
+    #[inline]
+    pub(in crate::store) fn of(&self, counter: &Counter) -> u64 {
+        self.keys.hash_one((counter.key(), counter.policy().as_str()))
+    }
+}
+
 /// The bytes that fill no word, at most seven, and above them their number.
 #[inline]
 fn last_word(key: &[u8], rest: &[u8]) -> u64 {
@@ -105,6 +128,8 @@ mod tests {
         let of_stores = || (0..8).map(|_| Fingerprints::new().of(&counter("p", "v")));
         assert_eq!(of_stores().map(|of| of.hash).collect::<HashSet<_>>().len(), 8);
         assert!(of_stores().map(|of| of.tail).collect::<HashSet<_>>().len() > 1);
+        let quick: HashSet<u64> = (0..8).map(|_| CounterHasher::new().of(&counter("p", "v"))).collect();
+        assert_eq!(quick.len(), 8);
     }
 
     #[test]
