@@ -6,7 +6,8 @@
 //!   that share a counter count together;
 //! - `finish` counts strikes, and corrects the steps of a refused request, as nothing was taken;
 //! - `decided` builds the decision and the receipt of the steps;
-//! - `adjustment` and `applied` are the two ends of a change to what was taken.
+//! - `adjustment` and `applied` are the two ends of a change to what was taken;
+//! - `name` is the name of a state in a database.
 //!
 //! The checks are those of [`with_bans`](super::bans::with_bans). All of it is pure. Lua decides by the same rules
 //! (`lua/`), and tests compare the two.
@@ -17,9 +18,9 @@ use smallvec::SmallVec;
 
 use super::bans::{applied_strike, ban_before, noted, strike};
 use super::{Applied, Change, Check, Counter, Decided, Mode, Receipt, StoreId, Taken};
-use crate::core::Quota;
-use crate::core::algorithm::{self, Adjustment, Refund, State, Step};
+use crate::core::algorithm::{self, Adjustment, Found, Refund, State, Step};
 use crate::core::decision::{Decision, Measures, Outcome, Source};
+use crate::core::{Lines, PolicyName, Quota};
 
 /// The steps of a request, in the order of its checks.
 pub(super) type Steps = SmallVec<[Step; 4]>;
@@ -213,4 +214,53 @@ fn measures(quota: &Quota, step: &Step) -> Measures {
 fn taken(check: &Check, step: &Step, cost: u64) -> Taken {
     let units = if step.fits { cost } else { 0 };
     Taken { counter: check.counter.clone(), units, floor: check.floor, stamp: step.stamp }
+}
+
+/// Returns the parts of the name of a counter's state in a database: `{<key>}:<policy>:<shape>`.
+///
+/// It holds all that makes one counter's state differ from another's: the key that identifies the client, the policy, the
+/// format of states, the algorithm, the window and its tick. The limit is not part of it, so a changed limit keeps the
+/// units used; a changed window or algorithm starts with fresh state, and no state is ever read as another's.
+#[inline]
+pub(super) fn name(counter: &Counter) -> [&[u8]; 4] {
+    [b"{", counter.key().as_bytes(), b"}:", counter.limit().state.as_bytes()]
+}
+
+static AHEAD: Lines = Lines::ten();
+
+#[cfg(feature = "redis")]
+static FOREIGN: Lines = Lines::ten();
+
+impl Found {
+    /// Logs a warning with the policy's name if the state found was set aside.
+    ///
+    /// So the key starts anew, which admits more than the limit. The cause is a clock that stepped back, or another
+    /// program that writes to the same keys: then each check may find such state, so of each policy ten lines in 10 s are
+    /// logged.
+    #[inline]
+    pub(super) fn warn(self, policy: &PolicyName) {
+        match self {
+            Self::Kept | Self::Fresh => {}
+            // It is an error, not a decision.
+            #[cfg(feature = "redis")]
+            Self::Outside => {}
+            Self::Ahead => AHEAD.log(policy, |more| {
+                tracing::warn!(
+                    code = "state_ahead",
+                    policy = policy.as_str(),
+                    more,
+                    "state more than a window ahead of the clock was set aside: did the clock step back?"
+                );
+            }),
+            #[cfg(feature = "redis")]
+            Self::Foreign => FOREIGN.log(policy, |more| {
+                tracing::warn!(
+                    code = "state_foreign",
+                    policy = policy.as_str(),
+                    more,
+                    "a value in Redis that tollgate did not write was set aside: does another program use the prefix?"
+                );
+            }),
+        }
+    }
 }

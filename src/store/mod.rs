@@ -15,26 +15,22 @@
 //! fails: see [`OnFailure`].
 
 // Files directly in this folder are what several stores need: time (`clock`), what is asked (`ask`), deciding several checks as
-// one (`evaluate`), bans (`bans`), what stores around stores share (`around`), errors of one server of several (`outage`), and the
-// circuit `breaker`.
+// one (`evaluate`), bans (`bans`), what stores around stores share (`around`), and the circuit `breaker`.
 
 mod around;
 mod ask;
 mod backend;
 mod bans;
 pub(crate) mod breaker;
-mod capabilities;
 #[cfg(feature = "redis-cell")]
 mod cell;
 mod clock;
 mod deny;
 mod evaluate;
 mod failure;
-mod found;
 mod lease;
 mod map;
 mod memory;
-mod name;
 mod ratio;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -49,7 +45,6 @@ pub use crate::core::{
 pub use ask::{Ask, AskMode, Deadline};
 pub use backend::{BackendStore, BackendStoreBuilder, Committed, Loaded, StateBackend, StateId, StateTx, Write};
 pub use breaker::BreakerState;
-pub use capabilities::Capabilities;
 #[cfg(feature = "redis-cell")]
 pub use cell::{RedisCellStore, RedisCellStoreBuilder};
 pub use clock::{Clock, SystemClock};
@@ -70,4 +65,4 @@ pub(crate) use ratio::{
 pub use redis::{Credentials, RedisStore, RedisStoreBuilder};
 pub use slots::SlotGuard;
 pub(crate) use slots::WeakSlots;
-pub use traits::Store;
+pub use traits::{Capabilities, Store};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::store::Counter;
-use crate::store::name::name;
+use crate::store::evaluate::name;
 
 /// The identity of one counter's state: its policy, key, algorithm and window.
 ///

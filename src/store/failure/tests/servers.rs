@@ -11,7 +11,7 @@ use super::{decide, decided_by_store, failure, ms, without};
 use crate::core::Error;
 use crate::core::decision::Source;
 use crate::store::BreakerState;
-use crate::store::outage::Outage;
+use crate::store::breaker::Outage;
 
 /// The error of one of several servers, which is probed again after `next_probe`.
 fn partial_failure(next_probe: Duration, failing_since: Option<Instant>) -> Error {

@@ -16,7 +16,7 @@
 //! | 23 | 7 | the cost of a check, or the units of a change |
 //! | 30 | 7 | the floor of a check, or the stamp of a refund |
 //!
-//! The name of a key is the prefix of the store, and the name of the counter's state (`store/name.rs`). The client's key
+//! The name of a key is the prefix of the store, and the name of the counter's state (`store/evaluate.rs`). The client's key
 //! stands in braces, as a hash tag: on a Cluster all policies over one key are in one slot, and one script can decide
 //! them.
 //!
@@ -32,7 +32,7 @@ use crate::core::FORMAT;
 use crate::core::algorithm::{Adjustment, Layout, MOST_UNITS};
 use crate::core::quota::{Quota, Tick};
 use crate::store::evaluate::adjustment;
-use crate::store::name::name;
+use crate::store::evaluate::name;
 use crate::store::{Change, Check, Counter, Mode, Taken};
 
 /// The most checks of one request: the places of keys and rules are one byte.
