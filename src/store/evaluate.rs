@@ -39,9 +39,9 @@ pub(super) fn evaluate<'a>(
 ) -> (Steps, bool) {
     let (mut steps, mut refused) = (Steps::new(), false);
     for (index, check) in checks.iter().enumerate() {
-        let before = earlier(checks, &steps, index);
+        let (units, left) = earlier(checks, &steps, index);
         let cost = cost(checks, &steps, index);
-        let (left, units) = if cost == 0 { (before.state, 0) } else { (None, before.units) };
+        let (left, units) = if cost == 0 { (left, 0) } else { (None, units) };
         let left = left.map(Cow::Owned).or_else(|| state(index));
         let decided = step(check, left.as_deref(), now(check.counter.quota()), units.saturating_add(cost));
         refused |= check.mode == Mode::Enforce && !decided.fits;
@@ -97,25 +97,15 @@ pub(super) fn is_kept(checks: &[Check], steps: &[Step], index: usize, refused: b
     checks[index].counter.is_ban() || is_taken()
 }
 
-/// The effect of the earlier checks of a request on the counter of one.
-#[derive(Default)]
-struct Earlier {
-    /// The sum of their costs.
-    units: u64,
-    /// The state they would leave; `None` if there is no earlier check on the counter, or it would
-    /// not change it.
-    state: Option<State>,
-}
-
 /// Returns the effect of the checks before `index` on its counter: of those that fit, and of
-/// enforced ones even if they do not.
-fn earlier(checks: &[Check], steps: &Steps, index: usize) -> Earlier {
+/// enforced ones even if they do not. It is the sum of their costs, and the state they would leave: `None` if there is no
+/// earlier check on the counter, or it would not change it.
+fn earlier(checks: &[Check], steps: &Steps, index: usize) -> (u64, Option<State>) {
     let before = checks[..index].iter().zip(steps).enumerate();
     let same = before.filter(|(_, (check, _))| check.counter.shares_state(&checks[index].counter));
     let counted = same.filter(|(_, (check, step))| step.fits || check.mode == Mode::Enforce);
-    counted.fold(Earlier::default(), |earlier, (before, (_, step))| Earlier {
-        units: earlier.units.saturating_add(cost(checks, steps, before)),
-        state: step.state.clone().or(earlier.state),
+    counted.fold((0, None), |(units, state): (u64, _), (before, (_, step))| {
+        (units.saturating_add(cost(checks, steps, before)), step.state.clone().or(state))
     })
 }
 
@@ -200,14 +190,9 @@ pub(super) fn of_any(counter: &Counter) -> Taken {
 
 /// Returns the outcome of a check, as clients and callers see it.
 fn outcome(check: &Check, step: &Step) -> Outcome {
-    Outcome::from_measures(check, &measures(check.counter.quota(), step))
-}
-
-/// Returns what decisions say of a step.
-#[inline]
-fn measures(quota: &Quota, step: &Step) -> Measures {
     let Step { fits, remaining, wait, reset, delay, .. } = *step;
-    Measures { fits, remaining, wait, reset, window: quota.window_of(step), delay }
+    let window = check.counter.quota().window_of(step);
+    Outcome::from_measures(check, &Measures { fits, remaining, wait, reset, window, delay })
 }
 
 /// Returns what a check took: nothing if it did not fit, as in shadow mode.

@@ -15,7 +15,7 @@
 //! fails: see [`OnFailure`].
 
 // Files directly in this folder are what several stores need: time (`clock`), what is asked (`ask`), deciding several checks as
-// one (`evaluate`), bans (`bans`), what stores around stores share (`around`), and the circuit `breaker`.
+// one (`evaluate`), bans (`bans`), settling receipts part by part (`around`), and the circuit `breaker`.
 
 mod around;
 mod ask;

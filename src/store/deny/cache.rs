@@ -139,7 +139,7 @@ impl<S> DenyCache<S> {
 
     /// Returns how many refusals are kept, expired ones that were not yet dropped included.
     pub fn len(&self) -> usize {
-        self.refusals.kept.len()
+        self.refusals.shards.each().map(|part| part.len()).sum()
     }
 
     /// Returns whether no refusal is kept.

@@ -15,22 +15,25 @@ use std::time::Duration;
 use ahash::RandomState;
 use smallvec::SmallVec;
 
-use super::table::{Cached, CachedRefusals, Generations, Place, demand, demand_alone};
+use super::table::{Cached, DenyShard, Generations, Place, demand, demand_alone};
 use crate::core::Error;
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::clock::{Clock, micros};
-use crate::store::map::{Fingerprint, Fingerprints};
+use crate::store::map::{Fingerprint, Fingerprints, Shards};
 use crate::store::{AskMode, Check, Counter, Decided, Mode, Receipt, Settles, StoreId};
 
 /// A change may arrive this much later than it is made. Refusals by calls made meanwhile are not cached.
 const ON_ITS_WAY_US: u64 = 100_000;
+
+/// The least refusals of a part: there are several parts only if each has room for so many.
+const REFUSALS_PER_PART: usize = 1_024;
 
 /// The deny cache of one store.
 pub(crate) struct Refusals {
     /// The store whose refusals these are.
     id: StoreId,
     /// The cached refusals.
-    pub(super) kept: CachedRefusals,
+    pub(super) shards: Shards<DenyShard>,
     /// When counters were changed.
     generations: Generations,
     /// What identifies the counter of a cached refusal without its text.
@@ -65,7 +68,7 @@ impl Refusals {
         let cap_us = u64::try_from(cap.as_micros()).unwrap_or(u64::MAX);
         Self {
             id,
-            kept: CachedRefusals::new(capacity, cap_us),
+            shards: Shards::new(capacity, REFUSALS_PER_PART, DenyShard::new),
             generations: Generations::new(capacity),
             fingerprints: Fingerprints::new(),
             hasher: RandomState::new(),
@@ -171,7 +174,7 @@ impl Refusals {
                 minutes: outcome.window_minutes(),
                 ban_ends: outcome.banned_for().map_or(0, |left| after(now, left)),
             };
-            self.kept.put(refusal, now);
+            self.shards.lock(refusal.place.hash).put(refusal, now, self.cap_us / 8);
         }
     }
 
@@ -191,7 +194,8 @@ impl Refusals {
             return None;
         }
         let of = |by_ban: bool| {
-            let refusal = self.kept.find(self.place(counter, check, by_ban), demand(check))?;
+            let place = self.place(counter, check, by_ban);
+            let refusal = self.shards.lock(place.hash).find(place, demand(check))?;
             let serves = refusal.is_live(now) && generation.keeps(refusal.sent) && is_cacheable(check, by_ban);
             serves.then_some(refusal)
         };

@@ -10,19 +10,7 @@ use std::time::Duration;
 use crate::core::Outcome;
 use crate::core::algorithm::{Refusal, mul_div_ceil};
 use crate::store::Check;
-use crate::store::map::{Entry, Fingerprint, Shards, Table};
-
-/// The least refusals of a part: there are several parts only if each has room for so many.
-const REFUSALS_PER_PART: usize = 1_024;
-
-/// Refusals by counter, quota and, where no other sum is implied, the sum that was refused. All take the same room: the
-/// text of a counter, which clients may choose and make long, is not kept.
-#[derive(Debug)]
-pub(super) struct CachedRefusals {
-    shards: Shards<Part>,
-    /// How long a full part is not searched for room again, in microseconds.
-    pause_us: u64,
-}
+use crate::store::map::{Entry, Fingerprint, Table};
 
 /// A cached refusal of a counter. Times are microseconds of this process's clock. It is kept small: its size is what the
 /// memory of a flood of refusals consists of.
@@ -55,9 +43,10 @@ pub(super) struct Place {
     pub(super) counter: Fingerprint,
 }
 
-/// The refusals of one part of the map.
+/// The refusals of one part of the map, by counter, quota and, where no other sum is implied, the sum that was refused. All
+/// take the same room: the text of a counter, which clients may choose and make long, is not kept.
 #[derive(Debug)]
-struct Part {
+pub(super) struct DenyShard {
     /// Swept when it has doubled, and when it is full at most once in a pause.
     table: Table<Cached>,
     /// When it is searched for room again, if it is full.
@@ -110,40 +99,37 @@ impl Cached {
     }
 }
 
-impl CachedRefusals {
-    /// Up to `capacity` refusals, none of which lives longer than `cap_us`.
-    pub(super) fn new(capacity: usize, cap_us: u64) -> Self {
-        let part = |room| Part { table: Table::new(room), search_at: 0 };
-        Self { shards: Shards::new(capacity, REFUSALS_PER_PART, part), pause_us: cap_us / 8 }
+impl DenyShard {
+    /// Up to `room` refusals.
+    pub(super) fn new(room: usize) -> Self {
+        Self { table: Table::new(room), search_at: 0 }
     }
 
-    /// Returns how many refusals are kept, expired ones that were not yet dropped included.
+    /// Returns how many refusals are kept.
     pub(super) fn len(&self) -> usize {
-        self.shards.each().map(|part| part.table.len()).sum()
+        self.table.len()
     }
 
     /// Returns the cached refusal of a demand, or of a smaller one that implies it.
     ///
     /// It may be no longer live; the caller checks that.
     pub(super) fn find(&self, place: Place, demand: u64) -> Option<Cached> {
-        let part = self.shards.lock(place.hash);
-        let refusal = part.table.find(place.hash, |refusal| refusal.place == place)?;
+        let refusal = self.table.find(place.hash, |refusal| refusal.place == place)?;
         let serves = refusal.units == demand || refusal.units < demand && !refusal.is_ban();
         serves.then_some(*refusal)
     }
 
-    /// Caches a refusal instead of the one at its place, or if there is room at `now`.
-    pub(super) fn put(&self, refusal: Cached, now: u64) {
-        let (place, mut part) = (refusal.place, self.shards.lock(refusal.place.hash));
-        if let Some(old) = part.table.find_mut(place.hash, |old| old.place == place) {
+    /// Caches a refusal instead of the one at its place, or if there is room at `now`. A full part is not searched for
+    /// room again for `pause_us`.
+    pub(super) fn put(&mut self, refusal: Cached, now: u64, pause_us: u64) {
+        let place = refusal.place;
+        if let Some(old) = self.table.find_mut(place.hash, |old| old.place == place) {
             *old = refusal;
-        } else if part.has_room(now, self.pause_us) {
-            part.table.insert(refusal);
+        } else if self.has_room(now, pause_us) {
+            self.table.insert(refusal);
         }
     }
-}
 
-impl Part {
     /// Returns whether one more fits. Live refusals are not evicted, so that made-up keys push out no others:
     /// requests whose refusals find no room reach the store.
     fn has_room(&mut self, now: u64, pause_us: u64) -> bool {

@@ -17,7 +17,6 @@ use super::hot_keys::HotKeys;
 use super::leases::Leases;
 use super::lot::lifetime;
 use crate::core::decision::{Decision, Source};
-use crate::store::around::is_plain;
 use crate::store::map::Locked;
 use crate::store::{Check, Decided, Receipt, Taken};
 
@@ -113,4 +112,19 @@ fn note(leases: &Leases, key: &mut HotKey, check: &Check, now: u64) -> Option<Wa
     let quota = check.counter.quota();
     key.rate.note(now, lifetime(quota), check.cost);
     key.request(check.cost, leases.most(quota), now)
+}
+
+/// Returns whether a request can be decided by numbers that this process has: each check takes
+/// something, keeps no floor, has no ban, queues nowhere, holds no slot and counts alone at its counter. Looks,
+/// reserves, bans, leaky queues, slots and checks that share a counter are for the inner store, and so is
+/// a request without checks.
+fn is_plain(checks: &[Check]) -> bool {
+    let plain = |check: &Check| {
+        let is_counted = check.cost > 0 && check.floor == 0 && check.ban.is_none();
+        is_counted && !check.counter.quota().facts().only_in_store()
+    };
+    let repeats = |(index, check): (usize, &Check)| {
+        checks[..index].iter().any(|earlier| earlier.counter.shares_state(&check.counter))
+    };
+    !checks.is_empty() && checks.iter().all(plain) && !checks.iter().enumerate().any(repeats)
 }

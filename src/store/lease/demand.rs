@@ -7,9 +7,10 @@
 //! Invariant: units are paid in the order of their numbers, so all with a number up to `paid` are paid, and of the
 //! others some may be.
 
-use super::lot::Lot;
 use std::collections::VecDeque;
 use std::mem;
+
+use super::lot::Lot;
 
 /// Set in the stamps of overdrawn units; the rest is the number of a lease call. Inner stores' stamps are below.
 pub(super) const OVERDRAWN: u64 = 1 << 63;

@@ -44,9 +44,9 @@ pub(super) struct HotKey {
     /// The number of the lease call in flight.
     pub(super) in_flight: Option<u64>,
     /// No lease is requested until then.
-    pub(super) quiet_until: u64,
+    quiet_until: u64,
     /// Whether the last lease was over when it came: then only what is owed is worth a call.
-    pub(super) is_far: bool,
+    is_far: bool,
     /// Units admitted without a lease.
     pub(super) debt: Debt,
     /// The most that may be owed.

@@ -128,7 +128,12 @@ impl Leases {
         }
         // What the inner store refuses may be admitted by units held here.
         let looked = self.inner.decide(checks, ask.mode(AskMode::Normal));
-        looked.map(move |decided| decided.map(|decided| with(&held, decided)))
+        looked.map(move |decided| {
+            let Decided { decision, receipt } = decided?;
+            let outcomes = decision.outcomes().iter().zip(&held);
+            let outcomes = outcomes.map(|(outcome, &(held, owed))| outcome.with_more(held, owed));
+            Ok(Decided::new(Decision::new(outcomes, decision.source()), receipt))
+        })
     }
 
     /// Returns leases to the inner store and charges debts, and counts what became of them. Nobody has to wait for the
@@ -255,13 +260,6 @@ impl Leases {
         counts.returned += if is_back { 0 } else { paid };
         if is_back { (owed + paid, 0, stamp) } else { (owed, paid, stamp) }
     }
-}
-
-/// Adds the units `held` to what each outcome has as remaining, less those owed.
-fn with(held: &[(u64, u64)], decided: Decided) -> Decided {
-    let Decided { decision, receipt } = decided;
-    let outcomes = decision.outcomes().iter().zip(held).map(|(outcome, &(held, owed))| outcome.with_more(held, owed));
-    Decided::new(Decision::new(outcomes, decision.source()), receipt)
 }
 
 impl Drop for Leases {

@@ -11,10 +11,10 @@ use super::call::close;
 use super::hot_keys::LeaseCounts;
 use super::leases::Leases;
 use crate::core::{Error, Requirement};
-use crate::store::around::{settle_each, with_refunds, without_outcomes};
+use crate::store::around::settle_each;
 use crate::store::{
-    Answer, Applied, Ask, AskMode, Capabilities, Change, Check, Clock, Counter, Decided, Receipt, Settlement, Settling,
-    Store, SystemClock,
+    Answer, Applied, Ask, AskMode, Capabilities, Change, Check, Clock, Counter, Decided, Receipt, Settlement, Settles,
+    Settling, Store, SystemClock,
 };
 
 /// The share of a limit one process holds at most, unless another is set.
@@ -255,12 +255,14 @@ impl Store for LeaseStore {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        // What remains at the inner store is not all that remains.
-        without_outcomes(if receipt.store() == self.leases.id {
+        let settling = if receipt.store() == self.leases.id {
             settle_each(&receipt, changes, |before, taken, change| self.leases.settle(before, taken, change))
         } else {
             self.leases.inner.settle(receipt, changes)
-        })
+        };
+        // What remains at the inner store is not all that remains.
+        let strip = |applied: Applied| Applied { outcome: None, ..applied };
+        settling.map(move |applied| applied.map(|applied| applied.into_iter().map(strip).collect()))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
@@ -277,7 +279,9 @@ impl Store for LeaseStore {
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
-        with_refunds(&*self.leases.inner, requirements)
+        // Units of each policy are refunded if they are not used.
+        let refunding = requirements.iter().map(|one| Requirement { settles: Settles::ByOutcome, ..one.clone() });
+        self.leases.inner.capabilities(&refunding.collect::<Vec<_>>())
     }
 }
 

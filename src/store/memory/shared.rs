@@ -43,11 +43,6 @@ impl SharedCounters {
         Self { id: StoreId::new(), fingerprints: Fingerprints::new(), shards, clock }
     }
 
-    /// Returns how many keys are kept, locking one part after the other: it may count a moment that never was.
-    pub(super) fn len(&self) -> usize {
-        self.shards.each().map(|counters| counters.len()).sum()
-    }
-
     /// Decides what most requests have: one check, with one look into one part.
     #[inline]
     pub(super) fn decide_one(&self, check: &Check) -> Decided {

@@ -108,7 +108,7 @@ impl MemoryStore {
     /// The parts of the store are counted one after the other, each under its lock, so while requests are decided the
     /// sum is approximate.
     pub fn len(&self) -> usize {
-        self.shared.len()
+        self.shared.shards.each().map(|counters| counters.len()).sum()
     }
 
     /// Returns whether no key is kept.

@@ -37,7 +37,7 @@ use crate::store::{Applied, Change, Counter, Receipt, Settlement, StoreId, Taken
 const MAX_IN_FLIGHT: usize = 1_024;
 
 /// A counter, and the store that has it.
-pub(super) type CounterRef = (StoreId, Counter);
+type CounterRef = (StoreId, Counter);
 
 /// When the slots of a hold are released at the latest, and its number.
 pub(super) type HoldId = (Instant, u64);
