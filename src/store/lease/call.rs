@@ -20,7 +20,7 @@ use super::hot_keys::{HotKeys, LeaseCounts};
 use super::leases::{Leases, MOST_CALLS};
 use super::lot::Lot;
 use crate::core::Error;
-use crate::store::{Answer, Ask, Check, Decided, Store};
+use crate::store::{Answer, Ask, Check, Counter, Decided, Store};
 
 /// A lease call in flight. Dropped without a result it counts as failed, as when a runtime ends.
 struct LeaseCall {
@@ -181,17 +181,32 @@ const AT_ONCE: usize = 1_024;
 /// is returned by the next sweep, or with the last clone.
 pub(super) async fn close(leases: &Leases) -> LeaseCounts {
     leases.closed.store(true, Ordering::SeqCst);
+    let mut responds = true;
     for _ in 0..2 {
-        let mut left = true;
-        while left {
+        loop {
             let backs = leases.take(AT_ONCE);
-            left = backs.len() == AT_ONCE;
-            for settling in leases.give_back(backs, leases.now()) {
-                drop(settling.wait().await);
+            let counters: Vec<Counter> = backs.iter().map(|back| back.counter().clone()).collect();
+            leases.give_back(backs, leases.now());
+            responds = responds && all_respond(leases, &counters).await;
+            if counters.len() < AT_ONCE {
+                break;
             }
         }
         drop(leases.calls.acquire_many(MOST_CALLS).await);
     }
     leases.calls.close();
     leases.counts()
+}
+
+/// Returns whether the inner store decides a look at each of these counters, before which it has made what was sent; it
+/// stops at the first that fails.
+async fn all_respond(leases: &Leases, counters: &[Counter]) -> bool {
+    tokio::task::yield_now().await;
+    for counter in counters {
+        let look = [Check::new(counter.clone(), 0)];
+        if leases.inner.decide(&look, Ask::default()).wait().await.is_err() {
+            return false;
+        }
+    }
+    true
 }

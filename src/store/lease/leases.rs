@@ -136,12 +136,10 @@ impl Leases {
         })
     }
 
-    /// Returns leases to the inner store and charges debts, and counts what became of them. Nobody has to wait for the
-    /// settlements.
+    /// Returns leases to the inner store and charges debts, and counts what became of them.
     ///
     /// To be called without any lock of a part held.
-    pub(super) fn give_back(&self, backs: Vec<Back>, now: u64) -> Vec<Settling> {
-        let mut settlings = Vec::new();
+    pub(super) fn give_back(&self, backs: Vec<Back>, now: u64) {
         for back in backs {
             let hash = self.hash(back.counter());
             match back {
@@ -149,21 +147,20 @@ impl Leases {
                     let (left, returned) = (lot.left, lot.refund(limit, now));
                     if returned > 0 {
                         let refund = Settlement::new(0, Change::Refund(returned));
-                        settlings.push(self.inner.settle(lot.receipt, &[refund]));
+                        drop(self.inner.settle(lot.receipt, &[refund]));
                     }
                     let mut hot_keys = self.shards.lock(hash);
                     hot_keys.counts.returned += returned;
                     hot_keys.counts.lost += left - returned;
                 }
                 Back::Debt(counter, units) => {
-                    settlings.push(self.settle_there(&[], &Taken::new(counter, 0, 0), 0, Change::Charge(units)));
+                    drop(self.settle_there(&[], &Taken::new(counter, 0, 0), 0, Change::Charge(units)));
                     let mut hot_keys = self.shards.lock(hash);
                     hot_keys.counts.leased += units;
                     hot_keys.counts.owed -= units;
                 }
             }
         }
-        settlings
     }
 
     /// Takes leases and debts out, to be returned or charged, except what a lease call in flight is to pay: all there

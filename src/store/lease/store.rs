@@ -148,7 +148,8 @@ impl LeaseStore {
 
     /// Returns all leases, and takes no more: from then on every request goes to the inner store.
     ///
-    /// Waits for the lease calls in flight, and for the replies of the inner store to what was returned. Dropping the last clone also returns everything, but without waiting: what the inner store
+    /// Waits for the lease calls in flight, and for the reply of the inner store to a look at each counter to which
+    /// units were returned. Dropping the last clone also returns everything, but without waiting: what the inner store
     /// no longer accepts stays taken. A [`RedisStore`](crate::RedisStore) has at most 4,096 settlements in flight, and
     /// sends none after its runtime has ended.
     ///

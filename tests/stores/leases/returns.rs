@@ -21,31 +21,28 @@ fn leasing(quota_of: Quota) -> (LeaseStore, MemoryStore, Quota) {
     (LeaseStore::builder(inner.clone()).with_clock(clock.clone()).build().expect("the share is one"), inner, quota_of)
 }
 
-/// A store to which only 2,000 settlements may be on their way, which they are until somebody waits for them; what is more
-/// is lost. A `FailingStore` does not count what is on its way.
+/// A store to which only so many settlements may be on their way; what is more is lost. They arrive before whatever is
+/// asked after them. A `FailingStore` does not count what is on its way.
 struct Busy {
     inner: MemoryStore,
     settling: Arc<Semaphore>,
 }
 
-impl Busy {
-    fn new(inner: MemoryStore) -> Self {
-        Self { inner, settling: Arc::new(Semaphore::new(2_000)) }
-    }
-}
-
 impl Store for Busy {
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        let Ok(permit) = Arc::clone(&self.settling).try_acquire_owned() else { return Answer::Ready(Ok(Vec::new())) };
-        let settling = self.inner.settle(receipt, changes);
-        Answer::pending(async move {
-            tokio::task::yield_now().await;
-            drop(permit);
-            settling.wait().await
-        })
+    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+        self.settling.add_permits(2_000 - self.settling.available_permits());
+        self.inner.decide(checks, ask)
     }
 
-    passes_on!(inner: decide, adjust);
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        if let Ok(permit) = self.settling.try_acquire() {
+            permit.forget();
+            return self.inner.settle(receipt, changes);
+        }
+        Answer::Ready(Ok(Vec::new()))
+    }
+
+    passes_on!(inner: adjust);
 }
 
 async fn heat(store: &LeaseStore, quota: Quota, requests: u64) {
@@ -100,9 +97,7 @@ fn close_and_leave(store: &LeaseStore) {
 #[tokio::test(start_paused = true)]
 async fn closing_that_is_dropped_as_soon_as_it_waits_gives_every_unit_back() {
     for keys in [3, 1_500] {
-        let clock = ManualClock::paused();
-        let inner = memory(&clock);
-        let store = LeaseStore::builder(Busy::new(inner.clone())).with_clock(clock).build().expect("the share is one");
+        let (store, inner, _) = leasing(WINDOW);
         let unspent = heat_many(&store, keys, 20).await;
         assert!(left(&inner, keys).await < unspent, "some are held");
         close_and_leave(&store);
@@ -136,7 +131,8 @@ async fn closing_that_is_dropped_while_leases_are_on_their_way_gives_them_back_a
 async fn closing_hands_over_no_more_at_once_than_an_inner_store_takes() {
     let clock = ManualClock::paused();
     let inner = memory(&clock);
-    let store = LeaseStore::builder(Busy::new(inner.clone())).with_clock(clock.clone()).build().unwrap();
+    let busy = Busy { inner: inner.clone(), settling: Arc::new(Semaphore::new(2_000)) };
+    let store = LeaseStore::builder(busy).with_clock(clock.clone()).build().unwrap();
     let unspent = heat_many(&store, 3_000, 10).await;
     let counts = store.close().await;
     assert_eq!(left(&inner, 3_000).await, unspent, "{counts:?}");
