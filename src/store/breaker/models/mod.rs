@@ -13,6 +13,7 @@ use shared::{Breaker, BreakerState, FIRST_WAIT_MS, MOST_IN_ROW, Permit, Recent};
 
 #[allow(
     dead_code,
+    unreachable_pub,
     clippy::duplicate_mod,
     reason = "it is compiled once more with another lock, and not all of it is used"
 )]
