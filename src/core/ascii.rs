@@ -44,7 +44,6 @@ impl Ascii {
     /// Keeps the first bytes of an array, all of which are ASCII.
     ///
     /// It copies as many bytes as it has room for, whatever the length, so that no branch depends on that.
-    #[cfg(feature = "axum")]
     #[inline]
     pub(super) fn start_of<const N: usize>(ascii: &[u8; N], length: usize) -> Self {
         match (ascii.first_chunk(), u8::try_from(length)) {
@@ -129,7 +128,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "axum")]
     fn what_is_behind_the_length_is_no_part_of_the_text() {
         let (some, other) = (*b"ip:203.0.113.9 and what was written before that, or spaces", [b'x'; 58]);
         for length in 0..=some.len() {

@@ -79,7 +79,6 @@ impl Key {
     }
 
     /// A key of its whole text, the start of an array of ASCII: a kind, a colon and a value that needs no escaping.
-    #[cfg(feature = "axum")]
     #[inline]
     pub(crate) fn plain<const N: usize>(ascii: &[u8; N], length: usize) -> Self {
         Self { text: Ascii::start_of(ascii, length) }

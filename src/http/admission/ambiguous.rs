@@ -7,7 +7,7 @@
 use super::judge::Judge;
 use super::resolved::{Keyless, Resolved};
 use crate::core::Key;
-use crate::http::key::{self, MissingKey, site};
+use crate::http::key::{self, MissingKey};
 use crate::http::response::Refusal;
 use crate::store::Answer;
 
@@ -43,7 +43,8 @@ impl Judge<'_> {
             let mut keys = key::parts(self.policy.extractor()).into_iter().filter(|key| key.info().address_in_key);
             keys.find_map(|key| key.address(parts))
         });
-        let key = address.map_or(Key::fixed("ambiguous:"), |address| Key::new("ambiguous", site(address)));
+        let of_address = |address| Key::new("ambiguous", key::ip_key(address, key::DEFAULT_V6_PREFIX).value());
+        let key = address.map_or(Key::fixed("ambiguous:"), of_address);
         keyless.draft.limit = self.policy.rule().limit(None);
         self.check_shared(keyless.draft, key)
     }

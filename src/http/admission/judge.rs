@@ -16,7 +16,7 @@ use super::resolved::{Keyless, Resolved, Skip, Stage, Waiting};
 use crate::core::{Error, Key, Mode, Quota};
 use crate::http::gate::Gate;
 use crate::http::key::{Extracted, MissingKey};
-use crate::http::policy::{AccessList, Policy, Scope, Terms};
+use crate::http::policy::{AccessList, Policy, Terms, is_preflight};
 use crate::http::response::Refusal;
 use crate::limiter::{Draft, Tiered};
 use crate::store::{Answer, OnFailure};
@@ -69,7 +69,7 @@ impl<'a> Judge<'a> {
     fn resolve_ban(self, parts: &Parts) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let bans = policy.rule().banning().is_some_and(|ban| ban.layer);
-        if !bans || policy.rule().mode() != Mode::Enforce || Scope::is_preflight(parts) {
+        if !bans || policy.rule().mode() != Mode::Enforce || is_preflight(parts) {
             return Resolved::Skip(Skip::Scope);
         }
         if options.allow.as_deref().is_some_and(|list| self.lists(list, parts).unwrap_or(false)) {

@@ -1,15 +1,82 @@
-//! Credentials in the `Authorization` header: <https://www.rfc-editor.org/rfc/rfc9110#section-11.4>.
+//! Credentials in the `Authorization` header: the [bearer token](https://www.rfc-editor.org/rfc/rfc6750#section-2.1), and
+//! the [user name of basic authentication](https://www.rfc-editor.org/rfc/rfc7617).
 //!
-//! [`bearer`](super::bearer) and [`basic_user`](super::basic_user) extract theirs here. The head of a
-//! request and the name of a scheme come in; the text after that name goes out, or that it is ambiguous. Applications
-//! differ in which of several lines they read, and proxies join lines with commas. So there is one result only where
-//! every reader would see the same one.
+//! Applications differ in which of several lines they read, and proxies join lines with commas. So there is one result
+//! only where every reader would see the same one. Nothing here verifies credentials: they only identify who sent them.
 
+#[cfg(feature = "basic-auth")]
+use std::borrow::Cow;
+use std::fmt;
+
+#[cfg(feature = "basic-auth")]
+use base64::Engine;
+#[cfg(feature = "basic-auth")]
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
-use super::Ambiguous;
-use super::reading::{Pick, lines, trimmed};
+use super::extracted::{Ambiguous, Extracted};
+use super::value::{Pick, carried, lines, trimmed};
+#[cfg(feature = "basic-auth")]
+use super::value::{Value, text};
+use super::{KeyExtractor, KeyInfo};
+use crate::core::{Answer, Key, Kind};
+use crate::lookup::RawValues;
+
+const SCHEME: &str = "Bearer";
+
+static KIND: Kind = Kind::fixed("bearer:");
+
+/// The extractor that [`bearer`] returns.
+#[derive(Clone, Copy, Debug)]
+struct Bearer;
+
+/// Identifies clients by the token of `Authorization: Bearer`; only a hash of it leaves the process.
+///
+/// A request without the header, or with another scheme, has no key; an empty token is a value like any other. A
+/// token with white space or a comma inside is [ambiguous](Extracted::Ambiguous), and so is one beside another
+/// `Authorization` line that differs.
+///
+/// The client chooses the token: each one it makes up starts a counter of its own, unless a layer outside of this one
+/// has verified it.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let request = http::Request::get("/").header("authorization", "Bearer s3cret");
+/// let (parts, ()) = request.body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = key::bearer().extract(&parts) else { panic!("there is a token") };
+/// assert!(key.as_str().starts_with("bearer:#") && !key.as_str().contains("s3cret"));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[must_use]
+pub fn bearer() -> impl KeyExtractor + Copy + fmt::Debug {
+    Bearer
+}
+
+impl KeyExtractor for Bearer {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        let token = credentials(parts, SCHEME, Pick::Same);
+        Answer::Ready(token.map(|found| found.map(|token| KIND.hashed(token))).into())
+    }
+
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new("bearer")
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        carried(value).filter(|token| is_one(token)).map(|token| KIND.hashed(token))
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        if let Ok(Some(token)) = credentials(parts, SCHEME, Pick::Same) {
+            offered.push(token);
+        }
+    }
+}
 
 /// Returns what follows the name of a scheme in the `Authorization` header; the case of the name is ignored.
 ///
@@ -46,4 +113,26 @@ fn after<'a>(line: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
     let end = line.iter().position(|byte| b" \t".contains(byte)).unwrap_or(line.len());
     let (found, rest) = line.split_at(end);
     found.eq_ignore_ascii_case(scheme.as_bytes()).then(|| trimmed(rest))
+}
+
+/// Decodes what any server might decode: what is refused here and accepted there would escape the limit.
+#[cfg(feature = "basic-auth")]
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// Returns the user name that counts, if there is one.
+///
+/// It is decoded as leniently as any server might, since a client whose name is not read here, but is read by the
+/// application, would escape the limit. What only some servers can read is ambiguous.
+#[cfg(feature = "basic-auth")]
+pub(super) fn basic_user<'a>(parts: &Parts, pick: Pick, form: impl Fn(Cow<'a, [u8]>) -> Cow<'a, [u8]>) -> Value<'a> {
+    let Some(found) = credentials(parts, "Basic", pick)? else { return Ok(None) };
+    let mut user = LENIENT.decode(found).map_err(|_| Ambiguous)?;
+    let end = user.iter().position(|byte| *byte == b':').unwrap_or(user.len());
+    user.truncate(end);
+    if text(&user).is_some() { Ok(Some(form(Cow::Owned(user)))) } else { Err(Ambiguous) }
 }

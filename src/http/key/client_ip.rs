@@ -10,13 +10,12 @@ use http::HeaderName;
 use http::request::Parts;
 use ipnet::IpNet;
 
-use super::hops::{self, Source};
-use super::ip::{DEFAULT_V6_PREFIX, ip_info, ip_key, ip_key_of};
-use super::peer_ip::peer;
-use super::trust::{Trust, parse_net};
-use super::{Bannable, Extracted, Key, KeyExtractor, KeyInfo};
+use super::extracted::Extracted;
+use super::ip::{DEFAULT_V6_PREFIX, ip_info, ip_key, ip_key_of, peer};
+use super::proxies::{self as hops, Source, Trust, parse_net};
+use super::{Bannable, KeyExtractor, KeyInfo};
 use crate::core::error::built;
-use crate::core::{Answer, Error};
+use crate::core::{Answer, Error, Key};
 
 /// An extractor of the client's address, also behind trusted proxies.
 ///
@@ -64,7 +63,7 @@ pub struct ClientIp {
 ///
 /// ```
 /// use axum::extract::ConnectInfo;
-/// use std::net::{IpAddr, SocketAddr};
+/// use std::net::IpAddr;
 /// use tollgate::key;
 ///
 /// let client_ip = key::client_ip().trusted_proxies(["10.0.0.0/8"]);
@@ -128,7 +127,7 @@ impl ClientIp {
     ///
     /// ```
     /// use axum::extract::ConnectInfo;
-    /// use std::net::{IpAddr, SocketAddr};
+    /// use std::net::IpAddr;
     /// use tollgate::key;
     ///
     /// // A CDN, and a load balancer behind it, which is the peer.
@@ -286,5 +285,130 @@ impl KeyExtractor for ClientIp {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.address(parts)
+    }
+}
+
+impl ClientIp {
+    /// Checks that not every peer is a trusted proxy.
+    ///
+    /// # Errors
+    ///
+    /// If clients could choose their addresses.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if !self.trust.as_ref().is_some_and(Trust::is_of_all) {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "every peer would be a trusted proxy, by a network of all addresses, so each client would choose its own \
+             address, and a fresh counter with it: give trusted_proxies as the networks of your proxies, or trusted_hops \
+             if nobody else can reach the server",
+        ))
+    }
+
+    /// Returns this client with the settings of the layer's where it has none.
+    ///
+    /// # Errors
+    ///
+    /// If they contradict the layer's, or trust every peer. A layer that trusts proxies reads one header, whether or not
+    /// that is set.
+    pub(crate) fn bound(&self, layer: &Self) -> Result<Self, Error> {
+        self.check()?;
+        let layer_trusts = layer.trust.is_some() || layer.unix_socket;
+        let trust = layer.trust.clone().or_else(|| layer_trusts.then(Trust::nobody));
+        let source = layer.source.clone().or_else(|| layer_trusts.then_some(Source::XForwardedFor));
+        let other_socket = layer_trusts && self.unix_socket && !layer.unix_socket;
+        if other_socket || differ(self.trust.as_ref(), trust.as_ref()) {
+            return Err(contradiction("trusts other proxies"));
+        }
+        if differ(self.source.as_ref(), source.as_ref()) {
+            return Err(contradiction("reads another header"));
+        }
+        Ok(Self {
+            trust: self.trust.clone().or(trust),
+            source: self.source.clone().or(source),
+            unix_socket: self.unix_socket || layer.unix_socket,
+            v6_prefix: self.v6_prefix.or(layer.v6_prefix),
+        })
+    }
+}
+
+/// Returns whether both are set, and not the same.
+fn differ<T: PartialEq>(own: Option<&T>, layer: Option<&T>) -> bool {
+    own.zip(layer).is_some_and(|(own, layer)| own != layer)
+}
+
+fn contradiction(what: &str) -> Error {
+    Error::invalid(format!(
+        "its client_ip() {what} than the client of the layer: set proxies and header in RateLimitLayer::client only"
+    ))
+}
+
+/// An extractor of the peer's address.
+///
+/// Made by [`peer_ip`], which has the rules and an example.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct PeerIp {
+    /// In bits, at most 128.
+    v6_prefix: u8,
+}
+
+/// Identifies clients by the address at the other end of the connection: IPv4 whole, IPv6 by its /56 prefix.
+///
+/// An IPv6 address that embeds an IPv4 address counts as that one, as with [`client_ip`](super::client_ip).
+///
+/// If there is a proxy, this is its address: use [`client_ip`](super::client_ip) for the client's. Lists of
+/// addresses compare the layer's client address, not this one.
+///
+/// The address is found in the extensions of a request where the server inserts it:
+///
+/// | server | what to do |
+/// | --- | --- |
+/// | axum | serve the app with `into_make_service_with_connect_info::<SocketAddr>()` |
+/// | tonic 0.14, without TLS or with its own | enable the feature `tonic` |
+/// | any other, such as hyper | insert the peer's [`SocketAddr`](std::net::SocketAddr) as it is |
+///
+/// If there is none, there is no key, a warning with the code `TG004` is logged once for each layer, and by default all
+/// requests [share](crate::MissingKey::Share) one counter.
+///
+/// # Examples
+///
+/// ```
+/// use axum::extract::ConnectInfo;
+/// use std::net::SocketAddr;
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let (mut parts, ()) = http::Request::get("/").body(())?.into_parts();
+/// parts.extensions.insert(ConnectInfo(SocketAddr::from(([203, 0, 113, 9], 4711))));
+/// let Answer::Ready(Extracted::Key(key)) = key::peer_ip().extract(&parts) else { panic!("there is a peer") };
+/// assert_eq!(key.as_str(), "ip:203.0.113.9");
+/// # Ok::<(), http::Error>(())
+/// ```
+pub fn peer_ip() -> PeerIp {
+    PeerIp { v6_prefix: DEFAULT_V6_PREFIX }
+}
+
+impl PeerIp {
+    /// Sets how many leading bits of an IPv6 address identify a client, instead of 56.
+    ///
+    /// Addresses that share them share a counter. More than 128 bits are taken as 128; with 0 bits all IPv6 clients
+    /// share one counter. IPv4 addresses are always counted whole.
+    pub fn v6_prefix(self, bits: u8) -> Self {
+        Self { v6_prefix: bits.min(128) }
+    }
+}
+
+impl KeyExtractor for PeerIp {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        Answer::Ready(peer(parts).map(|address| ip_key(address, self.v6_prefix)).into())
+    }
+
+    fn info(&self) -> KeyInfo {
+        ip_info(self.v6_prefix)
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        ip_key_of(value, self.v6_prefix)
     }
 }

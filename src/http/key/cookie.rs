@@ -11,8 +11,8 @@ use http::header::COOKIE;
 use http::request::Parts;
 use percent_encoding::percent_decode;
 
-use super::Ambiguous;
-use super::reading::{Pick, Value, lines, same};
+use super::extracted::Ambiguous;
+use super::value::{Pick, Value, lines, same};
 
 /// Returns the value that counts, if there is one and all servers read it.
 pub(super) fn value<'a>(

@@ -1,19 +1,25 @@
-//! The trait of key extractors, and its implementation for closures.
+//! The trait of key extractors, its implementation for closures, and joined keys.
 //!
-//! A policy owns one extractor, and calls it with the head of each request that it applies to. Only
-//! [`extract`](KeyExtractor::extract) is required. The other methods have defaults that are safe: clients choose the
-//! keys, whose kind is not known, and there is no address.
+//! A [`Join`] has a key only if both parts have one, and is certain only if both are. Where a part is missing,
+//! ambiguous, rejected or failed, the joined key is the worse of the two: rejected, then failed, ambiguous, missing.
+//! So no client evades one part by changing the other.
 
 use std::any::Any;
 use std::fmt;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::Poll;
 
 use http::request::Parts;
 
-use super::extracted::Extracted;
+#[cfg(feature = "axum")]
+use super::client_ip::ClientIp;
+use super::extracted::{Extracted, Secret};
 use super::info::KeyInfo;
-use crate::core::{Answer, Key};
+#[cfg(all(feature = "axum", feature = "lookup"))]
+use super::lookup::KeyLookup;
+use crate::core::{Answer, Error, Key};
 use crate::lookup::RawValues;
 
 /// Extracts the key that identifies the client of a request.
@@ -180,4 +186,145 @@ pub(crate) fn shared(key: impl KeyExtractor) -> Arc<dyn KeyExtractor> {
         shared = Arc::clone(inner);
     }
     shared
+}
+
+impl KeyExtractor for Join {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        match (self.first.extract(parts), self.second.extract(parts)) {
+            (Answer::Ready(first), Answer::Ready(second)) => Answer::Ready(join(first, second)),
+            (first, second) => Answer::pending(async move {
+                let (first, second) = both(first, second).await;
+                join(first, second)
+            }),
+        }
+    }
+
+    fn info(&self) -> KeyInfo {
+        self.first.info().and(self.second.info())
+    }
+
+    /// Its parts have values, and it has none itself.
+    fn key_of(&self, _: &[u8]) -> Option<Key> {
+        None
+    }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.first.address(parts).or_else(|| self.second.address(parts))
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        self.first.raw_values(parts, offered);
+        self.second.raw_values(parts, offered);
+    }
+}
+
+/// Waits for two extractors concurrently.
+async fn both<T>(mut first: Answer<T>, mut second: Answer<T>) -> (T, T) {
+    poll_fn(|cx| if first.is_ready(cx) & second.is_ready(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    (first.wait().await, second.wait().await)
+}
+
+/// Joins what two extractors return.
+fn join(first: Extracted, second: Extracted) -> Extracted {
+    match (first, second) {
+        (Extracted::Key(first), Extracted::Key(second)) => Extracted::Key(first.join(&second)),
+        (Extracted::Rejected(response), _) | (_, Extracted::Rejected(response)) => Extracted::Rejected(response),
+        (Extracted::Failed(error), _) | (_, Extracted::Failed(error)) => Extracted::Failed(error),
+        (Extracted::Ambiguous, _) | (_, Extracted::Ambiguous) => Extracted::Ambiguous,
+        (first, second) => match (first.into_key(), second.into_key()) {
+            (Ok((first, mut offered)), Ok((second, others))) => {
+                offered.append(others);
+                Secret::joined(first.join(&second), offered).into()
+            }
+            _ => Extracted::Missing,
+        },
+    }
+}
+
+/// Returns the extractors that a key is joined of, in their order, or the one that it is.
+pub(crate) fn parts(key: &dyn KeyExtractor) -> Vec<&dyn KeyExtractor> {
+    match (key as &dyn Any).downcast_ref() {
+        Some(Join { first, second }) => [parts(&**first), parts(&**second)].concat(),
+        None => vec![key],
+    }
+}
+
+/// Returns the key of a request that has these values, one for each part.
+///
+/// # Errors
+///
+/// If no request can have one of the values, the kind of a part is not known, or there are more values than parts, or
+/// fewer. Values may be secrets, so they are not in messages.
+pub(crate) fn key_of(key: &dyn KeyExtractor, values: &[impl AsRef<[u8]>]) -> Result<Key, Error> {
+    let Some(kind) = key.info().kind else {
+        return Err(Error::invalid(
+            "this key comes from a closure, so its kind is not known: make it with Key::new, as the closure does",
+        ));
+    };
+    let parts = parts(key);
+    if values.len() != parts.len() {
+        let (given, known) = (values.len(), parts.len());
+        return Err(Error::invalid(format!("key \"{kind}\" is made of {known} values, and {given} were given")));
+    }
+    let keys = parts.iter().zip(values).map(|(part, value)| part.key_of(value.as_ref()));
+    let joined = keys.reduce(|first, second| Some(first?.join(&second?))).flatten();
+    joined.ok_or_else(|| Error::invalid(format!("key \"{kind}\" never has this value")))
+}
+
+/// Returns a key with the settings of the layer's client where it is by the client's address and has none of its own.
+///
+/// # Errors
+///
+/// If it has settings that contradict the layer's.
+#[cfg(feature = "axum")]
+pub(crate) fn bound(key: &Arc<dyn KeyExtractor>, layer: &ClientIp) -> Result<Arc<dyn KeyExtractor>, Error> {
+    let any: &dyn Any = &**key;
+    if let Some(client) = any.downcast_ref::<ClientIp>() {
+        return Ok(Arc::new(client.bound(layer)?));
+    }
+    if let Some(Join { first, second }) = any.downcast_ref() {
+        return Ok(Arc::new(Join { first: bound(first, layer)?, second: bound(second, layer)? }));
+    }
+    #[cfg(feature = "lookup")]
+    if let Some(lookup) = any.downcast_ref::<KeyLookup>() {
+        return Ok(Arc::new(KeyLookup { by: bound(&lookup.by, layer)?, ..lookup.clone() }));
+    }
+    Ok(Arc::clone(key))
+}
+
+/// Identifies clients by the result of a closure over the head of the request.
+///
+/// The closure returns a [`Key`](super::Key) or text, an `Option` of one of them (`None` is a
+/// [missing](super::MissingKey) key), or a `Result` of one of these. The error of the `Result` is a response that
+/// rejects the request, boxed or not, [`Ambiguous`](super::Ambiguous), or an [`Error`](crate::Error), which is a
+/// [failure](crate::OnFailure#keys). The closure is called for each request that the policy applies to, and should
+/// not block.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::Key;
+/// use tollgate::key::{self, Ambiguous, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// // `acme.example.com` is the tenant `acme`.
+/// let tenant = key::from_fn(|parts| {
+///     let host = key::host().name(parts)?;
+///     let tenant = host.as_deref().and_then(|host| host.split('.').next());
+///     Ok::<_, Ambiguous>(tenant.map(|tenant| Key::new("tenant", tenant)))
+/// });
+///
+/// let request = http::Request::get("/").header("host", "ACME.example.com:8080");
+/// let (parts, ()) = request.body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = tenant.extract(&parts) else { panic!("there is a host") };
+/// assert_eq!(key.as_str(), "tenant:acme");
+/// # Ok::<(), http::Error>(())
+/// ```
+#[must_use]
+pub fn from_fn<F, R>(find: F) -> F
+where
+    F: Fn(&Parts) -> R + Send + Sync + 'static,
+    R: Into<Extracted>,
+{
+    find
 }

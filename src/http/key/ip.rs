@@ -1,24 +1,35 @@
-//! Makes keys of IP addresses.
+//! Keys of IP addresses, and the IPv4 addresses that IPv6 addresses embed.
 //!
-//! The one text that [`client_ip`](super::client_ip) and [`peer_ip`](super::peer_ip) share: `ip:203.0.113.9`, or
-//! `ip:2001:db8::/56`. An IPv6 client may use any address of its network, so only a prefix identifies it.
+//! An IPv6 client may use any address of its network, so only a prefix identifies it. A client with one IPv4 address must
+//! not get more counters by coming over a translator or a tunnel, where it may choose the remaining bits of an IPv6
+//! address. So keys and lists use the IPv4 address wherever a prefix that is fixed by an RFC shows that there is one.
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{Bannable, Key, KeyInfo, MissingKey, counted};
+#[cfg(feature = "axum")]
+use axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
+use http::request::Parts;
+use ipnet::{IpNet, Ipv4Net};
+#[cfg(feature = "tonic")]
+use tonic::transport::server::TcpConnectInfo;
+
+#[cfg(feature = "axum")]
+use super::{Bannable, KeyInfo, MissingKey};
+use crate::core::Key;
 
 /// The length of the kind and its colon.
 const KIND: usize = "ip:".len();
 
 /// Shorter prefixes of IPv6 addresses are of networks that several sites may share.
+#[cfg(feature = "axum")]
 const LEAST_SITE: u8 = 48;
 
 /// The default prefix length, in bits: a site is usually delegated a /56, which has 2^72 addresses.
-pub(super) const DEFAULT_V6_PREFIX: u8 = 56;
+pub(crate) const DEFAULT_V6_PREFIX: u8 = 56;
 
 /// Makes the key of an address: IPv4 whole, also where IPv6 embeds it; other IPv6 by its prefix of at most 128 bits.
-pub(super) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
+pub(crate) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
     let mut text = *b"ip:                                                 ";
     let length = match counted(address) {
         IpAddr::V4(v4) => write_v4(&mut text, v4),
@@ -33,6 +44,7 @@ pub(super) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
 }
 
 /// Returns the key of an address, or of a network as it is written in keys.
+#[cfg(feature = "axum")]
 pub(super) fn ip_key_of(value: &[u8], v6_prefix: u8) -> Option<Key> {
     let text = str::from_utf8(value).ok()?;
     let key = |address: &str| Some(ip_key(address.parse().ok()?, v6_prefix));
@@ -40,6 +52,7 @@ pub(super) fn ip_key_of(value: &[u8], v6_prefix: u8) -> Option<Key> {
 }
 
 /// Returns what is known of keys of addresses.
+#[cfg(feature = "axum")]
 pub(super) fn ip_info(v6_prefix: u8) -> KeyInfo {
     let bannable = if v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client };
     let info = KeyInfo::new("ip").missing_key(MissingKey::Share).bannable(bannable).unforgeable();
@@ -69,6 +82,57 @@ fn network(address: Ipv6Addr, prefix: u8) -> Ipv6Addr {
     Ipv6Addr::from_bits(address.to_bits() & mask)
 }
 
+/// Returns the address by which a client is counted: the IPv4 address where an IPv6 address embeds one.
+///
+/// These are mapped addresses (`::ffff:0:0/96`), and those of NAT64 (`64:ff9b::/96`, RFC 6052), 6to4 (`2002::/16`,
+/// RFC 3056) and Teredo (`2001::/32`, RFC 4380; the client's IPv4 address, not the server's).
+pub(crate) fn counted(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
+    }
+}
+
+/// Returns the IPv4 network of a network of IPv4 addresses mapped into IPv6; any other network unchanged.
+pub(crate) fn canonical(net: IpNet) -> IpNet {
+    let mapped = match net {
+        IpNet::V4(_) => None,
+        IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96)),
+    };
+    mapped.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(net, IpNet::V4)
+}
+
+/// Returns the IPv4 address in an IPv6 address, if its prefix is one of those that embed one.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let low = || Ipv4Addr::from_bits(u32::from(address.segments()[6]) << 16 | u32::from(address.segments()[7]));
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => Some(low()),
+        [0x2002, high, rest, ..] => Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(rest))),
+        // Teredo inverts its bits: https://www.rfc-editor.org/rfc/rfc4380#section-4
+        [0x2001, 0, ..] => Some(Ipv4Addr::from_bits(!low().to_bits())),
+        _ => None,
+    }
+}
+
+/// Returns the address at the other end of the connection, by axum, by tonic, or as any server may insert it. No client
+/// can forge it.
+pub(crate) fn peer(parts: &Parts) -> Option<IpAddr> {
+    let extensions = &parts.extensions;
+    #[cfg(feature = "axum")]
+    if let Some(ConnectInfo(peer)) = extensions.get::<ConnectInfo<SocketAddr>>() {
+        return Some(peer.ip());
+    }
+    #[cfg(feature = "tonic")]
+    if let Some(peer) = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr) {
+        return Some(peer.ip());
+    }
+    let peer = extensions.get::<SocketAddr>();
+    // A mock is the last, as in axum.
+    #[cfg(feature = "axum")]
+    let peer = peer.or_else(|| extensions.get::<MockConnectInfo<SocketAddr>>().map(|MockConnectInfo(peer)| peer));
+    peer.map(SocketAddr::ip)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +149,28 @@ mod tests {
     fn the_longest_network_has_room() {
         let address = Ipv6Addr::from_bits(u128::MAX);
         assert_eq!(ip_key(address.into(), 128).as_str(), format!("ip:{address}/128"));
+    }
+
+    #[track_caller]
+    fn row(given: &str, expected: &str) {
+        assert_eq!(counted(given.parse().unwrap()), expected.parse::<IpAddr>().unwrap());
+    }
+
+    #[test]
+    fn an_ipv6_address_that_stands_for_ipv4_counts_as_that() {
+        row("::ffff:203.0.113.7", "203.0.113.7");
+        row("64:ff9b::203.0.113.7", "203.0.113.7");
+        row("2002:cb00:7107:1::9", "203.0.113.7");
+        row("2001:0:4136:e378:8000:63bf:34ff:8ef8", "203.0.113.7");
+    }
+
+    #[test]
+    fn any_other_ipv6_address_counts_as_itself() {
+        for address in
+            ["64:ff9b:1::203.0.113.7", "64:ff9b::1:203.0.113.7", "2001:db8::1", "2001:1::1", "::1", "::203.0.113.7"]
+        {
+            row(address, address);
+        }
+        row("203.0.113.7", "203.0.113.7");
     }
 }

@@ -32,84 +32,42 @@
 //! host should use [`Host::name`], as `parts.uri.host()` is `None` on HTTP/1.1.
 
 mod authorization;
-#[cfg(feature = "basic-auth")]
-mod basic_user;
-mod bearer;
 #[cfg(feature = "axum")]
 mod client_ip;
-#[cfg(feature = "axum")]
-mod client_settings;
 mod cookie;
-mod embedded;
-mod extension;
 mod extracted;
 mod extractor;
-#[cfg(feature = "axum")]
-mod forwarded;
-mod from_fn;
-mod global;
-#[cfg(feature = "axum")]
-mod hops;
-mod host;
 mod info;
-#[cfg(feature = "axum")]
 mod ip;
-mod join;
 #[cfg(feature = "lookup")]
 mod lookup;
-mod method;
 #[cfg(feature = "axum")]
-mod node;
-mod parts;
-mod path;
-#[cfg(feature = "axum")]
-mod path_param;
-#[cfg(feature = "axum")]
-mod peer_ip;
-#[cfg(feature = "query")]
-mod query;
-pub(crate) mod reading;
+mod proxies;
 #[cfg(feature = "axum")]
 mod route;
-mod secret;
-#[cfg(feature = "axum")]
 mod template;
-#[cfg(feature = "axum")]
-mod trust;
-mod value;
+mod unforgeable;
+mod uri;
+pub(crate) mod value;
 
 pub use crate::core::Key;
-use crate::core::Kind;
-pub use bearer::bearer;
+pub use authorization::bearer;
 #[cfg(feature = "axum")]
-pub use client_ip::{ClientIp, client_ip};
-pub(crate) use embedded::{canonical, counted, site};
-pub use extension::{Extension, extension};
-pub use extracted::{Ambiguous, Extracted};
-pub(crate) use extractor::shared;
-pub use extractor::{Join, KeyExtractor};
-pub use from_fn::from_fn;
-pub use global::global;
+pub use client_ip::{ClientIp, PeerIp, client_ip, peer_ip};
+pub use extracted::{Ambiguous, Extracted, Secret};
 #[cfg(feature = "axum")]
-pub(crate) use hops::is_forwarded;
-pub use host::{Host, host};
+pub(crate) use extractor::bound;
+pub use extractor::{Join, KeyExtractor, from_fn};
+pub(crate) use extractor::{key_of, parts, shared};
 pub use info::{Bannable, KeyInfo, MissingKey};
+pub(crate) use ip::{DEFAULT_V6_PREFIX, canonical, counted, ip_key, peer};
 #[cfg(feature = "lookup")]
 pub use lookup::{KeyLookup, lookup};
-pub use method::method;
-#[cfg(feature = "axum")]
-pub(crate) use parts::bound;
-pub(crate) use parts::{key_of, parts};
-pub use path::path;
-#[cfg(feature = "axum")]
-pub(crate) use peer_ip::peer;
-#[cfg(feature = "axum")]
-pub use peer_ip::{PeerIp, peer_ip};
 #[cfg(feature = "axum")]
 pub use route::route;
-pub use secret::Secret;
-#[cfg(feature = "axum")]
 pub(crate) use template::{is_template, matched, normal as normal_template};
+pub use unforgeable::{Extension, extension, global, method};
+pub use uri::{Host, host, path};
 #[cfg(feature = "basic-auth")]
 pub use value::basic_user;
 #[cfg(feature = "axum")]

@@ -1,14 +1,27 @@
-//! Extracts the route that matched.
+//! Extracts the route that matched, and the parameters of its path.
 //!
-//! Unlike the path, a route is the server's: there are as many counters as routes, whatever clients send.
+//! Unlike the path, a route is the server's: there are as many counters as routes, whatever clients send. Parameters are
+//! those that axum's `Path` has. Layers of a router see a request without them: axum keeps them where only its own
+//! extractor can read them, which clones the extensions. So a value is captured from the path by the route's template,
+//! which costs less, and axum is consulted only where the path was rewritten after it was routed, or no template is known.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{FromRequestParts, MatchedPath, NestedPath, OriginalUri, RawPathParams};
 use http::request::Parts;
+use percent_encoding::percent_decode_str;
+use smallvec::SmallVec;
 
-use super::template::{matched, normal};
-use super::{Bannable, Extracted, Key, KeyExtractor, KeyInfo, Kind, is_template};
-use crate::core::Answer;
+use super::extracted::{Ambiguous, Extracted};
+use super::template::{Piece, is_template, matched, normal, pieces};
+use super::value::{Pick, Value, bytes};
+use super::{Bannable, KeyExtractor, KeyInfo};
+use crate::core::{Answer, Key, Kind};
 use crate::lookup::RawValues;
 
 static KIND: Kind = Kind::fixed("route:");
@@ -68,4 +81,121 @@ impl KeyExtractor for Route {
 /// Returns the template of the route, or [`UNMATCHED`].
 fn template(parts: &Parts) -> &str {
     matched(parts).unwrap_or(UNMATCHED)
+}
+
+/// Returns the value that counts, if there is one and it is text.
+pub(super) fn path_param<'a>(
+    parts: &'a Parts,
+    name: &str,
+    pick: Pick,
+    form: impl Fn(Cow<'a, [u8]>) -> Cow<'a, [u8]>,
+) -> Value<'a> {
+    let value = pick.of(values(parts, name).into_iter())?;
+    value.map(|text| text.map(|text| form(bytes(text))).ok_or(Ambiguous)).transpose()
+}
+
+/// Decoded values; `None` for one that is not UTF-8.
+type Values<'a> = SmallVec<[Option<Cow<'a, str>>; 1]>;
+
+/// Returns the values of all parameters with this name.
+fn values<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
+    // A nested service, or the fallback of a nested router, has parameters of its prefix and no route.
+    let Some(template) = parts.extensions.get::<MatchedPath>() else { return values_of_router(parts, name) };
+    // The template is that of the outermost router, but nested ones see a shortened path.
+    let whole = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |OriginalUri(uri)| uri.path());
+    let found = if is_routed(whole, parts) { captures(template.as_str(), whole, name) } else { None };
+    match found {
+        Some(found) => found.into_iter().map(|raw| percent_decode_str(raw).decode_utf8().ok()).collect(),
+        None => values_of_router(parts, name),
+    }
+}
+
+/// Whether `whole` is the path that was routed: the request's own, with the prefix that nested routers removed.
+fn is_routed(whole: &str, parts: &Parts) -> bool {
+    let path = parts.uri.path();
+    let is_nested = |prefix| {
+        let nest = parts.extensions.get::<NestedPath>();
+        nest.is_some_and(|nest| captures(nest.as_str(), prefix, "").is_some())
+    };
+    path == whole || whole.strip_suffix(path).is_some_and(is_nested)
+}
+
+/// Returns what a path has where its template has `{name}` or `{*name}`; `None` if it does not match the template.
+fn captures<'a>(template: &str, path: &'a str, name: &str) -> Option<SmallVec<[&'a str; 1]>> {
+    let (mut rest, mut found) = (path, SmallVec::new());
+    for piece in pieces(template) {
+        let (value, of) = match piece.ok()? {
+            Piece::Text(text) => {
+                rest = rest.strip_prefix(text)?;
+                continue;
+            }
+            Piece::Parameter(of) => (&rest[..rest.find('/').unwrap_or(rest.len())], of),
+            Piece::Rest(of) => (rest, of),
+        };
+        rest = &rest[value.len()..];
+        if of == name {
+            found.push(value);
+        }
+    }
+    rest.is_empty().then_some(found)
+}
+
+/// Returns the values that the router itself captured, which only axum's extractor can read.
+fn values_of_router<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
+    let mut of_router = http::Request::new(()).into_parts().0;
+    of_router.extensions = parts.extensions.clone();
+    let params = pin!(RawPathParams::from_request_parts(&mut of_router, &()));
+    match params.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(params)) => {
+            let named = params.iter().filter(|(of, _)| *of == name);
+            named.map(|(_, value)| Some(Cow::Owned(value.to_owned()))).collect()
+        }
+        // Without parameters there is none of this name; else one is no text, and the router does not return which.
+        Poll::Ready(Err(RawPathParamsRejection::MissingPathParams(_))) => Values::new(),
+        _ => [None].into_iter().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn row(template: &str, path: &str, values: Option<&[&str]>) {
+        assert_eq!(captures(template, path, "id").as_deref(), values, "{template} {path}");
+    }
+
+    #[test]
+    fn a_parameter_is_what_the_path_has_in_its_place() {
+        row("/users/{id}", "/users/7", Some(&["7"]));
+        row("/{id}", "/7", Some(&["7"]));
+        row("/a/{x}/{id}/b", "/a/1/2/b", Some(&["2"]));
+        row("/users/{other}", "/users/7", Some(&[]));
+        row("/users/id", "/users/id", Some(&[]));
+        row("/", "/", Some(&[]));
+        row("/{id}/a/{id}", "/1/a/2", Some(&["1", "2"]));
+    }
+
+    #[test]
+    fn a_wildcard_takes_the_rest_of_the_path() {
+        row("/files/{*id}", "/files/a/b/", Some(&["a/b/"]));
+        row("/{*id}", "/a", Some(&["a"]));
+        row("/files/{*rest}", "/files/a", Some(&[]));
+    }
+
+    #[test]
+    fn static_text_around_a_parameter_is_left_out() {
+        row("/v{id}", "/v7", Some(&["7"]));
+        row("/{{{id}", "/{7", Some(&["7"]));
+        row("/{{id}}", "/{id}", Some(&[]));
+        row("/{{id}}/{id}", "/{id}/7", Some(&["7"]));
+    }
+
+    #[test]
+    fn a_path_of_another_template_has_no_parameters() {
+        row("/users/{id}", "/users", None);
+        row("/users/{id}", "/a/users/7", None);
+        row("/users/{id}", "/users/7/b", None);
+        row("/long{id}", "/é", None);
+    }
 }

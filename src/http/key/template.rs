@@ -4,13 +4,20 @@
 //! router. What that router refuses is refused here too, so a route that can never match is found when the layer is
 //! built.
 
+#[cfg(feature = "axum")]
 use axum::extract::MatchedPath;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
 /// Returns the template of the route that matched, if one did, in its [`normal`] form.
+#[cfg(feature = "axum")]
 pub(crate) fn matched(parts: &Parts) -> Option<&str> {
     parts.extensions.get::<MatchedPath>().map(|template| normal(template.as_str()))
+}
+
+#[cfg(not(feature = "axum"))]
+pub(crate) fn matched(_: &Parts) -> Option<&str> {
+    None
 }
 
 /// Returns a template with at most one slash at its end.
@@ -25,7 +32,7 @@ pub(crate) fn normal(mut template: &str) -> &str {
 
 /// A piece of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Piece<'a> {
+pub(super) enum Piece<'a> {
     /// Static text; an escaped brace ends it.
     Text(&'a str),
     /// The name in `{name}`, which takes a segment or the end of one.
@@ -36,10 +43,10 @@ pub(crate) enum Piece<'a> {
 
 /// The error of a template that axum's router refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(super) struct Malformed;
 
 /// Returns the pieces of a template, in order; nothing follows an error.
-pub(crate) fn pieces(template: &str) -> impl Iterator<Item = Result<Piece<'_>, Malformed>> {
+pub(super) fn pieces(template: &str) -> impl Iterator<Item = Result<Piece<'_>, Malformed>> {
     let mut rest = Some(template);
     std::iter::from_fn(move || {
         let text = rest.take().filter(|text| !text.is_empty())?;

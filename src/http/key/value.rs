@@ -8,12 +8,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use http::HeaderName;
+use http::header::AsHeaderName;
 use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::reading::{Pick, Value, carried, lines, text};
-use super::{Extracted, Key, KeyExtractor, KeyInfo, Kind};
-use crate::core::Answer;
+use super::extracted::{Ambiguous, Extracted};
+use super::{KeyExtractor, KeyInfo};
+use crate::core::{Answer, Key, Kind};
 use crate::lookup::RawValues;
 
 /// A function that returns the normal form of a value.
@@ -303,11 +304,11 @@ impl ValueKey {
             Source::Header(name) => self.pick.of(lines(&parts.headers, name).map(|line| form(Cow::Borrowed(line)))),
             Source::Cookie(name) => super::cookie::value(parts, name, self.pick, form),
             #[cfg(feature = "query")]
-            Source::Query(name) => super::query::value(parts, name, self.pick, form),
+            Source::Query(name) => query_value(parts, name, self.pick, form),
             #[cfg(feature = "axum")]
-            Source::PathParam(name) => super::path_param::value(parts, name, self.pick, form),
+            Source::PathParam(name) => super::route::path_param(parts, name, self.pick, form),
             #[cfg(feature = "basic-auth")]
-            Source::BasicUser => super::basic_user::value(parts, self.pick, form),
+            Source::BasicUser => super::authorization::basic_user(parts, self.pick, form),
         }
     }
 
@@ -365,4 +366,93 @@ impl fmt::Debug for ValueKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ValueKey").field("kind", &self.kind).field("pick", &self.pick).finish_non_exhaustive()
     }
+}
+
+/// Returns the value of a parameter that counts, if there is one. Queries are parsed as forms, as axum's `Query` does it.
+#[cfg(feature = "query")]
+fn query_value<'a>(
+    parts: &'a Parts,
+    name: &str,
+    pick: Pick,
+    form: impl Fn(Cow<'a, [u8]>) -> Cow<'a, [u8]>,
+) -> Value<'a> {
+    let query = parts.uri.query().unwrap_or_default();
+    let values = |piece: &'a str| {
+        let pairs = form_urlencoded::parse(piece.as_bytes()).filter(|(of, _)| *of == name);
+        pairs.map(|(_, value)| form(bytes(value)))
+    };
+    // Some servers also split queries at `;`.
+    if query.contains(';') && !values(query).eq(query.split(';').flat_map(values)) {
+        return Err(Ambiguous);
+    }
+    pick.of(values(query))
+}
+
+/// The value that counts in normal form, if there is one.
+pub(super) type Value<'a> = Result<Option<Cow<'a, [u8]>>, Ambiguous>;
+
+/// Which of several values counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pick {
+    /// The one that all of them equal.
+    Same,
+    First,
+    Last,
+}
+
+impl Pick {
+    /// Returns the value that counts, if there is one.
+    pub(super) fn of<T: PartialEq>(self, values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
+        if self == Pick::Same { same(values) } else { Ok(self.one_of(values)) }
+    }
+
+    /// Returns the last value for `Last`, otherwise the first.
+    pub(super) fn one_of<T>(self, mut values: impl Iterator<Item = T>) -> Option<T> {
+        if self == Pick::Last { values.last() } else { values.next() }
+    }
+}
+
+/// Returns the value that all values equal; they are ambiguous if they differ.
+pub(super) fn same<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
+    let Some(first) = values.next() else { return Ok(None) };
+    if values.all(|value| value == first) { Ok(Some(first)) } else { Err(Ambiguous) }
+}
+
+/// Returns a value if it is UTF-8.
+pub(super) fn text(value: &[u8]) -> Option<&[u8]> {
+    str::from_utf8(value).ok().map(str::as_bytes)
+}
+
+/// Returns the bytes of a text, without copying it.
+#[cfg(any(feature = "axum", feature = "query"))]
+pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
+/// Trims the optional white space around a value, which HTTP/2 keeps and servers of HTTP/1 drop:
+/// <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
+pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+/// Returns the values of a header in normal form, one per line.
+pub(crate) fn lines(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(name).iter().map(|line| trimmed(line.as_bytes()))
+}
+
+/// Returns the value of a header; it is ambiguous if lines differ.
+#[cfg_attr(not(feature = "config"), allow(dead_code, reason = "only files compare headers with texts"))]
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Ambiguous> {
+    same(lines(headers, name))
+}
+
+/// Returns a value in normal form, if a header can carry it.
+pub(crate) fn carried(value: &[u8]) -> Option<&[u8]> {
+    HeaderValue::from_bytes(value).is_ok().then(|| trimmed(value))
 }

@@ -25,11 +25,9 @@ pub(crate) use self::access::advice;
 pub use self::count::Count;
 pub(crate) use self::count::{AwaitsRefusals, Refused};
 pub(crate) use self::options::Options;
-#[cfg(all(feature = "axum", feature = "config"))]
-pub(crate) use self::scope::check_route;
-pub(crate) use self::scope::{Predicate, Scope, Terms};
+pub(crate) use self::scope::{Predicate, Terms, is_preflight};
 #[cfg(feature = "config")]
-pub(crate) use self::scope::{STANDARD, is_route};
+pub(crate) use self::scope::{STANDARD, check_route, is_route};
 use self::warned::Warned;
 use crate::core::{Error, Key, Mode, Quota, Settles};
 use crate::http::key;

@@ -7,16 +7,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use http::Method;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, Method};
 
 use crate::core::Error;
-#[cfg(feature = "axum")]
 use crate::http::key::{is_template, matched, normal_template};
 
 /// The characters of an invalid template that an error shows.
-#[cfg(feature = "axum")]
 const LONGEST_SHOWN: usize = 64;
 
 /// The methods that HTTP defines, which are in upper case.
@@ -78,18 +76,13 @@ impl Scope {
             && self.applies_when(parts);
         covered.then(|| {
             let of_preflights = Terms { counted: self.preflights, keyed: !self.keyless_preflights };
-            if is_preflight(&parts.method, &parts.headers) { of_preflights } else { Terms::ALL }
+            if is_preflight(parts) { of_preflights } else { Terms::ALL }
         })
     }
 
     /// Returns whether the policy applies to all requests, but perhaps preflights.
     pub(super) fn is_all(&self) -> bool {
         self.methods.is_none() && self.routes.is_none() && self.when.is_none()
-    }
-
-    /// Returns whether a request is a CORS preflight.
-    pub(crate) fn is_preflight(parts: &Parts) -> bool {
-        is_preflight(&parts.method, &parts.headers)
     }
 
     /// Returns a method that is a standard one but for its case, as it was given, and the standard one.
@@ -107,15 +100,8 @@ impl Scope {
     }
 
     /// Checks that each template can match some request.
-    #[cfg(feature = "axum")]
     pub(super) fn check_routes(&self) -> Result<(), Error> {
         self.routes.iter().flat_map(|routes| routes.iter()).try_for_each(|route| check_route(route))
-    }
-
-    #[cfg(not(feature = "axum"))]
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "there are no routes")]
-    pub(super) fn check_routes(&self) -> Result<(), Error> {
-        Ok(())
     }
 }
 
@@ -129,7 +115,6 @@ fn is_listed(method: &Method, methods: &[Method]) -> bool {
 /// # Errors
 ///
 /// If it cannot, with the template's first characters and the syntax of axum.
-#[cfg(feature = "axum")]
 pub(crate) fn check_route(route: &str) -> Result<(), Error> {
     if is_template(route) {
         return Ok(());
@@ -142,30 +127,14 @@ pub(crate) fn check_route(route: &str) -> Result<(), Error> {
 }
 
 /// Whether this is a CORS preflight: <https://fetch.spec.whatwg.org/#cors-preflight-request>.
-fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
-    method == Method::OPTIONS && headers.contains_key(ORIGIN) && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+pub(crate) fn is_preflight(parts: &Parts) -> bool {
+    let Parts { method, headers, .. } = parts;
+    *method == Method::OPTIONS && headers.contains_key(ORIGIN) && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 /// Returns whether the route that matched a request is one of these templates.
-#[cfg(feature = "axum")]
 pub(crate) fn is_route(parts: &Parts, routes: &[Box<str>]) -> bool {
     matched(parts).is_some_and(|matched| routes.iter().any(|route| normal_template(route) == matched))
-}
-
-#[cfg(not(feature = "axum"))]
-pub(crate) fn is_route(_: &Parts, _: &[Box<str>]) -> bool {
-    false
-}
-
-/// Returns the template of the route that matched, if one did.
-#[cfg(feature = "axum")]
-fn route_of(parts: &Parts) -> Option<&str> {
-    matched(parts)
-}
-
-#[cfg(not(feature = "axum"))]
-fn route_of(_: &Parts) -> Option<&str> {
-    None
 }
 
 impl Scope {
@@ -175,7 +144,7 @@ impl Scope {
             return format!("its methods do not include {}", parts.method).into();
         }
         if self.routes.as_ref().is_some_and(|routes| !is_route(parts, routes)) {
-            return match route_of(parts) {
+            return match matched(parts) {
                 Some(route) => format!("its routes do not include {route}, which matched").into(),
                 None => "it is for routes, and none has matched where the layer is".into(),
             };

@@ -5,21 +5,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-#[cfg(feature = "axum")]
 use std::sync::atomic::Ordering::Relaxed;
 
+use http::HeaderMap;
+use http::header::FORWARDED;
 use http::request::Parts;
 
 use super::Policy;
-#[cfg(feature = "axum")]
 use super::scope::is_route;
-#[cfg(feature = "axum")]
-use crate::http::key::{is_forwarded, matched, normal_template, peer};
+use crate::http::key::{matched, normal_template, peer};
 use crate::limiter::is_first;
 
 /// What was warned of a policy.
 #[derive(Debug, Default)]
-#[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "there are neither routes nor addresses"))]
 pub(super) struct Warned {
     key: AtomicBool,
     peer: AtomicBool,
@@ -62,10 +60,7 @@ impl Policy {
             );
         }
     }
-}
 
-#[cfg(feature = "axum")]
-impl Policy {
     /// Warns if a request lacks the key as the server does not know the address of its peer.
     #[cold]
     pub(crate) fn warn_of_no_peer(&self, parts: &Parts) {
@@ -171,14 +166,7 @@ impl Policy {
     }
 }
 
-#[cfg(not(feature = "axum"))]
-#[allow(clippy::unused_self, reason = "without axum there are neither routes nor addresses")]
-impl Policy {
-    pub(crate) fn warn_of_no_peer(&self, _: &Parts) {}
-
-    pub(crate) fn warn_of_proxy(_: &[Self], _: &Parts) {}
-
-    pub(crate) fn warn_of_other_route(&self, _: &[Self], _: &Parts) {}
-
-    pub(crate) fn warn_of_no_route(&self, _: &Parts) {}
+/// Whether a request has a header in which proxies name the client.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-forwarded-for") || headers.contains_key(FORWARDED)
 }

@@ -1,0 +1,338 @@
+//! Which proxies are trusted, and the hops that they list in headers, the nearest first.
+//!
+//! Whatever a client sends is to the left of what proxies append. So lines are read from their right end, as bytes,
+//! and only as far as proxies are trusted: nothing on the left can hide, change or slow down what is to the right of
+//! it. No crate reads these headers like that: `forwarded-header-value` refuses a whole line for one malformed hop,
+//! and `rfc7239` splits at commas within quotes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::header::{FORWARDED, HeaderMap, HeaderName};
+use ipnet::{IpNet, Ipv6Net};
+
+use super::ip::canonical;
+use crate::core::Error;
+
+/// The characters of an invalid CIDR that an error shows: no valid one is longer.
+const LONGEST_SHOWN: usize = 64;
+
+/// The shortest prefixes of networks that may be somebody's own: 10.0.0.0/8, and an allocation of IPv6 addresses.
+const LARGEST_V4: u8 = 8;
+const LARGEST_V6: u8 = 16;
+
+/// The proxies whose headers count.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Trust {
+    /// The proxies in these networks, at least one, which share no address and are sorted.
+    Nets(Vec<IpNet>),
+    /// This many proxies, counted from the peer.
+    Hops(usize),
+}
+
+impl Trust {
+    /// Trusts no proxy.
+    pub(super) fn nobody() -> Self {
+        Trust::Hops(0)
+    }
+
+    /// Trusts the proxies in these networks.
+    pub(super) fn nets(nets: impl IntoIterator<Item = IpNet>) -> Self {
+        let nets: Vec<IpNet> = nets.into_iter().map(canonical).collect();
+        let mut nets = IpNet::aggregate(&nets);
+        nets.sort_unstable_by_key(IpNet::network);
+        if nets.is_empty() { Self::nobody() } else { Trust::Nets(nets) }
+    }
+
+    /// Whether clients anywhere may be among the proxies: a number of them says nothing about who the peer is, and
+    /// networks may be so large that they are no operator's own. Many smaller public networks are not noticed.
+    pub(super) fn is_of_anyone(&self) -> bool {
+        match self {
+            Trust::Hops(trusted) => *trusted > 0,
+            Trust::Nets(nets) => nets.iter().any(|net| match net {
+                IpNet::V4(net) => net.prefix_len() < LARGEST_V4,
+                IpNet::V6(net) => net.prefix_len() < LARGEST_V6 && (net.prefix_len() < 3 || is_global(net)),
+            }),
+        }
+    }
+
+    /// Whether all addresses of IPv4 or IPv6 are trusted.
+    pub(super) fn is_of_all(&self) -> bool {
+        matches!(self, Trust::Nets(nets) if nets.iter().any(|net| net.prefix_len() == 0))
+    }
+
+    /// Whether proxies are trusted by their number, and there is one.
+    pub(super) fn is_by_number(&self) -> bool {
+        matches!(self, Trust::Hops(1..))
+    }
+
+    /// Whether the proxy at `address` is trusted, after `passed` others.
+    pub(super) fn covers(&self, passed: usize, address: IpAddr) -> bool {
+        match self {
+            Trust::Hops(trusted) => passed < *trusted,
+            Trust::Nets(nets) => {
+                let after = nets.partition_point(|net| net.network() <= address);
+                nets[..after].last().is_some_and(|net| net.contains(&address))
+            }
+        }
+    }
+}
+
+/// Whether a network is in `2000::/3`, from which public addresses are.
+fn is_global(net: &Ipv6Net) -> bool {
+    net.network().segments()[0] >> 13 == 1
+}
+
+/// Parses a CIDR, or an address as the network of that address alone.
+pub(super) fn parse_net(text: &str) -> Result<IpNet, Error> {
+    let parsed = text.parse::<IpNet>();
+    parsed.or_else(|error| text.parse::<IpAddr>().map(IpNet::from).map_err(|_| error)).map_err(|error| {
+        let shown: String = text.chars().take(LONGEST_SHOWN).collect();
+        Error::invalid(format!(
+            "trusted proxy {shown:?} is not a network: write a CIDR such as \"10.0.0.0/8\" or \"2001:db8::/32\", or an \
+             address"
+        ))
+        .with_source(error)
+    })
+}
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The longest chain of proxies that is read; elements of a list count even if they are empty.
+const MOST_HOPS: usize = 64;
+
+/// The longest hop that is read, in bytes: enough for all parameters of `Forwarded`.
+const LONGEST_HOP: usize = 1024;
+
+/// The header that is read: only one, as a client can send each one that a proxy does not overwrite.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Source {
+    XForwardedFor,
+    Forwarded,
+    Single(HeaderName),
+}
+
+/// Returns the hops of `X-Forwarded-For`; `None` is a malformed one.
+pub(super) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+    hops(headers, &X_FORWARDED_FOR, last_comma, address)
+}
+
+/// Returns the hops of `Forwarded`; `None` is one that is malformed or hides its address.
+pub(super) fn forwarded(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+    hops(headers, &FORWARDED, last_comma_outside_quotes, forwarded_address)
+}
+
+/// Returns the only hop of a header with a single value; `None` if it is malformed or there are several.
+pub(super) fn single(headers: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = Option<IpAddr>> {
+    let mut lines = headers.get_all(name).iter();
+    let only = lines.next().map(|line| Some(line.as_bytes().trim_ascii()).filter(|text| text.len() <= LONGEST_HOP));
+    let more = lines.next().is_some();
+    only.map(|value| if more { None } else { read(value?, address) }).into_iter()
+}
+
+/// Returns the hops of a header, as `split` returns the elements of its lists and `parse` reads each.
+fn hops<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+    split: fn(&[u8]) -> Option<usize>,
+    parse: fn(&str) -> Option<IpAddr>,
+) -> impl Iterator<Item = Option<IpAddr>> + use<'a> {
+    let lines = headers.get_all(name).iter().rev();
+    lines
+        .flat_map(move |line| FromRight { rest: Some(line.as_bytes()), split })
+        .take(MOST_HOPS)
+        .filter(|element| *element != Some(b""))
+        .map(move |element| read(element?, parse))
+}
+
+fn read(text: &[u8], parse: fn(&str) -> Option<IpAddr>) -> Option<IpAddr> {
+    parse(std::str::from_utf8(text).ok()?)
+}
+
+/// The elements of a list, the right-most first; `None` is one that is too long.
+struct FromRight<'a> {
+    /// What is left of the line; `None` at its end, or after an element that is too long.
+    rest: Option<&'a [u8]>,
+    /// Finds the comma before the last element.
+    split: fn(&[u8]) -> Option<usize>,
+}
+
+impl<'a> Iterator for FromRight<'a> {
+    type Item = Option<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.rest.take()?;
+        let skipped = rest.len().saturating_sub(LONGEST_HOP);
+        let element = match (self.split)(&rest[skipped..]) {
+            Some(comma) => {
+                self.rest = Some(&rest[..skipped + comma]);
+                &rest[skipped + comma + 1..]
+            }
+            None if skipped == 0 => rest,
+            None => return Some(None),
+        };
+        Some(Some(element.trim_ascii()))
+    }
+}
+
+fn last_comma(text: &[u8]) -> Option<usize> {
+    text.iter().rposition(|byte| *byte == b',')
+}
+
+/// Finds the last comma that is not in a quoted string. From the right a quote is escaped by what is before it.
+fn last_comma_outside_quotes(text: &[u8]) -> Option<usize> {
+    let mut quoted = false;
+    for (at, byte) in text.iter().enumerate().rev() {
+        match byte {
+            b'"' if !(quoted && is_escaped(&text[..at])) => quoted = !quoted,
+            b',' if !quoted => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a byte within quotes is escaped, by an odd number of backslashes before it.
+fn is_escaped(before: &[u8]) -> bool {
+    before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+}
+
+/// The characters allowed between two parameters, besides one semicolon.
+const BETWEEN: [char; 3] = [';', ' ', '\t'];
+
+/// Returns the address of `for=`, if there is exactly one and the whole hop is well-formed.
+///
+/// `unknown` and obfuscated names are not addresses.
+fn forwarded_address(hop: &str) -> Option<IpAddr> {
+    let mut found = None;
+    let mut rest = hop.trim_matches(BETWEEN);
+    while !rest.is_empty() {
+        let (name, value, after) = parameter(rest)?;
+        if name.eq_ignore_ascii_case("for") && found.replace(value).is_some() {
+            return None;
+        }
+        rest = after;
+    }
+    address(found?)
+}
+
+/// Splits off the first parameter: its name, its value, and the parameters after it.
+fn parameter(text: &str) -> Option<(&str, &str, &str)> {
+    let (name, rest) = text.split_once('=')?;
+    let (value, rest) = match rest.strip_prefix('"') {
+        Some(rest) => quoted(rest)?,
+        None => plain(rest)?,
+    };
+    let after = rest.trim_start_matches(BETWEEN);
+    let separated = after.is_empty() || rest.trim_ascii_start().starts_with(';');
+    let named = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"\";,".contains(&byte));
+    (separated && named).then_some((name, value, after))
+}
+
+/// Splits after a value without quotes.
+fn plain(text: &str) -> Option<(&str, &str)> {
+    let (value, rest) = text.split_at(text.find(BETWEEN).unwrap_or(text.len()));
+    (!value.contains('"')).then_some((value, rest))
+}
+
+/// Splits at the closing quote. Escapes are not resolved: an address has none.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let mut escaped = false;
+    let end = text.bytes().position(|byte| {
+        let closing = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        closing
+    })?;
+    Some((&text[..end], &text[end + 1..]))
+}
+
+/// Parses an address with or without a port, brackets and a zone.
+fn address(node: &str) -> Option<IpAddr> {
+    let (address, port) = match (node.strip_prefix('['), node.split_once(':')) {
+        (Some(bracketed), _) => {
+            let (host, rest) = bracketed.split_once(']')?;
+            let port = if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) };
+            (v6(host)?, port)
+        }
+        (None, Some((host, port))) if !port.contains(':') => (v4(host)?, Some(port)),
+        (None, Some(_)) => (v6(node)?, None),
+        (None, None) => (v4(node)?, None),
+    };
+    port.is_none_or(is_port).then(|| address.to_canonical())
+}
+
+fn v4(text: &str) -> Option<IpAddr> {
+    text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+}
+
+/// Parses an IPv6 address. Its zone (`%eth0`) is dropped: it has a meaning only on the proxy's own host.
+fn v6(text: &str) -> Option<IpAddr> {
+    let address = text.split_once('%').map_or(text, |(address, _zone)| address);
+    address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+}
+
+/// Whether this is a port number, or an obfuscated port: <https://www.rfc-editor.org/rfc/rfc7239#section-6>.
+fn is_port(text: &str) -> bool {
+    match text.strip_prefix('_') {
+        Some(name) => {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        }
+        None => text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn row(cidrs: &[&str], address: &str, covered: bool) {
+        let trust = Trust::nets(cidrs.iter().map(|cidr| parse_net(cidr).unwrap()));
+        assert_eq!(trust.covers(0, address.parse().unwrap()), covered, "{trust:?}");
+    }
+
+    #[test]
+    fn an_address_is_trusted_if_any_network_holds_it() {
+        row(&["10.0.0.0/8"], "10.255.255.255", true);
+        row(&["10.0.0.0/8"], "11.0.0.0", false);
+        row(&["10.0.0.0/8", "10.1.0.0/16", "11.0.0.0/8"], "10.200.0.1", true);
+        row(&["192.0.2.0/24", "10.0.0.0/8", "172.16.0.0/12"], "172.31.255.255", true);
+        row(&["192.0.2.0/24", "10.0.0.0/8", "172.16.0.0/12"], "172.32.0.0", false);
+        row(&["10.0.0.7/8"], "10.200.0.1", true);
+        row(&["10.0.0.7"], "10.0.0.7", true);
+        row(&["10.0.0.7"], "10.0.0.8", false);
+        row(&["2001:db8::/32", "10.0.0.0/8"], "2001:db8:ffff::1", true);
+        row(&["2001:db8::/32", "10.0.0.0/8"], "2001:db9::1", false);
+        row(&[], "10.0.0.1", false);
+    }
+
+    #[test]
+    fn networks_that_clients_are_in_too_are_those_of_anyone() {
+        let is_of_anyone =
+            |cidrs: &[&str]| Trust::nets(cidrs.iter().map(|cidr| parse_net(cidr).unwrap())).is_of_anyone();
+        for cidr in ["0.0.0.0/0", "::/0", "0.0.0.0/1", "8.0.0.0/7", "2000::/3", "::ffff:0.0.0.0/96"] {
+            assert!(is_of_anyone(&["10.0.0.0/8", cidr]), "{cidr}");
+        }
+        // Two halves are a whole.
+        assert!(is_of_anyone(&["0.0.0.0/1", "128.0.0.0/1"]));
+        assert!(!is_of_anyone(&[]));
+        assert!(!is_of_anyone(&["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "2001:db8::/32", "::1"]));
+        assert!(Trust::Hops(1).is_of_anyone() && !Trust::nobody().is_of_anyone());
+    }
+
+    #[test]
+    fn networks_may_reach_to_the_last_address() {
+        row(&["0.0.0.0/0"], "255.255.255.255", true);
+        row(&["255.255.255.255/32"], "255.255.255.255", true);
+        row(&["0.0.0.0/0"], "::1", false);
+        row(&["::/0"], "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", true);
+        row(&["::/0"], "10.0.0.1", false);
+        row(&["0.0.0.0/0", "::/0"], "::", true);
+    }
+
+    #[test]
+    fn networks_of_mapped_addresses_are_ipv4() {
+        row(&["::ffff:10.0.0.0/104"], "10.9.9.9", true);
+        row(&["::ffff:10.0.0.0/104"], "11.0.0.0", false);
+        row(&["::ffff:10.0.0.7"], "10.0.0.7", true);
+    }
+}

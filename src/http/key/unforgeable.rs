@@ -1,0 +1,172 @@
+//! Keys that no client can choose: the one that all requests share, the method, and extensions of the request.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+
+use super::extracted::Extracted;
+use super::{Bannable, KeyExtractor, KeyInfo};
+use crate::core::{Answer, Key};
+
+const GLOBAL: Key = Key::fixed("global:");
+
+/// The extractor that [`global`] returns: the same key for each request.
+#[derive(Clone, Copy, Debug)]
+struct Global;
+
+/// Counts all requests together, in one counter.
+///
+/// It is the key of a policy that has no other. Lists of values make no sense with it: a layer is not built with one.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Policy, Quota, key};
+///
+/// // No more than 5,000 requests per second, whoever sends them.
+/// let policy = Policy::new("capacity", Quota::per_second(5_000)).key(key::global());
+/// # let _ = policy;
+/// ```
+#[must_use]
+pub fn global() -> impl KeyExtractor + Copy + fmt::Debug {
+    Global
+}
+
+impl KeyExtractor for Global {
+    fn extract(&self, _: &Parts) -> Answer<Extracted> {
+        Answer::Ready(Extracted::Key(GLOBAL))
+    }
+
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new("global").bannable(Bannable::Shared).unforgeable()
+    }
+
+    /// Its only value is empty.
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        value.is_empty().then_some(GLOBAL)
+    }
+}
+
+const METHOD: &str = "method";
+
+/// The value that all other methods share: made-up methods must not start fresh counters.
+const OTHER: &str = "<other>";
+
+/// The methods of RFC 9110 without HEAD, and PATCH of RFC 5789.
+const KNOWN: [http::Method; 8] = [
+    http::Method::GET,
+    http::Method::POST,
+    http::Method::PUT,
+    http::Method::PATCH,
+    http::Method::DELETE,
+    http::Method::OPTIONS,
+    http::Method::CONNECT,
+    http::Method::TRACE,
+];
+
+/// The extractor that [`method`] returns.
+#[derive(Clone, Copy, Debug)]
+struct Method;
+
+/// Counts requests by their method, such as `GET`.
+///
+/// HEAD counts as GET, as it runs the same handler. Methods other than PATCH and those of RFC 9110 share one counter.
+/// It is mostly useful as a part of a [joined](KeyExtractor::and) key.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let (parts, ()) = http::Request::head("/").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = key::method().extract(&parts) else { panic!("there is a method") };
+/// assert_eq!(key.as_str(), "method:GET");
+/// # Ok::<(), http::Error>(())
+/// ```
+#[must_use]
+pub fn method() -> impl KeyExtractor + Copy + fmt::Debug {
+    Method
+}
+
+impl KeyExtractor for Method {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        Answer::Ready(Extracted::Key(method_key(&parts.method)))
+    }
+
+    /// A method does not identify a client.
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new(METHOD).bannable(Bannable::Shared).unforgeable()
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        match http::Method::from_bytes(value) {
+            Ok(method) => Some(method_key(&method)),
+            Err(_) => (value == OTHER.as_bytes()).then(|| Key::new(METHOD, OTHER)),
+        }
+    }
+}
+
+/// Returns the key of requests with a method.
+fn method_key(method: &http::Method) -> Key {
+    let method = if method == http::Method::HEAD { &http::Method::GET } else { method };
+    Key::new(METHOD, if KNOWN.contains(method) { method.as_str() } else { OTHER })
+}
+
+/// An extractor that calls a closure with a request extension.
+///
+/// Made by [`extension`], which has the rules and an example.
+#[derive(Clone)]
+#[must_use]
+pub struct Extension(Arc<dyn Fn(&Parts) -> Extracted + Send + Sync>);
+
+/// Identifies clients by a request extension, such as the user that a layer for authentication has found.
+///
+/// The closure may return what that of [`from_fn`](super::from_fn) may. A request without the extension has no key.
+/// The layer that inserts the extension has to be outside of the rate limit.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::Key;
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// #[derive(Clone)]
+/// struct User {
+///     id: u64,
+/// }
+///
+/// let by_user = key::extension(|user: &User| Key::new("user", user.id.to_string()));
+///
+/// let (mut parts, ()) = http::Request::get("/").body(())?.into_parts();
+/// assert!(matches!(by_user.extract(&parts), Answer::Ready(Extracted::Missing)));
+/// parts.extensions.insert(User { id: 7 });
+/// assert!(matches!(by_user.extract(&parts), Answer::Ready(Extracted::Key(key)) if key.as_str() == "user:7"));
+/// # Ok::<(), http::Error>(())
+/// ```
+pub fn extension<T, R>(find: impl Fn(&T) -> R + Send + Sync + 'static) -> Extension
+where
+    T: Send + Sync + 'static,
+    R: Into<Extracted>,
+{
+    Extension(Arc::new(move |parts| parts.extensions.get().map(&find).into()))
+}
+
+impl KeyExtractor for Extension {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        Answer::Ready((self.0)(parts))
+    }
+
+    /// Extensions are set by the server, not by clients.
+    fn info(&self) -> KeyInfo {
+        KeyInfo::default().bannable(Bannable::Client).unforgeable()
+    }
+}
+
+impl fmt::Debug for Extension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extension").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,357 @@
+//! Extracts the host and the path of the request, each in the one form that all its spellings share.
+//!
+//! A host or a path that servers and proxies read in different ways is ambiguous rather than repaired: to repair it here
+//! would be to guess what the application does.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use http::header::HOST;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use percent_encoding::percent_decode_str;
+
+use super::extracted::{Ambiguous, Extracted};
+use super::value::lines;
+use super::{Bannable, KeyExtractor, KeyInfo};
+use crate::core::{Answer, Key, Kind};
+use crate::lookup::RawValues;
+
+static HOST_KIND: Kind = Kind::fixed("host:");
+
+/// An extractor of the host of the request.
+///
+/// Made by [`host`], which has the rules and an example.
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+#[non_exhaustive]
+pub struct Host;
+
+/// Counts requests by their host: that of the `Host` header, and of the URI (HTTP/2, and requests to a proxy).
+///
+/// The host is lower-cased, its port and a final dot are dropped, and an IPv6 literal is shortened. A request without
+/// a host has no key.
+///
+/// The host is [ambiguous](Extracted::Ambiguous) if several differ (`Host` lines from each other, or from the URI), if
+/// it is empty, or if it is malformed: with user information, `%`, an empty label, an invalid port, or an IP address
+/// in a form such as `127.1`.
+///
+/// The client chooses the host: each one it makes up starts a counter of its own, unless a layer outside of this one
+/// refuses unknown hosts.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let (parts, ()) = http::Request::get("/").header("host", "API.example.com.:443").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = key::host().extract(&parts) else { panic!("there is a host") };
+/// assert_eq!(key.as_str(), "host:api.example.com");
+/// # Ok::<(), http::Error>(())
+/// ```
+pub fn host() -> Host {
+    Host
+}
+
+impl Host {
+    /// Returns the host in the form in which it is counted, for closures that derive a key from it.
+    ///
+    /// `None` if the request has no host. Prefer this to `parts.uri.host()`, which is `None` on HTTP/1.1, where the
+    /// host is in the `Host` header.
+    ///
+    /// # Errors
+    ///
+    /// If the host is ambiguous.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key::{self, Ambiguous};
+    /// use tollgate::Key;
+    ///
+    /// // `acme.example.com` is the tenant `acme`; other hosts have no key.
+    /// let tenant = key::from_fn(|parts| {
+    ///     let host = key::host().name(parts)?;
+    ///     let tenant = host.as_deref().and_then(|host| host.strip_suffix(".example.com"));
+    ///     Ok::<_, Ambiguous>(tenant.map(|tenant| Key::new("tenant", tenant)))
+    /// });
+    ///
+    /// let (parts, ()) = http::Request::get("/").header("host", "Acme.example.com:8080").body(())?.into_parts();
+    /// assert_eq!(key::host().name(&parts).unwrap().as_deref(), Some("acme.example.com"));
+    /// assert_eq!(tenant(&parts), Ok(Some(Key::new("tenant", "acme"))));
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    pub fn name<'a>(&self, parts: &'a Parts) -> Result<Option<Cow<'a, str>>, Ambiguous> {
+        let mut names = authorities(parts);
+        let Some(first) = names.next() else { return Ok(None) };
+        let first = host_form(first).ok_or(Ambiguous)?;
+        let alike = names.all(|other| host_form(other).is_some_and(|other| other == first));
+        if alike { Ok(Some(first)) } else { Err(Ambiguous) }
+    }
+}
+
+impl KeyExtractor for Host {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        let name = self.name(parts);
+        Answer::Ready(name.map(|name| name.map(|name| HOST_KIND.key(name.as_bytes()))).into())
+    }
+
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new("host").bannable(Bannable::Shared)
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        host_form(value).map(|name| HOST_KIND.key(name.as_bytes()))
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        if let Ok(Some(name)) = self.name(parts) {
+            offered.push(&*name);
+        }
+    }
+}
+
+/// Returns the hosts that a request names, with their ports.
+fn authorities(parts: &Parts) -> impl Iterator<Item = &[u8]> {
+    let of_uri = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    of_uri.into_iter().chain(lines(&parts.headers, HOST))
+}
+
+/// Returns the normal form of the host in an authority, if it is well-formed.
+fn host_form(authority: &[u8]) -> Option<Cow<'_, str>> {
+    let authority = std::str::from_utf8(authority).ok()?;
+    if let Some(literal) = authority.strip_prefix('[') {
+        let (address, port) = literal.split_once(']')?;
+        let address: Ipv6Addr = address.parse().ok()?;
+        return is_port(port).then(|| Cow::Owned(format!("[{address}]")));
+    }
+    let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if !is_port(port) || !is_name(name) {
+        return None;
+    }
+    let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
+    Some(if is_lower { Cow::Borrowed(name) } else { Cow::Owned(name.to_ascii_lowercase()) })
+}
+
+/// Whether this is nothing, or a colon with a port number or nothing after it:
+/// <https://www.rfc-editor.org/rfc/rfc3986#section-3.2.3>.
+fn is_port(text: &str) -> bool {
+    let digits = text.strip_prefix(':').unwrap_or(text);
+    let fits = digits.is_empty() || digits.parse::<u16>().is_ok();
+    (text.is_empty() || text.starts_with(':')) && fits && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether these are labels with dots between them, or an IPv4 address in its usual form.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~!$&'()*+,;=".contains(&byte);
+    let mut labels = name.split('.');
+    // What ends in a number is an address: https://url.spec.whatwg.org/#ends-in-a-number-checker
+    let is_number = |label: &str| {
+        let hex = label.strip_prefix("0x").or(label.strip_prefix("0X"));
+        label.bytes().all(|byte| byte.is_ascii_digit())
+            || hex.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    labels.all(|label| !label.is_empty() && label.bytes().all(is_plain))
+        && (!name.rsplit('.').next().is_some_and(is_number) || name.parse::<Ipv4Addr>().is_ok())
+}
+
+static PATH_KIND: Kind = Kind::fixed("path:");
+
+/// The extractor that [`path`] returns.
+#[derive(Clone, Copy, Debug)]
+struct Path;
+
+/// Counts requests by their path, without the query.
+///
+/// Percent-encodings of one path are the same key: what need not be encoded is decoded, and all else is encoded with
+/// capital digits (`/a%62c` is `/abc`, `/caf%c3%a9` is `/caf%C3%A9`). Entries of lists have to be given in this form.
+/// The case of letters and a final slash make another path, as in axum's router.
+///
+/// A path that some servers read as another one is [ambiguous](Extracted::Ambiguous): with two slashes in a row
+/// (`//abc`), a dot segment (`/a/../abc`), an encoded slash, a backslash, an encoded NUL, a `%` that encodes nothing,
+/// or bytes that are not UTF-8 when decoded.
+///
+/// The client chooses the path: each one it makes up starts a counter of its own. Prefer `route`, of the feature
+/// `axum`.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let (parts, ()) = http::Request::get("/a%62c?page=2").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = key::path().extract(&parts) else { panic!("there is a path") };
+/// assert_eq!(key.as_str(), "path:/abc");
+///
+/// let (parts, ()) = http::Request::get("/a/../abc").body(())?.into_parts();
+/// assert!(matches!(key::path().extract(&parts), Answer::Ready(Extracted::Ambiguous)));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[must_use]
+pub fn path() -> impl KeyExtractor + Copy + fmt::Debug {
+    Path
+}
+
+impl KeyExtractor for Path {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        Answer::Ready(path_form(parts.uri.path()).map(|path| PATH_KIND.key(path.as_bytes())).into())
+    }
+
+    fn info(&self) -> KeyInfo {
+        KeyInfo::new("path").bannable(Bannable::Shared)
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        let path = path_form(str::from_utf8(value).ok()?).ok()?;
+        let is_path = path.starts_with('/') && PathAndQuery::try_from(&*path).is_ok();
+        (is_path || matches!(&*path, "" | "*")).then(|| PATH_KIND.key(path.as_bytes()))
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        if let Ok(path) = path_form(parts.uri.path()) {
+            offered.push(&*path);
+        }
+    }
+}
+
+/// Returns the path with only those bytes encoded that have to be:
+/// <https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2>.
+fn path_form(path: &str) -> Result<Cow<'_, str>, Ambiguous> {
+    let path = if path.bytes().all(is_plain) { Cow::Borrowed(path) } else { Cow::Owned(recoded(path)?) };
+    if has_odd_segments(&path) { Err(Ambiguous) } else { Ok(path) }
+}
+
+/// Whether a byte need not be encoded in a path: <https://www.rfc-editor.org/rfc/rfc3986#section-3.3>.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte)
+}
+
+/// Decodes a path and encodes it again, if that is certain to leave its meaning.
+fn recoded(path: &str) -> Result<String, Ambiguous> {
+    let decoded: Vec<u8> = percent_decode_str(path).collect();
+    // Each `%` that encoded a byte is two bytes shorter when decoded.
+    let encodes_all = path.len() == decoded.len() + 2 * path.matches('%').count();
+    let same_segments = decoded.split(|byte| *byte == b'/').count() == path.split('/').count();
+    let is_clear = same_segments && !decoded.contains(&b'\\') && !decoded.contains(&0);
+    if encodes_all && is_clear && std::str::from_utf8(&decoded).is_ok() {
+        Ok(encoded(&decoded))
+    } else {
+        Err(Ambiguous)
+    }
+}
+
+fn encoded(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path {
+        let escaped = percent_encoding::percent_encode_byte(*byte);
+        if is_plain(*byte) {
+            text.push(char::from(*byte));
+        } else {
+            text.push_str(escaped);
+        }
+    }
+    text
+}
+
+/// Whether a segment is empty, apart from the last, or is a dot segment.
+fn has_odd_segments(path: &str) -> bool {
+    path.contains("//") || path.split('/').any(|segment| segment == "." || segment == "..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn host_row(authority: &str, expected: Option<&str>) {
+        assert_eq!(host_form(authority.as_bytes()).as_deref(), expected, "{authority}");
+    }
+
+    #[test]
+    fn spellings_of_a_host_have_one_form() {
+        for authority in ["acme", "ACME", "acme.", "acme:80", "Acme.:8080", "acme:", "acme:0080"] {
+            host_row(authority, Some("acme"));
+        }
+        host_row("127.0.0.1:80", Some("127.0.0.1"));
+        host_row("[2001:DB8:0:0::1]:443", Some("[2001:db8::1]"));
+        host_row("a_b.example", Some("a_b.example"));
+        host_row("1.example", Some("1.example"));
+    }
+
+    #[test]
+    fn a_host_that_is_not_as_it_should_be_has_none() {
+        for authority in [
+            "",
+            ".",
+            ":80",
+            "acme..",
+            "a..b",
+            ".acme",
+            "acme:8x",
+            "acme:99999",
+            "acme:+1",
+            "user@acme",
+            "ac%6De",
+            "a b",
+            "a/b",
+            "127.1",
+            "0x7f.0.0.1",
+            "127.0.0.01",
+            "2130706433",
+            "[::1",
+            "[::1]x",
+            "[fe80::1%25eth0]",
+            "[v1.a]",
+            "2001:db8::1",
+            "a\u{e9}",
+        ] {
+            host_row(authority, None);
+        }
+    }
+
+    #[track_caller]
+    fn path_row(path: &str, expected: &str) {
+        assert_eq!(path_form(path).as_deref(), Ok(expected));
+        assert_eq!(Path.key_of(expected.as_bytes()), Some(PATH_KIND.key(expected.as_bytes())), "it can be listed");
+    }
+
+    #[test]
+    fn spellings_of_a_path_have_one_form() {
+        for path in ["/", "/abc", "/abc/", "/a.b/..c", "/a:b@c;d=e,f", "/caf%C3%A9", "/a%20b", "/100%25", "*", ""] {
+            path_row(path, path);
+        }
+        path_row("/a%62c", "/abc");
+        path_row("/%61%2D%7E", "/a-~");
+        path_row("/ada%40example.com", "/ada@example.com");
+        path_row("/caf%c3%a9", "/caf%C3%A9");
+        path_row("/café", "/caf%C3%A9");
+        path_row("/a|b\"{}", "/a%7Cb%22%7B%7D");
+        path_row("/a%2562c", "/a%2562c");
+    }
+
+    #[test]
+    fn a_path_that_servers_read_in_different_ways_is_ambiguous() {
+        let paths = [
+            "//",
+            "//abc",
+            "/a//b",
+            "/abc//",
+            "/.",
+            "/a/..",
+            "/./a",
+            "/a/../b",
+            "/%2e/a",
+            "/a/%2E%2e/b",
+            "/a%2Fb",
+            "/a%5cb",
+        ];
+        for path in paths.into_iter().chain(["/a\\b", "/a%00", "/a%", "/a%2", "/a%zz", "/%ff"]) {
+            assert_eq!(path_form(path), Err(Ambiguous), "{path}");
+            assert_eq!(Path.key_of(path.as_bytes()), None, "{path}");
+        }
+    }
+}
