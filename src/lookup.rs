@@ -108,7 +108,7 @@ pub struct RawValues {
 impl Lookup {
     /// Finds the value of each part of a key among those that were offered.
     pub(crate) fn new(key: &Key, offered: &RawValues) -> Self {
-        let values = key.values().map(|text| offered.value_of(text)).collect();
+        let values = key.joined().map(|(_, text)| offered.value_of(text)).collect();
         Self { key: key.clone(), values }
     }
 

@@ -16,10 +16,10 @@ use super::server::Server;
 use super::values::{Critical, Given, Period, Window, WordOr, choose, header_name, header_value, read_count, some};
 use crate::core::quota::SLOT_LIFE;
 use crate::core::{Algorithm, Error, Quota};
+use crate::http::key::STANDARD_METHODS;
 use crate::http::key::value::{lines, only, trimmed};
 #[cfg(feature = "axum")]
 use crate::http::policy::check_route;
-use crate::http::policy::{STANDARD, advice};
 use crate::http::{AccessList, MissingKey, Policy};
 
 /// The table `[[policy]]`.
@@ -286,7 +286,7 @@ pub(super) fn with_slots(quota: Quota, life: &Given<Period>, hold: &Given<Period
 
 /// Reads methods. A misspelt one would limit nothing, so no others are taken.
 fn read_methods(given: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<Method>, Fault> {
-    let known = STANDARD.each_ref().map(|method| (method.as_str(), method.clone()));
+    let known = STANDARD_METHODS.each_ref().map(|method| (method.as_str(), method.clone()));
     given.get_ref().iter().map(|method| choose("method", method, &known)).collect()
 }
 
@@ -308,10 +308,7 @@ fn read_list(policy: &Policy, name: &str, given: &Given<Vec<Spanned<Entry>>>) ->
         list = add(list, &entry.get_ref().0).map_err(|error| format!("{name}: {error}")).at(entry)?;
     }
     match list.idle(policy.extractor()) {
-        Some((number, is_address)) => {
-            let message = format!("{name} has an entry that can never match: {}", advice(is_address));
-            Err(Fault::new(&given.get_ref()[number - 1], message))
-        }
+        Some((number, why)) => Err(Fault::new(&given.get_ref()[number - 1], format!("{name} has an entry that {why}"))),
         None => Ok(Some(list)),
     }
 }

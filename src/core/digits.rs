@@ -1,22 +1,17 @@
 //! Numbers as decimal text, without the machinery of `Display`, for what is written for each request.
 
-/// The digits of the numbers below 100, two of each.
-const PAIRS: [[u8; 2]; 100] = {
-    let (mut pairs, mut number) = ([[b'0'; 2]; 100], 0);
-    while number < 100 {
-        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
-        number += 1;
-    }
-    pairs
-};
-
 /// The digits of the numbers below 10,000, with leading zeros.
 static SMALL: [[u8; 4]; 10_000] = {
-    let (mut all, mut number) = ([[0; 4]; 10_000], 0);
+    let (mut all, mut digits, mut number) = ([[b'0'; 4]; 10_000], [b'0'; 4], 0);
     while number < all.len() {
-        let ([a, b], [c, d]) = (PAIRS[number / 100], PAIRS[number % 100]);
-        all[number] = [a, b, c, d];
+        all[number] = digits;
         number += 1;
+        let mut place = 3;
+        while digits[place] == b'9' && place > 0 {
+            digits[place] = b'0';
+            place -= 1;
+        }
+        digits[place] += 1;
     }
     all
 };
@@ -33,35 +28,22 @@ impl Digits {
     pub(crate) fn of(mut number: u64) -> Self {
         let (mut bytes, mut start) = ([b'0'; 20], 20);
         // Four digits at a time, as each step waits for the division before it.
-        while number >= 10_000 {
-            let four = small(number % 10_000);
-            number /= 10_000;
+        loop {
             start -= 4;
-            let ([a, b], [c, d]) = (PAIRS[four / 100], PAIRS[four % 100]);
-            bytes[start..start + 4].copy_from_slice(&[a, b, c, d]);
+            let four = small(number % 10_000);
+            bytes[start..start + 4].copy_from_slice(&SMALL[four]);
+            number /= 10_000;
+            if number == 0 {
+                return Self { bytes, start: start + zeros(four) };
+            }
         }
-        let mut rest = small(number);
-        if rest >= 100 {
-            start -= 2;
-            bytes[start..start + 2].copy_from_slice(&PAIRS[rest % 100]);
-            rest /= 100;
-        }
-        let [tens, ones] = PAIRS[rest];
-        start -= 1;
-        bytes[start] = ones;
-        if rest >= 10 {
-            start -= 1;
-            bytes[start] = tens;
-        }
-        Self { bytes, start }
     }
 
     /// Returns the digits of a number below 10,000 as ASCII; `None` for others.
     #[inline]
     pub(crate) fn of_small(number: u64) -> Option<&'static [u8]> {
-        let digits = SMALL.get(usize::try_from(number).ok()?)?;
-        let zeros = usize::from(number < 1_000) + usize::from(number < 100) + usize::from(number < 10);
-        Some(&digits[zeros..])
+        let number = usize::try_from(number).ok()?;
+        Some(&SMALL.get(number)?[zeros(number)..])
     }
 
     /// Returns the digits as ASCII.
@@ -75,6 +57,11 @@ impl Digits {
     pub(crate) fn as_str(&self) -> &str {
         str::from_utf8(self.as_bytes()).expect("digits are ASCII")
     }
+}
+
+/// Returns how many of the four digits of a number are leading zeros.
+fn zeros(number: usize) -> usize {
+    usize::from(number < 1_000) + usize::from(number < 100) + usize::from(number < 10)
 }
 
 /// A number below 10,000 as an index.

@@ -75,7 +75,7 @@ impl Key {
     /// Use [`hashed`](Self::hashed) for secrets. A kind is escaped as well, `:` and `+` included; it is not bounded, as
     /// it comes from code.
     pub fn new(kind: &str, value: impl AsRef<[u8]>) -> Self {
-        Text::start(kind).with_value(value.as_ref())
+        KeyText::start(kind).with_value(value.as_ref())
     }
 
     /// A key of its whole text, the start of an array of ASCII: a kind, a colon and a value that needs no escaping.
@@ -99,7 +99,7 @@ impl Key {
     /// assert_eq!(key, Key::hashed("token", "s3cret"));
     /// ```
     pub fn hashed(kind: &str, value: impl AsRef<[u8]>) -> Self {
-        Text::start(kind).with_hash(value.as_ref())
+        KeyText::start(kind).with_hash(value.as_ref())
     }
 
     /// A key with a constant text, which includes the kind.
@@ -119,7 +119,7 @@ impl Key {
     /// ```
     pub fn join(&self, other: &Key) -> Self {
         let ((kind, value), (other_kind, other_value)) = (self.parts(), other.parts());
-        let mut text = Text::default();
+        let mut text = KeyText::default();
         for part in [kind, "+", other_kind, ":", value, JOINED, other_value] {
             text.push(part.as_bytes());
         }
@@ -154,12 +154,6 @@ impl Key {
         kinds.split('+').zip(values.split(JOINED))
     }
 
-    /// Returns the escaped value of each key that was joined, or of this one.
-    #[cfg(feature = "lookup")]
-    pub(crate) fn values(&self) -> impl Iterator<Item = &str> {
-        self.value().split(JOINED)
-    }
-
     /// Returns whether an escaped value is a hash.
     pub(crate) fn is_hash(value: &str) -> bool {
         value.as_bytes().first() == Some(&HASHED)
@@ -181,7 +175,7 @@ pub(crate) struct Kind {
 impl Kind {
     /// Escapes a kind.
     pub(crate) fn new(kind: &str) -> Self {
-        Self { text: Ascii::new(&Text::start(kind).bytes) }
+        Self { text: Ascii::new(&KeyText::start(kind).bytes) }
     }
 
     /// A constant kind that needs no escaping, with its colon.
@@ -196,22 +190,22 @@ impl Kind {
 
     /// Returns the key of a value, as [`Key::new`] does.
     pub(crate) fn key(&self, value: &[u8]) -> Key {
-        Text::of(self).with_value(value)
+        KeyText::of(self).with_value(value)
     }
 
     /// Returns the key of a secret, as [`Key::hashed`] does.
     pub(crate) fn hashed(&self, value: &[u8]) -> Key {
-        Text::of(self).with_hash(value)
+        KeyText::of(self).with_hash(value)
     }
 }
 
 /// The text of a key while it is written; always ASCII.
 #[derive(Default)]
-struct Text {
+struct KeyText {
     bytes: SmallVec<[u8; 128]>,
 }
 
-impl Text {
+impl KeyText {
     /// Starts with the escaped kind and a colon; a colon in the kind is escaped, too.
     fn start(kind: &str) -> Self {
         let mut text = Self::default();

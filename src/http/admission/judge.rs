@@ -163,9 +163,8 @@ impl<'a> Judge<'a> {
         let key = match extracted {
             Extracted::Key(key) => key,
             Extracted::Secret(secret) => {
-                let (key, values) = secret.into_parts();
-                offered = Some(values);
-                key
+                offered = Some(secret.offered);
+                secret.key
             }
             Extracted::Missing if keyless.denied_part || self.denies_part() => {
                 return Resolved::refused(Refusal::Denied);

@@ -18,7 +18,7 @@ use http::request::Parts;
 use super::extracted::{Ambiguous, Extracted};
 use super::value::{Pick, carried, lines, trimmed};
 #[cfg(feature = "basic-auth")]
-use super::value::{Value, text};
+use super::value::{Value, ValueKey, text};
 use super::{KeyExtractor, KeyInfo};
 use crate::core::{Answer, Key, Kind};
 use crate::lookup::RawValues;
@@ -83,29 +83,21 @@ impl KeyExtractor for Bearer {
 /// Several lines are ambiguous if one has the scheme and another differs from it, unless one of them is picked:
 /// applications read the first line, the last one or neither. So are credentials with white space or a comma inside, which may be those of several
 /// lines, and those that follow credentials of another scheme in their line.
-pub(super) fn credentials<'a>(parts: &'a Parts, scheme: &str, pick: Pick) -> Result<Option<&'a [u8]>, Ambiguous> {
-    let found = pick.of(each(parts, scheme))?.flatten();
-    let is_certain = match found {
-        Some(found) => is_one(found),
-        None => appended(parts, scheme).next().is_none(),
-    };
-    if is_certain { Ok(found) } else { Err(Ambiguous) }
-}
-
-/// Returns what follows the name of the scheme after a comma, where a proxy may have joined lines.
-fn appended<'a>(parts: &'a Parts, scheme: &str) -> impl Iterator<Item = &'a [u8]> {
-    let joined = lines(&parts.headers, AUTHORIZATION).flat_map(|line| line.split(|byte| *byte == b',').skip(1));
-    joined.filter_map(move |piece| after(trimmed(piece), scheme))
+fn credentials<'a>(parts: &'a Parts, scheme: &str, pick: Pick) -> Result<Option<&'a [u8]>, Ambiguous> {
+    let lines = || lines(&parts.headers, AUTHORIZATION);
+    // A proxy may have joined lines.
+    let is_joined =
+        |line: &[u8]| line.split(|byte| *byte == b',').skip(1).any(|part| after(trimmed(part), scheme).is_some());
+    match pick.of(lines().map(|line| after(line, scheme)))?.flatten() {
+        Some(found) if is_one(found) => Ok(Some(found)),
+        None if !lines().any(is_joined) => Ok(None),
+        _ => Err(Ambiguous),
+    }
 }
 
 /// Whether these credentials are certainly those of one line: nothing in them separates.
-pub(super) fn is_one(credentials: &[u8]) -> bool {
+fn is_one(credentials: &[u8]) -> bool {
     !credentials.iter().any(|byte| b" \t,".contains(byte))
-}
-
-/// Returns the credentials of each line; `None` for a line of another scheme.
-fn each<'a>(parts: &'a Parts, scheme: &str) -> impl Iterator<Item = Option<&'a [u8]>> {
-    lines(&parts.headers, AUTHORIZATION).map(move |line| after(line, scheme))
 }
 
 /// Returns the rest of a line that begins with the name of the scheme.
@@ -129,10 +121,10 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 /// It is decoded as leniently as any server might, since a client whose name is not read here, but is read by the
 /// application, would escape the limit. What only some servers can read is ambiguous.
 #[cfg(feature = "basic-auth")]
-pub(super) fn basic_user<'a>(parts: &Parts, pick: Pick, form: impl Fn(Cow<'a, [u8]>) -> Cow<'a, [u8]>) -> Value<'a> {
-    let Some(found) = credentials(parts, "Basic", pick)? else { return Ok(None) };
+pub(super) fn user_value<'a>(key: &'a ValueKey, parts: &Parts) -> Value<'a> {
+    let Some(found) = credentials(parts, "Basic", key.pick)? else { return Ok(None) };
     let mut user = LENIENT.decode(found).map_err(|_| Ambiguous)?;
     let end = user.iter().position(|byte| *byte == b':').unwrap_or(user.len());
     user.truncate(end);
-    if text(&user).is_some() { Ok(Some(form(Cow::Owned(user)))) } else { Err(Ambiguous) }
+    if text(&user).is_some() { Ok(Some(key.form(Cow::Owned(user)))) } else { Err(Ambiguous) }
 }

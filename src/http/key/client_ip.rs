@@ -11,8 +11,8 @@ use http::request::Parts;
 use ipnet::IpNet;
 
 use super::extracted::Extracted;
-use super::ip::{DEFAULT_V6_PREFIX, ip_info, ip_key, ip_key_of, peer};
-use super::proxies::{self as hops, Source, Trust, parse_net};
+use super::ip::{DEFAULT_V6_PREFIX, ip_info, ip_key, ip_key_of, parse_net, peer};
+use super::proxies::{ForwardHeader, Trust};
 use super::{Bannable, KeyExtractor, KeyInfo};
 use crate::core::error::built;
 use crate::core::{Answer, Error, Key};
@@ -24,13 +24,13 @@ use crate::core::{Answer, Error, Key};
 #[must_use]
 pub struct ClientIp {
     /// Nobody, if it is not set.
-    pub(super) trust: Option<Trust>,
+    trust: Option<Trust>,
     /// `X-Forwarded-For`, if it is not set.
-    pub(super) source: Option<Source>,
+    source: Option<ForwardHeader>,
     /// Whether a peer without an address is a trusted proxy.
-    pub(super) unix_socket: bool,
+    unix_socket: bool,
     /// In bits, at most 128; 56 if it is not set.
-    pub(super) v6_prefix: Option<u8>,
+    v6_prefix: Option<u8>,
 }
 
 /// Identifies clients by their IP address: the full IPv4 address, or the /56 prefix of an IPv6 address.
@@ -109,7 +109,16 @@ impl ClientIp {
     /// assert!(error.to_string().contains("\"proxy.internal\" is not a network"));
     /// ```
     pub fn try_trusted_proxies(self, cidrs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Error> {
-        let nets: Result<Vec<IpNet>, Error> = cidrs.into_iter().map(|cidr| parse_net(cidr.as_ref())).collect();
+        let net = |cidr: &str| {
+            parse_net(cidr).ok_or_else(|| {
+                let shown: String = cidr.chars().take(64).collect();
+                Error::invalid(format!(
+                    "trusted proxy {shown:?} is not a network: write a CIDR such as \"10.0.0.0/8\" or \"2001:db8::/32\", \
+                     or an address"
+                ))
+            })
+        };
+        let nets: Result<Vec<IpNet>, Error> = cidrs.into_iter().map(|cidr| net(cidr.as_ref())).collect();
         Ok(self.trusted_nets(nets?))
     }
 
@@ -161,7 +170,7 @@ impl ClientIp {
     /// A hop without exactly one `for`, or with one that hides the address (`unknown`, `_name`), counts as malformed
     /// and ends the chain.
     pub fn forwarded(self) -> Self {
-        Self { source: Some(Source::Forwarded), ..self }
+        Self { source: Some(ForwardHeader::Forwarded), ..self }
     }
 
     /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of
@@ -197,7 +206,7 @@ impl ClientIp {
             let shown: String = name.chars().take(64).collect();
             Error::invalid(format!("{shown:?} is not a header name: use letters, digits and '-'")).with_source(error)
         })?;
-        Ok(Self { source: Some(Source::Single(name)), ..self })
+        Ok(Self { source: Some(ForwardHeader::Single(name)), ..self })
     }
 
     /// Sets how many leading bits of an IPv6 address identify a client, instead of 56.
@@ -229,15 +238,12 @@ impl ClientIp {
     ///
     /// The prefix length does not apply. IPv4 addresses mapped into IPv6 are IPv4; other embedded ones stay IPv6.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
-        let (peer, headers) = (peer(parts).map(|peer| peer.to_canonical()), &parts.headers);
+        let peer = peer(parts).map(|peer| peer.to_canonical());
         if peer.is_some_and(|peer| !self.trusts(0, peer)) {
             return peer;
         }
-        match &self.source {
-            None | Some(Source::XForwardedFor) => self.walk(peer, hops::x_forwarded_for(headers)),
-            Some(Source::Forwarded) => self.walk(peer, hops::forwarded(headers)),
-            Some(Source::Single(name)) => self.walk(peer, hops::single(headers, name)),
-        }
+        let source = self.source.as_ref().unwrap_or(&ForwardHeader::XForwardedFor);
+        self.walk(peer, source.hops(&parts.headers))
     }
 
     fn prefix(&self) -> u8 {
@@ -254,7 +260,7 @@ impl ClientIp {
         let (mut client, mut passed) = match peer {
             Some(peer) => (peer, 0),
             // The first of the trusted proxies has no address.
-            None if self.unix_socket || self.trust.as_ref().is_some_and(Trust::is_by_number) => (hops.next()??, 1),
+            None if self.unix_socket || matches!(self.trust, Some(Trust::Hops(1..))) => (hops.next()??, 1),
             None => return None,
         };
         while self.trusts(passed, client)
@@ -295,7 +301,8 @@ impl ClientIp {
     ///
     /// If clients could choose their addresses.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if !self.trust.as_ref().is_some_and(Trust::is_of_all) {
+        let is_of_all = |nets: &[IpNet]| nets.iter().any(|net| net.prefix_len() == 0);
+        if !matches!(&self.trust, Some(Trust::Nets(nets)) if is_of_all(nets)) {
             return Ok(());
         }
         Err(Error::invalid(
@@ -314,33 +321,26 @@ impl ClientIp {
     pub(crate) fn bound(&self, layer: &Self) -> Result<Self, Error> {
         self.check()?;
         let layer_trusts = layer.trust.is_some() || layer.unix_socket;
-        let trust = layer.trust.clone().or_else(|| layer_trusts.then(Trust::nobody));
-        let source = layer.source.clone().or_else(|| layer_trusts.then_some(Source::XForwardedFor));
-        let other_socket = layer_trusts && self.unix_socket && !layer.unix_socket;
-        if other_socket || differ(self.trust.as_ref(), trust.as_ref()) {
-            return Err(contradiction("trusts other proxies"));
-        }
-        if differ(self.source.as_ref(), source.as_ref()) {
-            return Err(contradiction("reads another header"));
-        }
-        Ok(Self {
-            trust: self.trust.clone().or(trust),
-            source: self.source.clone().or(source),
+        let trust = layer.trust.clone().or(layer_trusts.then_some(Trust::Hops(0)));
+        let source = layer.source.clone().or(layer_trusts.then_some(ForwardHeader::XForwardedFor));
+        let bound = Self {
+            trust: self.trust.clone().or(trust.clone()),
+            source: self.source.clone().or(source.clone()),
             unix_socket: self.unix_socket || layer.unix_socket,
             v6_prefix: self.v6_prefix.or(layer.v6_prefix),
-        })
+        };
+        let other_socket = layer_trusts && bound.unix_socket && !layer.unix_socket;
+        let what = if other_socket || trust.is_some() && trust != bound.trust {
+            "trusts other proxies"
+        } else if source.is_some() && source != bound.source {
+            "reads another header"
+        } else {
+            return Ok(bound);
+        };
+        Err(Error::invalid(format!(
+            "its client_ip() {what} than the client of the layer: set proxies and header in RateLimitLayer::client only"
+        )))
     }
-}
-
-/// Returns whether both are set, and not the same.
-fn differ<T: PartialEq>(own: Option<&T>, layer: Option<&T>) -> bool {
-    own.zip(layer).is_some_and(|(own, layer)| own != layer)
-}
-
-fn contradiction(what: &str) -> Error {
-    Error::invalid(format!(
-        "its client_ip() {what} than the client of the layer: set proxies and header in RateLimitLayer::client only"
-    ))
 }
 
 /// An extractor of the peer's address.

@@ -56,7 +56,7 @@ impl Extracted {
     pub(crate) fn into_key(self) -> Result<(Key, RawValues), Self> {
         match self {
             Extracted::Key(key) => Ok((key, RawValues::default())),
-            Extracted::Secret(secret) => Ok(secret.into_parts()),
+            Extracted::Secret(secret) => Ok((secret.key, secret.offered)),
             other => Err(other),
         }
     }
@@ -174,8 +174,9 @@ impl From<Secret> for Extracted {
 #[derive(Clone)]
 #[must_use]
 pub struct Secret {
-    key: Key,
-    offered: RawValues,
+    pub(crate) key: Key,
+    /// Values for lookups, and for nothing else: keys go to stores, logs and metrics.
+    pub(crate) offered: RawValues,
 }
 
 impl Secret {
@@ -184,25 +185,15 @@ impl Secret {
         Self::of(Key::hashed(kind, &value), value)
     }
 
-    /// Keeps the value beside a key that holds a hash of it.
-    pub(super) fn of(key: Key, value: impl AsRef<[u8]>) -> Self {
+    fn of(key: Key, value: impl AsRef<[u8]>) -> Self {
         let mut offered = RawValues::default();
         offered.push(value);
-        Self { key, offered }
-    }
-
-    /// Keeps the values beside a joined key.
-    pub(super) fn joined(key: Key, offered: RawValues) -> Self {
         Self { key, offered }
     }
 
     /// Returns the key.
     pub fn key(&self) -> &Key {
         &self.key
-    }
-
-    pub(crate) fn into_parts(self) -> (Key, RawValues) {
-        (self.key, self.offered)
     }
 }
 

@@ -169,8 +169,8 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 #[derive(Clone)]
 #[must_use]
 pub struct Join {
-    pub(super) first: Arc<dyn KeyExtractor>,
-    pub(super) second: Arc<dyn KeyExtractor>,
+    first: Arc<dyn KeyExtractor>,
+    second: Arc<dyn KeyExtractor>,
 }
 
 impl fmt::Debug for Join {
@@ -234,7 +234,7 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
         (first, second) => match (first.into_key(), second.into_key()) {
             (Ok((first, mut offered)), Ok((second, others))) => {
                 offered.append(others);
-                Secret::joined(first.join(&second), offered).into()
+                Secret { key: first.join(&second), offered }.into()
             }
             _ => Extracted::Missing,
         },
@@ -287,7 +287,9 @@ pub(crate) fn bound(key: &Arc<dyn KeyExtractor>, layer: &ClientIp) -> Result<Arc
     }
     #[cfg(feature = "lookup")]
     if let Some(lookup) = any.downcast_ref::<KeyLookup>() {
-        return Ok(Arc::new(KeyLookup { by: bound(&lookup.by, layer)?, ..lookup.clone() }));
+        let mut lookup = lookup.clone();
+        lookup.by = bound(&lookup.by, layer)?;
+        return Ok(Arc::new(lookup));
     }
     Ok(Arc::clone(key))
 }

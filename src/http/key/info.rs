@@ -125,12 +125,8 @@ pub enum MissingKey {
 
 impl MissingKey {
     /// Returns the rule for a pair of keys: a pair must not escape a limit that one of them would not.
-    pub(super) fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Deny, _) | (_, Self::Deny) => Self::Deny,
-            (Self::Share, _) | (_, Self::Share) => Self::Share,
-            (Self::Skip, Self::Skip) => Self::Skip,
-        }
+    fn and(self, other: Self) -> Self {
+        [Self::Deny, Self::Share].into_iter().find(|rule| [self, other].contains(rule)).unwrap_or(Self::Skip)
     }
 }
 
@@ -168,12 +164,8 @@ impl Bannable {
     ///
     /// A client that cannot choose one part cannot have the pair of another client. An address that it can choose is
     /// none to rely on, whatever the other part is.
-    pub(super) fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Spoofable, _) | (_, Self::Spoofable) => Self::Spoofable,
-            (Self::Client, _) | (_, Self::Client) => Self::Client,
-            (Self::Claimed, _) | (_, Self::Claimed) => Self::Claimed,
-            (Self::Shared, Self::Shared) => Self::Shared,
-        }
+    fn and(self, other: Self) -> Self {
+        let of_either = |whom: &Self| [self, other].contains(whom);
+        [Self::Spoofable, Self::Client, Self::Claimed].into_iter().find(of_either).unwrap_or(Self::Shared)
     }
 }

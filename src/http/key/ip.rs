@@ -102,6 +102,17 @@ pub(crate) fn canonical(net: IpNet) -> IpNet {
     mapped.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(net, IpNet::V4)
 }
 
+/// Parses a CIDR, or an address as the network of that address alone. Stricter than `ipnet`, which accepts leading zeros,
+/// by which some mean octal numbers.
+pub(crate) fn parse_net(text: &str) -> Option<IpNet> {
+    let Some((address, bits)) = text.split_once('/') else {
+        return text.parse().ok().map(|address: IpAddr| address.to_canonical().into());
+    };
+    let is_number = !bits.starts_with('0') || bits == "0";
+    let bits = bits.parse().ok().filter(|_| is_number && bits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    IpNet::new(address.parse().ok()?, bits).ok()
+}
+
 /// Returns the IPv4 address in an IPv6 address, if its prefix is one of those that embed one.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let low = || Ipv4Addr::from_bits(u32::from(address.segments()[6]) << 16 | u32::from(address.segments()[7]));

@@ -5,12 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
 
 use super::extractor::shared;
-use super::{Extracted, Key, KeyExtractor, KeyInfo};
+use super::{Extracted, KeyExtractor, KeyInfo};
 use crate::core::{Answer, Error};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 
@@ -23,17 +21,11 @@ use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 pub struct KeyLookup {
     /// Extracts the key to look up by.
     pub(super) by: Arc<dyn KeyExtractor>,
-    pub(super) lookups: Lookups<FoundKey>,
+    lookups: Lookups<FoundKey>,
 }
 
-/// The cached result of a lookup.
-#[derive(Clone)]
-pub(super) enum FoundKey {
-    Key(Key),
-    Missing,
-    Ambiguous,
-    Rejected(Arc<Response<Bytes>>),
-}
+/// The cached result of a lookup, which has neither raw values nor an error.
+struct FoundKey(Extracted);
 
 /// Identifies clients by the key that an asynchronous function returns for another key, such as the account of a token.
 ///
@@ -85,7 +77,11 @@ where
         let found = find(wanted);
         async move {
             match found.await {
-                Ok(found) => FoundKey::of(found.into()).map_err(Into::into),
+                Ok(found) => match found.into() {
+                    Extracted::Failed(error) => Err(error.into()),
+                    Extracted::Secret(secret) => Ok(FoundKey(Extracted::Key(secret.key))),
+                    found => Ok(FoundKey(found)),
+                },
                 Err(error) => Err(error.into()),
             }
         }
@@ -153,40 +149,30 @@ fn find(lookups: &Lookups<FoundKey>, by: Extracted, offer: impl FnOnce(&mut RawV
         offer(&mut offered);
         offered
     };
+    let extracted = |found: Result<FoundKey, Error>| match found {
+        Ok(FoundKey(found)) => found,
+        Err(error) => Extracted::Failed(Box::new(error)),
+    };
     match lookups.find(&key, offered) {
-        Answer::Ready(found) => Answer::Ready(FoundKey::extracted(found)),
-        Answer::Pending(finding) => Answer::pending(async move { FoundKey::extracted(finding.await) }),
+        Answer::Ready(found) => Answer::Ready(extracted(found)),
+        Answer::Pending(finding) => Answer::pending(async move { extracted(finding.await) }),
     }
 }
 
-impl FoundKey {
-    /// Converts what the function returns, without raw values: they must not stay in the cache.
-    fn of(extracted: Extracted) -> Result<Self, Error> {
-        Ok(match extracted {
-            Extracted::Key(key) => FoundKey::Key(key),
-            Extracted::Secret(secret) => FoundKey::Key(secret.into_parts().0),
-            Extracted::Missing => FoundKey::Missing,
-            Extracted::Ambiguous => FoundKey::Ambiguous,
-            Extracted::Rejected(response) => FoundKey::Rejected(Arc::new(*response)),
-            Extracted::Failed(error) => return Err(*error),
+impl Clone for FoundKey {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Extracted::Key(key) => Extracted::Key(key.clone()),
+            Extracted::Missing => Extracted::Missing,
+            Extracted::Rejected(response) => Extracted::Rejected(response.clone()),
+            _ => Extracted::Ambiguous,
         })
-    }
-
-    /// Converts the result of a lookup, or its error, to the result of an extractor.
-    fn extracted(found: Result<Self, Error>) -> Extracted {
-        match found {
-            Ok(FoundKey::Key(key)) => Extracted::Key(key),
-            Ok(FoundKey::Missing) => Extracted::Missing,
-            Ok(FoundKey::Ambiguous) => Extracted::Ambiguous,
-            Ok(FoundKey::Rejected(response)) => Extracted::Rejected(Box::new(Response::clone(&response))),
-            Err(error) => Extracted::Failed(Box::new(error)),
-        }
     }
 }
 
 impl Looked for FoundKey {
     fn is_nothing(&self) -> bool {
-        !matches!(self, FoundKey::Key(_))
+        !matches!(self.0, Extracted::Key(_))
     }
 }
 

@@ -60,12 +60,13 @@ pub(crate) use extractor::bound;
 pub use extractor::{Join, KeyExtractor, from_fn};
 pub(crate) use extractor::{key_of, parts, shared};
 pub use info::{Bannable, KeyInfo, MissingKey};
-pub(crate) use ip::{DEFAULT_V6_PREFIX, canonical, counted, ip_key, peer};
+pub(crate) use ip::{DEFAULT_V6_PREFIX, canonical, counted, ip_key, parse_net, peer};
 #[cfg(feature = "lookup")]
 pub use lookup::{KeyLookup, lookup};
 #[cfg(feature = "axum")]
 pub use route::route;
 pub(crate) use template::{is_template, matched, normal as normal_template};
+pub(crate) use unforgeable::STANDARD_METHODS;
 pub use unforgeable::{Extension, extension, global, method};
 pub use uri::{Host, host, path};
 #[cfg(feature = "basic-auth")]

@@ -5,16 +5,13 @@
 //! it. No crate reads these headers like that: `forwarded-header-value` refuses a whole line for one malformed hop,
 //! and `rfc7239` splits at commas within quotes.
 
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::header::{FORWARDED, HeaderMap, HeaderName};
 use ipnet::{IpNet, Ipv6Net};
 
 use super::ip::canonical;
-use crate::core::Error;
-
-/// The characters of an invalid CIDR that an error shows: no valid one is longer.
-const LONGEST_SHOWN: usize = 64;
 
 /// The shortest prefixes of networks that may be somebody's own: 10.0.0.0/8, and an allocation of IPv6 addresses.
 const LARGEST_V4: u8 = 8;
@@ -30,39 +27,26 @@ pub(super) enum Trust {
 }
 
 impl Trust {
-    /// Trusts no proxy.
-    pub(super) fn nobody() -> Self {
-        Trust::Hops(0)
-    }
-
     /// Trusts the proxies in these networks.
     pub(super) fn nets(nets: impl IntoIterator<Item = IpNet>) -> Self {
         let nets: Vec<IpNet> = nets.into_iter().map(canonical).collect();
         let mut nets = IpNet::aggregate(&nets);
         nets.sort_unstable_by_key(IpNet::network);
-        if nets.is_empty() { Self::nobody() } else { Trust::Nets(nets) }
+        if nets.is_empty() { Trust::Hops(0) } else { Trust::Nets(nets) }
     }
 
     /// Whether clients anywhere may be among the proxies: a number of them says nothing about who the peer is, and
     /// networks may be so large that they are no operator's own. Many smaller public networks are not noticed.
     pub(super) fn is_of_anyone(&self) -> bool {
+        // Public addresses are from `2000::/3`.
+        let is_public = |net: &Ipv6Net| net.prefix_len() < 3 || net.network().segments()[0] >> 13 == 1;
         match self {
             Trust::Hops(trusted) => *trusted > 0,
             Trust::Nets(nets) => nets.iter().any(|net| match net {
                 IpNet::V4(net) => net.prefix_len() < LARGEST_V4,
-                IpNet::V6(net) => net.prefix_len() < LARGEST_V6 && (net.prefix_len() < 3 || is_global(net)),
+                IpNet::V6(net) => net.prefix_len() < LARGEST_V6 && is_public(net),
             }),
         }
-    }
-
-    /// Whether all addresses of IPv4 or IPv6 are trusted.
-    pub(super) fn is_of_all(&self) -> bool {
-        matches!(self, Trust::Nets(nets) if nets.iter().any(|net| net.prefix_len() == 0))
-    }
-
-    /// Whether proxies are trusted by their number, and there is one.
-    pub(super) fn is_by_number(&self) -> bool {
-        matches!(self, Trust::Hops(1..))
     }
 
     /// Whether the proxy at `address` is trusted, after `passed` others.
@@ -77,24 +61,6 @@ impl Trust {
     }
 }
 
-/// Whether a network is in `2000::/3`, from which public addresses are.
-fn is_global(net: &Ipv6Net) -> bool {
-    net.network().segments()[0] >> 13 == 1
-}
-
-/// Parses a CIDR, or an address as the network of that address alone.
-pub(super) fn parse_net(text: &str) -> Result<IpNet, Error> {
-    let parsed = text.parse::<IpNet>();
-    parsed.or_else(|error| text.parse::<IpAddr>().map(IpNet::from).map_err(|_| error)).map_err(|error| {
-        let shown: String = text.chars().take(LONGEST_SHOWN).collect();
-        Error::invalid(format!(
-            "trusted proxy {shown:?} is not a network: write a CIDR such as \"10.0.0.0/8\" or \"2001:db8::/32\", or an \
-             address"
-        ))
-        .with_source(error)
-    })
-}
-
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The longest chain of proxies that is read; elements of a list count even if they are empty.
@@ -105,95 +71,74 @@ const LONGEST_HOP: usize = 1024;
 
 /// The header that is read: only one, as a client can send each one that a proxy does not overwrite.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Source {
+pub(super) enum ForwardHeader {
     XForwardedFor,
     Forwarded,
+    /// One line with one address, not a list.
     Single(HeaderName),
 }
 
-/// Returns the hops of `X-Forwarded-For`; `None` is a malformed one.
-pub(super) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
-    hops(headers, &X_FORWARDED_FOR, last_comma, address)
-}
-
-/// Returns the hops of `Forwarded`; `None` is one that is malformed or hides its address.
-pub(super) fn forwarded(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
-    hops(headers, &FORWARDED, last_comma_outside_quotes, forwarded_address)
-}
-
-/// Returns the only hop of a header with a single value; `None` if it is malformed or there are several.
-pub(super) fn single(headers: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = Option<IpAddr>> {
-    let mut lines = headers.get_all(name).iter();
-    let only = lines.next().map(|line| Some(line.as_bytes().trim_ascii()).filter(|text| text.len() <= LONGEST_HOP));
-    let more = lines.next().is_some();
-    only.map(|value| if more { None } else { read(value?, address) }).into_iter()
-}
-
-/// Returns the hops of a header, as `split` returns the elements of its lists and `parse` reads each.
-fn hops<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-    split: fn(&[u8]) -> Option<usize>,
-    parse: fn(&str) -> Option<IpAddr>,
-) -> impl Iterator<Item = Option<IpAddr>> + use<'a> {
-    let lines = headers.get_all(name).iter().rev();
-    lines
-        .flat_map(move |line| FromRight { rest: Some(line.as_bytes()), split })
-        .take(MOST_HOPS)
-        .filter(|element| *element != Some(b""))
-        .map(move |element| read(element?, parse))
-}
-
-fn read(text: &[u8], parse: fn(&str) -> Option<IpAddr>) -> Option<IpAddr> {
-    parse(std::str::from_utf8(text).ok()?)
-}
-
-/// The elements of a list, the right-most first; `None` is one that is too long.
-struct FromRight<'a> {
-    /// What is left of the line; `None` at its end, or after an element that is too long.
-    rest: Option<&'a [u8]>,
-    /// Finds the comma before the last element.
-    split: fn(&[u8]) -> Option<usize>,
-}
-
-impl<'a> Iterator for FromRight<'a> {
-    type Item = Option<&'a [u8]>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let rest = self.rest.take()?;
-        let skipped = rest.len().saturating_sub(LONGEST_HOP);
-        let element = match (self.split)(&rest[skipped..]) {
-            Some(comma) => {
-                self.rest = Some(&rest[..skipped + comma]);
-                &rest[skipped + comma + 1..]
-            }
-            None if skipped == 0 => rest,
-            None => return Some(None),
+impl ForwardHeader {
+    /// Returns the hops that proxies list; `None` is one that is malformed, or hides its address.
+    pub(super) fn hops<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = Option<IpAddr>> + use<'a> {
+        let (name, is_list) = match self {
+            Self::XForwardedFor => (&X_FORWARDED_FOR, true),
+            Self::Forwarded => (&FORWARDED, true),
+            Self::Single(name) => (name, false),
         };
-        Some(Some(element.trim_ascii()))
+        let lines = headers.get_all(name);
+        let is_certain = is_list || lines.iter().nth(1).is_none();
+        lines
+            .iter()
+            .rev()
+            .flat_map(|line| self.elements(line.as_bytes()))
+            .take(MOST_HOPS)
+            .filter(|element| *element != Some(b""))
+            .map(move |element| self.address(element.filter(|_| is_certain)?))
     }
-}
 
-fn last_comma(text: &[u8]) -> Option<usize> {
-    text.iter().rposition(|byte| *byte == b',')
+    /// Returns the elements of a line, the right-most first; `None` is one that is too long, and the last.
+    fn elements<'a>(&'a self, line: &'a [u8]) -> impl Iterator<Item = Option<&'a [u8]>> {
+        let mut left = Some(line);
+        iter::from_fn(move || {
+            let line = left.take()?;
+            let skipped = line.len().saturating_sub(LONGEST_HOP);
+            let Some(comma) = self.last_comma(&line[skipped..]) else {
+                return Some(Some(line.trim_ascii()).filter(|_| skipped == 0));
+            };
+            left = Some(&line[..skipped + comma]);
+            Some(Some(line[skipped + comma + 1..].trim_ascii()))
+        })
+    }
+
+    /// Returns where the last element of a list begins.
+    fn last_comma(&self, text: &[u8]) -> Option<usize> {
+        match self {
+            Self::XForwardedFor => text.iter().rposition(|byte| *byte == b','),
+            Self::Forwarded => last_comma_outside_quotes(text),
+            Self::Single(_) => None,
+        }
+    }
+
+    fn address(&self, hop: &[u8]) -> Option<IpAddr> {
+        let hop = str::from_utf8(hop).ok()?;
+        if *self == Self::Forwarded { forwarded_address(hop) } else { address(hop) }
+    }
 }
 
 /// Finds the last comma that is not in a quoted string. From the right a quote is escaped by what is before it.
 fn last_comma_outside_quotes(text: &[u8]) -> Option<usize> {
+    // By an odd number of backslashes before it.
+    let is_escaped = |at: usize| text[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1;
     let mut quoted = false;
     for (at, byte) in text.iter().enumerate().rev() {
         match byte {
-            b'"' if !(quoted && is_escaped(&text[..at])) => quoted = !quoted,
+            b'"' if !(quoted && is_escaped(at)) => quoted = !quoted,
             b',' if !quoted => return Some(at),
             _ => {}
         }
     }
     None
-}
-
-/// Whether a byte within quotes is escaped, by an odd number of backslashes before it.
-fn is_escaped(before: &[u8]) -> bool {
-    before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
 /// The characters allowed between two parameters, besides one semicolon.
@@ -282,6 +227,7 @@ fn is_port(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parse_net;
     use super::*;
 
     #[track_caller]
@@ -316,7 +262,7 @@ mod tests {
         assert!(is_of_anyone(&["0.0.0.0/1", "128.0.0.0/1"]));
         assert!(!is_of_anyone(&[]));
         assert!(!is_of_anyone(&["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "2001:db8::/32", "::1"]));
-        assert!(Trust::Hops(1).is_of_anyone() && !Trust::nobody().is_of_anyone());
+        assert!(Trust::Hops(1).is_of_anyone() && !Trust::Hops(0).is_of_anyone());
     }
 
     #[test]

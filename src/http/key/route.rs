@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use super::extracted::{Ambiguous, Extracted};
 use super::template::{Piece, is_template, matched, normal, pieces};
-use super::value::{Pick, Value, bytes};
+use super::value::{Value, ValueKey, bytes};
 use super::{Bannable, KeyExtractor, KeyInfo};
 use crate::core::{Answer, Key, Kind};
 use crate::lookup::RawValues;
@@ -84,14 +84,9 @@ fn template(parts: &Parts) -> &str {
 }
 
 /// Returns the value that counts, if there is one and it is text.
-pub(super) fn path_param<'a>(
-    parts: &'a Parts,
-    name: &str,
-    pick: Pick,
-    form: impl Fn(Cow<'a, [u8]>) -> Cow<'a, [u8]>,
-) -> Value<'a> {
-    let value = pick.of(values(parts, name).into_iter())?;
-    value.map(|text| text.map(|text| form(bytes(text))).ok_or(Ambiguous)).transpose()
+pub(super) fn param_value<'a>(key: &'a ValueKey, name: &str, parts: &'a Parts) -> Value<'a> {
+    let value = key.pick.of(values(parts, name).into_iter())?;
+    value.map(|text| text.map(|text| key.form(bytes(text))).ok_or(Ambiguous)).transpose()
 }
 
 /// Decoded values; `None` for one that is not UTF-8.

@@ -53,9 +53,10 @@ const METHOD: &str = "method";
 /// The value that all other methods share: made-up methods must not start fresh counters.
 const OTHER: &str = "<other>";
 
-/// The methods of RFC 9110 without HEAD, and PATCH of RFC 5789.
-const KNOWN: [http::Method; 8] = [
+/// The methods of RFC 9110, and PATCH of RFC 5789.
+pub(crate) const STANDARD_METHODS: [http::Method; 9] = [
     http::Method::GET,
+    http::Method::HEAD,
     http::Method::POST,
     http::Method::PUT,
     http::Method::PATCH,
@@ -111,7 +112,7 @@ impl KeyExtractor for Method {
 /// Returns the key of requests with a method.
 fn method_key(method: &http::Method) -> Key {
     let method = if method == http::Method::HEAD { &http::Method::GET } else { method };
-    Key::new(METHOD, if KNOWN.contains(method) { method.as_str() } else { OTHER })
+    Key::new(METHOD, if STANDARD_METHODS.contains(method) { method.as_str() } else { OTHER })
 }
 
 /// An extractor that calls a closure with a request extension.

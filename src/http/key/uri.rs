@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use http::header::HOST;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{percent_decode_str, percent_encode_byte};
 
 use super::extracted::{Ambiguous, Extracted};
 use super::value::lines;
@@ -237,24 +237,18 @@ fn recoded(path: &str) -> Result<String, Ambiguous> {
     let encodes_all = path.len() == decoded.len() + 2 * path.matches('%').count();
     let same_segments = decoded.split(|byte| *byte == b'/').count() == path.split('/').count();
     let is_clear = same_segments && !decoded.contains(&b'\\') && !decoded.contains(&0);
-    if encodes_all && is_clear && std::str::from_utf8(&decoded).is_ok() {
-        Ok(encoded(&decoded))
-    } else {
-        Err(Ambiguous)
+    if !encodes_all || !is_clear || str::from_utf8(&decoded).is_err() {
+        return Err(Ambiguous);
     }
-}
-
-fn encoded(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
-    for byte in path {
-        let escaped = percent_encoding::percent_encode_byte(*byte);
-        if is_plain(*byte) {
-            text.push(char::from(*byte));
+    for byte in decoded {
+        if is_plain(byte) {
+            text.push(char::from(byte));
         } else {
-            text.push_str(escaped);
+            text.push_str(percent_encode_byte(byte));
         }
     }
-    text
+    Ok(text)
 }
 
 /// Whether a segment is empty, apart from the last, or is a dot segment.

@@ -12,7 +12,12 @@ use http::header::AsHeaderName;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+#[cfg(feature = "basic-auth")]
+use super::authorization::user_value;
+use super::cookie::{bare, cookie_value};
 use super::extracted::{Ambiguous, Extracted};
+#[cfg(feature = "axum")]
+use super::route::param_value;
 use super::{KeyExtractor, KeyInfo};
 use crate::core::{Answer, Key, Kind};
 use crate::lookup::RawValues;
@@ -29,11 +34,11 @@ type Normalize = dyn Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync;
 #[derive(Clone)]
 #[must_use]
 pub struct ValueKey {
-    source: Source,
+    source: ValueSource,
     kind: Kind,
     /// Whether keys hold the value itself, not a hash of it.
     plain: bool,
-    pick: Pick,
+    pub(super) pick: Pick,
     /// Whether ASCII letters are lower-cased, after `normalize`.
     ignores_case: bool,
     normalize: Option<Arc<Normalize>>,
@@ -41,7 +46,7 @@ pub struct ValueKey {
 
 /// Where the value is, with the name that it has there.
 #[derive(Clone)]
-pub(super) enum Source {
+enum ValueSource {
     Header(HeaderName),
     Cookie(String),
     #[cfg(feature = "query")]
@@ -121,7 +126,7 @@ pub fn header(name: &'static str) -> ValueKey {
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn cookie(name: &str) -> ValueKey {
-    ValueKey::new(Source::Cookie(name.to_owned()), &format!("cookie {name}"))
+    ValueKey::new(ValueSource::Cookie(name.to_owned()), &format!("cookie {name}"))
 }
 
 /// Identifies clients by the value of a query parameter.
@@ -153,7 +158,7 @@ pub fn cookie(name: &str) -> ValueKey {
 /// ```
 #[cfg(feature = "query")]
 pub fn query(name: &str) -> ValueKey {
-    ValueKey::new(Source::Query(name.to_owned()), &format!("query {name}")).plain()
+    ValueKey::new(ValueSource::Query(name.to_owned()), &format!("query {name}")).plain()
 }
 
 /// Identifies clients by a parameter of the route, such as `id` in `/users/{id}` or `rest` in `/files/{*rest}`.
@@ -183,7 +188,7 @@ pub fn query(name: &str) -> ValueKey {
 /// ```
 #[cfg(feature = "axum")]
 pub fn path_param(name: &str) -> ValueKey {
-    ValueKey::new(Source::PathParam(name.to_owned()), &format!("path_param {name}")).plain()
+    ValueKey::new(ValueSource::PathParam(name.to_owned()), &format!("path_param {name}")).plain()
 }
 
 /// Identifies clients by the user name of `Authorization: Basic`, whatever the password.
@@ -215,12 +220,12 @@ pub fn path_param(name: &str) -> ValueKey {
 /// ```
 #[cfg(feature = "basic-auth")]
 pub fn basic_user() -> ValueKey {
-    ValueKey::new(Source::BasicUser, "basic_user")
+    ValueKey::new(ValueSource::BasicUser, "basic_user")
 }
 
 impl ValueKey {
     /// An extractor of values that are secrets.
-    pub(super) fn new(source: Source, kind: &str) -> Self {
+    fn new(source: ValueSource, kind: &str) -> Self {
         let kind = Kind::new(kind);
         Self { source, kind, plain: false, pick: Pick::Same, ignores_case: false, normalize: None }
     }
@@ -240,7 +245,7 @@ impl ValueKey {
     /// ```
     pub fn header(name: HeaderName) -> Self {
         let kind = format!("header {name}");
-        Self::new(Source::Header(name), &kind)
+        Self::new(ValueSource::Header(name), &kind)
     }
 
     /// Keeps the value readable in keys, and so in the store, instead of a hash of it. Values of query and path
@@ -299,21 +304,22 @@ impl ValueKey {
 
     /// Returns the value that counts.
     fn value<'a>(&'a self, parts: &'a Parts) -> Value<'a> {
-        let form = |value| self.form(value);
         match &self.source {
-            Source::Header(name) => self.pick.of(lines(&parts.headers, name).map(|line| form(Cow::Borrowed(line)))),
-            Source::Cookie(name) => super::cookie::value(parts, name, self.pick, form),
+            ValueSource::Header(name) => {
+                self.pick.of(lines(&parts.headers, name).map(|line| self.form(Cow::Borrowed(line))))
+            }
+            ValueSource::Cookie(name) => cookie_value(self, name, parts),
             #[cfg(feature = "query")]
-            Source::Query(name) => query_value(parts, name, self.pick, form),
+            ValueSource::Query(name) => query_value(self, name, parts),
             #[cfg(feature = "axum")]
-            Source::PathParam(name) => super::route::path_param(parts, name, self.pick, form),
+            ValueSource::PathParam(name) => param_value(self, name, parts),
             #[cfg(feature = "basic-auth")]
-            Source::BasicUser => super::authorization::basic_user(parts, self.pick, form),
+            ValueSource::BasicUser => user_value(self, parts),
         }
     }
 
     /// Returns the normal form of a value.
-    fn form<'a>(&self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
+    pub(super) fn form<'a>(&self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
         let value = match (&self.normalize, value) {
             (None, value) => value,
             (Some(normalize), Cow::Borrowed(value)) => normalize(value),
@@ -342,10 +348,10 @@ impl KeyExtractor for ValueKey {
 
     fn key_of(&self, value: &[u8]) -> Option<Key> {
         let read = match &self.source {
-            Source::Header(_) => carried(value),
-            Source::Cookie(_) => text(value).map(super::cookie::bare),
+            ValueSource::Header(_) => carried(value),
+            ValueSource::Cookie(_) => text(value).map(bare),
             #[cfg(feature = "basic-auth")]
-            Source::BasicUser => text(value).filter(|name| !name.contains(&b':')),
+            ValueSource::BasicUser => text(value).filter(|name| !name.contains(&b':')),
             #[cfg(any(feature = "axum", feature = "query"))]
             _ => text(value),
         };
@@ -370,22 +376,17 @@ impl fmt::Debug for ValueKey {
 
 /// Returns the value of a parameter that counts, if there is one. Queries are parsed as forms, as axum's `Query` does it.
 #[cfg(feature = "query")]
-fn query_value<'a>(
-    parts: &'a Parts,
-    name: &str,
-    pick: Pick,
-    form: impl Fn(Cow<'a, [u8]>) -> Cow<'a, [u8]>,
-) -> Value<'a> {
+fn query_value<'a>(key: &'a ValueKey, name: &str, parts: &'a Parts) -> Value<'a> {
     let query = parts.uri.query().unwrap_or_default();
     let values = |piece: &'a str| {
         let pairs = form_urlencoded::parse(piece.as_bytes()).filter(|(of, _)| *of == name);
-        pairs.map(|(_, value)| form(bytes(value)))
+        pairs.map(|(_, value)| key.form(bytes(value)))
     };
     // Some servers also split queries at `;`.
     if query.contains(';') && !values(query).eq(query.split(';').flat_map(values)) {
         return Err(Ambiguous);
     }
-    pick.of(values(query))
+    key.pick.of(values(query))
 }
 
 /// The value that counts in normal form, if there is one.

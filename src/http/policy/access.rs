@@ -1,11 +1,10 @@
 //! Lists of clients that are never limited, or always refused.
 //!
-//! Text from code or files comes in; whether an address or a key is on the list goes out. Values are
-//! kept as keys hold them, escaped and hashed, so that they are found by one lookup in a table. An entry that can never
-//! match is an error when the list or the layer is built: a deny list with a typing error would admit the client that
-//! it is meant to refuse.
+//! Values are kept as keys hold them, escaped and hashed, so that they are found by one lookup in a table. An entry that
+//! can never match is an error when the list or the layer is built: a deny list with a typing error would admit the client
+//! that it is meant to refuse. So is what looks like an address but is not a valid one, as it would become a value.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,9 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ipnet::IpNet;
 
-use super::address::read_net;
 use crate::core::{Error, Key};
-use crate::http::key::{KeyExtractor, canonical, counted, parts};
+use crate::http::key::{KeyExtractor, canonical, counted, parse_net, parts};
+
+/// The characters of an invalid entry that an error shows.
+const LONGEST_SHOWN: usize = 64;
+
+/// The characters around and between addresses where people write several of them, a range or an authority.
+const SEPARATORS: &[char] =
+    &['/', '\\', '-', '\u{2013}', '\u{2014}', '~', ',', ';', '[', ']', '(', ')', '<', '>', '"', '\'', '!', '+', '='];
 
 /// A list of clients, by address or by key, for [`Policy::allow`](crate::Policy::allow) and
 /// [`Policy::deny`](crate::Policy::deny).
@@ -57,13 +62,11 @@ use crate::http::key::{KeyExtractor, canonical, counted, parts};
 #[must_use]
 pub struct AccessList {
     /// The entries as they were given, in their order.
-    entries: Vec<Entry>,
+    items: Vec<ListItem>,
     /// Networks in [`canonical`] form.
     nets: Vec<IpNet>,
-    /// The values for keys of any kind: escaped as in a key, and hashed.
-    values: HashSet<String>,
-    /// The values for keys of one kind, by the escaped kind.
-    values_of: HashMap<String, HashSet<String>>,
+    /// Values, escaped as in a key, and hashed, with the escaped kinds of the keys that they are for; `None` is any.
+    values: HashMap<Box<str>, Vec<Option<Box<str>>>>,
     /// Whether a request without an address has been seen; clones share it.
     met_unknown: Arc<AtomicBool>,
     /// Whether clients without an address pass a deny list.
@@ -72,10 +75,10 @@ pub struct AccessList {
 
 /// An entry, as it was given.
 #[derive(Clone)]
-enum Entry {
+enum ListItem {
     Net,
-    Value(Box<[u8]>),
-    ValueOf(Box<str>, Box<[u8]>),
+    /// The value of a key, for keys of a kind, or of any.
+    Value(Option<Box<str>>, Box<[u8]>),
 }
 
 impl AccessList {
@@ -112,15 +115,24 @@ impl AccessList {
 
     /// Adds an entry, parsed as by [`parse`](Self::parse).
     pub(crate) fn entry(self, entry: &str) -> Result<Self, Error> {
-        Ok(match read_net(entry)? {
-            Some(net) => self.net(net),
-            None => self.key(entry),
-        })
+        match parse_net(entry) {
+            Some(net) => Ok(self.net(net)),
+            None if looks_like_an_address(entry) => {
+                let shown: String = entry.chars().take(LONGEST_SHOWN).collect();
+                Err(Error::invalid(format!(
+                    "{shown:?} looks like an address but is not a valid one: give an address such as 203.0.113.7 or \
+                     2001:db8::1, or a CIDR such as 10.0.0.0/8 or 2001:db8::/32, without spaces, brackets, ports, stars or \
+                     leading zeros, and a range as several CIDRs; if it is the value of a key, give it to \
+                     AccessList::key or key_of, or in a file as {{ value = \"...\" }}"
+                )))
+            }
+            None => Ok(self.key(entry)),
+        }
     }
 
     /// Adds the clients of a network.
     pub fn net(mut self, net: IpNet) -> Self {
-        self.entries.push(Entry::Net);
+        self.items.push(ListItem::Net);
         self.nets.push(canonical(net).trunc());
         self
     }
@@ -128,10 +140,8 @@ impl AccessList {
     /// Adds the client whose key, or one part of whose joined key, has this value.
     ///
     /// The value is given as requests carry it, in the key's normal form: neither escaped nor hashed.
-    pub fn key(mut self, value: impl AsRef<[u8]>) -> Self {
-        self.entries.push(Entry::Value(value.as_ref().into()));
-        self.values.extend(texts("", value.as_ref()).map(|key| key.value().to_owned()));
-        self
+    pub fn key(self, value: impl AsRef<[u8]>) -> Self {
+        self.value(None, value.as_ref())
     }
 
     /// Adds the client whose key has this value, for keys and parts of joined keys of this kind only.
@@ -152,12 +162,15 @@ impl AccessList {
     ///     .allow(internal);
     /// # let _ = policy;
     /// ```
-    pub fn key_of(mut self, kind: &str, value: impl AsRef<[u8]>) -> Self {
-        self.entries.push(Entry::ValueOf(kind.into(), value.as_ref().into()));
-        let keys = texts(kind, value.as_ref());
-        for (kind, value) in keys.iter().flat_map(Key::joined) {
-            self.values_of.entry(kind.to_owned()).or_default().insert(value.to_owned());
+    pub fn key_of(self, kind: &str, value: impl AsRef<[u8]>) -> Self {
+        self.value(Some(kind), value.as_ref())
+    }
+
+    fn value(mut self, kind: Option<&str>, value: &[u8]) -> Self {
+        for key in [Key::new(kind.unwrap_or_default(), value), Key::hashed(kind.unwrap_or_default(), value)] {
+            self.values.entry(key.value().into()).or_default().push(kind.map(|_| key.kind().into()));
         }
+        self.items.push(ListItem::Value(kind.map(Box::from), value.into()));
         self
     }
 
@@ -173,11 +186,10 @@ impl AccessList {
     pub(super) fn and(mut self, other: Self) -> Self {
         let passes = |list: &Self| list.serves_unknown || !list.has_nets();
         self.serves_unknown = passes(&self) && passes(&other);
-        self.entries.extend(other.entries);
+        self.items.extend(other.items);
         self.nets.extend(other.nets);
-        self.values.extend(other.values);
-        for (kind, values) in other.values_of {
-            self.values_of.entry(kind).or_default().extend(values);
+        for (value, kinds) in other.values {
+            self.values.entry(value).or_default().extend(kinds);
         }
         self
     }
@@ -201,65 +213,79 @@ impl AccessList {
 
     /// Whether a key, or a part of a joined key, is on the list.
     pub(crate) fn has_key(&self, key: &Key) -> bool {
-        let of_any = |value| !self.values.is_empty() && self.values.contains(value);
-        let of_kind = |kind, value| self.values_of.get(kind).is_some_and(|values| values.contains(value));
-        key.joined().any(|(kind, value)| of_any(value) || of_kind(kind, value))
+        let is_of =
+            |kinds: &Vec<Option<Box<str>>>, kind| kinds.iter().any(|of| of.as_deref().is_none_or(|of| of == kind));
+        key.joined().any(|(kind, value)| self.values.get(value).is_some_and(|kinds| is_of(kinds, kind)))
     }
 
     pub(crate) fn has_values(&self) -> bool {
-        !self.values.is_empty() || !self.values_of.is_empty()
+        !self.values.is_empty()
     }
 
     pub(crate) fn has_nets(&self) -> bool {
         !self.nets.is_empty()
     }
 
-    /// Returns the place of the first entry that no request with such a key can match, counted from 1, and whether it is
-    /// an address.
-    pub(crate) fn idle(&self, key: &dyn KeyExtractor) -> Option<(usize, bool)> {
+    /// Returns the place of the first entry that no request with such a key can match, counted from 1, and what an error
+    /// says of it.
+    pub(crate) fn idle(&self, key: &dyn KeyExtractor) -> Option<(usize, String)> {
         let parts = parts(key);
-        let place = self.entries.iter().position(|entry| !parts.iter().any(|part| entry.can_match(*part)))?;
-        Some((place + 1, matches!(self.entries[place], Entry::Net)))
+        let place = self.items.iter().position(|item| !parts.iter().any(|part| item.can_match(*part)))?;
+        let advice = match self.items[place] {
+            ListItem::Net => {
+                "no client's address is known without the feature axum: enable it, or give the policy a key that contains it"
+            }
+            ListItem::Value(..) => {
+                "no key of this policy can have this value: give it as requests carry it, or give the policy a key that \
+                 has it"
+            }
+        };
+        Some((place + 1, format!("can never match: {advice}")))
     }
 }
 
-impl Entry {
+impl ListItem {
     /// Whether some request can match by its key, or by an address.
     fn can_match(&self, key: &dyn KeyExtractor) -> bool {
         let info = key.info();
-        let (value, list) = match self {
+        match (self, info.kind.as_deref()) {
             // With the feature axum every layer has the client's address.
-            Entry::Net => return cfg!(feature = "axum") || info.address_in_key,
-            Entry::Value(value) => (value, AccessList::default().key(value)),
-            Entry::ValueOf(kind, value) => (value, AccessList::default().key_of(kind, value)),
-        };
-        match info.kind.as_deref() {
-            None => true,
+            (Self::Net, _) => cfg!(feature = "axum") || info.address_in_key,
+            (Self::Value(..), None) => true,
             // All requests have this key: the list would match all clients.
-            Some("global") => false,
-            Some(_) => key.key_of(value).is_some_and(|key| list.has_key(&key)),
+            (Self::Value(..), Some("global")) => false,
+            (Self::Value(kind, value), Some(_)) => {
+                let list = AccessList::default().value(kind.as_deref(), value);
+                key.key_of(value).is_some_and(|key| list.has_key(&key))
+            }
         }
     }
 }
 
-/// Returns the keys that may hold a value: escaped, and hashed.
-fn texts(kind: &str, value: &[u8]) -> [Key; 2] {
-    [Key::new(kind, value), Key::hashed(kind, value)]
-}
-
-/// Returns what an error advises for an entry that no request can match.
-pub(crate) fn advice(is_address: bool) -> &'static str {
-    if is_address {
-        "no client's address is known without the feature axum: enable it, or give the policy a key that contains it"
-    } else {
-        "no key of this policy can have this value: give it as requests carry it, or give the policy a key that has it"
+/// Whether an entry is meant as an address: [`AccessList::parse`] has the rule.
+fn looks_like_an_address(entry: &str) -> bool {
+    let text = entry.split('%').next().unwrap_or_default().trim();
+    let start = text.split(|c: char| c.is_whitespace() || c == '/').next().unwrap_or_default();
+    if start != entry && parse_net(start).is_some() {
+        return true;
     }
+    let is_separator = |c: char| c.is_whitespace() || SEPARATORS.contains(&c);
+    let is_network = text.contains(['*', '/', '\\']);
+    let is_v6 = text.split(is_separator).any(|piece| piece.matches(':').count() > 1);
+    let is_v4 = text.split(is_separator).any(|piece| {
+        let dots = piece.matches('.').count();
+        (dots > 2 || dots > 0 && is_network) && piece.contains(|c: char| c.is_ascii_digit())
+    });
+    let is_hex = is_v6 || text.contains("0x") || text.contains("0X");
+    let is_part =
+        |c: char| c.is_ascii_digit() || ".:*xX".contains(c) || is_hex && c.is_ascii_hexdigit() || is_separator(c);
+    !entry.starts_with('/') && (is_v4 || is_v6) && text.chars().all(is_part)
 }
 
 /// Leaves out values, which may be secrets.
 impl fmt::Debug for AccessList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = self.entries.len() - self.nets.len();
+        let values = self.items.len() - self.nets.len();
         f.debug_struct("AccessList").field("nets", &self.nets).field("values", &values).finish_non_exhaustive()
     }
 }

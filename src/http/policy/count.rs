@@ -52,9 +52,7 @@ use crate::http::grpc;
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Count {
-    rule: Rule,
-}
+pub struct Count(CountBy);
 
 /// In the extensions of a request: what a policy of a layer outside counts depends on whether layers inside
 /// [refuse](Refused) the request.
@@ -73,21 +71,21 @@ pub(crate) enum Refused {
 
 /// What decides whether a response counts.
 #[derive(Clone)]
-enum Rule {
+enum CountBy {
     /// Whether it failed: either failures count, or all else.
     Outcome { failed: bool },
-    /// A closure over the head, and whether an error of the inner service counts.
-    Head { counts: Arc<dyn Fn(&Parts) -> bool + Send + Sync>, errors: bool },
+    /// A closure over the head; errors of the inner service count.
+    Head(Arc<dyn Fn(&Parts) -> bool + Send + Sync>),
+    /// The status; errors of the inner service do not count.
+    Statuses(Arc<[StatusCode]>),
     /// Whether no layer of this crate inside refused the request.
     Served,
-    /// None counts, as no status was given.
-    None,
 }
 
 impl Count {
     /// Counts all responses, and errors of the inner service. The default of a policy.
     pub fn all() -> Self {
-        Self::by_head(|_| true, true)
+        Self::when(|_| true)
     }
 
     /// Counts only failures: client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0, and
@@ -107,14 +105,14 @@ impl Count {
     /// # let _ = policy;
     /// ```
     pub fn failures() -> Self {
-        Self { rule: Rule::Outcome { failed: true } }
+        Self(CountBy::Outcome { failed: true })
     }
 
     /// Counts only successes: failures are client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other
     /// than 0, and errors of the inner service. A request that is
     /// [refused inside](Self#requests-that-are-refused-inside) is no success.
     pub fn successes() -> Self {
-        Self { rule: Rule::Outcome { failed: false } }
+        Self(CountBy::Outcome { failed: false })
     }
 
     /// Counts only responses with these HTTP statuses, also those of layers inside; errors of the inner service do not
@@ -130,17 +128,13 @@ impl Count {
     /// # let _ = count;
     /// ```
     pub fn statuses(statuses: impl IntoIterator<Item = StatusCode>) -> Self {
-        let statuses: Vec<StatusCode> = statuses.into_iter().collect();
-        if statuses.is_empty() {
-            return Self { rule: Rule::None };
-        }
-        Self::by_head(move |response| statuses.contains(&response.status), false)
+        Self(CountBy::Statuses(statuses.into_iter().collect()))
     }
 
     /// Counts only responses for whose head a closure returns `true`, also those of layers inside; errors of the inner
     /// service count.
     pub fn when(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        Self::by_head(counts, true)
+        Self(CountBy::Head(Arc::new(counts)))
     }
 
     /// Counts all but requests that a layer of this crate inside refused: their units are refunded.
@@ -186,40 +180,36 @@ impl Count {
     /// # }
     /// ```
     pub fn served() -> Self {
-        Self { rule: Rule::Served }
-    }
-
-    fn by_head(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static, errors: bool) -> Self {
-        Self { rule: Rule::Head { counts: Arc::new(counts), errors } }
+        Self(CountBy::Served)
     }
 
     /// Whether it depends on what layers inside refuse.
     pub(super) fn awaits_refusals(&self) -> bool {
-        matches!(self.rule, Rule::Served | Rule::Outcome { .. })
+        matches!(self.0, CountBy::Served | CountBy::Outcome { .. })
     }
 
     /// Whether no response counts, as no status was given.
     pub(super) fn is_of_none(&self) -> bool {
-        matches!(self.rule, Rule::None)
+        matches!(&self.0, CountBy::Statuses(statuses) if statuses.is_empty())
     }
 
     /// Whether a response counts; `None` if its trailers decide. No response is an error of the inner service.
     pub(crate) fn counts(&self, response: Option<&Parts>) -> Option<bool> {
         let refused = response.and_then(|response| response.extensions.get::<Refused>());
-        match &self.rule {
-            Rule::Outcome { .. } if refused.is_some() => Some(false),
-            Rule::Outcome { failed } => response.map_or(Some(true), has_failed).map(|has| has == *failed),
-            Rule::Head { counts, errors } => Some(response.map_or(*errors, |response| counts(response))),
-            Rule::Served => Some(refused != Some(&Refused::Inside)),
-            Rule::None => Some(false),
+        match &self.0 {
+            CountBy::Outcome { .. } if refused.is_some() => Some(false),
+            CountBy::Outcome { failed } => response.map_or(Some(true), has_failed).map(|has| has == *failed),
+            CountBy::Head(counts) => Some(response.is_none_or(|response| counts(response))),
+            CountBy::Statuses(statuses) => Some(response.is_some_and(|response| statuses.contains(&response.status))),
+            CountBy::Served => Some(refused != Some(&Refused::Inside)),
         }
     }
 
     /// Whether a call counts whose outcome was not in its head; `None` if only the head decides.
     pub(crate) fn counts_call(&self, has_failed: bool) -> Option<bool> {
-        match &self.rule {
-            Rule::Outcome { failed } => Some(has_failed == *failed),
-            Rule::Head { .. } | Rule::Served | Rule::None => None,
+        match &self.0 {
+            CountBy::Outcome { failed } => Some(has_failed == *failed),
+            CountBy::Head(_) | CountBy::Statuses(_) | CountBy::Served => None,
         }
     }
 }

@@ -5,13 +5,10 @@
 //! admission needs for a check goes out. Nothing here calls a store, and a rule does not depend on HTTP.
 
 mod access;
-mod address;
 mod build;
 mod count;
-mod options;
+mod diagnostics;
 mod scope;
-mod valid;
-mod warned;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,17 +17,17 @@ use std::sync::Arc;
 use http::request::Parts;
 
 pub use self::access::AccessList;
-#[cfg(feature = "config")]
-pub(crate) use self::access::advice;
 pub use self::count::Count;
 pub(crate) use self::count::{AwaitsRefusals, Refused};
-pub(crate) use self::options::Options;
+use self::diagnostics::Warned;
+use self::scope::Scope;
 pub(crate) use self::scope::{Predicate, Terms, is_preflight};
 #[cfg(feature = "config")]
-pub(crate) use self::scope::{STANDARD, check_route, is_route};
-use self::warned::Warned;
+pub(crate) use self::scope::{check_route, is_route};
 use crate::core::{Error, Key, Mode, Quota, Settles};
 use crate::http::key;
+#[cfg(feature = "axum")]
+use crate::http::key::ClientIp;
 use crate::http::key::{KeyExtractor, KeyInfo, MissingKey};
 use crate::limiter::{Rule, RuleKeys};
 
@@ -293,6 +290,63 @@ impl Policy {
     /// Whether no client can read another client's state by what it sends, which has a part in neither key nor quota.
     pub(crate) fn is_unforgeable(&self) -> bool {
         self.info.unforgeable && self.options.tier.is_none()
+    }
+}
+
+/// A closure over the head of a request.
+type OfRequest<T> = dyn Fn(&Parts) -> T + Send + Sync;
+
+/// The options of a policy; what is not set is `None`, `false` or empty.
+#[derive(Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub(crate) struct Options {
+    /// By which client lists of addresses are, where the key has no address, as far as the layer's does not say.
+    #[cfg(feature = "axum")]
+    client: ClientIp,
+    /// What happens without a key; `None` is the extractor's own rule.
+    missing_key: Option<MissingKey>,
+    /// Units by the head of a request, instead of the rule's cost; an error is the least that an ambiguous cost may be.
+    pub(crate) cost_by: Option<Arc<OfRequest<Result<u64, u64>>>>,
+    /// Whether clients receive headers of the policy; `true` by default.
+    advertised: bool,
+    /// Whether the handler reports the real cost.
+    pub(crate) metered: bool,
+    /// Whether the units of a request are refunded if its client disconnects before the response.
+    pub(crate) refund_dropped: bool,
+    /// What its units are, unless they are requests; then a request takes none.
+    pub(crate) unit: Option<&'static str>,
+    pub(crate) scope: Scope,
+    /// Which responses count; without it all do.
+    pub(crate) count: Option<Count>,
+    /// Which responses are strikes of the ban; without it refusals are.
+    pub(crate) bans_on: Option<Count>,
+    /// The quota by the head of a request; `None` of the closure is the policy's own.
+    tier: Option<Arc<OfRequest<Option<Quota>>>>,
+    /// Which requests may use the rule's reserve; without it all may.
+    critical: Option<Arc<Predicate>>,
+    pub(crate) allow: Option<Arc<AccessList>>,
+    pub(crate) deny: Option<Arc<AccessList>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            #[cfg(feature = "axum")]
+            client: key::client_ip(),
+            missing_key: None,
+            cost_by: None,
+            advertised: true,
+            metered: false,
+            refund_dropped: false,
+            unit: None,
+            scope: Scope::default(),
+            count: None,
+            bans_on: None,
+            tier: None,
+            critical: None,
+            allow: None,
+            deny: None,
+        }
     }
 }
 

@@ -12,23 +12,10 @@ use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
 
 use crate::core::Error;
-use crate::http::key::{is_template, matched, normal_template};
+use crate::http::key::{STANDARD_METHODS, is_template, matched, normal_template};
 
 /// The characters of an invalid template that an error shows.
 const LONGEST_SHOWN: usize = 64;
-
-/// The methods that HTTP defines, which are in upper case.
-pub(crate) const STANDARD: [Method; 9] = [
-    Method::GET,
-    Method::HEAD,
-    Method::POST,
-    Method::PUT,
-    Method::PATCH,
-    Method::DELETE,
-    Method::OPTIONS,
-    Method::CONNECT,
-    Method::TRACE,
-];
 
 /// A condition on the head of a request.
 pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
@@ -85,23 +72,36 @@ impl Scope {
         self.methods.is_none() && self.routes.is_none() && self.when.is_none()
     }
 
-    /// Returns a method that is a standard one but for its case, as it was given, and the standard one.
-    pub(super) fn wrong_method(&self) -> Option<(&Method, &'static Method)> {
-        let standard = |given: &Method| {
-            STANDARD.iter().find(|method| *method != given && method.as_str().eq_ignore_ascii_case(given.as_str()))
+    /// Returns why no request may meet the conditions, if none may.
+    pub(super) fn fault(&self) -> Option<String> {
+        let is_empty = |what| {
+            format!("{what} is an empty list, so this policy limits nothing: give at least one, or leave it out")
         };
-        self.methods.iter().flat_map(|methods| methods.iter()).find_map(|given| Some((given, standard(given)?)))
+        let misspelt = |given: &Method| {
+            let is_meant = |method: &&Method| *method != given && method.as_str().eq_ignore_ascii_case(given.as_str());
+            let meant = STANDARD_METHODS.iter().find(is_meant)?;
+            Some(format!("no request has the method {:?}: give {meant}", given.as_str()))
+        };
+        let (methods, routes) = (self.methods.as_deref(), self.routes.as_deref());
+        let of_methods = methods.and_then(|methods| methods.iter().find_map(misspelt));
+        of_methods
+            .or_else(|| methods.filter(|methods| methods.is_empty()).map(|_| is_empty("methods")))
+            .or_else(|| routes.filter(|routes| routes.is_empty()).map(|_| is_empty("routes")))
+            .or_else(|| routes?.iter().find_map(|route| check_route(route).err()).map(|error| error.to_string()))
     }
 
-    /// Returns the name of a list that is empty, so that no request is in it.
-    pub(super) fn empty_list(&self) -> Option<&'static str> {
-        let methods = self.methods.as_ref().filter(|methods| methods.is_empty()).map(|_| "methods");
-        methods.or_else(|| self.routes.as_ref().filter(|routes| routes.is_empty()).map(|_| "routes"))
-    }
-
-    /// Checks that each template can match some request.
-    pub(super) fn check_routes(&self) -> Result<(), Error> {
-        self.routes.iter().flat_map(|routes| routes.iter()).try_for_each(|route| check_route(route))
+    /// Returns why the policy does not apply to a request without [terms](Self::terms). Runs no closure.
+    pub(crate) fn why_not(&self, parts: &Parts) -> Cow<'static, str> {
+        if self.methods.as_ref().is_some_and(|methods| !is_listed(&parts.method, methods)) {
+            return format!("its methods do not include {}", parts.method).into();
+        }
+        if self.routes.as_ref().is_some_and(|routes| !is_route(parts, routes)) {
+            return match matched(parts) {
+                Some(route) => format!("its routes do not include {route}, which matched").into(),
+                None => "it is for routes, and none has matched where the layer is".into(),
+            };
+        }
+        "its closure (when) returned false".into()
     }
 }
 
@@ -135,20 +135,4 @@ pub(crate) fn is_preflight(parts: &Parts) -> bool {
 /// Returns whether the route that matched a request is one of these templates.
 pub(crate) fn is_route(parts: &Parts, routes: &[Box<str>]) -> bool {
     matched(parts).is_some_and(|matched| routes.iter().any(|route| normal_template(route) == matched))
-}
-
-impl Scope {
-    /// Returns why the policy does not apply to a request without [terms](Self::terms). Runs no closure.
-    pub(crate) fn why_not(&self, parts: &Parts) -> Cow<'static, str> {
-        if self.methods.as_ref().is_some_and(|methods| !is_listed(&parts.method, methods)) {
-            return format!("its methods do not include {}", parts.method).into();
-        }
-        if self.routes.as_ref().is_some_and(|routes| !is_route(parts, routes)) {
-            return match matched(parts) {
-                Some(route) => format!("its routes do not include {route}, which matched").into(),
-                None => "it is for routes, and none has matched where the layer is".into(),
-            };
-        }
-        "its closure (when) returned false".into()
-    }
 }

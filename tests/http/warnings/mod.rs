@@ -131,7 +131,7 @@ fn codes(text: &str, mark: &str) -> BTreeSet<String> {
 #[test]
 fn every_code_has_an_entry_and_every_entry_a_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/http");
-    let files = ["policy/warned.rs", "../limiter/warned.rs"];
+    let files = ["policy/diagnostics.rs", "../limiter/warned.rs"];
     let logged = files.map(|file| codes(&fs::read_to_string(root.join(file)).expect("it is text"), "\"TG"));
     let logged: BTreeSet<String> = logged.into_iter().flatten().collect();
     assert_eq!(logged, codes(include_str!("../../../docs/troubleshooting.md"), "## TG"));

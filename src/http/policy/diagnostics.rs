@@ -1,20 +1,99 @@
-//! Warns of a policy that does not do what it seems to: each cause once, with the first request that shows it.
+//! What is wrong with a policy: errors when a layer is built, and warnings by the first request that shows the cause.
 //!
-//! Warnings have codes, which docs/troubleshooting.md explains. None has a key, an address or the value of a header, and
-//! none changes what is admitted.
+//! A policy that limits nothing, or refuses all, is an error. One that does not do what it seems to is a warning, once for
+//! each cause. Warnings have codes, which docs/troubleshooting.md explains. None has a key, an address or the value of a
+//! header, and none changes what is admitted.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use http::HeaderMap;
 use http::header::FORWARDED;
 use http::request::Parts;
 
-use super::Policy;
 use super::scope::is_route;
-use crate::http::key::{matched, normal_template, peer};
+use super::{Count, Options, Policy};
+use crate::core::Error;
+use crate::http::key::{Bannable, MissingKey, matched, normal_template, peer};
 use crate::limiter::is_first;
+
+impl Policy {
+    /// Checks that the policy can do what it is for. Lists of clients may be computed, and have nobody at times.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot; the message names the policy, and what to change.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        let fault = self.slots_fault().or_else(|| self.ban_fault()).or_else(|| self.cost_fault());
+        let fault = fault.or_else(|| self.options.scope.fault());
+        let named = fault.map(|fault| format!("policy {:?}: {fault}", self.name())).or_else(|| self.list_fault());
+        named.map_or(Ok(()), |text| Err(Error::invalid(text)))
+    }
+
+    /// Slots of a concurrency are released when a request ends, and cannot be settled as well.
+    fn slots_fault(&self) -> Option<String> {
+        let Options { metered, count, .. } = &self.options;
+        let is_settled = self.quota().facts().held && (*metered || count.is_some());
+        let option = if *metered { "metered" } else { "count" };
+        is_settled.then(|| format!("its slots are released at the end of each request: leave out {option}"))
+    }
+
+    /// Clients must not be able to have others banned.
+    fn ban_fault(&self) -> Option<String> {
+        let ban = self.rule.banning()?;
+        let text = match self.info.bannable {
+            _ if ban.extends && self.options.bans_on.is_some() => {
+                "a refusal is no failure, so a ban by failures is not extended: leave out extending"
+            }
+            Bannable::Client => return None,
+            Bannable::Claimed if ban.verified => return None,
+            Bannable::Claimed => {
+                "clients choose this key, so one could have another banned: ban by address, or say that keys are \
+                 verified before (of_verified_keys)"
+            }
+            Bannable::Spoofable => {
+                "anyone may write the header with this address, and have others banned: give trusted_proxies as the \
+                 networks of your proxies"
+            }
+            Bannable::Shared => "all clients share this key, so one could have all of them banned: ban by address",
+        };
+        Some(text.to_owned())
+    }
+
+    /// The quota must hold what a request costs, a request must cost something unless others are refused for another reason,
+    /// and some responses must count. Closures and tiers may change the cost.
+    fn cost_fault(&self) -> Option<String> {
+        let Options { cost_by, unit, tier, metered, deny, count, bans_on, .. } = &self.options;
+        let is_fixed = cost_by.is_none() && unit.is_none();
+        if let Some((cost, capacity)) = self.rule.excess().filter(|_| is_fixed && tier.is_none()) {
+            return Some(format!(
+                "a request costs {cost} and the quota holds {capacity} at most, so all would be refused: lower the cost, \
+                 or raise the limit or burst"
+            ));
+        }
+        let refuses = self.rule.banning().is_some() || deny.is_some();
+        let refuses = refuses || self.rule_for_missing_key() == MissingKey::Deny;
+        let text = if self.rule.units() == 0 && is_fixed && !metered && !refuses {
+            "requests cost 0, so this policy limits nothing: give a cost of 1 or more, make it metered, or if that is \
+             meant, set cost_by(|_| 0)"
+        } else if count.as_ref().is_some_and(Count::is_of_none) {
+            "count is of no statuses, so this policy limits nothing: give at least one"
+        } else if bans_on.as_ref().is_some_and(Count::is_of_none) {
+            "the ban is for responses of no statuses, so nobody would be banned: give at least one"
+        } else {
+            return None;
+        };
+        Some(text.to_owned())
+    }
+
+    /// Each entry of a list must match some request.
+    fn list_fault(&self) -> Option<String> {
+        let lists = [("allow", &self.options.allow), ("deny", &self.options.deny)];
+        let (what, (place, why)) =
+            lists.into_iter().find_map(|(what, list)| Some((what, list.as_ref()?.idle(&*self.extractor)?)))?;
+        Some(format!("entry {place} of the {what} list of policy {:?} {why}", self.name()))
+    }
+}
 
 /// What was warned of a policy.
 #[derive(Debug, Default)]
@@ -82,7 +161,8 @@ impl Policy {
     /// by some of these policies.
     pub(crate) fn warn_of_proxy(policies: &[Self], parts: &Parts) {
         let unwarned = || policies.iter().filter(|policy| !policy.warned.proxy.load(Relaxed));
-        if unwarned().next().is_some() && is_forwarded(&parts.headers) {
+        let is_forwarded = || parts.headers.contains_key("x-forwarded-for") || parts.headers.contains_key(FORWARDED);
+        if unwarned().next().is_some() && is_forwarded() {
             unwarned().for_each(|policy| policy.warn_of_peer(parts));
         }
     }
@@ -113,10 +193,7 @@ impl Policy {
         let Some(routes) = self.options.scope.routes.as_ref().filter(|_| !self.warned.route.load(Relaxed)) else {
             return;
         };
-        let (policy, path, matched) = (self.name(), parts.uri.path(), matched(parts));
-        if matched.is_some() && !self.warned.had_route.load(Relaxed) {
-            self.warned.had_route.store(true, Relaxed);
-        }
+        let (policy, path, matched) = (self.name(), parts.uri.path(), self.matched(parts));
         let Some(route) = routes.iter().map(|route| normal_template(route)).find(|route| *route == path) else {
             return;
         };
@@ -149,12 +226,8 @@ impl Policy {
 
     /// Warns if the first request has no route, where the key of the policy is by the route.
     pub(crate) fn warn_of_no_route(&self, parts: &Parts) {
-        if self.warned.had_route.load(Relaxed) {
-            return;
-        }
-        if matched(parts).is_some() {
-            self.warned.had_route.store(true, Relaxed);
-        } else if is_first(&self.warned.route) {
+        let had_route = self.warned.had_route.load(Relaxed);
+        if !had_route && self.matched(parts).is_none() && is_first(&self.warned.route) {
             tracing::warn!(
                 code = "TG002",
                 policy = self.name(),
@@ -164,9 +237,13 @@ impl Policy {
             );
         }
     }
-}
 
-/// Whether a request has a header in which proxies name the client.
-fn is_forwarded(headers: &HeaderMap) -> bool {
-    headers.contains_key("x-forwarded-for") || headers.contains_key(FORWARDED)
+    /// Returns the route of a request, and notes that there was one.
+    fn matched<'a>(&self, parts: &'a Parts) -> Option<&'a str> {
+        let matched = matched(parts);
+        if matched.is_some() && !self.warned.had_route.load(Relaxed) {
+            self.warned.had_route.store(true, Relaxed);
+        }
+        matched
+    }
 }
