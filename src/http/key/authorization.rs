@@ -81,8 +81,8 @@ impl KeyExtractor for Bearer {
 /// Returns what follows the name of a scheme in the `Authorization` header; the case of the name is ignored.
 ///
 /// Several lines are ambiguous if one has the scheme and another differs from it, unless one of them is picked:
-/// applications read the first line, the last one or neither. So are credentials with white space or a comma inside, which may be those of several
-/// lines, and those that follow credentials of another scheme in their line.
+/// applications read the first line, the last one or neither. So are credentials with white space or a comma inside, which
+/// may be those of several lines, and those that follow credentials of another scheme in their line.
 fn credentials<'a>(parts: &'a Parts, scheme: &str, pick: Pick) -> Result<Option<&'a [u8]>, Ambiguous> {
     let lines = || lines(&parts.headers, AUTHORIZATION);
     // A proxy may have joined lines.

@@ -11,11 +11,14 @@ use http::request::Parts;
 use ipnet::IpNet;
 
 use super::extracted::Extracted;
-use super::ip::{DEFAULT_V6_PREFIX, ip_info, ip_key, ip_key_of, parse_net, peer};
+use super::ip::{DEFAULT_V6_PREFIX, ip_key, parse_net, peer};
 use super::proxies::{ForwardHeader, Trust};
-use super::{Bannable, KeyExtractor, KeyInfo};
+use super::{Bannable, KeyExtractor, KeyInfo, MissingKey};
 use crate::core::error::built;
 use crate::core::{Answer, Error, Key};
+
+/// Shorter prefixes of IPv6 addresses are of networks that several sites may share.
+const LEAST_SITE: u8 = 48;
 
 /// An extractor of the client's address, also behind trusted proxies.
 ///
@@ -246,55 +249,6 @@ impl ClientIp {
         self.walk(peer, source.hops(&parts.headers))
     }
 
-    fn prefix(&self) -> u8 {
-        self.v6_prefix.unwrap_or(DEFAULT_V6_PREFIX)
-    }
-
-    /// Whether the proxy at `address` is trusted, after `passed` others.
-    fn trusts(&self, passed: usize, address: IpAddr) -> bool {
-        self.trust.as_ref().is_some_and(|trust| trust.covers(passed, address))
-    }
-
-    /// Returns the first address of the chain, from the peer on, that is not a trusted proxy's.
-    fn walk(&self, peer: Option<IpAddr>, mut hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
-        let (mut client, mut passed) = match peer {
-            Some(peer) => (peer, 0),
-            // The first of the trusted proxies has no address.
-            None if self.unix_socket || matches!(self.trust, Some(Trust::Hops(1..))) => (hops.next()??, 1),
-            None => return None,
-        };
-        while self.trusts(passed, client)
-            && let Some(Some(hop)) = hops.next()
-        {
-            client = hop;
-            passed += 1;
-        }
-        Some(client)
-    }
-}
-
-impl KeyExtractor for ClientIp {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(self.address(parts).map(|address| ip_key(address, self.prefix())).into())
-    }
-
-    /// A header is as true as the peers whose header counts.
-    fn info(&self) -> KeyInfo {
-        let info = ip_info(self.prefix()).address_in_key();
-        let is_spoofable = self.trust.as_ref().is_some_and(Trust::is_of_anyone);
-        if is_spoofable { info.bannable(Bannable::Spoofable) } else { info }
-    }
-
-    fn key_of(&self, value: &[u8]) -> Option<Key> {
-        ip_key_of(value, self.prefix())
-    }
-
-    fn address(&self, parts: &Parts) -> Option<IpAddr> {
-        self.address(parts)
-    }
-}
-
-impl ClientIp {
     /// Checks that not every peer is a trusted proxy.
     ///
     /// # Errors
@@ -340,6 +294,53 @@ impl ClientIp {
         Err(Error::invalid(format!(
             "its client_ip() {what} than the client of the layer: set proxies and header in RateLimitLayer::client only"
         )))
+    }
+
+    fn prefix(&self) -> u8 {
+        self.v6_prefix.unwrap_or(DEFAULT_V6_PREFIX)
+    }
+
+    /// Whether the proxy at `address` is trusted, after `passed` others.
+    fn trusts(&self, passed: usize, address: IpAddr) -> bool {
+        self.trust.as_ref().is_some_and(|trust| trust.covers(passed, address))
+    }
+
+    /// Returns the first address of the chain, from the peer on, that is not a trusted proxy's.
+    fn walk(&self, peer: Option<IpAddr>, mut hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
+        let (mut client, mut passed) = match peer {
+            Some(peer) => (peer, 0),
+            // The first of the trusted proxies has no address.
+            None if self.unix_socket || matches!(self.trust, Some(Trust::Hops(1..))) => (hops.next()??, 1),
+            None => return None,
+        };
+        while self.trusts(passed, client)
+            && let Some(Some(hop)) = hops.next()
+        {
+            client = hop;
+            passed += 1;
+        }
+        Some(client)
+    }
+}
+
+impl KeyExtractor for ClientIp {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        Answer::Ready(self.address(parts).map(|address| ip_key(address, self.prefix())).into())
+    }
+
+    /// A header is as true as the peers whose header counts.
+    fn info(&self) -> KeyInfo {
+        let info = ip_info(self.prefix()).address_in_key();
+        let is_spoofable = self.trust.as_ref().is_some_and(Trust::is_of_anyone);
+        if is_spoofable { info.bannable(Bannable::Spoofable) } else { info }
+    }
+
+    fn key_of(&self, value: &[u8]) -> Option<Key> {
+        ip_key_of(value, self.prefix())
+    }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.address(parts)
     }
 }
 
@@ -411,4 +412,18 @@ impl KeyExtractor for PeerIp {
     fn key_of(&self, value: &[u8]) -> Option<Key> {
         ip_key_of(value, self.v6_prefix)
     }
+}
+
+/// Returns the key of an address, or of a network as it is written in keys.
+fn ip_key_of(value: &[u8], v6_prefix: u8) -> Option<Key> {
+    let text = str::from_utf8(value).ok()?;
+    let key = |address: &str| Some(ip_key(address.parse().ok()?, v6_prefix));
+    key(text).or_else(|| key(text.split_once('/')?.0).filter(|key| key.value() == text))
+}
+
+/// Returns what is known of keys of addresses.
+fn ip_info(v6_prefix: u8) -> KeyInfo {
+    let bannable = if v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client };
+    let info = KeyInfo::new("ip").missing_key(MissingKey::Share).bannable(bannable).unforgeable();
+    KeyInfo { needs_peer: true, ..info }
 }

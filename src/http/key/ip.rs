@@ -14,16 +14,10 @@ use ipnet::{IpNet, Ipv4Net};
 #[cfg(feature = "tonic")]
 use tonic::transport::server::TcpConnectInfo;
 
-#[cfg(feature = "axum")]
-use super::{Bannable, KeyInfo, MissingKey};
 use crate::core::Key;
 
 /// The length of the kind and its colon.
 const KIND: usize = "ip:".len();
-
-/// Shorter prefixes of IPv6 addresses are of networks that several sites may share.
-#[cfg(feature = "axum")]
-const LEAST_SITE: u8 = 48;
 
 /// The default prefix length, in bits: a site is usually delegated a /56, which has 2^72 addresses.
 pub(crate) const DEFAULT_V6_PREFIX: u8 = 56;
@@ -41,22 +35,6 @@ pub(crate) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
         }
     };
     Key::plain(&text, length)
-}
-
-/// Returns the key of an address, or of a network as it is written in keys.
-#[cfg(feature = "axum")]
-pub(super) fn ip_key_of(value: &[u8], v6_prefix: u8) -> Option<Key> {
-    let text = str::from_utf8(value).ok()?;
-    let key = |address: &str| Some(ip_key(address.parse().ok()?, v6_prefix));
-    key(text).or_else(|| key(text.split_once('/')?.0).filter(|key| key.value() == text))
-}
-
-/// Returns what is known of keys of addresses.
-#[cfg(feature = "axum")]
-pub(super) fn ip_info(v6_prefix: u8) -> KeyInfo {
-    let bannable = if v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client };
-    let info = KeyInfo::new("ip").missing_key(MissingKey::Share).bannable(bannable).unforgeable();
-    KeyInfo { needs_peer: true, ..info }
 }
 
 /// Writes an address behind the kind, as `Display` does, in a fraction of the time. Returns the length of both.
