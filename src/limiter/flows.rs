@@ -3,7 +3,7 @@
 use super::Limiter;
 use super::flow::{Each, Flow, can_flow};
 use super::limits::Limits;
-use super::resolve::looks;
+use super::plan::looks;
 use super::rule::Rule;
 use crate::core::{Error, Key, Lines};
 use crate::store::{Check, Counter, Settles};

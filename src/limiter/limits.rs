@@ -17,11 +17,9 @@ use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, timeout_at};
 
 use super::flow::Pools;
-use super::peek;
-use super::plan::{PendingCheck, Plan};
+use super::plan::{self, PendingCheck, Plan};
 use super::rule::Rule;
-use super::rule_keys::RuleKeys;
-use super::unknown::UnknownTier;
+use super::select::RuleKeys;
 use super::warned::Warned;
 use crate::core::error::Kind;
 use crate::core::{Error, Quota, Requirement};
@@ -188,7 +186,7 @@ impl Limits {
         mut plan: Plan<F>,
     ) -> Result<DecidedBy<F>, F::Refusal> {
         let deadline = self.deadline();
-        if let Some((timer, refused)) = peek::refusal(&self.store, &self.telemetry, &plan.checks, deadline).await {
+        if let Some((timer, refused)) = plan::refusal(&self.store, &self.telemetry, &plan.checks, deadline).await {
             return Ok((plan, timer, refused));
         }
         self.resolve_pending(&mut plan, deadline).await?;
@@ -233,12 +231,7 @@ impl Limits {
     #[cold]
     fn without_tier(&self, rule: &Rule, error: Error) -> Result<Tiered, Error> {
         self.telemetry.unknown_tier(rule.name());
-        match rule.tiers().map_or_else(UnknownTier::default, |lookup| lookup.without_result(rule.name(), &error)) {
-            UnknownTier::Own => Ok(Tiered::Quota(None)),
-            UnknownTier::Quota(quota) => Ok(Tiered::Quota(Some(quota))),
-            UnknownTier::Skip => Ok(Tiered::Skip),
-            UnknownTier::Deny => Err(error),
-        }
+        rule.tiers().map_or(Ok(Tiered::Quota(None)), |lookup| lookup.without_result(rule.name(), error))
     }
 }
 

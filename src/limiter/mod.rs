@@ -7,28 +7,22 @@
 //!
 //! Keys and units come in, [`Decision`]s go out. This module calls stores and lookups, and does not depend on HTTP.
 
-mod acquire;
 mod bans;
-mod failure;
 mod flow;
 mod flows;
 mod limits;
-mod peek;
 mod plan;
-mod reserve;
-mod resolve;
 mod rule;
-mod rule_keys;
 mod select;
 mod take;
 #[cfg(feature = "lookup")]
 mod tier;
-mod unknown;
 #[cfg(not(feature = "lookup"))]
 mod untiered;
 mod warned;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -42,22 +36,20 @@ pub(crate) use self::flow::{Waits, can_flow, refuses_frames};
 pub(crate) use self::flows::flow_of;
 pub(crate) use self::limits::{InForce, Limits, Published, Tiered, in_time, late};
 pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan};
-pub(crate) use self::reserve::Share;
-use self::resolve::{counter, looks, plan_for};
+use self::plan::{counter, looks, plan_for};
 pub use self::rule::Rule;
-pub(crate) use self::rule_keys::RuleKeys;
+pub(crate) use self::rule::Share;
+pub(crate) use self::select::RuleKeys;
 pub(crate) use self::take::Permit;
 #[cfg(feature = "lookup")]
-pub use self::tier::TierLookup;
-#[cfg(feature = "lookup")]
-pub use self::unknown::UnknownTier;
+pub use self::tier::{TierLookup, UnknownTier};
 #[cfg(not(feature = "lookup"))]
 pub(crate) use self::untiered::TierLookup;
 pub(crate) use self::warned::is_first;
 use crate::core::error::built;
 use crate::core::{Decision, Error, Key, PolicyName};
 use crate::random;
-use crate::store::{Ask, Change, Decided, FailureStore, SlotGuard, Store};
+use crate::store::{Ask, BreakerState, Change, Decided, FailureRules, FailureStore, OnFailure, SlotGuard, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
 pub(crate) const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
@@ -407,5 +399,69 @@ pub(crate) fn jitter(wait: Duration) -> Duration {
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter").field("rules", &self.in_force.now().limits().rules).finish_non_exhaustive()
+    }
+}
+
+impl Limiter {
+    /// Sets what happens to checks that the store could not decide. The default is a local fallback.
+    ///
+    /// The limiter of a [layer](crate::RateLimitLayer::limiter) has the settings of the layer. This method and the
+    /// others that set what happens on failure detach it: from then on it has a circuit breaker of its own, and keeps
+    /// the rules that the layer has at this moment, even if the layer replaces them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, MemoryStore, OnFailure, Quota, Rule};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(100))])
+    ///     .on_failure(OnFailure::Allow)
+    ///     .allow_for(Duration::from_secs(10))
+    ///     .instances(NonZeroU32::new(4).ok_or("at least one")?)
+    ///     .budget(Duration::from_millis(50));
+    /// # let _ = limiter;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_failure(self, rule: OnFailure) -> Self {
+        self.change_failure(|rules| rules.on_failure = rule)
+    }
+
+    /// Sets for how long [`OnFailure::Allow`] admits everything in one outage, 60 s by default; after that the local
+    /// fallback decides.
+    ///
+    /// See [`RateLimitLayer::allow_for`](crate::RateLimitLayer::allow_for).
+    pub fn allow_for(self, time: Duration) -> Self {
+        self.change_failure(|rules| rules.allow_for = time)
+    }
+
+    /// Sets how many processes share the limits, 1 by default: the fallback of each admits that share of every limit,
+    /// rounded up.
+    pub fn instances(self, instances: NonZeroU32) -> Self {
+        self.change_failure(|rules| rules.instances = instances.get())
+    }
+
+    /// Sets the timeout of one decision, lookups included; 0 becomes 1 ms. The default is the
+    /// [budget of the store](crate::store::Capabilities::budget), or 100 ms if it has none.
+    ///
+    /// The store keeps to its own budget if that is shorter: see
+    /// [`RateLimitLayer::budget`](crate::RateLimitLayer::budget).
+    pub fn budget(self, budget: Duration) -> Self {
+        self.change_failure(|rules| rules.budget = Some(budget.max(TIMER_RESOLUTION)))
+    }
+
+    /// Returns the state of the circuit breaker in front of the store: see [`OnFailure`].
+    pub fn breaker_state(&self) -> BreakerState {
+        self.in_force.now().limits().store.breaker_state()
+    }
+
+    /// Returns a limiter over a copy of the limits in force, with other settings for failure.
+    fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
+        let mut limits = self.in_force.now().limits().clone();
+        limits.change_failure(change);
+        Self { only: self.only, ..Self::of(limits) }
     }
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::unknown::UnknownTier;
+use super::Tiered;
 use crate::core::error::chain;
 use crate::core::{Error, Key, Lines, Quota};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
@@ -146,13 +146,22 @@ impl TierLookup {
     }
 
     /// Returns, and logs, what applies to a request whose tier is not known.
-    pub(crate) fn without_result(&self, policy: &str, error: &Error) -> UnknownTier {
+    ///
+    /// # Errors
+    ///
+    /// That of the lookup, if the request is refused.
+    pub(super) fn without_result(&self, policy: &str, error: Error) -> Result<Tiered, Error> {
         let applies = self.unknown;
         self.lines.log(policy, |more| {
-            let error = chain(error);
+            let error = chain(&error);
             tracing::warn!(code = "tier_unknown", policy, error, ?applies, more, "the tier of a request is not known");
         });
-        applies
+        match applies {
+            UnknownTier::Own => Ok(Tiered::Quota(None)),
+            UnknownTier::Quota(quota) => Ok(Tiered::Quota(Some(quota))),
+            UnknownTier::Skip => Ok(Tiered::Skip),
+            UnknownTier::Deny => Err(error),
+        }
     }
 
     /// Returns the quota of a key, ready if it is cached; `None` for that of the rule, and an error if the lookup failed.
@@ -171,4 +180,20 @@ impl fmt::Debug for TierLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TierLookup").finish_non_exhaustive()
     }
+}
+
+/// What applies to a request whose tier is not known in time: its lookup is late or fails, and no earlier result may be
+/// used. [`TierLookup::on_unknown`](crate::TierLookup::on_unknown) sets it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnknownTier {
+    /// The policy's or rule's own quota. The default.
+    #[default]
+    Own,
+    /// This quota, such as that of the smallest plan that is paid for.
+    Quota(Quota),
+    /// The policy or rule does not apply.
+    Skip,
+    /// The request is refused with 503; a check of a [`Limiter`](crate::Limiter) is an error.
+    Deny,
 }

@@ -17,10 +17,7 @@
 mod debt;
 mod debts;
 mod handle;
-mod parts;
 mod shared;
-mod slots;
-mod strikes;
 
 use std::borrow::Cow;
 use std::mem;
@@ -32,10 +29,9 @@ use http::Extensions;
 use http::response::Parts;
 use tokio::time::Timeout;
 
-use self::debts::Debts;
+use self::debts::{Debts, Strikes};
 pub use self::handle::{Handle, RealCost};
 use self::shared::Shared;
-use self::strikes::Strikes;
 use crate::core::{Decision, Error, in_drop};
 use crate::http::gate::Gate;
 use crate::http::policy::AwaitsRefusals;

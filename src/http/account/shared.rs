@@ -16,12 +16,11 @@ use tokio::time::timeout;
 use super::InTime;
 use super::debt::Debt;
 use super::debts::{Debts, PendingChange};
-use super::slots::RequestSlots;
 use crate::core::error::Kind;
 use crate::core::{Decision, Error, in_drop};
 use crate::http::gate::Gate;
 use crate::http::policy::Policy;
-use crate::store::{Answer, Decided, SlotGuard};
+use crate::store::{Answer, Decided, SlotGuard, WeakSlots};
 
 /// The account of a request, for the layer and the handles.
 pub(super) struct Shared {
@@ -178,4 +177,55 @@ impl Drop for SettleTask {
 
 fn unknown_result() -> Error {
     Error::new(Kind::Store, "the result of a settlement is unknown: its runtime has ended, or the store panicked")
+}
+
+/// The slots of a request, as its layer and all handles share them. Handles do not hold them: they may be kept for hours.
+pub(super) struct RequestSlots(Mutex<Slots>);
+
+enum Slots {
+    /// There is no response yet: what the request takes is held here.
+    Held(SlotGuard),
+    /// The body of the response holds them, or they were released.
+    Passed(WeakSlots),
+}
+
+impl RequestSlots {
+    /// The slots that the layer's decision took.
+    pub(super) fn new(slots: SlotGuard) -> Self {
+        Self(Mutex::new(Slots::Held(slots)))
+    }
+
+    /// Adds what a check of the handler took. After the response it is released at once, as no end of a body follows.
+    pub(super) fn add(&self, slots: SlotGuard) {
+        if slots.is_empty() {
+            return;
+        }
+        if let Slots::Held(all) = &mut *self.state() {
+            return all.add(slots);
+        }
+        // Dropped without the lock.
+        drop(slots);
+    }
+
+    /// Returns a guard of the slots that the request still holds.
+    pub(super) fn guard(&self) -> SlotGuard {
+        match &*self.state() {
+            Slots::Held(slots) => slots.clone(),
+            Slots::Passed(slots) => SlotGuard::upgrade(slots),
+        }
+    }
+
+    /// Returns the slots, from then on held by the returned guard alone; nothing if they were passed on before.
+    pub(super) fn pass(&self) -> SlotGuard {
+        let mut state = self.state();
+        let Slots::Held(slots) = &mut *state else { return SlotGuard::default() };
+        let slots = mem::take(slots);
+        *state = Slots::Passed(slots.downgrade());
+        slots
+    }
+
+    /// Locks the state. Nothing panics while it is locked.
+    fn state(&self) -> MutexGuard<'_, Slots> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -7,10 +7,8 @@
 //! Nothing is looked up before all policies have been resolved by the head alone: a request that a later policy denies
 //! costs no lookup. And nothing is taken before all lookups have finished.
 
-mod ambiguous;
 mod judge;
 mod resolved;
-mod waiting;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
-
 #[cfg(feature = "merge-headers")]
-use super::members::is_of_this_draft;
-use super::names::{RATELIMIT, RATELIMIT_POLICY};
+use sfv::{BareItem, Item, List, ListEntry, Parser};
+
+use super::settings::{RATELIMIT, RATELIMIT_POLICY};
 
 /// A number from which a reset is Unix time, as no window is that many seconds long.
 const UNIX_TIME: u64 = 1_000_000_000;
@@ -149,4 +149,24 @@ fn is_empty(value: &HeaderValue) -> bool {
 #[cfg(not(feature = "merge-headers"))]
 fn is_of_this_draft(line: &[u8], _: &str) -> bool {
     line.trim_ascii_start().starts_with(b"\"")
+}
+
+#[cfg(feature = "merge-headers")]
+/// Returns whether all members of a line are of this draft, with the `required` parameter.
+fn is_of_this_draft(line: &[u8], required: &str) -> bool {
+    let Ok(list) = Parser::new(line).parse::<List>() else { return false };
+    list.iter().all(|member| matches!(member, ListEntry::Item(item) if is_member(item, required)))
+}
+
+#[cfg(feature = "merge-headers")]
+/// Returns whether a member is a quoted name with whole units, and with whole seconds if it has any.
+fn is_member(item: &Item, required: &str) -> bool {
+    let are_whole = |name: &str| item.params.get(name).is_none_or(is_whole);
+    let has_units = item.params.get(required).is_some_and(is_whole);
+    item.bare_item.as_string().is_some() && has_units && are_whole("t") && are_whole("w")
+}
+
+#[cfg(feature = "merge-headers")]
+fn is_whole(value: &BareItem) -> bool {
+    value.as_integer().is_some_and(|number| i64::from(number) >= 0)
 }

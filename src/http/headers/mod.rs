@@ -8,14 +8,10 @@
 //! rounded up, and merging only makes a header stricter.
 
 mod fields;
-#[cfg(feature = "merge-headers")]
-mod members;
 mod merge;
-mod names;
 mod settings;
 mod write;
 
 pub(crate) use self::fields::{Advertised, LARGEST, number, used, whole_seconds};
-pub use self::names::EXPOSED_HEADERS;
-pub use self::settings::{Dialect, Headers};
+pub use self::settings::{Dialect, EXPOSED_HEADERS, Headers};
 pub(crate) use self::write::{HeaderWriter, NO_STORE, PROBLEM};

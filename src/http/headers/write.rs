@@ -11,8 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::fields::{AT_ONCE, Advertised, ListField, PolicyField, number, used, whole_seconds};
 use super::merge::{Earlier, is_of_limit, merge};
-use super::names::{LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
-use super::settings::{Headers, ResetFormat};
+use super::settings::{Headers, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, ResetFormat, USED};
 use crate::core::{Decision, Mode, Outcome};
 use crate::http::policy::Policy;
 

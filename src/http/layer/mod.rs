@@ -8,10 +8,8 @@
 //! is in [`OnFailure`].
 
 mod explain;
-mod explanation;
 mod policies;
 mod reject;
-mod status;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -22,7 +20,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tower::Layer;
 
-pub use self::explanation::{Explained, Explanation};
+pub use self::explain::{Explained, Explanation};
 #[cfg(feature = "axum")]
 use crate::core::error::built;
 use crate::core::{Decision, Error};
@@ -65,9 +63,9 @@ use crate::store::{BreakerState, Decided, FailureRules, OnFailure, Store};
 #[derive(Clone)]
 #[must_use]
 pub struct RateLimitLayer {
-    gate: SharedGate,
+    pub(super) gate: SharedGate,
     /// Whether a status service for all clients was made of this layer or a clone.
-    shows_all: Arc<AtomicBool>,
+    pub(super) shows_all: Arc<AtomicBool>,
 }
 
 impl RateLimitLayer {

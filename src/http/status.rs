@@ -1,0 +1,320 @@
+//! The status service: shows clients what is left of their limits, and takes nothing.
+//!
+//! A request comes in, the policies of its client are checked at cost 0, and a JSON document goes out, with the numbers
+//! that headers would have now. It differs from a decision in two points: methods and routes of policies do not matter,
+//! as the status request has its own; and policies that are not shown are resolved only to see whether they refuse the
+//! client.
+//!
+//! A status request is free and needs no authentication, so a service for all clients shows only policies whose key
+//! and quota a client cannot make up. For the others the application decides who may see them. Which policies those
+//! are is checked when the service is made, and again when policies are replaced.
+
+use std::convert::Infallible;
+use std::fmt::{self, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use tower::Service;
+
+use super::RateLimitLayer;
+use super::account::Handle;
+use super::admission::{Judge, Resolved, Skip, Waiting};
+use super::gate::{Gate, SharedGate};
+use super::headers::{Advertised, used, whole_seconds};
+use super::policy::{Policy, Predicate};
+use super::response::{Refusal, json, problem, without_body};
+use super::service::ResponseBody;
+use crate::core::{Decision, Error, Mode, Outcome};
+use crate::limiter::Plan;
+use crate::store::{Ask, Deadline, Store};
+
+const NOT_SHOWN: &str = "Limits are not shown to this client.";
+
+/// A [`Service`] that responds to each client with what is left of its limits, as JSON.
+///
+/// It is made by [`RateLimitLayer::status_service`](crate::RateLimitLayer::status_service), for all clients, or by
+/// [`status_service_for`](crate::RateLimitLayer::status_service_for), for those that a closure admits.
+///
+/// A response looks like this, with `reset` in Unix time:
+///
+/// ```json
+/// {"resources":{"ip":{"limit":300,"used":12,"remaining":288,"reset":1767225600}}}
+/// ```
+///
+/// A policy by which the client is [banned](crate::Ban) also has `banned`, the end of the ban in Unix time. One that counts
+/// something else than requests has a `unit`, as in `RateLimit-Policy`: `content-bytes`, or `concurrent-requests`, which
+/// have no `reset`, as it is not known when slots are free.
+///
+/// It checks the layer's policies as for any request of the client, and takes nothing:
+///
+/// - The layer's keys identify the client. `limit`, `used` and `remaining` are those of the headers that the client's
+///   other requests receive.
+/// - Closures receive the status request. A policy that does not apply to it by its [`when`](crate::Policy::when) is
+///   left out. Policies for other [methods](crate::Policy::methods) and routes are shown, as the status request has its
+///   own.
+/// - Costs are not computed.
+/// - Policies are left out if the request lacks their key (unless such requests [share](crate::MissingKey::Share) a
+///   counter, which is shown then), if they are in shadow mode or unadvertised, or if their
+///   [allow list](crate::Policy::allow) has the client.
+/// - A client that the layer refuses before the store decides, as it is on a [deny list](crate::Policy::deny), say,
+///   gets the same response here if that policy applies to the status request too.
+/// - If the store fails, the response shows what [`OnFailure`](crate::OnFailure) decides instead: what is left of this
+///   process's share, or a full quota with `Allow`; with `Deny` it is 503.
+///
+/// # Examples
+///
+/// ```
+/// use axum::Router;
+/// use tollgate::{MemoryStore, Quota, RateLimitLayer};
+///
+/// # fn main() -> Result<(), tollgate::Error> {
+/// let limits = RateLimitLayer::composite(MemoryStore::new()).ip(Quota::per_minute(300));
+/// let app: Router = Router::new().layer(limits.clone()).route_service("/rate_limit", limits.status_service()?);
+/// # let _ = app;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "services do nothing unless called"]
+pub struct StatusService {
+    gate: SharedGate,
+    /// Which requests see all advertised policies; `None` if all requests see only those that are proven.
+    shows_to: Option<Arc<Predicate>>,
+}
+
+impl StatusService {
+    /// Creates the service of a gate, for all clients if `shows_to` is `None`.
+    pub(crate) fn new(gate: SharedGate, shows_to: Option<Arc<Predicate>>) -> Self {
+        Self { gate, shows_to }
+    }
+}
+
+impl<B> Service<Request<B>> for StatusService {
+    type Response = Response<ResponseBody<String>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (service, gate) = (self.clone(), self.gate.load_full());
+        let (parts, _) = request.into_parts();
+        Box::pin(async move {
+            let response = service.respond(&gate, &parts).await;
+            Ok(if parts.method == Method::HEAD { without_body(response) } else { response }.map(ResponseBody::own))
+        })
+    }
+}
+
+impl StatusService {
+    /// Returns the status of the client, or why there is none: 403, the layer's refusal, or 503.
+    async fn respond(&self, gate: &Arc<Gate>, parts: &Parts) -> Response<Bytes> {
+        let scope = match &self.shows_to {
+            Some(shows_to) if !shows_to(parts) => return problem::forbidden(NOT_SHOWN),
+            Some(_) => Scope::Shown,
+            None => Scope::Proven,
+        };
+        match status(gate, parts, scope).await {
+            Ok(status) => json(status),
+            Err(refusal) => gate.refuse(*refusal, parts, parts.extensions.get::<Handle>().is_some()),
+        }
+    }
+}
+
+impl fmt::Debug for StatusService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatusService").finish_non_exhaustive()
+    }
+}
+
+/// Which policies are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// Those that are advertised and not in shadow mode.
+    Shown,
+    /// Those of them whose key and quota a client cannot make up.
+    Proven,
+}
+
+impl Scope {
+    /// Returns whether a policy is shown.
+    fn has(self, policy: &Policy) -> bool {
+        policy.is_shown() && (self == Scope::Shown || policy.is_unforgeable())
+    }
+}
+
+/// Returns what the client that sent this request has left, as JSON.
+///
+/// # Errors
+///
+/// The refusal, if the layer would refuse the client before the store decides, or if no decision could be made.
+async fn status(gate: &Arc<Gate>, parts: &Parts, scope: Scope) -> Result<String, Box<Refusal>> {
+    let mut plan: Plan<Waiting> = Plan::default();
+    for (place, policy) in gate.policies.iter().enumerate() {
+        let resolved = resolve(gate, place, parts);
+        let resolved = if scope.has(policy) { resolved } else { only_if_refused(resolved) };
+        if let Some(refusal) = resolved.add_to(&mut plan, place) {
+            return Err(Box::new(refusal));
+        }
+    }
+    let limits = &gate.limits;
+    let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
+    limits.resolve_pending(&mut plan, deadline).await?;
+    let decided = limits.store.decide(&plan.checks, Ask::default().deadline(deadline)).wait().await;
+    let decided = decided.map_err(|error| Box::new(Refusal::Failed(error)))?;
+    Ok(document(gate, &decided.decision))
+}
+
+/// Resolves a policy for a status request, whatever methods and routes the policy has.
+///
+/// Only a policy that covers the request itself, by its method and route too, can refuse it.
+fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
+    let policy = &gate.policies[place];
+    let scope = &policy.options().scope;
+    let covered = scope.terms(parts).is_some();
+    if policy.rule().mode() == Mode::Shadow || !(covered || scope.applies_when(parts)) {
+        return Resolved::Skip(Skip::Scope);
+    }
+    let resolved = Judge::resolve_look(gate, place, parts);
+    if covered { resolved } else { resolved.in_shadow() }
+}
+
+/// Keeps only the refusal of a policy that is not shown.
+fn only_if_refused(resolved: Resolved) -> Resolved {
+    if let Resolved::Refused(_) = resolved { resolved } else { Resolved::Skip(Skip::Scope) }
+}
+
+/// Returns the status as JSON: under `resources`, each policy by its name, with `limit`, `used` and `remaining` in
+/// units and `reset` in Unix time (seconds, rounded up), which slots do not have; of slots and bytes also `unit`, and of
+/// one by which the client is banned `banned`, the end of the ban.
+fn document(gate: &Gate, decision: &Decision) -> String {
+    let headers = &gate.responses.headers;
+    let mut json = String::from(r#"{"resources":{"#);
+    for (index, outcome) in decision.outcomes().iter().filter(|outcome| headers.shows(outcome)).enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        write_policy(&mut json, comma, outcome, headers.unit(outcome)).expect("writing to a string cannot fail");
+    }
+    json.push_str("}}");
+    json
+}
+
+/// Writes what is left of one policy, in the numbers that headers have. A policy's name needs no escaping.
+fn write_policy(json: &mut String, comma: &str, outcome: &Outcome, unit: Option<&str>) -> fmt::Result {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (policy, Advertised { q, .. }) = (outcome.policy(), Advertised::of(outcome.quota()));
+    let left = outcome.remaining().min(q);
+    let used = used(outcome, left);
+    write!(json, r#"{comma}"{policy}":{{"limit":{q},"used":{used},"remaining":{left}"#)?;
+    // When slots are free again is not known.
+    let reset = (!outcome.is_held()).then(|| outcome.reset_after());
+    for (name, after) in [("reset", reset), ("banned", outcome.banned_for())] {
+        if let Some(after) = after {
+            write!(json, r#","{name}":{}"#, whole_seconds(now.saturating_add(after)))?;
+        }
+    }
+    if let Some(unit) = unit {
+        write!(json, r#","unit":"{unit}""#)?;
+    }
+    json.write_char('}')
+}
+
+impl RateLimitLayer {
+    /// Returns a service that shows each client what is left of its limits, and takes nothing.
+    ///
+    /// It is for a route such as `GET /rate_limit`, outside of this layer.
+    ///
+    /// Requests are neither authenticated nor counted. So it shows only policies whose key is
+    /// [unforgeable](field@crate::key::KeyInfo::unforgeable), by the connection or the server (addresses,
+    /// [extensions](crate::key::extension), the route, or one key for all), and whose quota is not chosen by a
+    /// [`tier`](Policy::tier) from what the request contains. For others there is
+    /// [`status_service_for`](Self::status_service_for).
+    ///
+    /// When policies are [replaced](Self::replace_policies), those that it must not show are left out, and a warning
+    /// with the code `status_left_out` names them.
+    ///
+    /// # Errors
+    ///
+    /// If an advertised policy must not be shown to all clients. The message names it and the remedies.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let by_address = RateLimitLayer::composite(MemoryStore::new()).ip(Quota::per_minute(300));
+    /// let status = by_address.status_service()?;
+    /// # let _ = status;
+    ///
+    /// // Any client could send another client's key.
+    /// let by_header = key::header("x-api-key");
+    /// let by_header = RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_hour(50), by_header);
+    /// assert!(by_header.status_service().is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn status_service(&self) -> Result<StatusService, Error> {
+        let gate = self.gate.load();
+        if let Some(policy) = forgeable(&gate).next() {
+            return Err(Error::invalid(format!(
+                "the status of policy {:?} would be shown to anybody who sends another client's key or tier: set who \
+                 may see it with status_service_for, use a key that the connection or the server proves, or make the \
+                 policy unadvertised",
+                policy.name()
+            )));
+        }
+        self.shows_all.store(true, Ordering::Relaxed);
+        Ok(StatusService::new(Arc::clone(&self.gate), None))
+    }
+
+    /// Returns a status service, as [`status_service`](Self::status_service), that shows all advertised policies, but
+    /// only to requests for which the closure returns true. Others get 403.
+    ///
+    /// A response shows the counters of the key that the request contains, and the quota of its tier. So the closure
+    /// must return whether that client sent the request, as whatever authenticates other requests does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
+    ///
+    /// /// Put into the request's extensions by what checks the password.
+    /// #[derive(Clone)]
+    /// struct Authenticated;
+    ///
+    /// let limits = RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_hour(5_000), key::basic_user());
+    /// let status = limits.status_service_for(|parts| parts.extensions.get::<Authenticated>().is_some());
+    /// # let _ = status;
+    /// ```
+    pub fn status_service_for(&self, shows_to: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> StatusService {
+        let shows_to: Arc<Predicate> = Arc::new(shows_to);
+        StatusService::new(Arc::clone(&self.gate), Some(shows_to))
+    }
+
+    /// Logs which policies a status service for all clients leaves out, if there is such a service.
+    pub(super) fn warn_of_forgeable(&self) {
+        let gate = self.gate.load();
+        let policies: Vec<&str> = forgeable(&gate).map(Policy::name).collect();
+        if self.shows_all.load(Ordering::Relaxed) && !policies.is_empty() {
+            tracing::warn!(
+                code = "status_left_out",
+                ?policies,
+                "the status service leaves out policies that it would show to anybody who sends another client's key \
+                 or tier: use status_service_for"
+            );
+        }
+    }
+}
+
+/// Returns the advertised policies whose key or tier a client could make up.
+fn forgeable(gate: &Gate) -> impl Iterator<Item = &Policy> {
+    gate.policies.iter().filter(|policy| policy.is_shown() && !policy.is_unforgeable())
+}
