@@ -16,7 +16,7 @@ use super::key::ClientIp;
 use super::policy::{AwaitsRefusals, Policy, Refused};
 use super::response::{Refusal, Responses};
 use crate::core::{Decision, Error, Lines};
-use crate::limiter::{Limits, Published};
+use crate::limiter::{InForce, Limits};
 use crate::store::{Decided, SharedStore};
 use crate::telemetry::PolicyTelemetry;
 
@@ -27,7 +27,7 @@ pub(crate) type SharedGate = Arc<ArcSwap<Gate>>;
 #[derive(Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each follows from the policies and settings by itself")]
 pub(crate) struct Gate {
-    pub(crate) limits: Limits,
+    pub(crate) limits: Arc<Limits>,
     /// The policies, in the order in which they were added: the rule at each place of `limits` is that of the policy
     /// at the same place.
     pub(crate) policies: Vec<Policy>,
@@ -61,7 +61,7 @@ impl Gate {
     /// Creates a gate without policies, which admits everything; addresses are those of peers.
     pub(crate) fn new(store: SharedStore) -> Self {
         Self {
-            limits: Limits::new(store),
+            limits: Arc::new(Limits::new(store)),
             policies: Vec::new(),
             responses: Responses::new(),
             #[cfg(feature = "axum")]
@@ -82,7 +82,8 @@ impl Gate {
     /// Sets the policies, which must have been [accepted](Self::accepts).
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
         let policies: Vec<Policy> = policies.into_iter().map(Policy::interned).collect();
-        self.limits.set_policies(policies.iter().map(|policy| (policy.rule().clone(), policy.rule_keys())));
+        Arc::make_mut(&mut self.limits)
+            .set_policies(policies.iter().map(|policy| (policy.rule().clone(), policy.rule_keys())));
         self.responses.set_policies(&policies);
         self.settles_nothing = policies.iter().all(Policy::settles_nothing);
         self.awaits_refusals = policies.iter().any(Policy::awaits_refusals);
@@ -135,8 +136,8 @@ fn of_requests(policy: Policy) -> Result<Policy, Error> {
     }
 }
 
-impl Published for Gate {
-    fn limits(&self) -> &Limits {
-        &self.limits
+impl InForce for ArcSwap<Gate> {
+    fn now(&self) -> Arc<Limits> {
+        Arc::clone(&self.load().limits)
     }
 }

@@ -40,8 +40,7 @@ impl Limiter {
     /// # }
     /// ```
     pub async fn strike(&self, key: &Key) -> Result<(), Error> {
-        let now = self.in_force.now();
-        let limits = now.limits();
+        let limits = &*self.in_force.now();
         for (place, rule, ban) in self.banning(limits, key)? {
             let applied = limits.store.adjust(&counter(limits, place, key).await?, Change::Strike(ban)).wait().await?;
             if applied.began {
@@ -67,8 +66,7 @@ impl Limiter {
     /// If the future is dropped, the bans of rules before the current one are lifted, and that of the current one may
     /// be.
     pub async fn lift_ban(&self, key: &Key) -> Result<usize, Error> {
-        let now = self.in_force.now();
-        let limits = now.limits();
+        let limits = &*self.in_force.now();
         let mut lifted = 0;
         for (place, ..) in self.banning(limits, key)? {
             let applied = limits.store.adjust(&counter(limits, place, key).await?, Change::Lift).wait().await?;

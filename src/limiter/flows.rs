@@ -49,8 +49,7 @@ impl Limiter {
     /// # }
     /// ```
     pub async fn flow(&self, key: &Key) -> Result<Flow, Error> {
-        let now = self.in_force.now();
-        let limits = now.limits();
+        let limits = &*self.in_force.now();
         let places = self.places(limits, key)?;
         let mut rules = places.iter().map(|place| &limits.rules[*place]);
         rules.try_for_each(|rule| can_flow(rule.name(), rule.quota()))?;
@@ -88,7 +87,7 @@ pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) 
     let source = limits.source();
     let now = move |checks: &[Check]| {
         let Some(now) = source.upgrade().map(|source| source.now()) else { return checks.into() };
-        let rules = &now.limits().rules;
+        let rules = &now.rules;
         let each = checks.iter().zip(&follows);
         each.filter_map(|(check, follows)| if *follows { by_rules(check, rules) } else { Some(check.clone()) })
             .collect()

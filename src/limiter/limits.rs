@@ -22,7 +22,7 @@ use super::rule::Rule;
 use super::select::RuleKeys;
 use super::warned::Warned;
 use crate::core::error::Kind;
-use crate::core::{Error, Quota, Requirement};
+use crate::core::{Error, Requirement};
 use crate::lookup::out_of_time;
 use crate::store::{Ask, Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store};
 use crate::telemetry::{Telemetry, Timer};
@@ -50,26 +50,14 @@ pub(crate) struct Limits {
     source: Weak<dyn InForce>,
 }
 
-/// What is replaced in one swap: limits, and what a layer keeps with them.
-pub(crate) trait Published: Send + Sync + 'static {
-    /// Returns the limits.
-    fn limits(&self) -> &Limits;
-}
-
 /// A source of limits that may be replaced while they are used.
 pub(crate) trait InForce: Send + Sync {
     /// Returns a snapshot of the limits in force, which does not change when they are replaced.
-    fn now(&self) -> Arc<dyn Published>;
+    fn now(&self) -> Arc<Limits>;
 }
 
-impl Published for Limits {
-    fn limits(&self) -> &Limits {
-        self
-    }
-}
-
-impl<P: Published> InForce for ArcSwap<P> {
-    fn now(&self) -> Arc<dyn Published> {
+impl InForce for ArcSwap<Limits> {
+    fn now(&self) -> Arc<Limits> {
         self.load_full()
     }
 }
@@ -107,7 +95,7 @@ impl Limits {
     }
 
     /// Returns whether these limits are in force in `layer`, or were before.
-    pub(crate) fn are_of<P: Published>(&self, layer: &Arc<ArcSwap<P>>) -> bool {
+    pub(crate) fn are_of<T>(&self, layer: &Arc<ArcSwap<T>>) -> bool {
         ptr::addr_eq(self.source.as_ptr(), Arc::as_ptr(layer))
     }
 
@@ -205,33 +193,6 @@ impl Limits {
         let checks = resolve_all(&mut plan.pending, half).await?;
         plan.insert(checks);
         Ok(())
-    }
-}
-
-/// The quota of a request by its tier.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Tiered {
-    /// It is this one, or `None` for the rule's own.
-    Quota(Option<Quota>),
-    /// The rule does not apply.
-    Skip,
-}
-
-impl Limits {
-    /// Returns the quota that a rule has by the lookup of a tier, and reports one that has no result.
-    ///
-    /// # Errors
-    ///
-    /// That of the lookup, if the request is refused without a tier.
-    #[inline]
-    pub(crate) fn tiered(&self, rule: &Rule, found: Result<Option<Quota>, Error>) -> Result<Tiered, Error> {
-        found.map(Tiered::Quota).or_else(|error| self.without_tier(rule, error))
-    }
-
-    #[cold]
-    fn without_tier(&self, rule: &Rule, error: Error) -> Result<Tiered, Error> {
-        self.telemetry.unknown_tier(rule.name());
-        rule.tiers().map_or(Ok(Tiered::Quota(None)), |lookup| lookup.without_result(rule.name(), error))
     }
 }
 

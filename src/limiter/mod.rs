@@ -34,7 +34,7 @@ pub use self::flow::{Flow, FlowError};
 pub use self::flow::{Paced, PacedError};
 pub(crate) use self::flow::{Waits, can_flow, refuses_frames};
 pub(crate) use self::flows::flow_of;
-pub(crate) use self::limits::{InForce, Limits, Published, Tiered, in_time, late};
+pub(crate) use self::limits::{InForce, Limits, in_time, late};
 pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan};
 use self::plan::{counter, looks, plan_for};
 pub use self::rule::Rule;
@@ -273,8 +273,7 @@ impl Limiter {
     /// # }
     /// ```
     pub async fn peek(&self, key: &Key) -> Result<Decision, Error> {
-        let now = self.in_force.now();
-        let limits = now.limits();
+        let limits = &*self.in_force.now();
         let (looks, deadline) = looks(limits, &self.places(limits, key)?, key).await?;
         let looked = limits.store.decide(&looks, Ask::default().deadline(deadline)).wait().await?;
         Ok(looked.decision)
@@ -298,14 +297,7 @@ impl Limiter {
     ///
     /// If the future is dropped, the rules before the current one are reset, and the current one may be.
     pub async fn reset(&self, key: &Key) -> Result<usize, Error> {
-        let now = self.in_force.now();
-        let limits = now.limits();
-        let mut found = 0;
-        for place in self.places(limits, key)? {
-            let counter = counter(limits, place, key).await?;
-            found += usize::from(limits.store.adjust(&counter, Change::Reset).wait().await?.units > 0);
-        }
-        Ok(found)
+        self.adjust(key, Change::Reset).await
     }
 
     /// Refunds a key up to `units` of every rule, and no more than it has taken. Returns of how many rules units were
@@ -344,21 +336,25 @@ impl Limiter {
     /// # }
     /// ```
     pub async fn refund(&self, key: &Key, units: u64) -> Result<usize, Error> {
-        let now = self.in_force.now();
-        let limits = now.limits();
-        let mut refunded = 0;
+        self.adjust(key, Change::Refund(units)).await
+    }
+
+    /// Changes the counter of a key of every rule, one after the other; returns how many had something to change.
+    async fn adjust(&self, key: &Key, change: Change) -> Result<usize, Error> {
+        let limits = &*self.in_force.now();
+        let mut changed = 0;
         for place in self.places(limits, key)? {
             let counter = counter(limits, place, key).await?;
-            refunded += usize::from(limits.store.adjust(&counter, Change::Refund(units)).wait().await?.units > 0);
+            changed += usize::from(limits.store.adjust(&counter, change).wait().await?.units > 0);
         }
-        Ok(refunded)
+        Ok(changed)
     }
 
     /// Decides all rules, at the cost of each or at `units`, and records the decision.
     async fn decide(&self, key: &Key, units: Option<u64>) -> Result<Decision, Error> {
         let (decision, slots) = self.decide_holding(key, units).await?;
         if !slots.is_empty() {
-            self.in_force.now().limits().warned.slots();
+            self.in_force.now().warned.slots();
         }
         Ok(decision)
     }
@@ -372,8 +368,7 @@ impl Limiter {
 
     /// Decides as [`decide`](Self::decide), and returns the receipt, with the store that has to settle it.
     async fn decide_owing(&self, key: &Key, units: Option<u64>) -> Result<(DecidingStore, Decided), Error> {
-        let now = self.in_force.now();
-        let limits = now.limits();
+        let limits = &*self.in_force.now();
         if limits.rules.is_empty() {
             limits.warned.no_rules();
         }
@@ -398,7 +393,7 @@ pub(crate) fn jitter(wait: Duration) -> Duration {
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter").field("rules", &self.in_force.now().limits().rules).finish_non_exhaustive()
+        f.debug_struct("Limiter").field("rules", &self.in_force.now().rules).finish_non_exhaustive()
     }
 }
 
@@ -455,12 +450,12 @@ impl Limiter {
 
     /// Returns the state of the circuit breaker in front of the store: see [`OnFailure`].
     pub fn breaker_state(&self) -> BreakerState {
-        self.in_force.now().limits().store.breaker_state()
+        self.in_force.now().store.breaker_state()
     }
 
     /// Returns a limiter over a copy of the limits in force, with other settings for failure.
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
-        let mut limits = self.in_force.now().limits().clone();
+        let mut limits = Limits::clone(&self.in_force.now());
         limits.change_failure(change);
         Self { only: self.only, ..Self::of(limits) }
     }

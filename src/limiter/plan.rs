@@ -13,7 +13,7 @@ use std::pin::Pin;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::limits::{Limits, Tiered, in_time, late};
+use super::limits::{Limits, in_time, late};
 use super::rule::Rule;
 use crate::core::{Decision, Error, Key, Limit, Mode, Outcome, Quota, Source};
 use crate::lookup::RawValues;
@@ -131,34 +131,46 @@ pub(super) fn plan_for<'a>(
         let tier = rule.tiers().map_or(Answer::Ready(Ok(None)), |lookup| lookup.find(key, RawValues::default));
         match tier {
             Answer::Ready(found) => {
-                if let Some(check) = check(limits, rule, draft, key, found)? {
+                if let Some(check) = limits.check_key(draft, key.clone(), found)? {
                     plan.add(place, check);
                 }
             }
-            Answer::Pending(pending) => plan.pending.push(Tier { limits, draft, rule, key: key.clone(), pending }),
+            Answer::Pending(pending) => plan.pending.push(Tier { limits, draft, key: key.clone(), pending }),
         }
     }
     Ok(plan)
 }
 
-/// Returns the check of a rule by what was looked up; `None` if it does not apply without a tier.
-fn check(
-    limits: &Limits,
-    rule: &Rule,
-    draft: Draft,
-    key: &Key,
-    found: Result<Option<Quota>, Error>,
-) -> Result<Option<Check>, Error> {
-    Ok(match limits.tiered(rule, found) {
-        Ok(Tiered::Quota(tier)) => Some(draft.with_tier(rule, tier).check(rule, key.clone())),
-        // A ban is that of the key, whatever its quota.
-        Ok(Tiered::Skip) if rule.banning().is_some() => {
-            Some(Draft { only_ban: true, ..draft }.check(rule, key.clone()))
-        }
-        Ok(Tiered::Skip) => None,
-        Err(_) if rule.mode() == Mode::Shadow => None,
-        Err(error) => return Err(error),
-    })
+impl Limits {
+    /// Returns the check of a rule by what was looked up of its tier; `None` if the rule does not apply without one.
+    ///
+    /// # Errors
+    ///
+    /// That of the lookup, if the request is refused without a tier.
+    #[inline]
+    pub(crate) fn check(
+        &self,
+        draft: Draft,
+        key: Key,
+        found: Result<Option<Quota>, Error>,
+    ) -> Result<Option<Check>, Error> {
+        let rule = &self.rules[draft.place];
+        let draft = match (found, rule.tiers()) {
+            (Ok(tier), _) => Some(draft.with_tier(rule, tier)),
+            (Err(_), None) => Some(draft),
+            (Err(error), Some(lookup)) => {
+                self.telemetry.unknown_tier(rule.name());
+                lookup.without_result(rule, draft, error)?
+            }
+        };
+        Ok(draft.map(|draft| draft.check(rule, key)))
+    }
+
+    /// The same for a key of a limiter: in shadow mode a rule never refuses.
+    fn check_key(&self, draft: Draft, key: Key, found: Result<Option<Quota>, Error>) -> Result<Option<Check>, Error> {
+        let mode = self.rules[draft.place].mode();
+        self.check(draft, key, found).or_else(|error| if mode == Mode::Shadow { Ok(None) } else { Err(error) })
+    }
 }
 
 /// Returns the counter of the rule at a place and a key, of its present tier.
@@ -192,7 +204,6 @@ pub(super) async fn looks(
 pub(super) struct Tier<'a> {
     limits: &'a Limits,
     draft: Draft,
-    rule: &'a Rule,
     key: Key,
     pending: Pin<Box<dyn Future<Output = Result<Option<Quota>, Error>> + Send>>,
 }
@@ -206,7 +217,7 @@ impl PendingCheck for Tier<'_> {
 
     async fn resolve(&mut self, until: Option<Instant>) -> Result<Option<Check>, Error> {
         let found = in_time(until, &mut self.pending).await.unwrap_or_else(|| Err(late("tier")));
-        check(self.limits, self.rule, self.draft.clone(), &self.key, found)
+        self.limits.check_key(self.draft.clone(), self.key.clone(), found)
     }
 }
 

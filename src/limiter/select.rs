@@ -44,7 +44,7 @@ impl Limiter {
         if names.is_empty() {
             return Err(Error::invalid("a limiter by certain policies must have at least one name"));
         }
-        self.in_force.now().limits().named(&names)?;
+        self.in_force.now().named(&names)?;
         Ok(Self { only: Some(names), ..self })
     }
 

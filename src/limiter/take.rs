@@ -60,8 +60,7 @@ impl Limiter {
     /// If no rule is for the key, the store cannot refund, a rule would ban those who repeat their checks, or one can
     /// never be admitted.
     pub(crate) fn can_wait(&self, key: &Key) -> Result<(), Error> {
-        let now = self.in_force.now();
-        let limits = now.limits();
+        let limits = &*self.in_force.now();
         let places = self.places(limits, key)?;
         for rule in places.iter().map(|place| &limits.rules[*place]) {
             let (name, cost, most) = (rule.name().as_str(), rule.units(), rule.quota().capacity());

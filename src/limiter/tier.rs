@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Tiered;
+use super::{Draft, Rule};
 use crate::core::error::chain;
 use crate::core::{Error, Key, Lines, Quota};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
@@ -145,21 +145,23 @@ impl TierLookup {
         Self { unknown, ..self }
     }
 
-    /// Returns, and logs, what applies to a request whose tier is not known.
+    /// Returns, and logs, what applies to a request whose tier is not known: `None` is nothing.
     ///
     /// # Errors
     ///
     /// That of the lookup, if the request is refused.
-    pub(super) fn without_result(&self, policy: &str, error: Error) -> Result<Tiered, Error> {
+    pub(super) fn without_result(&self, rule: &Rule, draft: Draft, error: Error) -> Result<Option<Draft>, Error> {
         let applies = self.unknown;
-        self.lines.log(policy, |more| {
-            let error = chain(&error);
+        self.lines.log(rule.name(), |more| {
+            let (policy, error) = (rule.name().as_str(), chain(&error));
             tracing::warn!(code = "tier_unknown", policy, error, ?applies, more, "the tier of a request is not known");
         });
         match applies {
-            UnknownTier::Own => Ok(Tiered::Quota(None)),
-            UnknownTier::Quota(quota) => Ok(Tiered::Quota(Some(quota))),
-            UnknownTier::Skip => Ok(Tiered::Skip),
+            UnknownTier::Own => Ok(Some(draft)),
+            UnknownTier::Quota(quota) => Ok(Some(draft.with_tier(rule, Some(quota)))),
+            // A ban is that of the key, whatever its quota.
+            UnknownTier::Skip if draft.bans && rule.banning().is_some() => Ok(Some(Draft { only_ban: true, ..draft })),
+            UnknownTier::Skip => Ok(None),
             UnknownTier::Deny => Err(error),
         }
     }

@@ -1,7 +1,7 @@
 //! The lookup of tiers without the feature `lookup`: a type without values, so that no other file depends on the
 //! feature.
 
-use super::Tiered;
+use super::{Draft, Rule};
 use crate::core::{Error, Key, Quota};
 use crate::lookup::RawValues;
 use crate::store::Answer;
@@ -17,7 +17,7 @@ impl TierLookup {
     }
 
     /// Likewise.
-    pub(super) fn without_result(&self, _: &str, _: Error) -> Result<Tiered, Error> {
+    pub(super) fn without_result(&self, _: &Rule, _: Draft, _: Error) -> Result<Option<Draft>, Error> {
         match *self {}
     }
 }

@@ -18,7 +18,7 @@ use crate::http::gate::Gate;
 use crate::http::key::{self, Extracted, MissingKey};
 use crate::http::policy::{AccessList, Policy, Terms, is_preflight};
 use crate::http::response::Refusal;
-use crate::limiter::{Draft, Tiered};
+use crate::limiter::Draft;
 use crate::store::{Answer, OnFailure};
 
 /// One policy, and the request that it is resolved for.
@@ -258,14 +258,9 @@ impl<'a> Judge<'a> {
 
     /// Resolves to the check of a key by what was looked up of its tier.
     pub(super) fn check_tiered(self, draft: Draft, key: Key, found: Result<Option<Quota>, Error>) -> Resolved {
-        let rule = self.policy.rule();
-        match self.gate.limits.tiered(rule, found) {
-            Ok(Tiered::Quota(tier)) => self.check(draft.with_tier(rule, tier), key),
-            // A ban is that of the key, whatever its quota.
-            Ok(Tiered::Skip) if draft.bans && rule.banning().is_some() => {
-                self.check(Draft { only_ban: true, ..draft }, key)
-            }
-            Ok(Tiered::Skip) => Resolved::Skip(Skip::NoTier),
+        match self.gate.limits.check(draft, key, found) {
+            Ok(Some(check)) => Resolved::Check(check),
+            Ok(None) => Resolved::Skip(Skip::NoTier),
             Err(error) => Resolved::refused(Refusal::Failed(error)),
         }
     }

@@ -413,7 +413,7 @@ impl RateLimitLayer {
     }
 
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
-        self.change(|gate| gate.limits.change_failure(change))
+        self.change(|gate| Arc::make_mut(&mut gate.limits).change_failure(change))
     }
 
     /// Returns a layer of its own: a copy of this one's gate with a change.
@@ -426,8 +426,9 @@ impl RateLimitLayer {
     fn of(gate: Gate) -> Self {
         let gate = Arc::new_cyclic(|source| {
             let mut gate = gate;
-            gate.limits.renew_warnings();
-            gate.limits.set_source(Weak::<ArcSwap<Gate>>::clone(source));
+            let limits = Arc::make_mut(&mut gate.limits);
+            limits.renew_warnings();
+            limits.set_source(Weak::<ArcSwap<Gate>>::clone(source));
             ArcSwap::from_pointee(gate)
         });
         Self { gate, shows_all: Arc::default() }
