@@ -17,7 +17,9 @@ use super::debt::Debt;
 use crate::core::{Decision, Lines, Outcome};
 use crate::http::gate::Gate;
 use crate::http::policy::{Count, Policy};
-use crate::store::{Answer, Change, Receipt, Settlement, Settles, Settling, Store, StoreId, Taken};
+use crate::store::{
+    Answer, Change, Receipt, Settlement, Settles, Settling, SlotGuard, Store, StoreId, Taken, WeakSlots,
+};
 
 /// How many checks of the handler are in the headers and settled with the response.
 const MOST_SHOWN: usize = 64;
@@ -31,14 +33,19 @@ const HIDDEN: usize = usize::MAX;
 /// Limits how often `many_checks` is logged.
 static MANY: Lines = Lines::new();
 
-/// All debts of one request; empty if nothing that it took can change.
-#[derive(Debug, Default)]
+/// All debts of one request, empty if nothing that it took can change, and its slots.
+#[derive(Default)]
 pub(super) struct Debts {
     pub(super) each: Vec<Debt>,
     /// The outcomes of the handler's first checks, in order.
     checked: Vec<Outcome>,
     /// Whether the handler checked a metered policy of its own.
     pub(super) has_metered_check: bool,
+    /// The slots of the request, until the body of its response has them. Handles do not hold them: they may be kept
+    /// for hours.
+    slots: SlotGuard,
+    /// Those that the body holds, or that were released.
+    passed: Option<WeakSlots>,
     /// Whether there is a response, or will be none.
     pub(super) is_ended: bool,
     /// How many settlements were sent.
@@ -59,7 +66,8 @@ pub(super) struct PendingChange {
 impl Debts {
     /// Creates the debts of a layer's decision; `policies` are the places of the policies in it.
     pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
-        let mut debts = Self::default();
+        let slots = SlotGuard::new(gate.limits.store.hold(receipt));
+        let mut debts = Self { slots, ..Self::default() };
         for (place, (taken, outcome)) in receipt.taken().iter().zip(decision.outcomes()).enumerate() {
             // A policy that is hidden does not apply to the request.
             if !outcome.is_hidden() {
@@ -106,9 +114,33 @@ impl Debts {
         }
     }
 
-    /// Returns whether nothing was taken that can change, and the handler checked nothing.
+    /// Returns whether nothing was taken that can change or is held, and the handler checked nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.each.is_empty() && self.checked.is_empty()
+        self.each.is_empty() && self.checked.is_empty() && self.slots.is_empty()
+    }
+
+    /// Adds what a check of the handler took to the slots; returns it if the request holds none any more, as no end of a
+    /// body follows.
+    pub(super) fn hold(&mut self, slots: SlotGuard) -> SlotGuard {
+        if self.passed.is_some() {
+            return slots;
+        }
+        self.slots.add(slots);
+        SlotGuard::default()
+    }
+
+    /// Returns a guard of the slots that the request still holds.
+    pub(super) fn held(&self) -> SlotGuard {
+        self.passed.as_ref().map_or_else(|| self.slots.clone(), SlotGuard::upgrade)
+    }
+
+    /// Returns the slots, from then on held by the returned guard alone; nothing if they were passed on before.
+    pub(super) fn pass_slots(&mut self) -> SlotGuard {
+        let slots = mem::take(&mut self.slots);
+        if self.passed.is_none() {
+            self.passed = Some(slots.downgrade());
+        }
+        slots
     }
 
     /// Sends what is due. Returns the changes whose results are not known yet; no other may be in flight.

@@ -320,7 +320,7 @@ impl Handle {
     /// ```
     pub fn slots(&self) -> SlotGuard {
         let mut all = SlotGuard::default();
-        self.layers().for_each(|layer| all.add(layer.slots.guard()));
+        self.layers().for_each(|layer| all.add(layer.debts().held()));
         all
     }
 

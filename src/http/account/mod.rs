@@ -5,12 +5,11 @@
 //! decision, ends with the response (or when it is dropped), and makes the store's counters follow.
 //!
 //! One request has one [`shared`] state, for the layer and all handles. Its [`debts`] have a [`debt`] for each counter that
-//! can still change, with the units that are owed and those that the store really took ([`parts`]): the difference is
-//! settled once the response is known, and later when a handle flushes it. docs/accounts.md has the rules for users.
+//! can still change, with the units that are owed and those that the store really took: the difference is settled once
+//! the response is known, and later when a handle flushes it. docs/accounts.md has the rules for users.
 //!
-//! Slots are no debts: [`slots`] holds those of the request until its response has a body, which holds them from then on.
-//!
-//! Nor are [`strikes`], which policies that ban by failures count with the response.
+//! Slots are no debts: the account holds those of the request until its response has a body, which holds them from then
+//! on. Nor are strikes, which policies that ban by failures count with the response.
 //!
 //! The invariant: a store never refunds more for a request than it took or charged.
 
@@ -58,13 +57,12 @@ impl Account {
     fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
         let is_delayed = !decision.delay().is_zero();
-        let (mut strikes, mut debts, mut slots) = <(_, Debts, SlotGuard)>::default();
+        let (mut strikes, mut debts) = <(_, Debts)>::default();
         if is_delayed || !gate.settles_nothing {
             strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
             debts = Debts::of_layer(&gate, &decision, &receipt, policies);
-            slots = SlotGuard::new(gate.limits.store.hold(&receipt));
         }
-        let shared = Arc::new(Shared::new(gate, decision, debts, slots));
+        let shared = Arc::new(Shared::new(gate, decision, debts));
         Self { shared, strikes, is_delayed, has_outer: false, awaits_trailers: false }
     }
 
@@ -111,7 +109,7 @@ impl Account {
     pub(crate) fn ends_as_decided(&mut self) -> bool {
         let mut debts = self.shared.debts();
         debts.is_ended = true;
-        self.strikes.is_none() && debts.is_empty() && self.shared.slots.guard().is_empty()
+        self.strikes.is_none() && debts.is_empty()
     }
 
     /// Settles the request by the head of its response; `None` is an error of the service. What depends on the trailers
@@ -169,7 +167,7 @@ impl Account {
 
     /// Returns the slots of the request, for the body of its response to hold until it ends.
     pub(crate) fn pass_slots(&self) -> SlotGuard {
-        self.shared.slots.pass()
+        self.shared.debts().pass_slots()
     }
 
     /// Returns the decision as clients see it: with the checks, charges and refunds made since.

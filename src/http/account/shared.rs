@@ -20,7 +20,7 @@ use crate::core::error::Kind;
 use crate::core::{Decision, Error, in_drop};
 use crate::http::gate::Gate;
 use crate::http::policy::Policy;
-use crate::store::{Answer, Decided, SlotGuard, WeakSlots};
+use crate::store::{Answer, Decided, SlotGuard};
 
 /// The account of a request, for the layer and the handles.
 pub(super) struct Shared {
@@ -30,7 +30,6 @@ pub(super) struct Shared {
     debts: Mutex<Debts>,
     /// Has one permit, for the settlement in flight.
     turn: Semaphore,
-    pub(super) slots: RequestSlots,
     /// Whether a layer inside admitted the request, too.
     pub(super) has_inner: AtomicBool,
     /// Whether a clone of the layer inside did not count what this one had counted.
@@ -38,10 +37,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts, slots: SlotGuard) -> Self {
-        let (debts, turn, slots) = (Mutex::new(debts), Semaphore::new(1), RequestSlots::new(slots));
+    pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts) -> Self {
+        let (debts, turn) = (Mutex::new(debts), Semaphore::new(1));
         let (has_inner, has_let_in) = Default::default();
-        Self { gate, decision, debts, turn, slots, has_inner, has_let_in }
+        Self { gate, decision, debts, turn, has_inner, has_let_in }
     }
 
     /// Locks the debts. A panic elsewhere leaves them usable.
@@ -60,8 +59,13 @@ impl Shared {
         if !policy.is_shown() {
             decision = decision.hidden();
         }
-        self.slots.add(SlotGuard::new(self.gate.limits.store.hold(&receipt)));
-        self.debts().add(self.decision.outcomes().len(), policy, &decision, &receipt);
+        let slots = SlotGuard::new(self.gate.limits.store.hold(&receipt));
+        let mut debts = self.debts();
+        debts.add(self.decision.outcomes().len(), policy, &decision, &receipt);
+        let late = debts.hold(slots);
+        drop(debts);
+        // Released without the lock.
+        drop(late);
         decision
     }
 
@@ -177,55 +181,4 @@ impl Drop for SettleTask {
 
 fn unknown_result() -> Error {
     Error::new(Kind::Store, "the result of a settlement is unknown: its runtime has ended, or the store panicked")
-}
-
-/// The slots of a request, as its layer and all handles share them. Handles do not hold them: they may be kept for hours.
-pub(super) struct RequestSlots(Mutex<Slots>);
-
-enum Slots {
-    /// There is no response yet: what the request takes is held here.
-    Held(SlotGuard),
-    /// The body of the response holds them, or they were released.
-    Passed(WeakSlots),
-}
-
-impl RequestSlots {
-    /// The slots that the layer's decision took.
-    pub(super) fn new(slots: SlotGuard) -> Self {
-        Self(Mutex::new(Slots::Held(slots)))
-    }
-
-    /// Adds what a check of the handler took. After the response it is released at once, as no end of a body follows.
-    pub(super) fn add(&self, slots: SlotGuard) {
-        if slots.is_empty() {
-            return;
-        }
-        if let Slots::Held(all) = &mut *self.state() {
-            return all.add(slots);
-        }
-        // Dropped without the lock.
-        drop(slots);
-    }
-
-    /// Returns a guard of the slots that the request still holds.
-    pub(super) fn guard(&self) -> SlotGuard {
-        match &*self.state() {
-            Slots::Held(slots) => slots.clone(),
-            Slots::Passed(slots) => SlotGuard::upgrade(slots),
-        }
-    }
-
-    /// Returns the slots, from then on held by the returned guard alone; nothing if they were passed on before.
-    pub(super) fn pass(&self) -> SlotGuard {
-        let mut state = self.state();
-        let Slots::Held(slots) = &mut *state else { return SlotGuard::default() };
-        let slots = mem::take(slots);
-        *state = Slots::Passed(slots.downgrade());
-        slots
-    }
-
-    /// Locks the state. Nothing panics while it is locked.
-    fn state(&self) -> MutexGuard<'_, Slots> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }

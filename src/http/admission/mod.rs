@@ -93,7 +93,9 @@ impl Admission {
         Admission::Resolving(Box::pin(async move {
             match gate.limits.decide_after_lookups(plan).await {
                 Ok((plan, timer, decided)) => {
-                    lacking.add_looked_up(&gate, &plan.pending);
+                    for waiting in &plan.pending {
+                        waiting.skipped.into_iter().for_each(|skip| lacking.add(&gate, waiting.place(), skip));
+                    }
                     lacking.warn_unless_limited(&gate, &plan.checks);
                     verdict(&gate, &plan.places, timer, decided)
                 }
@@ -140,18 +142,12 @@ fn resolve(
         match Judge::resolve(gate, place, parts, true) {
             Resolved::Check(check) => {
                 if check.is_only_for_ban() {
-                    Skip::Scope.observe(gate, place);
+                    lacking.add(gate, place, Skip::Scope);
                 }
                 plan.add(place, check);
             }
-            Resolved::Skip(skip) => {
-                skip.observe(gate, place);
-                lacking.add(gate, place, skip);
-            }
-            Resolved::Waiting(mut waiting) => {
-                waiting.is_observed = true;
-                plan.pending.push(*waiting);
-            }
+            Resolved::Skip(skip) => lacking.add(gate, place, skip),
+            Resolved::Waiting(waiting) => plan.pending.push(*waiting),
             Resolved::Refused(refusal) => return Err(*refusal),
         }
     }
@@ -171,20 +167,14 @@ struct Lacking {
 }
 
 impl Lacking {
-    /// Adds why the policy at a place does not count the request.
+    /// Adds why the policy at a place does not count the request, and counts that.
     fn add(&mut self, gate: &Gate, place: usize, skip: Skip) {
+        if let Some(reason) = skip.reason() {
+            gate.skips[place].skipped(reason);
+        }
         match skip {
             Skip::NoKey if !gate.policies[place].skips_on_purpose() => self.policy = self.policy.or(Some(place)),
             skip => self.is_limited |= skip == Skip::Listed,
-        }
-    }
-
-    /// Adds why policies do not whose lookups are complete.
-    fn add_looked_up(&mut self, gate: &Gate, skipped: &[Waiting]) {
-        for waiting in skipped {
-            if let Some(skip) = waiting.skipped {
-                self.add(gate, waiting.place(), skip);
-            }
         }
     }
 

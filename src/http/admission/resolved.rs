@@ -39,19 +39,12 @@ pub(crate) enum Skip {
 
 impl Skip {
     /// Returns the reason for metrics; `None` if the policy did decide.
-    fn reason(self) -> Option<Skipped> {
+    pub(super) fn reason(self) -> Option<Skipped> {
         match self {
             Self::Scope | Self::Preflight => Some(Skipped::Scope),
             Self::Listed => Some(Skipped::List),
             Self::NoKey | Self::Unknown | Self::NoTier => Some(Skipped::KeyMissing),
             Self::Shadow => None,
-        }
-    }
-
-    /// Counts a request that the policy at a place does not count.
-    pub(super) fn observe(self, gate: &Gate, place: usize) {
-        if let Some(reason) = self.reason() {
-            gate.skips[place].skipped(reason);
         }
     }
 }
@@ -119,8 +112,6 @@ pub(crate) struct Waiting {
     pub(super) stage: Stage,
     /// Whether a refusal is dropped, as for a policy in shadow mode.
     pub(super) in_shadow: bool,
-    /// Whether a skip is counted: that of a request, but not of a look at the status.
-    pub(super) is_observed: bool,
     /// Why the policy does not count the request, once that was looked up.
     pub(super) skipped: Option<Skip>,
 }
@@ -137,7 +128,7 @@ pub(super) enum Stage {
 
 impl Waiting {
     pub(super) fn new(gate: Arc<Gate>, keyless: Keyless, stage: Stage) -> Self {
-        Self { gate, keyless, stage, in_shadow: false, is_observed: false, skipped: None }
+        Self { gate, keyless, stage, in_shadow: false, skipped: None }
     }
 
     /// Returns it for a policy that never refuses.
@@ -173,16 +164,11 @@ impl PendingCheck for Waiting {
                 // A key may be followed by a quota.
                 Resolved::Waiting(next) => (self.keyless, self.stage) = (next.keyless, next.stage),
                 Resolved::Check(check) => {
-                    if self.is_observed && check.is_only_for_ban() {
-                        Skip::Scope.observe(&self.gate, place);
-                    }
+                    self.skipped = check.is_only_for_ban().then_some(Skip::Scope);
                     return Ok(Some(check));
                 }
                 Resolved::Skip(skip) => {
                     self.skipped = Some(skip);
-                    if self.is_observed {
-                        skip.observe(&self.gate, place);
-                    }
                     return Ok(None);
                 }
                 Resolved::Refused(_) if self.in_shadow => return Ok(None),
