@@ -26,8 +26,8 @@ use super::shared::Shared;
 use crate::core::{Decision, Error, Key};
 use crate::http::gate::SharedGate;
 use crate::http::policy::{Policy, Refused};
-use crate::limiter::{Flow, flow_of};
-use crate::store::{Ask, Check, Counter, SlotGuard, Store};
+use crate::limiter::{Draft, Flow, flow_of};
+use crate::store::{Ask, Check, SlotGuard, Store};
 
 /// The real cost of a request in units, for the extensions of its response.
 ///
@@ -289,9 +289,7 @@ impl Handle {
         let (rule, limits) = (policy.rule(), &self.shared.gate.limits);
         policy.check_kind(&key)?;
         limits.supports(iter::once(rule))?;
-        let counter = Counter::of(rule.limit(None), key);
-        let check = Check::new(counter, rule.units()).mode(rule.mode()).settles(rule.settles_by(rule.quota()));
-        let check = Check { ban: rule.ban_check().map(Box::new), ..check };
+        let check = Draft::new(0, rule, rule.units()).check(rule, key);
         let timer = limits.telemetry.start();
         let decided = limits.store.decide(&[check], Ask::default()).wait().await;
         limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));

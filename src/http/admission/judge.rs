@@ -76,13 +76,7 @@ impl<'a> Judge<'a> {
             return Resolved::Skip(Skip::Scope);
         }
         let draft = Draft { only_ban: true, ..Draft::new(self.place, policy.rule(), 0) };
-        let keyless = Keyless {
-            draft,
-            terms: Terms { counted: true, keyed: false },
-            uncounted: Skip::Scope,
-            ambiguous_cost: false,
-            denied_part: false,
-        };
+        let keyless = Keyless::new(draft, Terms { counted: true, keyed: false }, Skip::Scope);
         match policy.extractor().extract(parts) {
             Answer::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_))) => {
                 self.resolve_key(keyless, found).in_shadow()
@@ -107,7 +101,7 @@ impl<'a> Judge<'a> {
             return Resolved::Skip(uncounted);
         }
         let draft = Draft::new(self.place, policy.rule(), 0);
-        let mut keyless = Keyless { draft, terms, uncounted, ambiguous_cost: false, denied_part: false };
+        let mut keyless = Keyless::new(draft, terms, uncounted);
         if terms.counted {
             let units = units(policy);
             keyless.ambiguous_cost = units.is_err();
@@ -272,7 +266,8 @@ impl<'a> Judge<'a> {
 
     /// Resolves to a lookup, which starts when it is polled.
     fn waits(self, keyless: Keyless, stage: Stage) -> Resolved {
-        Resolved::Waiting(Box::new(Waiting::new(Arc::clone(self.gate), keyless, stage)))
+        let gate = Arc::clone(self.gate);
+        Resolved::Waiting(Box::new(Waiting { gate, keyless, stage, in_shadow: false, skipped: None }))
     }
 }
 

@@ -71,7 +71,10 @@ impl Resolved {
     pub(crate) fn in_shadow(self) -> Self {
         match self {
             Resolved::Refused(_) => Resolved::Skip(Skip::Shadow),
-            Resolved::Waiting(waiting) => Resolved::Waiting(Box::new(waiting.in_shadow())),
+            Resolved::Waiting(mut waiting) => {
+                waiting.in_shadow = true;
+                Resolved::Waiting(waiting)
+            }
             other => other,
         }
     }
@@ -105,6 +108,12 @@ pub(super) struct Keyless {
     pub(super) denied_part: bool,
 }
 
+impl Keyless {
+    pub(super) fn new(draft: Draft, terms: Terms, uncounted: Skip) -> Self {
+        Self { draft, terms, uncounted, ambiguous_cost: false, denied_part: false }
+    }
+}
+
 /// A policy that needs a lookup before it is a check.
 pub(crate) struct Waiting {
     pub(super) gate: Arc<Gate>,
@@ -124,17 +133,6 @@ pub(super) enum Stage {
     Key(Pending<Extracted>),
     /// That of the quota of this key.
     Tier(Key, Pending<Result<Option<Quota>, Error>>),
-}
-
-impl Waiting {
-    pub(super) fn new(gate: Arc<Gate>, keyless: Keyless, stage: Stage) -> Self {
-        Self { gate, keyless, stage, in_shadow: false, skipped: None }
-    }
-
-    /// Returns it for a policy that never refuses.
-    pub(super) fn in_shadow(self) -> Self {
-        Self { in_shadow: true, ..self }
-    }
 }
 
 impl PendingCheck for Waiting {

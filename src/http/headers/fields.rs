@@ -1,7 +1,6 @@
 //! The values of `RateLimit-Policy` (`q`, and `w` or `qu`, of each policy) and `RateLimit` (`r` and `t` of each outcome).
 //!
-//! Both are Lists of structured fields (RFC 9651). What does not change from request to request is rendered once, when
-//! the policies are set. The formulas are those of draft-ietf-httpapi-ratelimit-headers-11, with the choices this crate
+//! Both are Lists of structured fields (RFC 9651). The formulas are those of draft-ietf-httpapi-ratelimit-headers-11, with the choices this crate
 //! makes where the draft leaves them open.
 
 use std::time::Duration;
@@ -10,81 +9,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
-use crate::core::{Digits, Limit, Outcome, PolicyName, Quota};
-use crate::http::policy::Policy;
-
-/// The parts of headers that are equal in all responses of a layer.
-#[derive(Clone, Debug, Default)]
-pub(super) struct PolicyField {
-    /// `RateLimit-Policy`; `None` if no policy is shown.
-    pub(super) value: Option<HeaderValue>,
-    /// Each quota that is shown.
-    quotas: Vec<Rendered>,
-    /// All policies, as they are configured.
-    configured: Vec<Limit>,
-    /// The policies that are not shown.
-    hidden: Vec<PolicyName>,
-    /// The policies whose units are not requests, with these.
-    units: Vec<(PolicyName, &'static str)>,
-}
-
-/// The numbers of a quota, which are equal in all responses unless it is a calendar's.
-#[derive(Clone, Debug)]
-struct Rendered {
-    quota: Quota,
-    advertised: Advertised,
-    /// `X-RateLimit-Limit`.
-    limit: HeaderValue,
-}
-
-impl PolicyField {
-    /// Renders the policies that are shown.
-    pub(super) fn of(policies: &[Policy]) -> Self {
-        let (mut value, mut field) = (ListField::default(), Self::default());
-        for policy in policies {
-            let (name, unit) = (policy.rule().name(), policy.options().unit);
-            field.configured.push(policy.rule().limit(None));
-            field.units.extend(unit.map(|unit| (name.clone(), unit)));
-            if policy.is_shown() {
-                let (quota, advertised) = (*policy.quota(), Advertised::of(policy.quota()));
-                value.policy(name.as_str(), advertised, unit);
-                field.quotas.push(Rendered { quota, advertised, limit: number(advertised.q) });
-            } else {
-                field.hidden.push(name.clone());
-            }
-        }
-        Self { value: value.finish(), ..field }
-    }
-
-    /// Returns whether a decision is over all policies, each with its own quota, so that [`value`](Self::value) fits.
-    /// It never does if one has windows of a calendar, which differ in length.
-    pub(super) fn is_of(&self, outcomes: &[Outcome]) -> bool {
-        let is_of = |(outcome, limit): (&Outcome, &Limit)| {
-            outcome.name_and_quota() == limit && limit.quota.calendar().is_none() && !outcome.is_hidden()
-        };
-        outcomes.len() == self.configured.len() && outcomes.iter().zip(&self.configured).all(is_of)
-    }
-
-    /// Returns whether a policy is not shown.
-    pub(super) fn hides(&self, name: &PolicyName) -> bool {
-        self.hidden.contains(name)
-    }
-
-    /// Returns the units of a policy, unless they are requests.
-    pub(super) fn unit(&self, name: &PolicyName) -> Option<&'static str> {
-        self.units.iter().find(|(policy, _)| policy == name).map(|(_, unit)| *unit)
-    }
-
-    /// Returns the quota of an outcome as it is advertised, and `X-RateLimit-Limit` of it if that was rendered before:
-    /// it was not if the quota is that of a tier.
-    pub(super) fn advertised(&self, outcome: &Outcome) -> (Advertised, Option<&HeaderValue>) {
-        let quota = outcome.quota();
-        match self.quotas.iter().find(|rendered| rendered.quota == *quota) {
-            Some(rendered) if quota.calendar().is_none() => (rendered.advertised, Some(&rendered.limit)),
-            rendered => (Advertised::of_outcome(outcome), rendered.map(|rendered| &rendered.limit)),
-        }
-    }
-}
+use crate::core::{Digits, Outcome, Quota};
 
 /// The unit of a quota whose units are slots.
 pub(super) const AT_ONCE: &str = "concurrent-requests";
@@ -246,22 +171,6 @@ pub(crate) fn number(number: u64) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{Check, Counter, Key};
-
-    #[test]
-    fn the_limit_of_a_quota_is_its_q_whether_it_was_rendered_before_or_not() {
-        let hidden = Policy::new("hidden", Quota::per_hour(3)).unadvertised();
-        let policies =
-            [hidden, Policy::new("a", Quota::per_minute(7)), Policy::new("b", Quota::per_second(10).burst(101))];
-        let field = PolicyField::of(&policies);
-        let limit = |quota: Quota| {
-            let counter = Counter::new("any".try_into().expect("a valid name"), Key::new("user", "ada"), quota);
-            field.advertised(&Outcome::allowed(&Check::new(counter, 1), 1)).1.cloned()
-        };
-        let expected = [None, Some("7"), Some("110")].map(|limit| limit.map(HeaderValue::from_static));
-        assert_eq!(policies.map(|policy| limit(*policy.quota())), expected, "what is hidden needs none");
-        assert_eq!(limit(Quota::per_hour(9)), None, "a tier's is not rendered before");
-    }
 
     #[track_caller]
     fn advertised(quota: Quota, q: u64, w: u64) {

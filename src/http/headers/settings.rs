@@ -168,10 +168,6 @@ impl Headers {
         Self { jitter: most.as_secs().min(LARGEST), ..self }
     }
 
-    /// Returns whether nothing but `Retry-After` is sent.
-    pub(super) fn are_none(&self) -> bool {
-        self.dialect.is_none() && !self.legacy
-    }
     /// Returns the jitter of one refusal in seconds, which is added to all of its waits.
     pub(crate) fn later(&self) -> u64 {
         if self.jitter > 0 { random::up_to(self.jitter) } else { 0 }

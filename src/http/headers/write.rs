@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::fields::{AT_ONCE, Advertised, ListField, PolicyField, number, used, whole_seconds};
+use super::fields::{AT_ONCE, Advertised, ListField, number, used, whole_seconds};
 use super::merge::{Earlier, is_of_limit, merge};
 use super::settings::{Headers, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, ResetFormat, USED};
-use crate::core::{Decision, Mode, Outcome};
+use crate::core::{Decision, Limit, Mode, Outcome};
 use crate::http::policy::Policy;
 
 /// The `Cache-Control` of every refusal: it is true only now, and only for this client.
@@ -29,7 +29,37 @@ const MOST: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderWriter {
     headers: Headers,
-    policies: PolicyField,
+    policies: Vec<Rendered>,
+    /// `RateLimit-Policy` of all policies as they are configured; `None` if no policy is shown.
+    value: Option<HeaderValue>,
+}
+
+/// What does not change from response to response of a policy as it is configured.
+#[derive(Clone, Debug)]
+struct Rendered {
+    configured: Limit,
+    is_shown: bool,
+    /// What its units are, unless they are requests.
+    unit: Option<&'static str>,
+    advertised: Advertised,
+    /// `X-RateLimit-Limit`.
+    limit: HeaderValue,
+}
+
+impl Rendered {
+    fn new(policy: &Policy) -> Self {
+        let (is_shown, advertised) = (policy.is_shown(), Advertised::of(policy.quota()));
+        let (configured, unit) = (policy.rule().limit(None), policy.options().unit);
+        Self { configured, is_shown, unit, advertised, limit: number(advertised.q) }
+    }
+
+    /// Returns whether an outcome is that of the policy as it is configured, and its header is as it was rendered: never
+    /// if it has windows of a calendar, which differ in length.
+    fn is_of(&self, outcome: &Outcome) -> bool {
+        outcome.name_and_quota() == &self.configured
+            && self.configured.quota.calendar().is_none()
+            && !outcome.is_hidden()
+    }
 }
 
 /// The outcome that binds, with its quota as it is advertised, and `X-RateLimit-Limit` of that if it was rendered before.
@@ -43,7 +73,7 @@ struct Bound<'a> {
 impl HeaderWriter {
     /// Creates a writer without policies.
     pub(crate) fn new(headers: Headers) -> Self {
-        Self { headers, policies: PolicyField::default() }
+        Self { headers, policies: Vec::new(), value: None }
     }
 
     pub(crate) fn set_headers(&mut self, headers: Headers) {
@@ -52,7 +82,12 @@ impl HeaderWriter {
 
     /// Sets the policies, and renders what does not change from response to response.
     pub(crate) fn set_policies(&mut self, policies: &[Policy]) {
-        self.policies = PolicyField::of(policies);
+        self.policies = policies.iter().map(Rendered::new).collect();
+        let mut field = ListField::default();
+        for policy in self.policies.iter().filter(|policy| policy.is_shown) {
+            field.policy(&policy.configured.policy, policy.advertised, policy.unit);
+        }
+        self.value = field.finish();
     }
 
     /// Returns which headers are sent.
@@ -60,15 +95,15 @@ impl HeaderWriter {
         &self.headers
     }
 
-    /// Returns whether there are none to write.
+    /// Returns whether nothing but `Retry-After` is sent.
     #[inline]
     pub(crate) fn are_none(&self) -> bool {
-        self.headers.are_none()
+        self.headers.dialect.is_none() && !self.headers.legacy
     }
 
     /// Writes the headers into the response to an admitted request, merged with those that it has.
     pub(crate) fn write(&self, headers: &mut HeaderMap, status: StatusCode, decision: &Decision) {
-        if decision.outcomes().is_empty() || self.headers.are_none() {
+        if decision.outcomes().is_empty() || self.are_none() {
             return;
         }
         let binding = self.binding(decision);
@@ -108,7 +143,7 @@ impl HeaderWriter {
 
     /// Writes the headers of a refusal, over any of the same names, with `later` seconds of jitter if a wait can help.
     pub(crate) fn write_refusal(&self, headers: &mut HeaderMap, decision: &Decision, later: u64) {
-        if self.headers.are_none() {
+        if self.are_none() {
             return;
         }
         let later = decision.retry_after().map_or(0, |_| later);
@@ -156,12 +191,14 @@ impl HeaderWriter {
     /// count by a calendar.
     fn policy_value(&self, decision: &Decision) -> Option<HeaderValue> {
         let outcomes = decision.outcomes();
-        if self.policies.is_of(outcomes) {
-            return self.policies.value.clone();
+        if outcomes.len() == self.policies.len()
+            && outcomes.iter().zip(&self.policies).all(|(of, policy)| policy.is_of(of))
+        {
+            return self.value.clone();
         }
         let mut field = ListField::default();
         for outcome in outcomes.iter().filter(|outcome| self.shows(outcome)) {
-            let unit = self.policies.unit(outcome.policy_name());
+            let unit = self.policy(outcome).and_then(|policy| policy.unit);
             field.policy(outcome.policy(), Advertised::of_outcome(outcome), unit);
         }
         field.finish()
@@ -182,19 +219,31 @@ impl HeaderWriter {
         }
     }
 
+    /// Returns an outcome with its quota as it is advertised, which was rendered before unless it is that of a tier.
     fn bound<'a>(&'a self, outcome: &'a Outcome) -> Bound<'a> {
-        let (advertised, limit) = self.policies.advertised(outcome);
-        Bound { outcome, advertised, limit }
+        let quota = outcome.quota();
+        let rendered = self.policies.iter().find(|policy| policy.configured.quota == *quota);
+        let advertised = match rendered {
+            Some(rendered) if quota.calendar().is_none() => rendered.advertised,
+            _ => Advertised::of_outcome(outcome),
+        };
+        Bound { outcome, advertised, limit: rendered.map(|rendered| &rendered.limit) }
+    }
+
+    /// Returns the policy of an outcome.
+    fn policy(&self, outcome: &Outcome) -> Option<&Rendered> {
+        self.policies.iter().find(|policy| policy.configured.policy == *outcome.policy_name())
     }
 
     /// Returns whether clients may see an outcome: its policy is enforced and advertised.
     pub(crate) fn shows(&self, outcome: &Outcome) -> bool {
-        outcome.mode() == Mode::Enforce && !outcome.is_hidden() && !self.policies.hides(outcome.policy_name())
+        let hides = |policy: &Rendered| !policy.is_shown && policy.configured.policy == *outcome.policy_name();
+        outcome.mode() == Mode::Enforce && !outcome.is_hidden() && !self.policies.iter().any(hides)
     }
 
     /// Returns what an outcome counts, unless it is requests, as `qu` has it in `RateLimit-Policy`.
     pub(crate) fn unit(&self, outcome: &Outcome) -> Option<&'static str> {
-        if outcome.is_held() { Some(AT_ONCE) } else { self.policies.unit(outcome.policy_name()) }
+        if outcome.is_held() { Some(AT_ONCE) } else { self.policy(outcome)?.unit }
     }
 
     /// Returns `RateLimit`, with the binding policy first.
@@ -243,4 +292,26 @@ impl HeaderWriter {
 
 fn unix_time() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Check, Counter, Key, Quota};
+
+    #[test]
+    fn the_limit_of_a_quota_is_its_q_whether_it_was_rendered_before_or_not() {
+        let hidden = Policy::new("hidden", Quota::per_hour(3)).unadvertised();
+        let policies =
+            [hidden, Policy::new("a", Quota::per_minute(7)), Policy::new("b", Quota::per_second(10).burst(101))];
+        let mut writer = HeaderWriter::new(Headers::both());
+        writer.set_policies(&policies);
+        let limit = |quota: Quota| {
+            let counter = Counter::new("any".try_into().expect("a valid name"), Key::new("user", "ada"), quota);
+            writer.bound(&Outcome::allowed(&Check::new(counter, 1), 1)).limit.cloned()
+        };
+        let expected = ["3", "7", "110"].map(|limit| Some(HeaderValue::from_static(limit)));
+        assert_eq!(policies.map(|policy| limit(*policy.quota())), expected);
+        assert_eq!(limit(Quota::per_hour(9)), None, "a tier's is not rendered before");
+    }
 }

@@ -48,34 +48,26 @@ impl RateLimitLayer {
 
 /// Returns what a policy makes of a request.
 fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> Explained {
-    let rule = policy.rule();
-    let explained = Explained {
-        policy: rule.name().clone(),
-        quota: *policy.quota(),
-        key: None,
-        cost: 0,
-        mode: rule.mode(),
-        verdict: Verdict::Skips,
-        why: None,
+    let (mut quota, mut key, mut cost) = (*policy.quota(), None, 0);
+    let (verdict, why): (_, Option<Cow<'static, str>>) = match resolved {
+        Resolved::Check(check) => {
+            (quota, key, cost) = (*check.counter.quota(), Some(check.counter.key().clone()), check.cost);
+            let verdict = if check.is_only_for_ban() { Verdict::Skips } else { Verdict::Counts };
+            (verdict, of_check(&check, policy).map(Into::into))
+        }
+        Resolved::Skip(Skip::Scope) => (Verdict::Skips, Some(policy.options().scope.why_not(parts))),
+        Resolved::Skip(skip) => (Verdict::Skips, Some(of_skip(skip).into())),
+        Resolved::Waiting(_) => (Verdict::Waits, Some("its key, or its quota, is looked up".into())),
+        Resolved::Refused(refusal) => (Verdict::Refuses, Some(of_refusal(&refusal).into())),
     };
-    match resolved {
-        Resolved::Check(check) => of_check(explained, &check, policy),
-        Resolved::Skip(Skip::Scope) => Explained { why: Some(policy.options().scope.why_not(parts)), ..explained },
-        Resolved::Skip(skip) => Explained { why: Some(of_skip(skip).into()), ..explained },
-        Resolved::Waiting(_) => {
-            Explained { verdict: Verdict::Waits, why: Some("its key, or its quota, is looked up".into()), ..explained }
-        }
-        Resolved::Refused(refusal) => {
-            Explained { verdict: Verdict::Refuses, why: Some(of_refusal(&refusal).into()), ..explained }
-        }
-    }
+    let rule = policy.rule();
+    Explained { policy: rule.name().clone(), quota, key, cost, mode: rule.mode(), verdict, why }
 }
 
-/// Returns what it is for a request that the policy has a check for.
-fn of_check(explained: Explained, check: &Check, policy: &Policy) -> Explained {
-    let only_ban = check.is_only_for_ban();
-    let why = match check.counter.key().as_str() {
-        _ if only_ban => Some("looks only for a ban of the key, as it does not apply"),
+/// Returns what is special of a check.
+fn of_check(check: &Check, policy: &Policy) -> Option<&'static str> {
+    match check.counter.key().as_str() {
+        _ if check.is_only_for_ban() => Some("looks only for a ban of the key, as it does not apply"),
         _ if !policy.has_key() => Some("it has no key, so all requests share this counter"),
         "anonymous:" => Some("requests without a key share this counter"),
         key if key.starts_with("ambiguous:") => {
@@ -84,10 +76,7 @@ fn of_check(explained: Explained, check: &Check, policy: &Policy) -> Explained {
         "unknown:" => Some("the key could not be looked up: such requests share this counter"),
         _ if has_no_tier(policy, check) => Some("its tier could not be looked up: on_unknown decides the quota"),
         _ => None,
-    };
-    let verdict = if only_ban { Verdict::Skips } else { Verdict::Counts };
-    let (key, quota) = (Some(check.counter.key().clone()), *check.counter.quota());
-    Explained { quota, key, cost: check.cost, verdict, why: why.map(Into::into), ..explained }
+    }
 }
 
 /// Returns whether the tier of a key is not known, as its lookup has failed.
