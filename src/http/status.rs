@@ -32,7 +32,7 @@ use super::response::{Refusal, json, problem, without_body};
 use super::service::ResponseBody;
 use crate::core::{Decision, Error, Mode, Outcome};
 use crate::limiter::Plan;
-use crate::store::{Ask, Deadline, Store};
+use crate::store::{Ask, Store};
 
 const NOT_SHOWN: &str = "Limits are not shown to this client.";
 
@@ -88,13 +88,6 @@ pub struct StatusService {
     shows_to: Option<Arc<Predicate>>,
 }
 
-impl StatusService {
-    /// Creates the service of a gate, for all clients if `shows_to` is `None`.
-    pub(crate) fn new(gate: SharedGate, shows_to: Option<Arc<Predicate>>) -> Self {
-        Self { gate, shows_to }
-    }
-}
-
 impl<B> Service<Request<B>> for StatusService {
     type Response = Response<ResponseBody<String>>;
     type Error = Infallible;
@@ -117,12 +110,11 @@ impl<B> Service<Request<B>> for StatusService {
 impl StatusService {
     /// Returns the status of the client, or why there is none: 403, the layer's refusal, or 503.
     async fn respond(&self, gate: &Arc<Gate>, parts: &Parts) -> Response<Bytes> {
-        let scope = match &self.shows_to {
-            Some(shows_to) if !shows_to(parts) => return problem::forbidden(NOT_SHOWN),
-            Some(_) => Scope::Shown,
-            None => Scope::Proven,
-        };
-        match status(gate, parts, scope).await {
+        if self.shows_to.as_ref().is_some_and(|shows_to| !shows_to(parts)) {
+            return problem::forbidden(NOT_SHOWN);
+        }
+        let shows = |policy: &Policy| policy.is_shown() && (self.shows_to.is_some() || policy.is_unforgeable());
+        match status(gate, parts, shows).await {
             Ok(status) => json(status),
             Err(refusal) => gate.refuse(*refusal, parts, parts.extensions.get::<Handle>().is_some()),
         }
@@ -135,39 +127,22 @@ impl fmt::Debug for StatusService {
     }
 }
 
-/// Which policies are shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Scope {
-    /// Those that are advertised and not in shadow mode.
-    Shown,
-    /// Those of them whose key and quota a client cannot make up.
-    Proven,
-}
-
-impl Scope {
-    /// Returns whether a policy is shown.
-    fn has(self, policy: &Policy) -> bool {
-        policy.is_shown() && (self == Scope::Shown || policy.is_unforgeable())
-    }
-}
-
 /// Returns what the client that sent this request has left, as JSON.
 ///
 /// # Errors
 ///
 /// The refusal, if the layer would refuse the client before the store decides, or if no decision could be made.
-async fn status(gate: &Arc<Gate>, parts: &Parts, scope: Scope) -> Result<String, Box<Refusal>> {
+async fn status(gate: &Arc<Gate>, parts: &Parts, shows: impl Fn(&Policy) -> bool) -> Result<String, Box<Refusal>> {
     let mut plan: Plan<Waiting> = Plan::default();
     for (place, policy) in gate.policies.iter().enumerate() {
         let resolved = resolve(gate, place, parts);
-        let resolved = if scope.has(policy) { resolved } else { only_if_refused(resolved) };
+        let resolved = if shows(policy) { resolved } else { only_if_refused(resolved) };
         if let Some(refusal) = resolved.add_to(&mut plan, place) {
             return Err(Box::new(refusal));
         }
     }
     let limits = &gate.limits;
-    let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
-    limits.resolve_pending(&mut plan, deadline).await?;
+    let deadline = limits.look_up(&mut plan).await?;
     let decided = limits.store.decide(&plan.checks, Ask::default().deadline(deadline)).wait().await;
     let decided = decided.map_err(|error| Box::new(Refusal::Failed(error)))?;
     Ok(document(gate, &decided.decision))
@@ -272,7 +247,7 @@ impl RateLimitLayer {
             )));
         }
         self.shows_all.store(true, Ordering::Relaxed);
-        Ok(StatusService::new(Arc::clone(&self.gate), None))
+        Ok(StatusService { gate: Arc::clone(&self.gate), shows_to: None })
     }
 
     /// Returns a status service, as [`status_service`](Self::status_service), that shows all advertised policies, but
@@ -295,8 +270,7 @@ impl RateLimitLayer {
     /// # let _ = status;
     /// ```
     pub fn status_service_for(&self, shows_to: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> StatusService {
-        let shows_to: Arc<Predicate> = Arc::new(shows_to);
-        StatusService::new(Arc::clone(&self.gate), Some(shows_to))
+        StatusService { gate: Arc::clone(&self.gate), shows_to: Some(Arc::new(shows_to)) }
     }
 
     /// Logs which policies a status service for all clients leaves out, if there is such a service.

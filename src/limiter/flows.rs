@@ -1,5 +1,7 @@
 //! Flows of a key, by the rules of a limiter.
 
+use std::sync::Weak;
+
 use super::Limiter;
 use super::flow::{Each, Flow, can_flow};
 use super::limits::Limits;
@@ -84,7 +86,7 @@ pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) 
     // A flow keeps the quota of a tier.
     let follows: Vec<bool> =
         checks.iter().map(|check| rule_of(check).is_some_and(|rule| check.counter.quota() == rule.quota())).collect();
-    let source = limits.source();
+    let source = Weak::clone(&limits.source);
     let now = move |checks: &[Check]| {
         let Some(now) = source.upgrade().map(|source| source.now()) else { return checks.into() };
         let rules = &now.rules;

@@ -2,7 +2,7 @@
 //!
 //! Layers, services and limiters hold the limits behind an `ArcSwap`, so that rules can be replaced while requests are
 //! in flight. A decision that needs no lookup goes straight to the store; the others come here
-//! ([`Limits::decide_after_lookups`]), where one deadline bounds a look at the checks that need no lookup, the lookups,
+//! ([`Limits::decide`]), where one deadline bounds a look at the checks that need no lookup, the lookups,
 //! and the decision.
 
 use std::future::{pending, poll_fn};
@@ -17,7 +17,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, timeout_at};
 
 use super::flow::Pools;
-use super::plan::{self, PendingCheck, Plan};
+use super::plan::{PendingCheck, Plan};
 use super::rule::Rule;
 use super::select::RuleKeys;
 use super::warned::Warned;
@@ -47,7 +47,7 @@ pub(crate) struct Limits {
     /// What was warned of, also of limits that these replaced.
     pub(crate) warned: Arc<Warned>,
     /// Where the limits in force are that replace these.
-    source: Weak<dyn InForce>,
+    pub(super) source: Weak<dyn InForce>,
 }
 
 /// A source of limits that may be replaced while they are used.
@@ -97,11 +97,6 @@ impl Limits {
     /// Returns whether these limits are in force in `layer`, or were before.
     pub(crate) fn are_of<T>(&self, layer: &Arc<ArcSwap<T>>) -> bool {
         ptr::addr_eq(self.source.as_ptr(), Arc::as_ptr(layer))
-    }
-
-    /// Returns where the limits in force are that replace these.
-    pub(super) fn source(&self) -> Weak<dyn InForce> {
-        Weak::clone(&self.source)
     }
 
     /// Sets the rules; the store must [support](Self::supports) them.
@@ -157,11 +152,11 @@ impl Limits {
     }
 
     /// Returns the deadline of a decision that begins now, its lookups included.
-    pub(crate) fn deadline(&self) -> Deadline {
+    fn deadline(&self) -> Deadline {
         Deadline::after(self.store.decision_budget())
     }
 
-    /// Decides a plan that needs lookups, all of it within one budget.
+    /// Decides a plan, with the lookups that it needs within one budget.
     ///
     /// A request that is refused by a check without a lookup causes no lookups. Of the time left after that, lookups
     /// have half, and the store has the rest.
@@ -169,26 +164,37 @@ impl Limits {
     /// # Errors
     ///
     /// The refusal of the first rule that refuses by its lookup.
-    pub(crate) async fn decide_after_lookups<F: PendingCheck>(
-        &self,
-        mut plan: Plan<F>,
-    ) -> Result<DecidedBy<F>, F::Refusal> {
-        let deadline = self.deadline();
-        if let Some((timer, refused)) = plan::refusal(&self.store, &self.telemetry, &plan.checks, deadline).await {
-            return Ok((plan, timer, refused));
+    pub(crate) async fn decide<F: PendingCheck>(&self, mut plan: Plan<F>) -> Result<DecidedBy<F>, F::Refusal> {
+        let mut ask = Ask::default();
+        if !plan.pending.is_empty() {
+            let deadline = self.deadline();
+            if let Some((timer, refused)) = self.refusal(&plan.checks, deadline).await {
+                return Ok((plan, timer, refused));
+            }
+            self.resolve_pending(&mut plan, deadline).await?;
+            ask = ask.deadline(deadline);
         }
-        self.resolve_pending(&mut plan, deadline).await?;
         let timer = self.telemetry.start();
-        let decided = self.store.decide(&plan.checks, Ask::default().deadline(deadline)).wait().await;
+        let decided = self.store.decide(&plan.checks, ask).wait().await;
         Ok((plan, timer, decided))
     }
 
+    /// Makes the lookups of a plan, if it needs any, and returns the deadline of a decision after them.
+    ///
+    /// # Errors
+    ///
+    /// As of [`decide`](Self::decide).
+    pub(crate) async fn look_up<F: PendingCheck>(&self, plan: &mut Plan<F>) -> Result<Deadline, F::Refusal> {
+        if plan.pending.is_empty() {
+            return Ok(Deadline::none());
+        }
+        let deadline = self.deadline();
+        self.resolve_pending(plan, deadline).await?;
+        Ok(deadline)
+    }
+
     /// Makes the lookups of a plan in half of the time that is left, and inserts their checks.
-    pub(crate) async fn resolve_pending<F: PendingCheck>(
-        &self,
-        plan: &mut Plan<F>,
-        deadline: Deadline,
-    ) -> Result<(), F::Refusal> {
+    async fn resolve_pending<F: PendingCheck>(&self, plan: &mut Plan<F>, deadline: Deadline) -> Result<(), F::Refusal> {
         let half = deadline.remaining().and_then(|left| Instant::now().checked_add(left / 2));
         let checks = resolve_all(&mut plan.pending, half).await?;
         plan.insert(checks);

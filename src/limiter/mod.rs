@@ -373,13 +373,7 @@ impl Limiter {
             limits.warned.no_rules();
         }
         let plan = plan_for(limits, &self.places(limits, key)?, key, units)?;
-        let (timer, decided) = if plan.pending.is_empty() {
-            let timer = limits.telemetry.start();
-            (timer, limits.store.decide(&plan.checks, Ask::default()).wait().await)
-        } else {
-            let (_, timer, decided) = limits.decide_after_lookups(plan).await?;
-            (timer, decided)
-        };
+        let (_, timer, decided) = limits.decide(plan).await?;
         limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));
         Ok((Arc::clone(&limits.store), decided?))
     }

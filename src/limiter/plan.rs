@@ -5,7 +5,7 @@
 //! may refuse.
 //!
 //! A flood of refused requests must not become a flood of lookups. So the checks whose keys and quotas are known are
-//! [looked at](refusal) first, which takes nothing; lookups are made only for a request that they would admit. The look
+//! [looked at](Limits::refusal) first, which takes nothing; lookups are made only for a request that they would admit. The look
 //! is built so that its wait is the wait of the check itself, and deny caches can cache it as a refusal.
 
 use std::pin::Pin;
@@ -17,8 +17,8 @@ use super::limits::{Limits, in_time, late};
 use super::rule::Rule;
 use crate::core::{Decision, Error, Key, Limit, Mode, Outcome, Quota, Source};
 use crate::lookup::RawValues;
-use crate::store::{Answer, Ask, AskMode, BanCheck, Check, Counter, Deadline, Decided, FailureStore, Receipt, Store};
-use crate::telemetry::{Telemetry, Timer};
+use crate::store::{Answer, Ask, AskMode, BanCheck, Check, Counter, Deadline, Decided, Receipt, Store};
+use crate::telemetry::Timer;
 
 /// Places of rules in the list of all, ascending.
 pub(crate) type Places = SmallVec<[usize; 4]>;
@@ -195,8 +195,7 @@ pub(super) async fn looks(
     key: &Key,
 ) -> Result<(SmallVec<[Check; 4]>, Deadline), Error> {
     let mut plan = plan_for(limits, places, key, Some(0))?;
-    let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
-    limits.resolve_pending(&mut plan, deadline).await?;
+    let deadline = limits.look_up(&mut plan).await?;
     Ok((plan.checks, deadline))
 }
 
@@ -221,35 +220,34 @@ impl PendingCheck for Tier<'_> {
     }
 }
 
-/// The looks of one request.
-type Looks = SmallVec<[Check; 2]>;
-
-/// Returns the refusal of a request by its known checks, or the error if they cannot be decided; `None` if they fit.
-///
-/// Takes nothing, and calls the store at most once.
-pub(super) async fn refusal(
-    store: &FailureStore,
-    telemetry: &Telemetry,
-    checks: &[Check],
-    deadline: Deadline,
-) -> Option<(Timer, Result<Decided, Error>)> {
-    if !checks.iter().any(may_refuse) {
-        return None;
+impl Limits {
+    /// Returns the refusal of a request by its known checks, or the error if they cannot be decided; `None` if they fit.
+    ///
+    /// Takes nothing, and calls the store at most once.
+    pub(super) async fn refusal(
+        &self,
+        checks: &[Check],
+        deadline: Deadline,
+    ) -> Option<(Timer, Result<Decided, Error>)> {
+        if !checks.iter().any(may_refuse) {
+            return None;
+        }
+        let timer = self.telemetry.start();
+        let looks: SmallVec<[Check; 2]> = checks.iter().map(look).collect();
+        let looked = self.store.decide(&looks, Ask { deadline, mode: AskMode::Cached }).wait().await;
+        let Decided { decision, receipt } = match looked {
+            Ok(looked) => looked,
+            Err(error) => return Some((timer, Err(error))),
+        };
+        let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| match decision.source() {
+            // It is the outcome of the unit that the look stands for.
+            Source::DenyCache if check.cost > 0 => look.clone(),
+            _ => as_decided(check, look),
+        });
+        let decision = Decision::new(outcomes, decision.source());
+        let nothing = Receipt::empty(receipt.store());
+        (!decision.is_allowed()).then(|| (timer, Ok(Decided::new(decision, nothing))))
     }
-    let timer = telemetry.start();
-    let (looks, ask): (Looks, _) = (checks.iter().map(look).collect(), Ask { deadline, mode: AskMode::Cached });
-    let Decided { decision, receipt } = match store.decide(&looks, ask).wait().await {
-        Ok(looked) => looked,
-        Err(error) => return Some((timer, Err(error))),
-    };
-    let nothing = Receipt::empty(receipt.store());
-    let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| match decision.source() {
-        // It is the outcome of the unit that the look stands for.
-        Source::DenyCache if check.cost > 0 => look.clone(),
-        _ => as_decided(check, look),
-    });
-    let decision = Decision::new(outcomes, decision.source());
-    (!decision.is_allowed()).then(|| (timer, Ok(Decided::new(decision, nothing))))
 }
 
 /// Returns whether a check can refuse the request.

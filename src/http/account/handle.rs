@@ -106,7 +106,7 @@ impl Handle {
 
     /// Notes that another layer inside admitted the request, too.
     pub(crate) fn note_inner(&self) {
-        self.shared.has_inner.store(true, Ordering::Relaxed);
+        self.shared.is_nested.store(true, Ordering::Relaxed);
     }
 
     /// Returns the decision by which the request was admitted, with those of outer layers [behind](Decision::outer) it.

@@ -43,8 +43,6 @@ pub(crate) struct Account {
     strikes: Option<Box<Strikes>>,
     /// Whether the request waits for its turn in a leaky bucket, and has not used its place yet.
     is_delayed: bool,
-    /// Whether the layer is inside of another one.
-    has_outer: bool,
     /// Whether there is a response, and something depends on its trailers.
     awaits_trailers: bool,
 }
@@ -63,7 +61,7 @@ impl Account {
             debts = Debts::of_layer(&gate, &decision, &receipt, policies);
         }
         let shared = Arc::new(Shared::new(gate, decision, debts));
-        Self { shared, strikes, is_delayed, has_outer: false, awaits_trailers: false }
+        Self { shared, strikes, is_delayed, awaits_trailers: false }
     }
 
     /// Returns whether the request has to wait for its turn.
@@ -96,7 +94,7 @@ impl Account {
         }
         let outer = extensions.get::<Handle>().cloned();
         if let Some(outer) = &outer {
-            self.has_outer = true;
+            self.shared.is_nested.store(true, Ordering::Relaxed);
             outer.note_inner();
         }
         if self.gate().has_handles {
@@ -137,9 +135,8 @@ impl Account {
     /// Warns of a real cost that no policy charges, neither here nor in a layer outside or inside.
     #[cold]
     pub(crate) fn warn_of_real_cost(&self) {
-        let has_inner = self.shared.has_inner.load(Ordering::Relaxed);
-        let is_alone = !self.has_outer && !has_inner && !self.shared.debts().has_metered_check;
-        if is_alone && !self.gate().policies.is_empty() {
+        let is_nested = self.shared.is_nested.load(Ordering::Relaxed);
+        if !is_nested && !self.shared.debts().has_metered_check && !self.gate().policies.is_empty() {
             self.gate().limits.warned.unmetered();
         }
     }

@@ -30,17 +30,16 @@ pub(super) struct Shared {
     debts: Mutex<Debts>,
     /// Has one permit, for the settlement in flight.
     turn: Semaphore,
-    /// Whether a layer inside admitted the request, too.
-    pub(super) has_inner: AtomicBool,
+    /// Whether another layer, outside or inside, admitted the request, too.
+    pub(super) is_nested: AtomicBool,
     /// Whether a clone of the layer inside did not count what this one had counted.
     has_let_in: AtomicBool,
 }
 
 impl Shared {
     pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts) -> Self {
-        let (debts, turn) = (Mutex::new(debts), Semaphore::new(1));
-        let (has_inner, has_let_in) = Default::default();
-        Self { gate, decision, debts, turn, has_inner, has_let_in }
+        let (is_nested, has_let_in) = Default::default();
+        Self { gate, decision, debts: Mutex::new(debts), turn: Semaphore::new(1), is_nested, has_let_in }
     }
 
     /// Locks the debts. A panic elsewhere leaves them usable.
@@ -108,7 +107,9 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let Self { debts, gate, .. } = self;
         let debts = debts.get_mut().unwrap_or_else(PoisonError::into_inner);
-        drop(in_drop(|| debts.send(gate)));
+        if !debts.each.is_empty() {
+            drop(in_drop(|| debts.send(gate)));
+        }
     }
 }
 

@@ -91,7 +91,7 @@ impl Admission {
     fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>, mut lacking: Lacking) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
-            match gate.limits.decide_after_lookups(plan).await {
+            match gate.limits.decide(plan).await {
                 Ok((plan, timer, decided)) => {
                     for waiting in &plan.pending {
                         waiting.skipped.into_iter().for_each(|skip| lacking.add(&gate, waiting.place(), skip));

@@ -37,7 +37,7 @@ impl ListField {
 
     /// Adds an outcome to `RateLimit`, with `later` seconds of jitter in its `t`.
     pub(super) fn outcome(&mut self, outcome: &Outcome, advertised: Advertised, later: u64) {
-        let Left { r, t } = Left::of(outcome, advertised);
+        let (r, t) = left(outcome, advertised);
         self.member(outcome.policy());
         self.parameter(b'r', r);
         if let Some(t) = t {
@@ -117,33 +117,25 @@ pub(crate) fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).min(LARGEST)
 }
 
-/// The parameters of one member of `RateLimit`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Left {
-    /// Units left.
-    pub(crate) r: u64,
-    /// Seconds that `r` has to last, or until units are left; `None` if no wait changes `r`, or it is not known when
-    /// slots are free.
-    pub(crate) t: Option<u64>,
-}
-
-impl Left {
-    /// Returns what an outcome leaves of its quota, which is advertised as `q` and `w`.
-    ///
-    /// If nothing is left, or the request is refused, `t` is its wait. Else it is how long `r` units last at the rate of
-    /// the quota, or the time until the window ends, if that is longer.
-    pub(crate) fn of(outcome: &Outcome, Advertised { q, w }: Advertised) -> Self {
-        let r = outcome.remaining().min(q);
-        let Some(w) = w else { return Self { r, t: None } };
-        if !outcome.is_allowed() || r == 0 {
-            return Self { r, t: outcome.wait().map(|wait| whole_seconds(wait).max(1)) };
-        }
-        let refilled = match r.checked_mul(w) {
-            Some(product) => product.div_ceil(q),
-            None => clamp((u128::from(r) * u128::from(w)).div_ceil(u128::from(q))),
-        };
-        Self { r, t: Some(refilled.max(whole_seconds(window_end(outcome)))) }
+/// Returns the parameters of a member of `RateLimit`, for an outcome of a quota that is advertised as `q` and `w`: `r`, the
+/// units left, and `t`, the seconds that these have to last, or until units are left; no `t` if no wait changes `r`, or it
+/// is not known when slots are free.
+///
+/// If nothing is left, or the request is refused, `t` is its wait. Else it is how long `r` units last at the rate of the
+/// quota, or the time until the window ends, if that is longer.
+fn left(outcome: &Outcome, Advertised { q, w }: Advertised) -> (u64, Option<u64>) {
+    let r = outcome.remaining().min(q);
+    let Some(w) = w else { return (r, None) };
+    if !outcome.is_allowed() || r == 0 {
+        return (r, outcome.wait().map(|wait| whole_seconds(wait).max(1)));
     }
+    let refilled = match r.checked_mul(w) {
+        Some(product) => product.div_ceil(q),
+        None => clamp((u128::from(r) * u128::from(w)).div_ceil(u128::from(q))),
+    };
+    // It is none for algorithms that refill bit by bit.
+    let window_end = outcome.quota().window_end(outcome.reset_after());
+    (r, Some(window_end.map_or(refilled, |end| refilled.max(whole_seconds(end)))))
 }
 
 /// Returns the units that are not left, where `left` are: of the capacity, as a bucket with a burst below the limit
@@ -151,11 +143,6 @@ impl Left {
 pub(crate) fn used(outcome: &Outcome, left: u64) -> u64 {
     let Advertised { q, .. } = Advertised::of(outcome.quota());
     outcome.quota().capacity().min(q).saturating_sub(left)
-}
-
-/// Returns the time until the current window ends; zero for algorithms that refill bit by bit.
-fn window_end(outcome: &Outcome) -> Duration {
-    outcome.quota().window_end(outcome.reset_after()).unwrap_or(Duration::ZERO)
 }
 
 /// Returns a number as the value of a header.

@@ -27,7 +27,7 @@ pub(super) struct Earlier {
     has_others: bool,
     /// Whether ours can be members of `RateLimit` and `RateLimit-Policy`: those are of this draft, and have none of our
     /// policies' names.
-    are_lists: bool,
+    pub(super) are_lists: bool,
 }
 
 /// Returns whether a header may be one of a limit.
@@ -65,9 +65,9 @@ impl Earlier {
                 earlier.has_others |= says_left || suffix.contains("limit") || suffix.contains("reset");
             }
         }
-        // There is a limit, but not what is left of it.
+        // There is a limit, but not what is left of it. Ours is stricter if it is used up, too, as it says for how long.
         if earlier.has_others && !has_left {
-            earlier.promise_nothing();
+            earlier.left = 0;
         }
         earlier
     }
@@ -82,10 +82,7 @@ impl Earlier {
             let (name, number) = (name.trim(), number.trim().parse::<u64>());
             if name == "r" || name.contains("remaining") || header.as_str().contains("remaining") {
                 has_left = true;
-                match number {
-                    Ok(number) => self.left = self.left.min(number),
-                    Err(_) => self.promise_nothing(),
-                }
+                self.left = self.left.min(number.unwrap_or(0));
             } else if name == "t" || name.contains("reset") {
                 let seconds = number.unwrap_or(u64::MAX);
                 self.wait = self.wait.max(if seconds < UNIX_TIME { seconds } else { seconds.saturating_sub(now) });
@@ -94,19 +91,9 @@ impl Earlier {
         has_left
     }
 
-    /// Takes it that nothing is left. Ours is stricter if it is used up, too, as it says for how long.
-    fn promise_nothing(&mut self) {
-        self.left = 0;
-    }
-
     /// Returns whether they promise more than a limit with so many units left, and so many seconds until it has all.
     pub(super) fn promise_more(&self, left: u64, wait: u64) -> bool {
         (left, Reverse(wait)) < (self.left, Reverse(self.wait))
-    }
-
-    /// Returns whether ours may stand in `RateLimit-Policy` beside them.
-    pub(super) fn are_lists(&self) -> bool {
-        self.are_lists
     }
 
     /// Returns whether ours may stand in `RateLimit` beside them: not where clients would read only ours, in place of

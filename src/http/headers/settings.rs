@@ -79,20 +79,12 @@ pub enum Dialect {
 pub struct Headers {
     pub(super) dialect: Option<Dialect>,
     pub(super) legacy: bool,
-    pub(super) reset: ResetFormat,
+    /// Whether `X-RateLimit-Reset` counts from the response, and not in Unix time.
+    pub(super) reset_in_seconds: bool,
     pub(super) used: bool,
     pub(super) resource: bool,
     /// The most that is added to the waits of a refusal, in seconds.
     jitter: u64,
-}
-
-/// What `X-RateLimit-Reset` counts from.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ResetFormat {
-    /// The Unix epoch.
-    UnixTime,
-    /// The response.
-    Seconds,
 }
 
 impl Headers {
@@ -124,7 +116,7 @@ impl Headers {
     /// # let _ = layer;
     /// ```
     pub fn none() -> Self {
-        Self { dialect: None, legacy: false, reset: ResetFormat::UnixTime, used: false, resource: false, jitter: 0 }
+        Self { dialect: None, legacy: false, reset_in_seconds: false, used: false, resource: false, jitter: 0 }
     }
 
     /// Sets the draft that `RateLimit` and `RateLimit-Policy` follow, and sends them.
@@ -136,7 +128,7 @@ impl Headers {
     ///
     /// Clients whose clocks are wrong then wait correctly.
     pub fn reset_in_seconds(self) -> Self {
-        Self { reset: ResetFormat::Seconds, ..self }
+        Self { reset_in_seconds: true, ..self }
     }
 
     /// Adds `X-RateLimit-Used` to the legacy headers, if those are sent.

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::fields::{AT_ONCE, Advertised, ListField, number, used, whole_seconds};
 use super::merge::{Earlier, is_of_limit, merge};
-use super::settings::{Headers, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, ResetFormat, USED};
+use super::settings::{Headers, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
 use crate::core::{Decision, Limit, Mode, Outcome};
 use crate::http::policy::Policy;
 
@@ -126,7 +126,7 @@ impl HeaderWriter {
         if stricter.is_some() {
             earlier.remove(headers, writes_lists, writes_legacy);
         }
-        if writes_lists && (stricter.is_some() || earlier.are_lists()) {
+        if writes_lists && (stricter.is_some() || earlier.are_lists) {
             let limits = binding.filter(|_| stricter.is_some() || earlier.take_members());
             if let Some(value) = self.policy_value(decision) {
                 merge(headers, RATELIMIT_POLICY, &value, false);
@@ -282,10 +282,7 @@ impl HeaderWriter {
 
     /// Returns `X-RateLimit-Reset`, rounded up to whole seconds.
     fn reset(&self, after: Duration) -> u64 {
-        let since = match self.headers.reset {
-            ResetFormat::UnixTime => unix_time(),
-            ResetFormat::Seconds => Duration::ZERO,
-        };
+        let since = if self.headers.reset_in_seconds { Duration::ZERO } else { unix_time() };
         whole_seconds(since.saturating_add(after))
     }
 }

@@ -171,11 +171,7 @@ impl RateLimitLayer {
     /// ```
     #[cfg(feature = "axum")]
     pub fn try_client(self, client: key::ClientIp) -> Result<Self, Error> {
-        let mut gate = Gate::clone(&self.gate.load());
-        gate.client = client;
-        let policies = gate.accepts(gate.policies.clone())?;
-        gate.set_policies(policies);
-        Ok(Self::of(gate))
+        self.try_change(|gate| gate.client = client)
     }
 
     /// Sets which headers clients receive, instead of [`Headers::both`].
@@ -405,11 +401,7 @@ impl RateLimitLayer {
         prepare: fn(Policy) -> Result<Policy, Error>,
         refuses: Option<fn(&Decided) -> Option<Decision>>,
     ) -> Result<Self, Error> {
-        let mut gate = Gate::clone(&self.gate.load());
-        (gate.prepare, gate.refuses, gate.has_handles) = (prepare, refuses, true);
-        let policies = gate.accepts(gate.policies.clone())?;
-        gate.set_policies(policies);
-        Ok(Self::of(gate))
+        self.try_change(|gate| (gate.prepare, gate.refuses, gate.has_handles) = (prepare, refuses, true))
     }
 
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
@@ -421,6 +413,19 @@ impl RateLimitLayer {
         let mut gate = Gate::clone(&self.gate.load());
         change(&mut gate);
         Self::of(gate)
+    }
+
+    /// The same with a change that concerns policies.
+    ///
+    /// # Errors
+    ///
+    /// If the gate does not [accept](Gate::accepts) its policies any more.
+    fn try_change(self, change: impl FnOnce(&mut Gate)) -> Result<Self, Error> {
+        let mut gate = Gate::clone(&self.gate.load());
+        change(&mut gate);
+        let policies = gate.accepts(gate.policies.clone())?;
+        gate.set_policies(policies);
+        Ok(Self::of(gate))
     }
 
     fn of(gate: Gate) -> Self {

@@ -89,10 +89,7 @@ impl RateLimitLayer {
     ///
     /// As [`try_policy`](Self::try_policy); then none of them is added.
     pub fn try_policies(self, policies: impl IntoIterator<Item = Policy>) -> Result<Self, Error> {
-        let mut all = self.gate.load().policies.clone();
-        all.extend(policies);
-        let all = self.gate.load().accepts(all)?;
-        Ok(self.change(|gate| gate.set_policies(all)))
+        self.try_change(|gate| gate.policies.extend(policies))
     }
 
     /// Adds a policy named `ip`, whose key is the client's address.
