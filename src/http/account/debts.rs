@@ -13,6 +13,7 @@ use std::mem;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
+use super::RealCost;
 use super::debt::Debt;
 use crate::core::{Decision, Lines, Outcome};
 use crate::http::gate::Gate;
@@ -41,6 +42,9 @@ pub(super) struct Debts {
     checked: Vec<Outcome>,
     /// Whether the handler checked a metered policy of its own.
     pub(super) has_metered_check: bool,
+    /// What may be struck when the outcome of the request is known: for each policy that bans by outcome its place in the
+    /// gate, and what its check took.
+    strikes: Vec<(usize, Receipt)>,
     /// The slots of the request, until the body of its response has them. Handles do not hold them: they may be kept
     /// for hours.
     slots: SlotGuard,
@@ -70,9 +74,15 @@ impl Debts {
         let mut debts = Self { slots, ..Self::default() };
         for (place, (taken, outcome)) in receipt.taken().iter().zip(decision.outcomes()).enumerate() {
             // A policy that is hidden does not apply to the request.
-            if !outcome.is_hidden() {
-                debts.insert(place, &gate.policies[policies[place]], outcome, receipt.store(), taken);
+            if outcome.is_hidden() {
+                continue;
             }
+            let policy = &gate.policies[policies[place]];
+            // The check of a policy has a ban unless clients share its key.
+            if policy.options().bans_on.is_some() && outcome.has_ban() {
+                debts.strikes.push((policies[place], Receipt::new(receipt.store(), [taken.clone()])));
+            }
+            debts.insert(place, policy, outcome, receipt.store(), taken);
         }
         debts
     }
@@ -114,9 +124,38 @@ impl Debts {
         }
     }
 
-    /// Returns whether nothing was taken that can change or is held, and the handler checked nothing.
+    /// Returns whether nothing was taken that can change, is held or may be struck, and the handler checked nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.each.is_empty() && self.checked.is_empty() && self.slots.is_empty()
+        self.each.is_empty() && self.checked.is_empty() && self.slots.is_empty() && self.strikes.is_empty()
+    }
+
+    /// Strikes, and sets what is owed, by what counts and the real cost. Returns whether something is not known yet, which
+    /// stays.
+    pub(super) fn end(
+        &mut self,
+        gate: &Gate,
+        counts: impl Fn(&Count) -> Option<bool>,
+        real: Option<&RealCost>,
+    ) -> bool {
+        for (place, receipt) in mem::take(&mut self.strikes) {
+            let policy = &gate.policies[place];
+            match policy.options().bans_on.as_ref().map_or(Some(false), &counts) {
+                Some(true) => strike(gate, policy, receipt),
+                Some(false) => {}
+                None => self.strikes.push((place, receipt)),
+            }
+        }
+        let mut is_open = !self.strikes.is_empty();
+        for debt in &mut self.each {
+            let counted = debt.count.as_ref().map_or(Some(true), &counts);
+            is_open |= counted.is_none();
+            match real {
+                _ if counted == Some(false) => debt.set(0),
+                Some(RealCost(units)) if debt.metered => debt.set(*units),
+                _ => {}
+            }
+        }
+        is_open
     }
 
     /// Adds what a check of the handler took to the slots; returns it if the request holds none any more, as no end of a
@@ -182,45 +221,6 @@ fn warn_of_many_checks(policy: &str) {
             "a handler made too many checks for one request: the latest are not settled with its response"
         );
     });
-}
-
-/// What may be struck when the outcome of a request is known, mostly nothing: for each policy that bans by outcome its
-/// place in the gate, and what its check took.
-#[derive(Debug)]
-pub(super) struct Strikes(Vec<(usize, Receipt)>);
-
-impl Strikes {
-    /// Returns those of a layer's decision, if there are any; `policies` are the places of the policies in it.
-    ///
-    /// The check of a policy has a ban unless clients share its key, or the policy does not apply.
-    pub(super) fn of_layer(
-        gate: &Gate,
-        decision: &Decision,
-        receipt: &Receipt,
-        policies: &[usize],
-    ) -> Option<Box<Self>> {
-        let mut each = Vec::new();
-        for ((taken, outcome), place) in receipt.taken().iter().zip(decision.outcomes()).zip(policies) {
-            if gate.policies[*place].options().bans_on.is_some() && outcome.has_ban() && !outcome.is_hidden() {
-                each.push((*place, Receipt::new(receipt.store(), [taken.clone()])));
-            }
-        }
-        (!each.is_empty()).then(|| Box::new(Self(each)))
-    }
-
-    /// Strikes where the response counts, by `counts`. Those for which it is not known yet stay; returns whether there
-    /// are any.
-    pub(super) fn settle(&mut self, gate: &Gate, counts: impl Fn(&Count) -> Option<bool>) -> bool {
-        for (place, receipt) in mem::take(&mut self.0) {
-            let policy = &gate.policies[place];
-            match policy.options().bans_on.as_ref().map_or(Some(false), &counts) {
-                Some(true) => strike(gate, policy, receipt),
-                Some(false) => {}
-                None => self.0.push((place, receipt)),
-            }
-        }
-        !self.0.is_empty()
-    }
 }
 
 fn strike(gate: &Gate, policy: &Policy, receipt: Receipt) {

@@ -28,19 +28,17 @@ use http::Extensions;
 use http::response::Parts;
 use tokio::time::Timeout;
 
-use self::debts::{Debts, Strikes};
+use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
 use self::shared::Shared;
 use crate::core::{Decision, Error, in_drop};
 use crate::http::gate::Gate;
-use crate::http::policy::AwaitsRefusals;
+use crate::http::policy::{AwaitsRefusals, Count};
 use crate::store::{Decided, SlotGuard};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
 pub(crate) struct Account {
     shared: Arc<Shared>,
-    /// What is struck if the request fails.
-    strikes: Option<Box<Strikes>>,
     /// Whether the request waits for its turn in a leaky bucket, and has not used its place yet.
     is_delayed: bool,
     /// Whether there is a response, and something depends on its trailers.
@@ -55,13 +53,11 @@ impl Account {
     fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
         let is_delayed = !decision.delay().is_zero();
-        let (mut strikes, mut debts) = <(_, Debts)>::default();
-        if is_delayed || !gate.settles_nothing {
-            strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
-            debts = Debts::of_layer(&gate, &decision, &receipt, policies);
-        }
+        let settles_nothing = gate.settles_nothing && !is_delayed;
+        let debts =
+            if settles_nothing { Debts::default() } else { Debts::of_layer(&gate, &decision, &receipt, policies) };
         let shared = Arc::new(Shared::new(gate, decision, debts));
-        Self { shared, strikes, is_delayed, awaits_trailers: false }
+        Self { shared, is_delayed, awaits_trailers: false }
     }
 
     /// Returns whether the request has to wait for its turn.
@@ -107,7 +103,7 @@ impl Account {
     pub(crate) fn ends_as_decided(&mut self) -> bool {
         let mut debts = self.shared.debts();
         debts.is_ended = true;
-        self.strikes.is_none() && debts.is_empty()
+        debts.is_empty()
     }
 
     /// Settles the request by the head of its response; `None` is an error of the service. What depends on the trailers
@@ -115,20 +111,13 @@ impl Account {
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<InTime> {
-        if let Some(strikes) = &mut self.strikes {
-            self.awaits_trailers = strikes.settle(&self.shared.gate, |count| count.counts(response));
-        }
         let real = response.and_then(|parts| parts.extensions.get::<RealCost>());
+        self.end(|count| count.counts(response), real)
+    }
+
+    fn end(&mut self, counts: impl Fn(&Count) -> Option<bool>, real: Option<&RealCost>) -> Option<InTime> {
         let mut debts = self.shared.debts();
-        for debt in &mut debts.each {
-            let counts = debt.count.as_ref().map_or(Some(true), |count| count.counts(response));
-            self.awaits_trailers |= counts.is_none();
-            match real {
-                _ if counts == Some(false) => debt.set(0),
-                Some(RealCost(units)) if debt.metered => debt.set(*units),
-                _ => {}
-            }
-        }
+        self.awaits_trailers = debts.end(&self.shared.gate, counts, real);
         self.shared.settle(debts, self.awaits_trailers)
     }
 
@@ -149,17 +138,8 @@ impl Account {
 
     /// Settles what depended on the trailers. Returns what they have to wait for, as [`settle`](Self::settle).
     pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<InTime> {
-        self.awaits_trailers = false;
-        if let Some(strikes) = &mut self.strikes {
-            strikes.settle(&self.shared.gate, |count| count.counts_call(has_failed));
-        }
-        let mut debts = self.shared.debts();
-        for debt in &mut debts.each {
-            if debt.count.as_ref().and_then(|count| count.counts_call(has_failed)) == Some(false) {
-                debt.set(0);
-            }
-        }
-        self.shared.settle(debts, false)
+        // Where only the head decides it has done so.
+        self.end(|count| count.counts_call(has_failed).or(Some(true)), None)
     }
 
     /// Returns the slots of the request, for the body of its response to hold until it ends.

@@ -24,12 +24,12 @@ use crate::store::{Answer, OnFailure};
 /// One policy, and the request that it is resolved for.
 #[derive(Clone, Copy)]
 pub(crate) struct Judge<'a> {
-    pub(super) gate: &'a Arc<Gate>,
-    pub(super) policy: &'a Policy,
+    gate: &'a Arc<Gate>,
+    policy: &'a Policy,
     /// The policy's place in the gate.
     place: usize,
     /// The head of the request; `None` after a lookup.
-    pub(super) parts: Option<&'a Parts>,
+    parts: Option<&'a Parts>,
     /// Whether it warns of what the request shows of the set-up.
     warns: bool,
 }
@@ -225,7 +225,7 @@ impl<'a> Judge<'a> {
     /// | `Allow` | does not apply | does not apply |
     /// | `Deny` | 503 | 503 |
     /// | `Fallback` | 503 | all such requests share one counter, with the policy's own quota |
-    pub(super) fn without_key(self, keyless: Keyless, error: Error) -> Resolved {
+    fn without_key(self, keyless: Keyless, error: Error) -> Resolved {
         let (policy, rule) = (self.policy, self.gate.limits.failure.on_failure);
         self.gate.unknown_keys.log(policy.name(), |more| {
             let (policy, error) = (policy.name(), format!("{error:#}"));
@@ -243,7 +243,7 @@ impl<'a> Judge<'a> {
 
     /// Resolves to the check of a key.
     #[inline]
-    pub(super) fn check(self, draft: Draft, key: Key) -> Resolved {
+    fn check(self, draft: Draft, key: Key) -> Resolved {
         if draft.only_ban && !draft.bans {
             return Resolved::Skip(Skip::Scope);
         }
@@ -260,7 +260,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Resolves to the check of a key that several clients share, which is never banned.
-    pub(super) fn check_shared(self, draft: Draft, key: Key) -> Resolved {
+    fn check_shared(self, draft: Draft, key: Key) -> Resolved {
         self.check(Draft { bans: false, ..draft }, key)
     }
 
@@ -318,7 +318,7 @@ impl Judge<'_> {
     /// Returns whether a part of a joined key is on the deny list, although another part is missing.
     ///
     /// Otherwise a denied client would be admitted by leaving the other part out.
-    pub(super) fn denies_part(self) -> bool {
+    fn denies_part(self) -> bool {
         let list = self.policy.options().deny.as_deref().filter(|list| list.has_values());
         let Some((list, parts)) = list.zip(self.parts) else { return false };
         key::parts(self.policy.extractor()).into_iter().any(|part| match part.extract(parts) {

@@ -54,17 +54,12 @@ impl Admission {
     /// What `outside` decided, which is a clone of the layer, is not decided again.
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts, outside: Option<&Decision>) -> Self {
         let mut plan = Plan::default();
-        let is_counted = |place: &usize| outside.is_some_and(|outside| counts(outside, &gate.policies[*place]));
-        let is_twice = outside.is_some() && (0..gate.policies.len()).any(|place| is_counted(&place));
-        let lacking = match resolve(gate, parts, is_counted, &mut plan) {
+        let lacking = match resolve(gate, parts, outside, &mut plan) {
             Ok(lacking) => lacking,
             Err(refusal) => return Admission::Known(Some(Err(counted(gate, refusal)))),
         };
-        if is_twice {
-            gate.limits.warned.twice();
-            if plan.checks.is_empty() && plan.pending.is_empty() {
-                return Admission::Known(Some(Ok(Admitted::Outside)));
-            }
+        if outside.is_some() && plan.checks.is_empty() && plan.pending.is_empty() {
+            return Admission::Known(Some(Ok(Admitted::Outside)));
         }
         if plan.pending.is_empty() {
             lacking.warn_unless_limited(gate, &plan.checks);
@@ -126,19 +121,23 @@ fn counts(decision: &Decision, policy: &Policy) -> bool {
     decision.outcomes().iter().any(|outcome| !outcome.is_hidden() && outcome.policy() == policy.name())
 }
 
-/// Resolves all policies by the head of a request, into the plan, but those at places that have counted it; returns the
+/// Resolves all policies by the head of a request, into the plan, but those that have counted it `outside`; returns the
 /// refusal of the first that refuses.
 fn resolve(
     gate: &Arc<Gate>,
     parts: &Parts,
-    is_counted: impl Fn(&usize) -> bool,
+    outside: Option<&Decision>,
     plan: &mut Plan<Waiting>,
 ) -> Result<Lacking, Refusal> {
     if gate.policies.is_empty() {
         gate.limits.warned.no_rules();
     }
     let mut lacking = Lacking::default();
-    for place in (0..gate.policies.len()).filter(|place| !is_counted(place)) {
+    for (place, policy) in gate.policies.iter().enumerate() {
+        if outside.is_some_and(|outside| counts(outside, policy)) {
+            gate.limits.warned.twice();
+            continue;
+        }
         match Judge::resolve(gate, place, parts, true) {
             Resolved::Check(check) => {
                 if check.is_only_for_ban() {

@@ -11,7 +11,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 #[cfg(feature = "merge-headers")]
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 
-use super::settings::{RATELIMIT, RATELIMIT_POLICY};
+pub(super) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(super) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// A number from which a reset is Unix time, as no window is that many seconds long.
 const UNIX_TIME: u64 = 1_000_000_000;

@@ -7,13 +7,36 @@
 use std::time::{Duration, SystemTime};
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::fields::{AT_ONCE, Advertised, ListField, number, used, whole_seconds};
-use super::merge::{Earlier, is_of_limit, merge};
-use super::settings::{Headers, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
+use super::merge::{Earlier, RATELIMIT, RATELIMIT_POLICY, is_of_limit, merge};
+use super::settings::Headers;
 use crate::core::{Decision, Limit, Mode, Outcome};
+use crate::http::grpc::{MESSAGE, PUSHBACK, STATUS};
 use crate::http::policy::Policy;
+
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
+const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+
+/// The headers that a CORS layer has to expose, so that scripts in browsers can read the limits.
+///
+/// It is all that any [`Headers`](crate::Headers) may send, so it need not change with them. A later version may have
+/// more: rely on what is in it, not on how many. The last three are for calls of gRPC-Web.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::EXPOSED_HEADERS;
+///
+/// // With tower-http: `CorsLayer::new().expose_headers(EXPOSED_HEADERS)`.
+/// assert!(EXPOSED_HEADERS.iter().any(|name| name == "retry-after"));
+/// ```
+pub const EXPOSED_HEADERS: [HeaderName; 11] =
+    [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK, STATUS, MESSAGE];
 
 /// The `Cache-Control` of every refusal: it is true only now, and only for this client.
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
