@@ -135,10 +135,11 @@ impl fmt::Debug for StatusService {
 async fn status(gate: &Arc<Gate>, parts: &Parts, shows: impl Fn(&Policy) -> bool) -> Result<String, Box<Refusal>> {
     let mut plan: Plan<Waiting> = Plan::default();
     for (place, policy) in gate.policies.iter().enumerate() {
-        let resolved = resolve(gate, place, parts);
-        let resolved = if shows(policy) { resolved } else { only_if_refused(resolved) };
-        if let Some(refusal) = resolved.add_to(&mut plan, place) {
-            return Err(Box::new(refusal));
+        match resolve(gate, place, parts) {
+            Resolved::Refused(refusal) => return Err(refusal),
+            Resolved::Check(check) if shows(policy) => plan.add(place, check),
+            Resolved::Waiting(waiting) if shows(policy) => plan.pending.push(*waiting),
+            _ => {}
         }
     }
     let limits = &gate.limits;
@@ -160,11 +161,6 @@ fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
     }
     let resolved = Judge::resolve_look(gate, place, parts);
     if covered { resolved } else { resolved.in_shadow() }
-}
-
-/// Keeps only the refusal of a policy that is not shown.
-fn only_if_refused(resolved: Resolved) -> Resolved {
-    if let Resolved::Refused(_) = resolved { resolved } else { Resolved::Skip(Skip::Scope) }
 }
 
 /// Returns the status as JSON: under `resources`, each policy by its name, with `limit`, `used` and `remaining` in

@@ -27,7 +27,7 @@ use crate::core::{Decision, Error, Key};
 use crate::http::gate::SharedGate;
 use crate::http::policy::{Policy, Refused};
 use crate::limiter::{Draft, Flow, flow_of};
-use crate::store::{Ask, Check, SlotGuard, Store};
+use crate::store::{Ask, Check, Decided, SlotGuard, Store};
 
 /// The real cost of a request in units, for the extensions of its response.
 ///
@@ -101,7 +101,8 @@ impl Handle {
     /// What a handler makes of one request counts as often as it comes.
     pub(crate) fn let_in(&self, layer: &SharedGate) -> Option<&Decision> {
         let outside = self.layers().find(|admitted| admitted.gate.limits.are_of(layer))?;
-        outside.lets_in().then(|| &outside.decision)
+        let is_first = !outside.debts().is_ended && !outside.has_let_in.swap(true, Ordering::Relaxed);
+        is_first.then_some(&outside.decision)
     }
 
     /// Notes that another layer inside admitted the request, too.
@@ -293,7 +294,18 @@ impl Handle {
         let timer = limits.telemetry.start();
         let decided = limits.store.decide(&[check], Ask::default()).wait().await;
         limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));
-        Ok(self.shared.add(policy, decided?))
+        let Decided { mut decision, receipt } = decided?;
+        if !policy.is_shown() {
+            decision = decision.hidden();
+        }
+        let slots = SlotGuard::new(limits.store.hold(&receipt));
+        let mut debts = self.shared.debts();
+        debts.add(self.shared.decision.outcomes().len(), policy, &decision, &receipt);
+        let late = debts.hold(slots);
+        drop(debts);
+        // Released without the lock.
+        drop(late);
+        Ok(decision)
     }
 
     /// Returns a guard that holds the slots of the request, of outer layers too, until it is dropped.

@@ -5,7 +5,7 @@
 //! under a lock.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
@@ -19,8 +19,7 @@ use super::debts::{Debts, PendingChange};
 use crate::core::error::Kind;
 use crate::core::{Decision, Error, in_drop};
 use crate::http::gate::Gate;
-use crate::http::policy::Policy;
-use crate::store::{Answer, Decided, SlotGuard};
+use crate::store::Answer;
 
 /// The account of a request, for the layer and the handles.
 pub(super) struct Shared {
@@ -33,7 +32,7 @@ pub(super) struct Shared {
     /// Whether another layer, outside or inside, admitted the request, too.
     pub(super) is_nested: AtomicBool,
     /// Whether a clone of the layer inside did not count what this one had counted.
-    has_let_in: AtomicBool,
+    pub(super) has_let_in: AtomicBool,
 }
 
 impl Shared {
@@ -45,27 +44,6 @@ impl Shared {
     /// Locks the debts. A panic elsewhere leaves them usable.
     pub(super) fn debts(&self) -> MutexGuard<'_, Debts> {
         self.debts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns whether a clone of the layer inside is not to count the request again: the first, before the response.
-    pub(super) fn lets_in(&self) -> bool {
-        !self.debts().is_ended && !self.has_let_in.swap(true, Ordering::Relaxed)
-    }
-
-    /// Adds a decision that the handler made, and returns it as clients may see it.
-    pub(super) fn add(&self, policy: &Policy, decided: Decided) -> Decision {
-        let Decided { mut decision, receipt } = decided;
-        if !policy.is_shown() {
-            decision = decision.hidden();
-        }
-        let slots = SlotGuard::new(self.gate.limits.store.hold(&receipt));
-        let mut debts = self.debts();
-        debts.add(self.decision.outcomes().len(), policy, &decision, &receipt);
-        let late = debts.hold(slots);
-        drop(debts);
-        // Released without the lock.
-        drop(late);
-        decision
     }
 
     /// Changes the debts to metered policies. Returns whether the request has such a policy, or its layer.

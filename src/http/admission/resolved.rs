@@ -14,7 +14,7 @@ use crate::http::gate::Gate;
 use crate::http::key::Extracted;
 use crate::http::policy::Terms;
 use crate::http::response::Refusal;
-use crate::limiter::{Draft, PendingCheck, Plan, in_time, late};
+use crate::limiter::{Draft, PendingCheck, in_time, late};
 use crate::store::Check;
 use crate::telemetry::Skipped;
 
@@ -77,19 +77,6 @@ impl Resolved {
             }
             other => other,
         }
-    }
-
-    /// Adds it to the plan of a decision, at the policy's place; returns the refusal if the policy refuses.
-    ///
-    /// Policies have to be added in the order of their places.
-    pub(crate) fn add_to(self, plan: &mut Plan<Waiting>, place: usize) -> Option<Refusal> {
-        match self {
-            Resolved::Check(check) => plan.add(place, check),
-            Resolved::Skip(_) => {}
-            Resolved::Waiting(waiting) => plan.pending.push(*waiting),
-            Resolved::Refused(refusal) => return Some(*refusal),
-        }
-        None
     }
 }
 

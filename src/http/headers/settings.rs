@@ -72,6 +72,7 @@ pub enum Dialect {
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
 pub struct Headers {
     pub(super) dialect: Option<Dialect>,
     pub(super) legacy: bool,
