@@ -1,7 +1,7 @@
 //! Bans by hand: strikes for work that is no request, and the end of a ban.
 
 use super::Limiter;
-use super::plan::counter;
+use super::resolve::counter;
 use crate::core::{Error, Key};
 use crate::store::{Change, Store};
 

@@ -5,7 +5,7 @@ use std::sync::Weak;
 use super::Limiter;
 use super::flow::{Each, Flow, can_flow};
 use super::limits::Limits;
-use super::plan::looks;
+use super::resolve::looks;
 use super::rule::Rule;
 use crate::core::{Error, Key, Lines};
 use crate::store::{Check, Counter, Settles};

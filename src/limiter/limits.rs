@@ -18,8 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::flow::Pools;
 use super::plan::{PendingCheck, Plan};
-use super::rule::Rule;
-use super::select::RuleKeys;
+use super::rule::{Rule, RuleKeys};
 use super::warned::Warned;
 use crate::core::error::Kind;
 use crate::core::{Error, Requirement};

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Draft, Rule};
 use crate::core::error::chain;
 use crate::core::{Error, Key, Lines, Quota};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
@@ -145,22 +144,21 @@ impl TierLookup {
         Self { unknown, ..self }
     }
 
-    /// Returns, and logs, what applies to a request whose tier is not known: `None` is nothing.
+    /// Returns, and logs, the quota that applies to a request whose tier is not known, which may be `own`; `None` if the
+    /// policy does not apply.
     ///
     /// # Errors
     ///
     /// That of the lookup, if the request is refused.
-    pub(super) fn without_result(&self, rule: &Rule, draft: Draft, error: Error) -> Result<Option<Draft>, Error> {
+    pub(super) fn without_result(&self, policy: &str, own: Quota, error: Error) -> Result<Option<Quota>, Error> {
         let applies = self.unknown;
-        self.lines.log(rule.name(), |more| {
-            let (policy, error) = (rule.name().as_str(), chain(&error));
+        self.lines.log(policy, |more| {
+            let error = chain(&error);
             tracing::warn!(code = "tier_unknown", policy, error, ?applies, more, "the tier of a request is not known");
         });
         match applies {
-            UnknownTier::Own => Ok(Some(draft)),
-            UnknownTier::Quota(quota) => Ok(Some(draft.with_tier(rule, Some(quota)))),
-            // A ban is that of the key, whatever its quota.
-            UnknownTier::Skip if draft.bans && rule.banning().is_some() => Ok(Some(Draft { only_ban: true, ..draft })),
+            UnknownTier::Own => Ok(Some(own)),
+            UnknownTier::Quota(quota) => Ok(Some(quota)),
             UnknownTier::Skip => Ok(None),
             UnknownTier::Deny => Err(error),
         }

@@ -1,7 +1,6 @@
 //! The lookup of tiers without the feature `lookup`: a type without values, so that no other file depends on the
 //! feature.
 
-use super::{Draft, Rule};
 use crate::core::{Error, Key, Quota};
 use crate::lookup::RawValues;
 use crate::store::Answer;
@@ -17,7 +16,7 @@ impl TierLookup {
     }
 
     /// Likewise.
-    pub(super) fn without_result(&self, _: &Rule, _: Draft, _: Error) -> Result<Option<Draft>, Error> {
+    pub(super) fn without_result(&self, _: &str, _: Quota, _: Error) -> Result<Option<Quota>, Error> {
         match *self {}
     }
 }

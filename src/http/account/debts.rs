@@ -13,7 +13,6 @@ use std::mem;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
-use super::RealCost;
 use super::debt::Debt;
 use crate::core::{Decision, Lines, Outcome};
 use crate::http::gate::Gate;
@@ -131,12 +130,7 @@ impl Debts {
 
     /// Strikes, and sets what is owed, by what counts and the real cost. Returns whether something is not known yet, which
     /// stays.
-    pub(super) fn end(
-        &mut self,
-        gate: &Gate,
-        counts: impl Fn(&Count) -> Option<bool>,
-        real: Option<&RealCost>,
-    ) -> bool {
+    pub(super) fn end(&mut self, gate: &Gate, counts: impl Fn(&Count) -> Option<bool>, real: Option<u64>) -> bool {
         for (place, receipt) in mem::take(&mut self.strikes) {
             let policy = &gate.policies[place];
             match policy.options().bans_on.as_ref().map_or(Some(false), &counts) {
@@ -151,7 +145,7 @@ impl Debts {
             is_open |= counted.is_none();
             match real {
                 _ if counted == Some(false) => debt.set(0),
-                Some(RealCost(units)) if debt.metered => debt.set(*units),
+                Some(units) if debt.metered => debt.set(units),
                 _ => {}
             }
         }

@@ -111,11 +111,11 @@ impl Account {
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<InTime> {
-        let real = response.and_then(|parts| parts.extensions.get::<RealCost>());
+        let real = response.and_then(|parts| parts.extensions.get::<RealCost>()).map(|RealCost(units)| *units);
         self.end(|count| count.counts(response), real)
     }
 
-    fn end(&mut self, counts: impl Fn(&Count) -> Option<bool>, real: Option<&RealCost>) -> Option<InTime> {
+    fn end(&mut self, counts: impl Fn(&Count) -> Option<bool>, real: Option<u64>) -> Option<InTime> {
         let mut debts = self.shared.debts();
         self.awaits_trailers = debts.end(&self.shared.gate, counts, real);
         self.shared.settle(debts, self.awaits_trailers)

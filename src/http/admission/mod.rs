@@ -15,15 +15,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
+use tokio::time::Instant;
 
 pub(crate) use self::judge::Judge;
+use self::resolved::Stage;
 pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Admitted, Handle};
 use crate::http::gate::Gate;
+use crate::http::key::Extracted;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
-use crate::limiter::{PendingCheck, Places, Plan};
+use crate::limiter::{PendingCheck, Places, Plan, in_time, late};
 use crate::store::{Ask, Call, Check, Decided, Deciding};
 use crate::telemetry::Timer;
 
@@ -185,6 +188,47 @@ impl Lacking {
         let limits = |check: &Check| !check.is_only_for_ban() && (check.mode == Mode::Enforce || check.mode == mode);
         if !checks.iter().any(limits) {
             gate.policies[place].warn_of_no_key();
+        }
+    }
+}
+
+impl PendingCheck for Waiting {
+    type Refusal = Box<Refusal>;
+
+    fn place(&self) -> usize {
+        self.keyless.draft.place
+    }
+
+    /// If the time ends first, the lookup has failed.
+    async fn resolve(&mut self, until: Option<Instant>) -> Result<Option<Check>, Box<Refusal>> {
+        let place = self.place();
+        loop {
+            let resolved = match &mut self.stage {
+                Stage::Key(pending) => {
+                    let extracted = in_time(until, pending).await;
+                    let extracted = extracted.unwrap_or_else(|| Extracted::Failed(Box::new(late("key"))));
+                    Judge::without_parts(&self.gate, place).resolve_key(self.keyless.clone(), extracted)
+                }
+                Stage::Tier(key, pending) => {
+                    let found = in_time(until, pending).await.unwrap_or_else(|| Err(late("tier")));
+                    let draft = self.keyless.draft.clone();
+                    Judge::without_parts(&self.gate, place).check_tiered(draft, key.clone(), found)
+                }
+            };
+            match resolved {
+                // A key may be followed by a quota.
+                Resolved::Waiting(next) => (self.keyless, self.stage) = (next.keyless, next.stage),
+                Resolved::Check(check) => {
+                    self.skipped = check.is_only_for_ban().then_some(Skip::Scope);
+                    return Ok(Some(check));
+                }
+                Resolved::Skip(skip) => {
+                    self.skipped = Some(skip);
+                    return Ok(None);
+                }
+                Resolved::Refused(_) if self.in_shadow => return Ok(None),
+                Resolved::Refused(refusal) => return Err(refusal),
+            }
         }
     }
 }

@@ -6,15 +6,12 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
-use super::judge::Judge;
 use crate::core::{Error, Key, Quota};
 use crate::http::gate::Gate;
 use crate::http::key::Extracted;
 use crate::http::policy::Terms;
 use crate::http::response::Refusal;
-use crate::limiter::{Draft, PendingCheck, in_time, late};
+use crate::limiter::Draft;
 use crate::store::Check;
 use crate::telemetry::Skipped;
 
@@ -120,45 +117,4 @@ pub(super) enum Stage {
     Key(Pending<Extracted>),
     /// That of the quota of this key.
     Tier(Key, Pending<Result<Option<Quota>, Error>>),
-}
-
-impl PendingCheck for Waiting {
-    type Refusal = Box<Refusal>;
-
-    fn place(&self) -> usize {
-        self.keyless.draft.place
-    }
-
-    /// If the time ends first, the lookup has failed.
-    async fn resolve(&mut self, until: Option<Instant>) -> Result<Option<Check>, Box<Refusal>> {
-        let place = self.place();
-        loop {
-            let resolved = match &mut self.stage {
-                Stage::Key(pending) => {
-                    let extracted = in_time(until, pending).await;
-                    let extracted = extracted.unwrap_or_else(|| Extracted::Failed(Box::new(late("key"))));
-                    Judge::without_parts(&self.gate, place).resolve_key(self.keyless.clone(), extracted)
-                }
-                Stage::Tier(key, pending) => {
-                    let found = in_time(until, pending).await.unwrap_or_else(|| Err(late("tier")));
-                    let draft = self.keyless.draft.clone();
-                    Judge::without_parts(&self.gate, place).check_tiered(draft, key.clone(), found)
-                }
-            };
-            match resolved {
-                // A key may be followed by a quota.
-                Resolved::Waiting(next) => (self.keyless, self.stage) = (next.keyless, next.stage),
-                Resolved::Check(check) => {
-                    self.skipped = check.is_only_for_ban().then_some(Skip::Scope);
-                    return Ok(Some(check));
-                }
-                Resolved::Skip(skip) => {
-                    self.skipped = Some(skip);
-                    return Ok(None);
-                }
-                Resolved::Refused(_) if self.in_shadow => return Ok(None),
-                Resolved::Refused(refusal) => return Err(refusal),
-            }
-        }
-    }
 }

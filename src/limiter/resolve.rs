@@ -1,0 +1,203 @@
+//! What a key means for each rule, at once or after a lookup: its check, and its counter; and a look at the checks that
+//! need no lookup.
+//!
+//! A flood of refused requests must not become a flood of lookups. So the checks whose keys and quotas are known are
+//! [looked at](Limits::refusal) first, which takes nothing; lookups are made only for a request that they would admit.
+//! The look is built so that its wait is the wait of the check itself, and deny caches can cache it as a refusal.
+
+use std::pin::Pin;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::limits::{Limits, in_time, late};
+use super::plan::{Draft, PendingCheck, Plan};
+use crate::core::{Decision, Error, Key, Mode, Outcome, Quota, Source};
+use crate::lookup::RawValues;
+use crate::store::{Answer, Ask, AskMode, Check, Counter, Deadline, Decided, Receipt, Store};
+use crate::telemetry::Timer;
+
+/// Returns the checks of the rules at these places about a key; those whose tier is not cached are still to be looked up.
+///
+/// # Errors
+///
+/// If a tier is not known, and its rule denies such requests.
+pub(super) fn plan_for<'a>(
+    limits: &'a Limits,
+    places: &[usize],
+    key: &Key,
+    units: Option<u64>,
+) -> Result<Plan<Tier<'a>>, Error> {
+    let mut plan = Plan::default();
+    for &place in places {
+        let rule = &limits.rules[place];
+        let draft = Draft::new(place, rule, units.unwrap_or(rule.units()));
+        let tier = rule.tiers().map_or(Answer::Ready(Ok(None)), |lookup| lookup.find(key, RawValues::default));
+        match tier {
+            Answer::Ready(found) => {
+                if let Some(check) = limits.check_key(draft, key.clone(), found)? {
+                    plan.add(place, check);
+                }
+            }
+            Answer::Pending(pending) => plan.pending.push(Tier { limits, draft, key: key.clone(), pending }),
+        }
+    }
+    Ok(plan)
+}
+
+impl Limits {
+    /// Returns the check of a rule by what was looked up of its tier; `None` if the rule does not apply without one.
+    ///
+    /// # Errors
+    ///
+    /// That of the lookup, if the request is refused without a tier.
+    #[inline]
+    pub(crate) fn check(
+        &self,
+        draft: Draft,
+        key: Key,
+        found: Result<Option<Quota>, Error>,
+    ) -> Result<Option<Check>, Error> {
+        let rule = &self.rules[draft.place];
+        let tier = match (found, rule.tiers()) {
+            (Ok(tier), _) => tier,
+            (Err(_), None) => None,
+            (Err(error), Some(lookup)) => {
+                self.telemetry.unknown_tier(rule.name());
+                match lookup.without_result(rule.name(), draft.limit.quota, error)? {
+                    Some(quota) => Some(quota),
+                    // A ban is that of the key, whatever its quota.
+                    None if draft.bans && rule.banning().is_some() => {
+                        return Ok(Some(Draft { only_ban: true, ..draft }.check(rule, key)));
+                    }
+                    None => return Ok(None),
+                }
+            }
+        };
+        Ok(Some(draft.with_tier(rule, tier).check(rule, key)))
+    }
+
+    /// The same for a key of a limiter: in shadow mode a rule never refuses.
+    fn check_key(&self, draft: Draft, key: Key, found: Result<Option<Quota>, Error>) -> Result<Option<Check>, Error> {
+        let mode = self.rules[draft.place].mode();
+        self.check(draft, key, found).or_else(|error| if mode == Mode::Shadow { Ok(None) } else { Err(error) })
+    }
+}
+
+/// Returns the counter of the rule at a place and a key, of its present tier.
+pub(super) async fn counter(limits: &Limits, place: usize, key: &Key) -> Result<Counter, Error> {
+    let rule = &limits.rules[place];
+    let tier = match rule.tiers() {
+        Some(lookup) => lookup.find(key, RawValues::default).wait().await?,
+        None => None,
+    };
+    Ok(Draft::new(place, rule, 0).with_tier(rule, tier).check(rule, key.clone()).counter)
+}
+
+/// Returns a look at the counter of a key of each of these rules, after the lookups of tiers, and the deadline of the
+/// decision.
+///
+/// # Errors
+///
+/// As of [`plan_for`].
+pub(super) async fn looks(
+    limits: &Limits,
+    places: &[usize],
+    key: &Key,
+) -> Result<(SmallVec<[Check; 4]>, Deadline), Error> {
+    let mut plan = plan_for(limits, places, key, Some(0))?;
+    let deadline = limits.look_up(&mut plan).await?;
+    Ok((plan.checks, deadline))
+}
+
+/// A rule whose quota is being looked up.
+pub(super) struct Tier<'a> {
+    limits: &'a Limits,
+    draft: Draft,
+    key: Key,
+    pending: Pin<Box<dyn Future<Output = Result<Option<Quota>, Error>> + Send>>,
+}
+
+impl PendingCheck for Tier<'_> {
+    type Refusal = Error;
+
+    fn place(&self) -> usize {
+        self.draft.place
+    }
+
+    async fn resolve(&mut self, until: Option<Instant>) -> Result<Option<Check>, Error> {
+        let found = in_time(until, &mut self.pending).await.unwrap_or_else(|| Err(late("tier")));
+        self.limits.check_key(self.draft.clone(), self.key.clone(), found)
+    }
+}
+
+impl Limits {
+    /// Returns the refusal of a request by its known checks, or the error if they cannot be decided; `None` if they fit.
+    ///
+    /// Takes nothing, and calls the store at most once.
+    pub(super) async fn refusal(
+        &self,
+        checks: &[Check],
+        deadline: Deadline,
+    ) -> Option<(Timer, Result<Decided, Error>)> {
+        if !checks.iter().any(may_refuse) {
+            return None;
+        }
+        let timer = self.telemetry.start();
+        let looks: SmallVec<[Check; 2]> = checks.iter().map(look).collect();
+        let looked = self.store.decide(&looks, Ask { deadline, mode: AskMode::Cached }).wait().await;
+        let Decided { decision, receipt } = match looked {
+            Ok(looked) => looked,
+            Err(error) => return Some((timer, Err(error))),
+        };
+        let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| match decision.source() {
+            // It is the outcome of the unit that the look stands for.
+            Source::DenyCache if check.cost > 0 => look.clone(),
+            _ => as_decided(check, look),
+        });
+        let decision = Decision::new(outcomes, decision.source());
+        let nothing = Receipt::empty(receipt.store());
+        (!decision.is_allowed()).then(|| (timer, Ok(Decided::new(decision, nothing))))
+    }
+}
+
+/// Returns whether a check can refuse the request.
+fn may_refuse(check: &Check) -> bool {
+    check.mode == Mode::Enforce && (check.cost > 0 || check.is_only_for_ban())
+}
+
+/// Returns a look that has something remaining exactly where the check fits: all units of the cost but one become
+/// floor. The wait of such a look is that of the check, too.
+fn look(check: &Check) -> Check {
+    let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
+    let mut look = check.clone().cost(0).floor(check.floor.saturating_add(more));
+    // A refusal by the look is one of the request. In shadow mode the decision follows, which strikes by itself.
+    if let Some(ban) = look.ban.as_mut() {
+        ban.tests = may_refuse(check) && check.cost > 0;
+    }
+    look
+}
+
+/// Returns whether the check is one of a queue, which is decided by its first free slot, whatever the cost.
+fn by_slots(check: &Check) -> bool {
+    check.counter.quota().decides_by_floor(check.cost, check.floor)
+}
+
+/// Returns whether the check fits, by its look.
+fn fits(check: &Check, look: &Outcome) -> bool {
+    !look.is_banned() && (check.cost == 0 || look.remaining() > 0)
+}
+
+/// Returns the outcome of a check in a refused request, from its look.
+fn as_decided(check: &Check, look: &Outcome) -> Outcome {
+    if look.is_banned() {
+        return look.clone();
+    }
+    let (reset, minutes) = (look.reset_after(), look.window_minutes());
+    if !fits(check, look) {
+        // For a cost above 1 the look does not contain how many units are left.
+        return Outcome::denied(check, 0, look.wait()).resets_after(reset).with_window_minutes(minutes);
+    }
+    let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
+    Outcome::allowed(check, look.remaining().saturating_add(more)).resets_after(reset).with_window_minutes(minutes)
+}
