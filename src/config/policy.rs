@@ -123,17 +123,18 @@ impl PolicyTable {
     /// Reads the algorithm: a token bucket, if none is given.
     fn form(&self) -> Result<Form, Fault> {
         let mut forms: Vec<_> = Algorithm::ALL.iter().map(|(name, algorithm)| (*name, (*algorithm, false))).collect();
-        let longer = |algorithm: &Algorithm| Some((algorithm.facts().longer?.0, (*algorithm, true)));
-        forms.extend(Algorithm::EACH.iter().filter_map(longer));
+        forms.push(("long_sliding_log", (Algorithm::SlidingLog, true)));
         Ok(self.algorithm.choose("algorithm", &forms)?.unwrap_or((Algorithm::TokenBucket, false)))
     }
 
     /// Returns the quota with this limit, of the policy or of a tier. Errors of the window are at its place, and all
     /// others at that of the number at fault.
     fn quota(&self, limit: &Spanned<u64>) -> Result<Quota, Fault> {
-        let (algorithm, is_longer) = self.form()?;
-        let make = if is_longer { Quota::try_longer } else { Quota::try_new };
-        let quota = |limit: u64, window: Duration| make(algorithm, limit, window);
+        let (algorithm, is_long) = self.form()?;
+        let quota = |limit: u64, window: Duration| match is_long {
+            true => Quota::try_long_sliding_log(limit, window),
+            false => Quota::try_new(algorithm, limit, window),
+        };
         let is_unit = matches!(self.window.get(), Some(Window::Unit(_)));
         let units = "a window of \"hour\", \"day\", \"week\" or \"month\"";
         self.zone.needs("zone", is_unit, units)?;

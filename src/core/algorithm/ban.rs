@@ -8,26 +8,8 @@
 //! begins with the first strike outside of one. The strike that completes the number begins a ban. Its length is kept
 //! until the growth no longer matters, which is `most` after its end.
 
-use super::facts::{Facts, Layout, Refusal};
-use super::rule::{Adjusted, Adjustment, Rule};
-use super::{Found, State, Step, fixed_window};
+use super::state::{Adjusted, Adjustment, Found, Rule, State, Step};
 use crate::core::Ban;
-
-/// The facts about bans.
-pub(super) const FACTS: Facts = Facts {
-    number: 7,
-    letter: 'b',
-    layout: Layout::Ban,
-    has_ratio: false,
-    windows: 0,
-    refusal: Refusal::SameSum,
-    ..fixed_window::FACTS
-};
-
-/// None: only a [`Ban`] makes such a quota.
-pub(super) const fn most_units(_: u64) -> u64 {
-    0
-}
 
 /// Decides whether the key is not banned.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, _: u64, _: u64) -> Step {

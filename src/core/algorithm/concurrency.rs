@@ -8,35 +8,7 @@
 //! the cohort. A release names it, and lowers that cohort's count; of a cohort that counts no more it releases nothing.
 //! A renewal moves slots to the cohort of now, and takes those anew that the state has lost, also beyond the limit.
 
-use std::time::Duration;
-
-use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
-use super::rule::{Adjusted, Adjustment, Rule};
-use super::{Found, NEVER, State, Step};
-
-/// How often slots that are due are renewed. A life has at least two of them.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
-
-/// The facts about concurrency.
-pub(super) const FACTS: Facts = Facts {
-    aliases: &[],
-    number: 6,
-    letter: 'h',
-    layout: Layout::Slots,
-    capacity: Capacity::Limit,
-    shortest_window: Duration::from_secs(2 * HEARTBEAT.as_secs()),
-    longest_window: None,
-    longer: None,
-    instead: &[],
-    is_gcra: false,
-    stands_in_line: false,
-    held: true,
-    has_ratio: false,
-    returns_evenly: false,
-    windows: 0,
-    refund: Refund::Counted,
-    refusal: Refusal::SameSum,
-};
+use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
 
 /// The parts of a life that one cohort takes slots for.
 const PARTS: u64 = 8;
@@ -46,11 +18,6 @@ const MOST_HELD: u64 = 1 << 31;
 
 /// The time of a cohort's first slot, and how many slots it has.
 type Cohort = (u64, u32);
-
-/// The largest limit, whatever the life of a slot.
-pub(super) const fn most_units(_: u64) -> u64 {
-    1_000_000
-}
 
 /// Decides one check on the stored state. Nothing but an admitted cost makes a new state.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {

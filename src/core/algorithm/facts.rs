@@ -1,25 +1,24 @@
 //! Facts about algorithms, for all code in which algorithms differ.
 //!
-//! A fact is a field of [`Facts`], and each algorithm's file has a constant with all of them, so a new algorithm
-//! does not compile until it has all facts. Stores, quotas and the configuration read facts and never
-//! match on [`Algorithm`](super::Algorithm): which units return evenly, which units a refund releases, how a state is
+//! A fact is a field of [`Facts`]; those that are left out in [`FACTS`] are those of a fixed window. Stores, quotas and
+//! the configuration read facts and never match on [`Algorithm`](super::Algorithm): which units return evenly, which units a refund releases, how a state is
 //! laid out.
 //!
 //! Names, numbers and letters are kept in files and in Redis, and never change once they were released.
 
 use std::time::Duration;
 
-use super::State;
-use super::state::EXACT;
+use super::HEARTBEAT;
+use super::state::{EXACT, State};
 
 /// The facts about one algorithm.
 ///
-/// Each field is the only place of its fact: nothing outside of an algorithm's own file compares algorithms.
+/// Each field is the only place of its fact: nothing outside of this folder compares algorithms.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Facts {
-    /// Names in files besides its own.
-    pub(crate) aliases: &'static [&'static str],
+    /// Its name in files, in errors and in Lua: `lua/NAME.lua` defines the function `NAME`.
+    pub(crate) name: &'static str,
     /// Its number in the tables of `lua/wire.lua`. Numbers begin with 1 and leave none out; they are for
     /// good, as processes of several versions may share a server.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
@@ -35,10 +34,6 @@ pub(crate) struct Facts {
     pub(crate) shortest_window: Duration,
     /// The longest window in ticks, if that is shorter than the limit for all quotas.
     pub(crate) longest_window: Option<u64>,
-    /// The form that takes more units over the same window, if there is one: its name in files, and how many.
-    pub(crate) longer: Option<(&'static str, u64)>,
-    /// The algorithms that may take a limit too large for this one, by name: the most alike first.
-    pub(crate) instead: &'static [&'static str],
     /// Whether it is equivalent to the generic cell rate algorithm, which redis-cell has.
     #[cfg_attr(not(feature = "redis-cell"), allow(dead_code, reason = "it is for redis-cell"))]
     pub(crate) is_gcra: bool,
@@ -59,6 +54,99 @@ pub(crate) struct Facts {
     /// Which other checks the refusal of a check implies.
     pub(crate) refusal: Refusal,
 }
+
+/// The facts about fixed windows.
+const FIXED_WINDOW: Facts = Facts {
+    name: "fixed_window",
+    number: 1,
+    letter: 'f',
+    layout: Layout::Count,
+    capacity: Capacity::Limit,
+    shortest_window: Duration::ZERO,
+    longest_window: None,
+    is_gcra: false,
+    stands_in_line: false,
+    held: false,
+    has_ratio: true,
+    returns_evenly: false,
+    windows: 1,
+    refund: Refund::Counted,
+    refusal: Refusal::LargerSums,
+};
+
+/// The facts, in the order of the variants of [`Algorithm`](super::Algorithm).
+pub(super) static FACTS: [Facts; 7] = [
+    FIXED_WINDOW,
+    Facts {
+        name: "sliding_log",
+        number: 4,
+        letter: 'l',
+        layout: Layout::Log,
+        // 32 bits of each unit's time are kept.
+        longest_window: Some((1 << 32) - 1),
+        has_ratio: false,
+        windows: 0,
+        refusal: Refusal::SameSum,
+        ..FIXED_WINDOW
+    },
+    Facts {
+        name: "sliding_window",
+        number: 3,
+        letter: 's',
+        layout: Layout::Counts,
+        windows: 2,
+        refusal: Refusal::SameSum,
+        ..FIXED_WINDOW
+    },
+    Facts {
+        name: "token_bucket",
+        number: 2,
+        letter: 't',
+        layout: Layout::Falling,
+        capacity: Capacity::Burst,
+        is_gcra: true,
+        returns_evenly: true,
+        windows: 0,
+        refund: Refund::Unrefilled,
+        ..FIXED_WINDOW
+    },
+    Facts {
+        name: "leaky_bucket",
+        number: 5,
+        letter: 'q',
+        layout: Layout::Falling,
+        capacity: Capacity::Queue,
+        stands_in_line: true,
+        has_ratio: false,
+        returns_evenly: true,
+        windows: 0,
+        refund: Refund::LastInLine,
+        refusal: Refusal::LargerFloors,
+        ..FIXED_WINDOW
+    },
+    Facts {
+        name: "concurrency",
+        number: 6,
+        letter: 'h',
+        layout: Layout::Slots,
+        shortest_window: Duration::from_secs(2 * HEARTBEAT.as_secs()),
+        held: true,
+        has_ratio: false,
+        windows: 0,
+        refusal: Refusal::SameSum,
+        ..FIXED_WINDOW
+    },
+    Facts {
+        name: "ban",
+        number: 7,
+        letter: 'b',
+        layout: Layout::Ban,
+        has_ratio: false,
+        windows: 0,
+        refusal: Refusal::SameSum,
+        ..FIXED_WINDOW
+    },
+];
 
 impl Facts {
     /// Returns whether only the store of a counter can decide: no units are leased, and none are taken here to be

@@ -1,7 +1,7 @@
 //! The algorithms: the facts about each, and its arithmetic.
 //!
-//! An algorithm is one file here: its [facts](Facts), and pure functions of state, time and cost. The file has a
-//! twin in `lua/` with the same variables and the same order of statements. All times are ticks of the quota, no
+//! An algorithm is a row of [facts](Facts) and one file here with pure functions of state, time and cost. The file has a
+//! mirror in `lua/` with the same variables and the same order of statements; the two buckets share a file. All times are ticks of the quota, no
 //! result is above 2^52, and no function here reads a clock.
 //!
 //! A [`Rule`] (the quota in ticks and units), the stored [`State`], the time, a cost and a
@@ -25,42 +25,159 @@
 //! A look (cost 0) always fits and reports what there is. Stores and `core/quota/` call these functions by way of
 //! [`Algorithm`]; all other code in which algorithms differ reads [`Facts`].
 
-#[macro_use]
-mod table;
-
 mod ban;
-mod calendar_window;
+mod buckets;
 mod concurrency;
 mod facts;
 mod fixed_window;
-mod leaky_bucket;
-mod names;
-mod rule;
 mod sliding_log;
 mod sliding_window;
 mod state;
 #[cfg(test)]
 mod tests;
-mod token_bucket;
-mod wide;
 
-pub(crate) use concurrency::HEARTBEAT;
+use std::time::Duration;
+
+use facts::FACTS;
 pub(crate) use facts::{Capacity, Facts, Layout, Refund, Refusal};
-pub(crate) use rule::{Adjusted, Adjustment, MOST_UNITS, NEVER, Rule, Step, mul_div_ceil};
-pub(crate) use state::{EXACT, Found, State};
+pub(crate) use state::{Adjusted, Adjustment, EXACT, Found, MOST_UNITS, NEVER, Rule, State, Step, mul_div_ceil};
 
-algorithms! {
+/// How often slots that are due are renewed. A life has at least two of them.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// How units are counted against a [`Quota`](crate::Quota).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
     /// A count that starts anew at each multiple of the window since the Unix epoch.
-    FixedWindow => fixed_window,
+    ///
+    /// Its name in files is `"fixed_window"`.
+    FixedWindow,
     /// The time of every unit, so that no window of this length ever holds more than the limit.
-    SlidingLog => sliding_log,
+    ///
+    /// Its name in files is `"sliding_log"`.
+    SlidingLog,
     /// The counts of two fixed windows, the older by the share the sliding window still covers.
-    SlidingWindow => sliding_window,
-    /// A bucket of `burst` units, refilled continuously at `limit` per window. In files `"gcra"` is the same.
-    TokenBucket => token_bucket,
+    ///
+    /// Its name in files is `"sliding_window"`.
+    SlidingWindow,
+    /// A bucket of `burst` units, refilled continuously at `limit` per window.
+    ///
+    /// Its name in files is `"token_bucket"`, or `"gcra"`.
+    TokenBucket,
     /// A queue whose requests leave `window / limit` apart.
-    LeakyBucket => leaky_bucket,
+    ///
+    /// Its name in files is `"leaky_bucket"`.
+    LeakyBucket,
     /// Slots that requests hold while they are served: at most the limit at once. The window is how long a slot outlives
     /// its process.
-    Concurrency => concurrency,
+    ///
+    /// Its name in files is `"concurrency"`.
+    Concurrency,
+    /// That of bans, which no quota of a policy has.
+    #[doc(hidden)]
+    Ban,
+}
+
+impl Algorithm {
+    /// The algorithms there are, by the names they have in files; some have several.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Algorithm;
+    ///
+    /// let named = |name: &str| {
+    ///     let found = Algorithm::ALL.iter().find(|(known, _)| *known == name);
+    ///     found.map(|(_, algorithm)| *algorithm)
+    /// };
+    /// assert_eq!(named("token_bucket"), Some(Algorithm::TokenBucket));
+    /// assert_eq!(named("gcra"), Some(Algorithm::TokenBucket));
+    /// assert_eq!(named("lucky_bucket"), None);
+    /// ```
+    pub const ALL: &'static [(&'static str, Algorithm)] = &[
+        ("fixed_window", Self::FixedWindow),
+        ("sliding_log", Self::SlidingLog),
+        ("sliding_window", Self::SlidingWindow),
+        ("token_bucket", Self::TokenBucket),
+        ("gcra", Self::TokenBucket),
+        ("leaky_bucket", Self::LeakyBucket),
+        ("concurrency", Self::Concurrency),
+    ];
+
+    /// Each algorithm of quotas once, and last that of bans.
+    pub(crate) const WITH_BAN: &'static [Algorithm] = &[
+        Self::FixedWindow,
+        Self::SlidingLog,
+        Self::SlidingWindow,
+        Self::TokenBucket,
+        Self::LeakyBucket,
+        Self::Concurrency,
+        Self::Ban,
+    ];
+
+    /// Each algorithm of quotas once.
+    #[cfg(test)]
+    pub(crate) const EACH: &'static [Algorithm] = Self::WITH_BAN.split_at(Self::WITH_BAN.len() - 1).0;
+
+    /// Returns the name this algorithm has in files and in Lua.
+    pub const fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// Returns the facts about it.
+    #[inline]
+    pub(crate) const fn facts(self) -> &'static Facts {
+        &FACTS[self as usize]
+    }
+
+    /// The most units of a limit over this window, in ticks, for which every decision is exact.
+    pub(crate) const fn most_units(self, window: u64) -> u64 {
+        /// The limit, and capacity, up to which buckets are exact over any window: larger levels are kept in units.
+        const ANY_WINDOW: u64 = 1_000_000_000_000;
+        let most = match self {
+            // A debt of twice the limit, a cost and a floor still sum to less than `EXACT`.
+            Self::FixedWindow => return EXACT / 8 - 1,
+            Self::SlidingLog => return 10_000,
+            // A count in debt, which is at most twice the limit, is kept in six bytes.
+            Self::SlidingWindow => return (1 << 47) - 1,
+            Self::Concurrency => return 1_000_000,
+            // Only a `Ban` makes such a quota.
+            Self::Ban => return 0,
+            // A level of twice the capacity is below `EXACT`.
+            Self::TokenBucket => (EXACT - 1 - window) / 2 / window,
+            // The same, and below half of it, as the end of a line is a time.
+            Self::LeakyBucket => (EXACT - 1) / 4 / window,
+        };
+        if most < ANY_WINDOW { ANY_WINDOW } else { most }
+    }
+
+    /// Decides one check on the stored state, without changing it. Times are ticks.
+    #[inline]
+    pub(crate) fn decide(self, rule: Rule, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
+        let (cost, floor) = (cost.min(MOST_UNITS), floor.min(MOST_UNITS));
+        match self {
+            Self::FixedWindow => fixed_window::decide(state, now, rule, cost, floor),
+            Self::SlidingLog => sliding_log::decide(state, now, rule, cost, floor),
+            Self::SlidingWindow => sliding_window::decide(state, now, rule, cost, floor),
+            Self::TokenBucket => buckets::decide(state, now, rule, cost, floor, false),
+            Self::LeakyBucket => buckets::decide(state, now, rule, cost, floor, true),
+            Self::Concurrency => concurrency::decide(state, now, rule, cost, floor),
+            Self::Ban => ban::decide(state, now, rule, cost, floor),
+        }
+    }
+
+    /// Refunds or charges units after the fact.
+    #[inline]
+    pub(crate) fn adjust(self, rule: Rule, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
+        match self {
+            Self::FixedWindow => fixed_window::adjust(state, now, rule, change),
+            Self::SlidingLog => sliding_log::adjust(state, now, rule, change),
+            Self::SlidingWindow => sliding_window::adjust(state, now, rule, change),
+            Self::TokenBucket => buckets::adjust(state, now, rule, change, false),
+            Self::LeakyBucket => buckets::adjust(state, now, rule, change, true),
+            Self::Concurrency => concurrency::adjust(state, now, rule, change),
+            Self::Ban => ban::adjust(state, now, rule, change),
+        }
+    }
 }

@@ -11,38 +11,7 @@
 //! Redis replies with a digest instead of the log, which contains what a decision reports; it results in no state to
 //! keep.
 
-use std::time::Duration;
-
-use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
-use super::rule::{Adjusted, Adjustment, Rule};
-use super::{Found, NEVER, State, Step};
-
-/// The facts about sliding logs.
-pub(super) const FACTS: Facts = Facts {
-    aliases: &[],
-    number: 4,
-    letter: 'l',
-    layout: Layout::Log,
-    capacity: Capacity::Limit,
-    shortest_window: Duration::ZERO,
-    // 32 bits of each unit's time are kept.
-    longest_window: Some(SPAN - 1),
-    longer: Some(("long_sliding_log", 1_000_000)),
-    instead: &["sliding_window", "fixed_window"],
-    is_gcra: false,
-    stands_in_line: false,
-    held: false,
-    has_ratio: false,
-    returns_evenly: false,
-    windows: 0,
-    refund: Refund::Counted,
-    refusal: Refusal::SameSum,
-};
-
-/// The largest limit, unless the quota is a `long_sliding_log`.
-pub(super) const fn most_units(_: u64) -> u64 {
-    10_000
-}
+use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
 
 /// Decides one check on the stored state, or on its digest. Nothing but an admitted cost makes a new state.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {

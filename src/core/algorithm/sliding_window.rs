@@ -9,37 +9,7 @@
 //! form. The stamp is the start of the aligned window that units were taken in: they can be refunded in that window
 //! and in the next one.
 
-use std::time::Duration;
-
-use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
-use super::rule::{Adjusted, Adjustment, Rule, mul_div, mul_div_ceil};
-use super::{Found, NEVER, State, Step};
-
-/// The facts about sliding windows.
-pub(super) const FACTS: Facts = Facts {
-    aliases: &[],
-    number: 3,
-    letter: 's',
-    layout: Layout::Counts,
-    capacity: Capacity::Limit,
-    shortest_window: Duration::ZERO,
-    longest_window: None,
-    longer: None,
-    instead: &["fixed_window"],
-    is_gcra: false,
-    stands_in_line: false,
-    held: false,
-    has_ratio: true,
-    returns_evenly: false,
-    windows: 2,
-    refund: Refund::Counted,
-    refusal: Refusal::SameSum,
-};
-
-/// The largest limit, over any window: a count in debt, which is at most twice the limit, is kept in six bytes.
-pub(super) const fn most_units(_: u64) -> u64 {
-    (1 << 47) - 1
-}
+use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step, mul_div, mul_div_ceil};
 
 /// Decides one check on the stored state. Times are ticks.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {

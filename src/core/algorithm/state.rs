@@ -1,9 +1,15 @@
-//! The state of one counter, and how it is read.
+//! What algorithms read and return: a rule, the state of one counter, a step, and changes of units.
+//!
+//! A [`Rule`] comes from a quota that was checked when it was built, so the functions of the algorithms need no checks
+//! for overflow. Costs and changes come from requests and are cut to [`MOST_UNITS`].
 //!
 //! Stores keep a [`State`] without reading it, and pass it with the next check; algorithms read it as
 //! of `now`. State of a clock more than a window ahead is set aside, as it would refuse for longer than any state may
 //! matter; up to a window ahead, time stands still until the clock has caught up, so that stepping back neither refills
 //! nor rewinds.
+
+use crate::core::Change;
+use crate::core::calendar::Window;
 
 /// No number that is kept or returned reaches this: Lua's numbers hold every integer below it, and their quotients
 /// round down correctly. Of a level that does, units and parts are kept apart.
@@ -89,20 +95,125 @@ impl State {
     }
 }
 
-/// Reads a time and an amount; of no state, `now` and 0, and of a wide level the most by which times are exact.
-pub(super) fn read_level(state: Option<&State>, now: u64, window: u64) -> (u64, u64, Found) {
-    match State::read(state, now, window) {
-        (Some(State::Level { time, amount }), found) => (*time, *amount, found),
-        // Its limit was larger: no rule that reads it here has a deeper debt.
-        (Some(State::Wide { time, .. }), found) => (*time, EXACT - 1 - window, found),
-        (_, found) => (now, 0, found),
+/// No quota holds more units than this, so a larger cost decides nothing differently.
+pub(crate) const MOST_UNITS: u64 = EXACT / 8;
+
+/// `a * b / c`, rounded down, whose product may be larger than 64 bits.
+pub(super) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
+    match a.checked_mul(b) {
+        Some(product) => product / c,
+        None => cut(u128::from(a) * u128::from(b) / u128::from(c)),
     }
 }
 
-/// Reads a level that falls by `limit` a tick, as of the last time seen or `now`, whichever is later.
-pub(super) fn read_falling(state: Option<&State>, now: u64, window: u64, limit: u64) -> (u64, u64, Found) {
-    let (time, level, found) = read_level(state, now, window);
-    // Where the product does not fit, it is above every level.
-    let fallen = now.saturating_sub(time).saturating_mul(limit);
-    (time.max(now), level.saturating_sub(fallen), found)
+/// `a * b / c`, rounded up, whose product may be larger than 64 bits.
+pub(crate) fn mul_div_ceil(a: u64, b: u64, c: u64) -> u64 {
+    match a.checked_mul(b) {
+        Some(product) => product.div_ceil(c),
+        None => cut((u128::from(a) * u128::from(b)).div_ceil(c.into())),
+    }
+}
+
+/// The number, or the largest of 64 bits if it has more.
+pub(super) fn cut(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// A quota in ticks and units.
+///
+/// `window` and `limit` are at least 1, and `limit` and `capacity` are within what
+/// [`most_units`](super::Algorithm::most_units) allows for the window, or the algorithm's longer form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    /// The window in ticks.
+    pub(crate) window: u64,
+    /// Units per window.
+    pub(crate) limit: u64,
+    /// The most units that can be taken at once, at least 1; only buckets and queues read it.
+    pub(crate) capacity: u64,
+    /// The window of the calendar that the time is in, if windows are a calendar's; only fixed windows read it.
+    pub(crate) calendar: Option<Window>,
+    /// The slots up to which a request does not wait for its own, at least 1; only queues read it.
+    pub(crate) at_once: u64,
+}
+
+impl Rule {
+    /// Returns whether the level of a bucket may reach [`EXACT`]: then it is kept as units and the parts beyond them.
+    ///
+    /// It depends on the capacity, as a level is up to twice that times the window.
+    #[inline]
+    pub(crate) const fn is_wide(&self) -> bool {
+        (2 * self.capacity + 1).saturating_mul(self.window) >= EXACT
+    }
+}
+
+/// A refund or a charge after the fact.
+///
+/// One of `refund` and `charge` is 0, except in a renewal of slots, where they are equal. Both are at most
+/// [`MOST_UNITS`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adjustment {
+    /// Units to refund.
+    pub(crate) refund: u64,
+    /// Units to charge.
+    pub(crate) charge: u64,
+    /// The stamp of the step that took the units, or [`NEVER`] for the state as it stands.
+    pub(crate) stamp: u64,
+}
+
+impl Adjustment {
+    /// Returns a change in the algorithms' numbers, to units that were taken at `stamp`.
+    pub(crate) fn new(wanted: Change, stamp: u64) -> Self {
+        let (refund, charge) = match wanted {
+            Change::Refund(units) => (units.min(MOST_UNITS), 0),
+            Change::Charge(units) => (0, units.min(MOST_UNITS)),
+            Change::Renew(units) => (units.min(MOST_UNITS), units.min(MOST_UNITS)),
+            // They change no units of the counter.
+            Change::Strike(_) | Change::Lift | Change::Reset => (0, 0),
+        };
+        Self { refund, charge, stamp }
+    }
+}
+
+/// The result of an adjustment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Adjusted {
+    /// Units that were refunded or charged, whole ones; of a renewal the slots that were still there.
+    pub(crate) units: u64,
+    /// The new state, and the time until it resets; `None` when there is nothing to write.
+    pub(crate) state: Option<(State, u64)>,
+}
+
+impl Adjusted {
+    /// Returns the result of an adjustment; the state is dropped unless it `changed`.
+    pub(super) fn new(units: u64, changed: bool, state: State, reset: u64) -> Self {
+        Self { units, state: changed.then_some((state, reset)) }
+    }
+}
+
+/// A wait that never ends: every real one is shorter.
+pub(crate) const NEVER: u64 = EXACT;
+
+/// The result of one check, in ticks and units, and the state that follows from it.
+///
+/// The headers of a response are computed from the first five fields, the receipt has the stamp, and the store keeps the
+/// state. Times are from now on, except for the stamp, which is a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Whether the cost may be taken.
+    pub(crate) fits: bool,
+    /// Units left beyond the floor.
+    pub(crate) remaining: u64,
+    /// Until this very request fits, or, when it fits and nothing remains, until a unit returns.
+    pub(crate) wait: u64,
+    /// Until untouched state admits a full limit.
+    pub(crate) reset: u64,
+    /// How long an admitted request waits for its turn; of a ban that just began, how long it is.
+    pub(crate) delay: u64,
+    /// The time at which the state accounts for the units taken, which a refund must name.
+    pub(crate) stamp: u64,
+    /// The state to keep if the request as a whole is admitted; `None` if it does not change.
+    pub(crate) state: Option<State>,
+    /// The kind of state that was under the key.
+    pub(crate) found: Found,
 }

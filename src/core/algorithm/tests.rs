@@ -1,10 +1,11 @@
 //! Any quota, any cost, any clock: nothing overflows and every number stays exact.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Adjustment, Algorithm, Capacity, EXACT, MOST_UNITS, NEVER, Rule, State, Step, wide};
+use super::{Adjustment, Algorithm, Capacity, EXACT, NEVER, State, Step};
 #[cfg(feature = "calendar")]
 use crate::core::Calendar;
 use crate::core::{Change, Quota};
@@ -240,52 +241,6 @@ proptest! {
     }
 }
 
-/// A bucket that is decided in 64 bits, its rule, and whether requests stand in line.
-fn any_narrow_bucket() -> impl Strategy<Value = (Quota, Rule, bool)> {
-    any_quota().prop_filter_map("narrow buckets only", |quota| {
-        let rule = Rule {
-            window: quota.window_ticks(),
-            limit: quota.limit(),
-            capacity: quota.capacity(),
-            calendar: None,
-            at_once: quota.starting_at_once(),
-        };
-        let facts = quota.facts();
-        (facts.returns_evenly && !rule.is_wide()).then_some((quota, rule, facts.stands_in_line))
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn what_decides_large_levels_decides_others_alike(
-        (quota, rule, in_line) in any_narrow_bucket(),
-        start in 0..LATEST_US,
-        events in prop::collection::vec(any_event(), 1..20),
-    ) {
-        let mut counter = Counter { quota, state: None, now_us: start };
-        for event in &events {
-            let (before, now) = (counter.state.clone(), counter.now());
-            let floor = event.floor.min(MOST_UNITS);
-            let most = quota.capacity();
-            for cost in [0, 1, event.cost, most, most - event.cost % most].map(|cost| cost.min(MOST_UNITS)) {
-                let step = wide::decide(before.as_ref(), now, rule, cost, floor, in_line);
-                prop_assert_eq!(step, quota.decide(before.as_ref(), now, cost, floor));
-            }
-            let stamp = quota.decide(before.as_ref(), now, 1, 0).stamp;
-            for change in [Change::Refund(event.cost), Change::Charge(event.cost), Change::Refund(1)] {
-                for stamp in [stamp, NEVER, now.saturating_sub(event.pause)] {
-                    let change = Adjustment::new(change, stamp);
-                    let adjusted = wide::adjust(before.as_ref(), now, rule, change, in_line);
-                    prop_assert_eq!(adjusted, quota.adjust(before.as_ref(), now, change));
-                }
-            }
-            counter.meets(event);
-        }
-    }
-}
-
 /// Any bucket of which a level may reach 2^52, and any of the same window.
 fn any_wide_and_other() -> impl Strategy<Value = (Quota, Quota)> {
     let algorithm = prop::sample::select(vec![Algorithm::TokenBucket, Algorithm::LeakyBucket]);
@@ -354,4 +309,40 @@ fn a_request_that_was_told_to_wait_fits_then_and_not_a_tick_earlier() {
             Ok(())
         })
         .expect("every wait is exact");
+}
+
+/// What is kept in Redis, and read by processes of other versions: none of these ever changes.
+const FOR_GOOD: [(&str, u8, char); 7] = [
+    ("fixed_window", 1, 'f'),
+    ("token_bucket", 2, 't'),
+    ("sliding_window", 3, 's'),
+    ("sliding_log", 4, 'l'),
+    ("leaky_bucket", 5, 'q'),
+    ("concurrency", 6, 'h'),
+    ("ban", 7, 'b'),
+];
+
+#[test]
+fn numbers_on_the_wire_and_letters_in_keys_are_what_they_always_were() {
+    for (name, number, letter) in FOR_GOOD {
+        let algorithm = Algorithm::WITH_BAN.iter().find(|algorithm| algorithm.name() == name).expect(name);
+        assert_eq!((algorithm.facts().number, algorithm.facts().letter), (number, letter), "{name}");
+    }
+}
+
+#[test]
+fn no_two_algorithms_have_a_name_a_number_or_a_letter_in_common() {
+    let names: HashSet<_> = Algorithm::ALL.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), Algorithm::ALL.len(), "{:?}", Algorithm::ALL);
+    let named = |algorithm: &Algorithm| Algorithm::ALL.contains(&(algorithm.name(), *algorithm));
+    assert!(Algorithm::WITH_BAN.iter().all(|algorithm| named(algorithm) || *algorithm == Algorithm::Ban));
+    // The letter of keys of redis-cell.
+    let mut letters = HashSet::from(['c']);
+    let mut numbers = HashSet::new();
+    for algorithm in Algorithm::WITH_BAN {
+        let facts = algorithm.facts();
+        assert!(letters.insert(facts.letter), "another algorithm has the letter of {algorithm:?}");
+        assert!(numbers.insert(facts.number), "another algorithm has the number of {algorithm:?}");
+        assert!((1..=Algorithm::WITH_BAN.len()).contains(&facts.number.into()), "{algorithm:?} leaves a number out");
+    }
 }

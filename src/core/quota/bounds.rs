@@ -1,8 +1,8 @@
-//! The bounds of quotas within which every decision is exact.
+//! The bounds of quotas within which every decision is exact, and what is said of a quota beyond them.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::advice::advice;
 use super::{Quota, Tick};
 use crate::core::algorithm::{Algorithm, Capacity};
 use crate::core::{Calendar, Error};
@@ -19,8 +19,16 @@ const MILLIS_A_DAY: u64 = 86_400_000;
 /// The most requests that start at once.
 const MOST_AT_ONCE: u64 = 1 << 32;
 
+/// The most units of a `long_sliding_log`.
+const MOST_LONG_LOG: u64 = 1_000_000;
+
 /// The longest that a request holds its slots, in seconds, unless another time is set.
 const HOLD: u32 = 3_600;
+
+const ZERO_LIMIT: Fault = Fault::plain("limit 0 admits nothing: give at least 1");
+
+const NO_SLOTS: Fault = Fault::plain("slot life {window} is for a concurrency only: leave it out")
+    .panics("a slot life and the longest hold are for a concurrency only");
 
 impl Quota {
     /// The same algorithm and window with fewer units.
@@ -29,57 +37,58 @@ impl Quota {
     }
 
     pub(super) const fn checked(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
+        let facts = algorithm.facts();
         let tick = if window.as_micros() <= FINE_WINDOW.as_micros() { Tick::Micro } else { Tick::Milli };
         let tick_nanos = tick.micros() as u128 * 1_000;
         let ticks = window.as_nanos() / tick_nanos;
         if limit == 0 {
-            return Err(Fault::ZeroLimit);
+            return Err(ZERO_LIMIT);
         }
         if window.is_zero() {
-            return Err(Fault::ZeroWindow);
+            return Err(Fault::plain("window 0s is no period: give at least 1us"));
         }
         if !window.as_nanos().is_multiple_of(tick_nanos) {
-            return Err(Fault::Fraction);
+            return Err(Fault::plain(
+                "window {window} is not a whole number of ticks: give whole microseconds up to 60s, whole milliseconds \
+                 above",
+            )
+            .panics("the window is not a whole number of ticks"));
         }
         if ticks >= (LONGEST / 4) as u128 {
-            return Err(Fault::LongWindow);
+            return Err(Fault::plain("window {window} is too long: give less than 69 years")
+                .panics("the window is too long: give less than 69 years"));
         }
+        let given = window.as_nanos();
         #[allow(clippy::cast_possible_truncation, reason = "ticks are below 2^41")]
-        let (given, window) = (window, ticks as u64);
-        if let Some(longest) = algorithm.facts().longest_window
+        let window = ticks as u64;
+        if let Some(longest) = facts.longest_window
             && window > longest
         {
-            return Err(Fault::LongForAlgorithm { longest });
+            return Err(Fault::plain("window {window} is too long for a {name}: give less than {bound} days")
+                .panics("the window is too long for its algorithm: see the bounds of Quota")
+                .bound(longest / MILLIS_A_DAY));
         }
-        if is_shorter(given, algorithm.facts().shortest_window) {
-            return Err(Fault::ShortWindow { shortest: algorithm.facts().shortest_window });
+        if given < facts.shortest_window.as_nanos() {
+            return Err(Fault::plain("slot life {window} is shorter than two heartbeats: give at least {bound}s")
+                .panics("the slot life is shorter than two heartbeats: give at least 2s")
+                .bound(facts.shortest_window.as_secs()));
         }
-        let capacity = algorithm.facts().capacity.of(limit);
-        let extra = if algorithm.facts().held { HOLD } else { 0 };
         let most = algorithm.most_units(window);
         if limit > most {
-            Err(Fault::LargeLimit { most })
-        } else {
-            Ok(Self { algorithm, limit, window, tick, capacity, extra, calendar: None })
+            return Err(Fault::large_limit(algorithm, limit, most));
         }
+        let (capacity, extra) = (facts.capacity.of(limit), if facts.held { HOLD } else { 0 });
+        Ok(Self { algorithm, limit, window, tick, capacity, extra, calendar: None })
     }
 
-    /// A quota of the longer form of an algorithm, which takes more units.
-    pub(super) const fn checked_longer(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
-        let Some((_, most)) = algorithm.facts().longer else {
-            return Self::checked(algorithm, limit, window);
-        };
+    /// A quota of an algorithm in the form that takes more units, each of which takes its memory.
+    pub(super) const fn checked_long(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
         match Self::checked(algorithm, 1, window) {
-            Ok(_) if limit == 0 => Err(Fault::ZeroLimit),
-            Ok(_) if limit > most => Err(Fault::LargeLimit { most }),
+            Ok(_) if limit == 0 => Err(ZERO_LIMIT),
+            Ok(_) if limit > MOST_LONG_LOG => Err(Fault::large_limit(algorithm, limit, MOST_LONG_LOG)),
             Ok(quota) => Ok(quota.with_units(limit, limit)),
             Err(fault) => Err(fault),
         }
-    }
-
-    /// As [`checked_longer`](Self::checked_longer), with the error of a fault.
-    pub(crate) fn try_longer(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Error> {
-        Self::checked_longer(algorithm, limit, window).map_err(|fault| fault.given(algorithm, limit, window))
     }
 
     /// A quota whose windows are those of a calendar; its length is the usual one.
@@ -90,26 +99,46 @@ impl Quota {
 
     pub(super) const fn checked_queue(self, places: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Queue) {
-            return Err(Fault::NoQueue);
+            return Err(Fault::of(places, "queue {given} is for a leaky bucket only: leave it out")
+                .panics("a queue is for a leaky bucket only"));
         }
         let most = self.most_capacity() - 1;
         if places > most {
-            return Err(Fault::LargeQueue { most });
+            return Err(Fault::of(places, "queue {given} is too large: give at most {bound}")
+                .panics("the queue is too large for this limit and window")
+                .bound(most));
         }
         let least = self.extra as u64;
-        if places < least { Err(Fault::SmallQueue { least }) } else { Ok(Self { capacity: places + 1, ..self }) }
+        if places < least {
+            return Err(Fault::of(
+                places,
+                "queue {given} is too short for the requests that start at once: give at least {bound}",
+            )
+            .panics("the queue is too short for the requests that start at once")
+            .bound(least));
+        }
+        Ok(Self { capacity: places + 1, ..self })
     }
 
     pub(super) const fn checked_at_once(self, requests: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Queue) {
-            return Err(Fault::NoAtOnce);
+            return Err(Fault::of(requests, "at_once {given} is for a leaky bucket only: leave it out")
+                .panics("requests that start at once are for a leaky bucket only"));
         }
         if requests == 0 {
-            return Err(Fault::ZeroAtOnce);
+            return Err(Fault::plain("at_once 0 lets nothing start: give at least 1"));
         }
-        let most = if self.capacity < MOST_AT_ONCE { self.capacity } else { MOST_AT_ONCE };
-        if requests > most {
-            return Err(Fault::LargeAtOnce { most });
+        if requests > self.capacity && self.capacity < MOST_AT_ONCE {
+            return Err(Fault::of(
+                requests,
+                "at_once {given} is more than the queue holds: give at most {bound}, or a longer queue",
+            )
+            .panics("more requests start at once than the queue holds: set it first")
+            .bound(self.capacity));
+        }
+        if requests > MOST_AT_ONCE {
+            return Err(Fault::of(requests, "at_once {given} is too large: give at most 2^32")
+                .panics("at_once is too large: give at most 2^32"));
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
         let extra = (requests - 1) as u32;
@@ -118,18 +147,24 @@ impl Quota {
 
     pub(super) const fn checked_burst(self, burst: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Burst) {
-            return Err(Fault::NoBurst);
+            return Err(Fault::of(burst, "burst {given} is for a token bucket only: leave it out")
+                .panics("a burst is for a token bucket only"));
         }
         if burst == 0 {
-            return Err(Fault::ZeroBurst);
+            return Err(Fault::plain("burst 0 admits nothing: give at least 1"));
         }
         let most = self.most_capacity();
-        if burst > most { Err(Fault::LargeBurst { most }) } else { Ok(Self { capacity: burst, ..self }) }
+        if burst > most {
+            return Err(Fault::of(burst, "burst {given} is too large: give at most {bound}")
+                .panics("the burst is too large for this limit and window")
+                .bound(most));
+        }
+        Ok(Self { capacity: burst, ..self })
     }
 
     pub(super) const fn checked_life(self, life: Duration) -> Result<Self, Fault> {
         if !self.facts().held {
-            return Err(Fault::NoSlots);
+            return Err(NO_SLOTS);
         }
         match Self::checked(self.algorithm, self.limit, life) {
             Ok(quota) => Ok(Self { extra: self.extra, ..quota }),
@@ -139,18 +174,57 @@ impl Quota {
 
     pub(super) const fn checked_hold(self, longest: Duration) -> Result<Self, Fault> {
         if !self.facts().held {
-            return Err(Fault::NoSlots);
+            return Err(Fault { says: "hold at most {window} is for a concurrency only: leave it out", ..NO_SLOTS });
+        }
+        if longest.as_secs() == 0 {
+            return Err(Fault::plain("hold at most {window} is too short: give at least 1s")
+                .panics("the longest hold is too short: give at least 1s"));
         }
         let seconds = longest.as_nanos().div_ceil(1_000_000_000);
-        if longest.as_secs() == 0 {
-            return Err(Fault::ShortHold);
-        }
         if seconds > u32::MAX as u128 {
-            return Err(Fault::LongHold);
+            return Err(Fault::plain("hold at most {window} is too long: give less than 136 years")
+                .panics("the longest hold is too long: give less than 136 years"));
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
         let extra = seconds as u32;
         Ok(Self { extra, ..self })
+    }
+
+    pub(super) const fn checked_share(self, index: u32, of: NonZeroU32) -> Result<Self, Fault> {
+        let parts = of.get() as u64;
+        if index >= of.get() {
+            return Err(Fault::of(index as u64, "there is no part {given} of {bound}: count from 0")
+                .panics("there is no part with this index")
+                .bound(parts));
+        }
+        let empty = "the quota has fewer units than parts";
+        if self.limit < parts {
+            return Err(Fault::of(
+                self.limit,
+                "limit {given} leaves some of {bound} parts empty: give at least {bound}, over a longer window if need be",
+            )
+            .panics(empty)
+            .bound(parts));
+        }
+        let limit = part(self.limit, index, of);
+        match self.facts().capacity {
+            Capacity::Burst if self.capacity < parts => {
+                Err(Fault::of(self.capacity, "burst {given} leaves some of {bound} parts empty: give at least {bound}")
+                    .panics(empty)
+                    .bound(parts))
+            }
+            Capacity::Burst => self.with_units(limit, limit).checked_burst(part(self.capacity, index, of)),
+            Capacity::Queue => {
+                // At least one request starts at once, and never more than the part has room for.
+                let at_once = part(self.starting_at_once(), index, of);
+                let alone = Self { extra: 0, ..self.with_units(limit, 1) };
+                match alone.checked_queue(part(self.capacity - 1, index, of)) {
+                    Ok(queue) if at_once > 1 => queue.checked_at_once(at_once),
+                    queue => queue,
+                }
+            }
+            Capacity::Limit => Ok(self.with_units(limit, limit)),
+        }
     }
 
     /// The largest capacity that is exact and whose deepest debt is repaid within [`LONGEST`] ticks; at
@@ -165,90 +239,55 @@ impl Quota {
     }
 }
 
-/// Why a quota is not valid.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Fault {
-    ZeroLimit,
-    ZeroWindow,
-    Fraction,
-    LongWindow,
-    LargeLimit { most: u64 },
-    LongForAlgorithm { longest: u64 },
-    ShortWindow { shortest: Duration },
-    NoBurst,
-    ZeroBurst,
-    LargeBurst { most: u64 },
-    NoQueue,
-    LargeQueue { most: u64 },
-    SmallQueue { least: u64 },
-    NoAtOnce,
-    ZeroAtOnce,
-    LargeAtOnce { most: u64 },
-    NoSlots,
-    ShortHold,
-    LongHold,
+/// Returns a part of some units; the first parts have what remains of the division.
+const fn part(units: u64, index: u32, of: NonZeroU32) -> u64 {
+    let of = of.get() as u64;
+    units / of + if (index as u64) < units % of { 1 } else { 0 }
 }
 
-/// Whether one time is shorter than another.
-const fn is_shorter(one: Duration, other: Duration) -> bool {
-    one.as_nanos() < other.as_nanos()
+/// Why a quota is not valid.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fault {
+    /// The message of an error, with `{given}`, `{bound}`, `{name}` and `{window}` for what is put there.
+    says: &'static str,
+    /// The message of a panic, which has no numbers, as it may be one at compile time.
+    panics: &'static str,
+    /// The number at fault.
+    given: u64,
+    /// What it could be.
+    bound: u64,
 }
 
 impl Fault {
-    pub(super) fn given(self, algorithm: Algorithm, limit: u64, window: Duration) -> Error {
-        let name = algorithm.name();
-        Error::invalid(match self {
-            Fault::ZeroLimit => "limit 0 admits nothing: give at least 1".to_owned(),
-            Fault::ZeroWindow => "window 0s is no period: give at least 1us".to_owned(),
-            Fault::Fraction => format!(
-                "window {window:?} is not a whole number of ticks: give whole microseconds up to 60s, \
-                 whole milliseconds above"
-            ),
-            Fault::LongWindow => format!("window {window:?} is too long: give less than 69 years"),
-            Fault::LongForAlgorithm { longest } => {
-                let days = longest / MILLIS_A_DAY;
-                format!("window {window:?} is too long for a {name}: give less than {days} days")
-            }
-            Fault::ShortWindow { shortest } => {
-                format!("slot life {window:?} is shorter than two heartbeats: give at least {shortest:?}")
-            }
-            Fault::LargeLimit { most } if algorithm.facts().held => {
-                format!("limit {limit} is too large for a {name}: give at most {most}")
-            }
-            Fault::LargeLimit { most } => format!(
-                "limit {limit} is too large for a {name} over {window:?}: give at most {most}{}",
-                advice(algorithm, limit, window, most)
-            ),
-            Fault::NoSlots => format!("slot life {window:?} is for a concurrency only: leave it out"),
-            other => return other.given_extra(limit),
-        })
+    const fn plain(says: &'static str) -> Self {
+        Self { says, panics: says, given: 0, bound: 0 }
     }
 
-    pub(super) fn given_hold(self, longest: Duration) -> Error {
-        Error::invalid(match self {
-            Fault::NoSlots => format!("hold at most {longest:?} is for a concurrency only: leave it out"),
-            Fault::LongHold => format!("hold at most {longest:?} is too long: give less than 136 years"),
-            _ => format!("hold at most {longest:?} is too short: give at least 1s"),
-        })
+    const fn of(given: u64, says: &'static str) -> Self {
+        Self { given, ..Self::plain(says) }
     }
 
-    pub(super) fn given_extra(self, given: u64) -> Error {
-        Error::invalid(match self {
-            Fault::NoBurst => format!("burst {given} is for a token bucket only: leave it out"),
-            Fault::LargeBurst { most } => format!("burst {given} is too large: give at most {most}"),
-            Fault::NoQueue => format!("queue {given} is for a leaky bucket only: leave it out"),
-            Fault::LargeQueue { most } => format!("queue {given} is too large: give at most {most}"),
-            Fault::SmallQueue { least } => {
-                format!("queue {given} is too short for the requests that start at once: give at least {least}")
-            }
-            Fault::NoAtOnce => format!("at_once {given} is for a leaky bucket only: leave it out"),
-            Fault::ZeroAtOnce => "at_once 0 lets nothing start: give at least 1".to_owned(),
-            Fault::LargeAtOnce { most: MOST_AT_ONCE } => format!("at_once {given} is too large: give at most 2^32"),
-            Fault::LargeAtOnce { most } => {
-                format!("at_once {given} is more than the queue holds: give at most {most}, or a longer queue")
-            }
-            _ => "burst 0 admits nothing: give at least 1".to_owned(),
-        })
+    const fn panics(self, panics: &'static str) -> Self {
+        Self { panics, ..self }
+    }
+
+    const fn bound(self, bound: u64) -> Self {
+        Self { bound, ..self }
+    }
+
+    const fn large_limit(algorithm: Algorithm, limit: u64, most: u64) -> Self {
+        let says = if algorithm.facts().held {
+            "limit {given} is too large for a {name}: give at most {bound}"
+        } else {
+            "limit {given} is too large for a {name} over {window}: give at most {bound}"
+        };
+        Self::of(limit, says).panics("the limit is too large for this window: see the bounds of Quota").bound(most)
+    }
+
+    /// Returns the error of a quota of this algorithm, with the window or time that it was made with.
+    pub(super) fn error(self, algorithm: Algorithm, window: Duration) -> Error {
+        let says = self.says.replace("{given}", &self.given.to_string()).replace("{bound}", &self.bound.to_string());
+        Error::invalid(says.replace("{name}", algorithm.name()).replace("{window}", &format!("{window:?}")))
     }
 }
 
@@ -256,26 +295,88 @@ impl Fault {
 pub(super) const fn accept(quota: Result<Quota, Fault>) -> Quota {
     match quota {
         Ok(quota) => quota,
-        Err(Fault::ZeroLimit) => panic!("limit 0 admits nothing: give at least 1"),
-        Err(Fault::ZeroWindow) => panic!("window 0s is no period: give at least 1us"),
-        Err(Fault::Fraction) => panic!("the window is not a whole number of ticks"),
-        Err(Fault::LongWindow) => panic!("the window is too long: give less than 69 years"),
-        Err(Fault::LargeLimit { .. }) => panic!("the limit is too large for this window: see the bounds of Quota"),
-        Err(Fault::LongForAlgorithm { .. }) => {
-            panic!("the window is too long for its algorithm: see the bounds of Quota")
+        Err(fault) => panic!("{}", fault.panics),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn count(parts: u32) -> NonZeroU32 {
+        NonZeroU32::new(parts).expect("not zero")
+    }
+
+    /// One of each kind of capacity.
+    fn each(limit: u64, more: u64) -> Vec<Quota> {
+        vec![
+            Quota::fixed_window(limit, HOUR),
+            Quota::sliding_window(limit, HOUR),
+            Quota::token_bucket(limit, HOUR).burst(limit + more),
+            Quota::leaky_bucket(limit, HOUR).queue(more).at_once(more / 2 + 1),
+            Quota::concurrency(limit),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_of_regions_and_instances_are_the_quota(
+            regions in 1..9_u32,
+            instances in 1..9_u32,
+            limit in 64..10_000_u64,
+            more in 0..500_u64,
+        ) {
+            for quota in each(limit, more) {
+                let (mut limits, mut capacities) = (0, 0);
+                for region in 0..regions {
+                    for instance in 0..instances {
+                        let share = quota.share(region, count(regions)).share(instance, count(instances));
+                        limits += share.limit();
+                        let is_queue = matches!(quota.facts().capacity, Capacity::Queue);
+                        capacities += share.capacity() - u64::from(is_queue);
+                        prop_assert!(!is_queue || share.starting_at_once() <= share.capacity());
+                        prop_assert_eq!((share.window(), share.algorithm()), (quota.window(), quota.algorithm()));
+                    }
+                }
+                prop_assert_eq!(limits, limit);
+                let is_queue = matches!(quota.facts().capacity, Capacity::Queue);
+                prop_assert_eq!(capacities, quota.capacity() - u64::from(is_queue));
+            }
         }
-        Err(Fault::ShortWindow { .. }) => panic!("the slot life is shorter than two heartbeats: give at least 2s"),
-        Err(Fault::NoSlots) => panic!("a slot life and the longest hold are for a concurrency only"),
-        Err(Fault::ShortHold) => panic!("the longest hold is too short: give at least 1s"),
-        Err(Fault::LongHold) => panic!("the longest hold is too long: give less than 136 years"),
-        Err(Fault::NoQueue) => panic!("a queue is for a leaky bucket only"),
-        Err(Fault::LargeQueue { .. }) => panic!("the queue is too large for this limit and window"),
-        Err(Fault::SmallQueue { .. }) => panic!("the queue is too short for the requests that start at once"),
-        Err(Fault::NoAtOnce) => panic!("requests that start at once are for a leaky bucket only"),
-        Err(Fault::ZeroAtOnce) => panic!("at_once 0 lets nothing start: give at least 1"),
-        Err(Fault::LargeAtOnce { .. }) => panic!("more requests start at once than the queue holds: set it first"),
-        Err(Fault::NoBurst) => panic!("a burst is for a token bucket only"),
-        Err(Fault::ZeroBurst) => panic!("burst 0 admits nothing: give at least 1"),
-        Err(Fault::LargeBurst { .. }) => panic!("the burst is too large for this limit and window"),
+    }
+
+    #[test]
+    fn requests_that_start_at_once_are_divided() {
+        let quota = Quota::leaky_bucket(10, HOUR).queue(12).at_once(9);
+        let parts = [0, 1, 2, 3].map(|index| quota.share(index, count(4)).starting_at_once());
+        assert_eq!(parts, [3, 2, 2, 2]);
+        assert_eq!(Quota::leaky_bucket(10, HOUR).queue(12).share(3, count(4)).starting_at_once(), 1);
+    }
+
+    #[test]
+    fn a_part_that_would_be_empty_or_is_none_is_an_error() {
+        let of = |quota: Quota, index, parts| quota.try_share(index, count(parts)).expect_err("no part").to_string();
+        let quota = Quota::per_hour(3);
+        assert_eq!(of(quota, 3, 3), "there is no part 3 of 3: count from 0");
+        assert_eq!(
+            of(quota, 0, 8),
+            "limit 3 leaves some of 8 parts empty: give at least 8, over a longer window if need be"
+        );
+        assert_eq!(of(Quota::per_hour(10).burst(3), 0, 8), "burst 3 leaves some of 8 parts empty: give at least 8");
+        assert!(quota.try_share(2, count(3)).is_ok());
+    }
+
+    #[test]
+    fn a_burst_that_is_too_large_for_the_limit_of_a_part_is_an_error() {
+        let day = Duration::from_secs(366 * 86_400);
+        let bucket = Quota::token_bucket(3, day);
+        let most = (1..10_000).take_while(|burst| bucket.try_burst(*burst).is_ok()).last().expect("there is one");
+        let quota = bucket.burst(most);
+        let error = quota.try_share(1, count(2)).expect_err("the limit is a third").to_string();
+        assert!(error.starts_with("burst ") && error.contains("is too large: give at most"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! The constructors of quotas: `const`, and for values that are read at run time.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::bounds::accept;
@@ -99,7 +100,7 @@ impl Quota {
     ///
     /// Where [`try_long_sliding_log`](Self::try_long_sliding_log) returns an error.
     pub const fn long_sliding_log(limit: u64, window: Duration) -> Self {
-        accept(Self::checked_longer(Algorithm::SlidingLog, limit, window))
+        accept(Self::checked_long(Algorithm::SlidingLog, limit, window))
     }
 
     /// About `limit` units in any window of this length, from the counts of two aligned windows.
@@ -210,6 +211,33 @@ impl Quota {
     pub const fn burst(self, burst: u64) -> Self {
         accept(self.checked_burst(burst))
     }
+
+    /// Returns one of `of` equal parts of the quota, for regions or processes that count by themselves: that with this
+    /// index, from 0.
+    ///
+    /// The limit is divided, and so are the burst, the places of a queue and the requests that start at once. What
+    /// remains of a division goes to the first parts, one unit each, so all parts together are the quota. Parts can be
+    /// divided again: `quota.share(region, regions).share(instance, instances)`.
+    ///
+    /// A key that uses one part only has no more than that part.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_share`](Self::try_share) returns an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use tollgate::Quota;
+    ///
+    /// let regions = NonZeroU32::new(3).expect("not zero");
+    /// let limits = [0, 1, 2].map(|region| Quota::per_second(1_000).share(region, regions).limit());
+    /// assert_eq!(limits, [334, 333, 333]);
+    /// ```
+    pub const fn share(self, index: u32, of: NonZeroU32) -> Self {
+        accept(self.checked_share(index, of))
+    }
 }
 
 /// Constructors for values that come from a file or a user.
@@ -285,7 +313,7 @@ impl Quota {
     /// If `limit` is zero or beyond the [bounds](Self#bounds).
     pub fn try_calendar_window(limit: u64, calendar: Calendar) -> Result<Self, Error> {
         let (algorithm, window) = (Algorithm::FixedWindow, Duration::from_millis(calendar.usual_ms()));
-        Self::checked_calendar(algorithm, limit, calendar).map_err(|fault| fault.given(algorithm, limit, window))
+        Self::checked_calendar(algorithm, limit, calendar).map_err(|fault| fault.error(algorithm, window))
     }
 
     /// As [`sliding_log`](Self::sliding_log).
@@ -305,7 +333,8 @@ impl Quota {
     /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
     /// beyond the [bounds](Self#bounds).
     pub fn try_long_sliding_log(limit: u64, window: Duration) -> Result<Self, Error> {
-        Self::try_longer(Algorithm::SlidingLog, limit, window)
+        Self::checked_long(Algorithm::SlidingLog, limit, window)
+            .map_err(|fault| fault.error(Algorithm::SlidingLog, window))
     }
 
     /// As [`sliding_window`](Self::sliding_window).
@@ -344,7 +373,7 @@ impl Quota {
     /// If the algorithm is not a concurrency, or `life` is shorter than 2 s, not a whole number of ticks, or beyond the
     /// [bounds](Self#bounds).
     pub fn try_slot_life(self, life: Duration) -> Result<Self, Error> {
-        self.checked_life(life).map_err(|fault| fault.given(self.algorithm, self.limit, life))
+        self.checked_life(life).map_err(|fault| fault.error(self.algorithm, life))
     }
 
     /// As [`hold_at_most`](Self::hold_at_most).
@@ -353,7 +382,7 @@ impl Quota {
     ///
     /// If the algorithm is not a concurrency, or `longest` is shorter than 1 s or longer than 136 years.
     pub fn try_hold_at_most(self, longest: Duration) -> Result<Self, Error> {
-        self.checked_hold(longest).map_err(|fault| fault.given_hold(longest))
+        self.checked_hold(longest).map_err(|fault| fault.error(self.algorithm, longest))
     }
 
     /// As [`queue`](Self::queue).
@@ -363,7 +392,7 @@ impl Quota {
     /// If the algorithm is not a leaky bucket, there are more places than the [bounds](Self#bounds) allow, or fewer
     /// than the requests that start [at once](Self::at_once) need.
     pub fn try_queue(self, places: u64) -> Result<Self, Error> {
-        self.checked_queue(places).map_err(|fault| fault.given_extra(places))
+        self.checked_queue(places).map_err(|fault| fault.error(self.algorithm, self.window()))
     }
 
     /// As [`at_once`](Self::at_once).
@@ -373,7 +402,7 @@ impl Quota {
     /// If the algorithm is not a leaky bucket, no request would start at once, or more than the queue and one, or
     /// than 2^32.
     pub fn try_at_once(self, requests: u64) -> Result<Self, Error> {
-        self.checked_at_once(requests).map_err(|fault| fault.given_extra(requests))
+        self.checked_at_once(requests).map_err(|fault| fault.error(self.algorithm, self.window()))
     }
 
     /// A quota of any algorithm, with its own default of burst or queue.
@@ -383,7 +412,7 @@ impl Quota {
     /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
     /// beyond the [bounds](Self#bounds).
     pub fn try_new(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Error> {
-        Self::checked(algorithm, limit, window).map_err(|fault| fault.given(algorithm, limit, window))
+        Self::checked(algorithm, limit, window).map_err(|fault| fault.error(algorithm, window))
     }
 
     /// As [`burst`](Self::burst).
@@ -393,6 +422,16 @@ impl Quota {
     /// If the algorithm is not a token bucket, or `burst` is zero or beyond the
     /// [bounds](Self#bounds).
     pub fn try_burst(self, burst: u64) -> Result<Self, Error> {
-        self.checked_burst(burst).map_err(|fault| fault.given_extra(burst))
+        self.checked_burst(burst).map_err(|fault| fault.error(self.algorithm, self.window()))
+    }
+
+    /// As [`share`](Self::share).
+    ///
+    /// # Errors
+    ///
+    /// If there are no more than `index` parts, a part would have no units, or its burst or queue would be beyond the
+    /// [bounds](Self#bounds) for its limit.
+    pub fn try_share(self, index: u32, of: NonZeroU32) -> Result<Self, Error> {
+        self.checked_share(index, of).map_err(|fault| fault.error(self.algorithm, self.window()))
     }
 }

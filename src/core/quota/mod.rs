@@ -1,9 +1,7 @@
 //! How much is allowed: an algorithm, a limit, a window.
 
-mod advice;
 mod bounds;
 mod build;
-mod share;
 
 use std::fmt;
 use std::time::Duration;
@@ -44,8 +42,7 @@ use crate::core::calendar::Calendar;
 /// below 2^51 / window (26 million a day) counts no more than twice that many of the units that a larger one left. A
 /// refusal changes nothing, so a limit that is raised again finds all of them.
 ///
-/// If a limit is too large, the error names the largest one for that window, and an alternative that supports it, if
-/// there is one.
+/// If a limit is too large, the error names the largest one for that window.
 ///
 /// # Examples
 ///

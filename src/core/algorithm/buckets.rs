@@ -1,0 +1,165 @@
+//! Token bucket and leaky bucket: a level that falls by `limit` a tick, in which each unit is `window` parts. So a level
+//! is exact for any limit and window: nothing is divided until a result is rounded.
+//!
+//! State: the last time seen, and the level then. Of a token bucket the level is the deficit
+//! `(capacity - tokens) * window`; GCRA is the same in other words (its theoretical arrival time is
+//! `time + level / limit`). Of a leaky bucket it is the backlog of requests that leave one after the other,
+//! `window / limit` apart: the next free slot is `level / limit` from then.
+//!
+//! A request fits a token bucket if `level <= (capacity - cost - floor) * window`. In a leaky bucket it starts at the
+//! first free slot, however many it takes: so it fits if `cost + floor <= capacity` and
+//! `level <= (capacity - 1 - floor) * window`, and it is delayed by what is above `(at_once - 1) * window`, which
+//! scripts do not need to know.
+//!
+//! The stamp of a token bucket is the time the units were taken at: a refund releases those that were not refilled
+//! since. That of a leaky bucket is the end of its slots: a refund releases the slots of the last in line only, as no
+//! later request moves up. A charge adds up to a level of twice the capacity.
+//!
+//! A level below [`EXACT`] is a [`State::Level`] whatever the capacity, so a limit may change from one side to the
+//! other. In `lua/wide.lua` a larger one is units and the parts beyond them. Times are cut to the last one before
+//! [`NEVER`].
+
+use std::ops::{Add, Sub};
+
+use super::state::{Adjusted, Adjustment, EXACT, Found, NEVER, Rule, State, Step, cut};
+
+/// A number of parts. Most levels have 64 bits, whose arithmetic is faster.
+trait Level: Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Sub<Output = Self> {
+    /// The parts of so many units, or the largest number if there are more.
+    fn of(units: u64, window: u64) -> Self;
+    fn saturating_less(self, other: Self) -> Self;
+    fn divided(self, by: u64) -> u64;
+    fn divided_up(self, by: u64) -> u64;
+}
+
+impl Level for u64 {
+    fn of(units: u64, window: u64) -> Self {
+        units.saturating_mul(window)
+    }
+
+    fn saturating_less(self, other: Self) -> Self {
+        self.saturating_sub(other)
+    }
+
+    fn divided(self, by: u64) -> u64 {
+        self / by
+    }
+
+    fn divided_up(self, by: u64) -> u64 {
+        self.div_ceil(by)
+    }
+}
+
+impl Level for u128 {
+    fn of(units: u64, window: u64) -> Self {
+        Self::from(units) * Self::from(window)
+    }
+
+    fn saturating_less(self, other: Self) -> Self {
+        self.saturating_sub(other)
+    }
+
+    fn divided(self, by: u64) -> u64 {
+        cut(self / Self::from(by))
+    }
+
+    fn divided_up(self, by: u64) -> u64 {
+        cut(self.div_ceil(by.into()))
+    }
+}
+
+/// Decides one check on the stored state. Times are ticks; `in_line` is whether it is a leaky bucket.
+#[inline]
+pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64, in_line: bool) -> Step {
+    let decide = if rule.is_wide() { decide_in::<u128> } else { decide_in::<u64> };
+    decide(state, now, rule, cost, floor, in_line)
+}
+
+/// Refunds units, of a token bucket less those that were refilled since the stamp, or adds units to the level.
+pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment, in_line: bool) -> Adjusted {
+    let adjust = if rule.is_wide() { adjust_in::<u128> } else { adjust_in::<u64> };
+    adjust(state, now, rule, change, in_line)
+}
+
+fn decide_in<L: Level>(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64, in_line: bool) -> Step {
+    let Rule { window, limit, capacity, at_once, .. } = rule;
+    let (time, mut level, found) = read::<L>(state, now, rule);
+    let lag = time - now;
+    let ticks = |level: L| (lag + ticks(level, limit)).min(NEVER - 1);
+    let room = |cost| L::of(capacity - floor - if in_line { 1 } else { cost }, window);
+    let mut delay = 0;
+    let fits = cost == 0 || (cost + floor <= capacity && level <= room(cost));
+    if fits {
+        // Up to there a request does not wait for its slot.
+        let free = L::of(at_once - 1, window);
+        if in_line && cost > 0 && level > free {
+            delay = ticks(level - free);
+        }
+        level = level + L::of(cost, window);
+    }
+    let remaining = L::of(capacity, window).saturating_less(level).divided(window).saturating_sub(floor);
+    let need = if fits { 1 } else { cost };
+    let mut wait = 0;
+    if !fits || remaining == 0 {
+        wait = if need + floor <= capacity { ticks(level - room(need)) } else { NEVER };
+    }
+    let reset = if level > L::from(0) { ticks(level) } else { 0 };
+    let stamp = if in_line { end(time, level, limit) } else { time };
+    Step { fits, remaining, wait, reset, delay, stamp, state: Some(write(time, level, window)), found }
+}
+
+fn adjust_in<L: Level>(state: Option<&State>, now: u64, rule: Rule, change: Adjustment, in_line: bool) -> Adjusted {
+    let Rule { window, limit, capacity, .. } = rule;
+    let Adjustment { mut refund, charge, stamp } = change;
+    let (time, level, _) = read::<L>(state, now, rule);
+    let (used, most) = (level.divided_up(window), 2 * capacity);
+    let mut refilled = L::from(0);
+    if in_line {
+        let is_last = stamp == NEVER || stamp == end(time, level, limit);
+        refund = if is_last { refund.min(used) } else { 0 };
+    } else {
+        if stamp != NEVER {
+            // What was refilled since these units were taken is in the bucket already.
+            refilled = L::of(time.saturating_sub(stamp), limit);
+        }
+        refund = refund.min(used.max(most));
+    }
+    let kept = level.saturating_less(L::of(refund, window).saturating_less(refilled));
+    let added = charge.min(L::of(most, window).saturating_less(kept).divided(window));
+    let changed = kept + L::of(added, window);
+    let reset = (time - now + ticks(changed, limit)).min(NEVER - 1);
+    let units = if charge > 0 { added } else { (level - kept).divided_up(window) };
+    Adjusted::new(units, changed != level, write(time, changed, window), reset)
+}
+
+/// Reads the level as of the last time seen or `now`, whichever is later.
+fn read<L: Level>(state: Option<&State>, now: u64, rule: Rule) -> (u64, L, Found) {
+    let (state, found) = State::read(state, now, rule.window);
+    let (time, level) = match *state.unwrap_or(&State::Level { time: now, amount: 0 }) {
+        State::Level { time, amount } => (time, amount.into()),
+        State::Wide { time, units, parts } if rule.is_wide() => (time, L::of(units, rule.window) + parts.into()),
+        // Its limit was larger. The largest level by which times are exact is no less than this rule's deepest debt.
+        State::Wide { time, .. } => (time, (EXACT - 1 - rule.window).into()),
+        _ => (now, L::from(0)),
+    };
+    (time.max(now), level.saturating_less(L::of(now.saturating_sub(time), rule.limit)), found)
+}
+
+/// The state of a level: the one form that it has.
+fn write<L: Level>(time: u64, level: L, window: u64) -> State {
+    let level: u128 = level.into();
+    match cut(level) {
+        amount if amount < EXACT => State::Level { time, amount },
+        _ => State::Wide { time, units: level.divided(window), parts: cut(level % u128::from(window)) },
+    }
+}
+
+/// Ticks until so much has fallen, rounded up.
+fn ticks<L: Level>(level: L, limit: u64) -> u64 {
+    level.divided_up(limit).min(NEVER - 1)
+}
+
+/// When the line ends.
+fn end<L: Level>(time: u64, level: L, limit: u64) -> u64 {
+    (time + ticks(level, limit)).min(NEVER - 1)
+}
