@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 
 use super::error::{Fault, Source, one_line};
 use super::fleet::{Fleet, FleetTable};
@@ -312,9 +311,7 @@ impl Config {
     }
 
     fn read(source: &Source<'_>) -> Result<Self, Error> {
-        // What is no TOML is an error as the file is read.
-        let lists = DeTable::parse(source.text).map_or(Ok(()), |document| refuse_lists(document.get_ref()));
-        let file = lists.and_then(|()| toml::from_str::<File>(source.text).map_err(Fault::from));
+        let file = toml::from_str::<File>(source.text).map_err(Fault::from);
         file.and_then(|file| file.build(source)).map_err(|fault| source.error(&fault))
     }
 }
@@ -347,27 +344,4 @@ impl File {
         let ratios = self.ratios.map(Spanned::into_inner);
         Ok(Config { policies, has_none, server, fleet, ratios, uncalled })
     }
-}
-
-/// The names of tables, besides those of policies.
-const TABLES: [&str; 6] = ["server", "fleet", "ratios", "ban", "critical", "fair"];
-
-/// Refuses lists in the place of tables, whose values serde would take by their order.
-fn refuse_lists(table: &DeTable<'_>) -> Result<(), Fault> {
-    table.iter().try_for_each(|(name, value)| match value.get_ref() {
-        DeValue::Table(table) => refuse_lists(table),
-        DeValue::Array(_) if TABLES.contains(&&**name.get_ref()) => Err(is_list(name.get_ref(), value)),
-        DeValue::Array(policies) if name.get_ref() == "policy" => {
-            policies.iter().try_for_each(|policy| match policy.get_ref() {
-                DeValue::Table(policy) => refuse_lists(policy),
-                DeValue::Array(_) => Err(is_list("policy", policy)),
-                _ => Ok(()),
-            })
-        }
-        _ => Ok(()),
-    })
-}
-
-fn is_list(name: &str, value: &Spanned<DeValue<'_>>) -> Fault {
-    Fault::new(value, format!("{name} is a list: give a table"))
 }
