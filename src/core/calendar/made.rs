@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use arc_swap::ArcSwapOption;
 use jiff::tz::TimeZone;
 
-use super::window::Unit;
-use super::zoned::{Name, Zoned};
+use super::{Calendar, Unit, Zoned};
 use crate::core::Error;
 
 /// Names in the system's folder of zones that mean another zone on each system, or none.
@@ -22,7 +22,7 @@ static MADE: Mutex<(BTreeMap<&'static str, &'static Zoned>, u16)> = Mutex::new((
 /// # Errors
 ///
 /// If the system has no such zone, or there are too many calendars.
-pub(super) fn of(unit: Unit, zone: &str) -> Result<&'static Zoned, Error> {
+pub(super) fn of(unit: Unit, zone: &str) -> Result<Calendar, Error> {
     let found = if zone.eq_ignore_ascii_case("UTC") { Ok(TimeZone::UTC) } else { TimeZone::get(zone) };
     let found = found.map_err(|error| no_zone(zone).with_source(error))?;
     if NO_ZONES.iter().any(|other| other.eq_ignore_ascii_case(zone)) {
@@ -33,19 +33,23 @@ pub(super) fn of(unit: Unit, zone: &str) -> Result<&'static Zoned, Error> {
 
 /// Returns the calendar if there is one, else makes it. One by new rules of its zone is another one, and equal: its
 /// counters keep their units.
-pub(super) fn kept(unit: Unit, zone: TimeZone) -> Result<&'static Zoned, Error> {
-    let name = Name::of(unit, zone.iana_name().unwrap_or("UTC"));
+pub(super) fn kept(unit: Unit, rules: TimeZone) -> Result<Calendar, Error> {
+    let anchor = match unit {
+        Unit::Hour | Unit::Day => String::new(),
+        Unit::Week(anchor) | Unit::Month(anchor) => anchor.to_string(),
+    };
+    let name = format!("{}{anchor}@{}", unit.name(), rules.iana_name().unwrap_or("UTC")).into_boxed_str();
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let (names, count) = &mut *made;
-    let same = names.get(name.as_str()).copied();
-    if let Some(same) = same.filter(|same| same.has_rules_of(&zone)) {
-        return Ok(same);
+    let same = names.get(&*name).copied();
+    if let Some(same) = same.filter(|same| same.rules == rules) {
+        return Ok(Calendar(same));
     }
     *count = count.checked_add(1).ok_or_else(too_many)?;
-    let number = same.map_or(u64::from(*count), Zoned::number);
-    let zoned: &'static Zoned = Box::leak(Box::new(Zoned::new(unit, zone, name, number)));
-    names.insert(zoned.name(), zoned);
-    Ok(zoned)
+    let number = same.map_or(u64::from(*count), |same| same.number);
+    let zoned: &'static Zoned = Box::leak(Box::new(Zoned { unit, rules, name, number, last: ArcSwapOption::empty() }));
+    names.insert(&zoned.name, zoned);
+    Ok(Calendar(zoned))
 }
 
 /// Returns the error about a name that is none of a zone.

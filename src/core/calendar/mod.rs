@@ -2,13 +2,12 @@
 //!
 //! The name of a zone, a unit and an anchor day come in; for any time, the [`Window`] that it is in goes out. The zone
 //! is read when a [`Calendar`] is made, and kept as long as the process lives, so decisions read no file. `zoned.rs`
-//! has the arithmetic, and it and `made.rs`, which keeps the calendars, alone use the jiff crate; without the feature
-//! `calendar` there is none to make.
+//! has the arithmetic, and `made.rs` keeps the calendars; without the feature `calendar` there is none to make.
+
+#![cfg_attr(not(feature = "calendar"), allow(dead_code, reason = "without the feature no calendar is made"))]
 
 #[cfg(feature = "calendar")]
 mod made;
-#[cfg(not(feature = "calendar"))]
-mod none;
 #[cfg(all(test, feature = "calendar"))]
 mod tests;
 mod window;
@@ -17,12 +16,13 @@ mod zoned;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-#[cfg(not(feature = "calendar"))]
-use self::none::Zoned;
-pub(crate) use self::window::{Around, Unit, Window};
+use arc_swap::ArcSwapOption;
 #[cfg(feature = "calendar")]
-use self::zoned::Zoned;
+use jiff::tz::TimeZone;
+
+pub(crate) use self::window::{Around, Unit, Window};
 #[cfg(feature = "calendar")]
 use crate::core::Error;
 
@@ -62,6 +62,19 @@ use crate::core::Error;
 #[derive(Clone, Copy)]
 pub struct Calendar(&'static Zoned);
 
+/// A unit in a time zone, with its last windows.
+struct Zoned {
+    unit: Unit,
+    #[cfg(feature = "calendar")]
+    rules: TimeZone,
+    /// Unit and zone, as in `month31@Europe/Berlin`: all that identifies it but the rules of the zone.
+    name: Box<str>,
+    /// That of all calendars with this name.
+    number: u64,
+    /// The windows around the last time that was looked up.
+    last: ArcSwapOption<Around>,
+}
+
 /// Constructors, which read the zone.
 #[cfg(feature = "calendar")]
 #[cfg_attr(docsrs, doc(cfg(feature = "calendar")))]
@@ -74,7 +87,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn hourly(zone: &str) -> Result<Self, Error> {
-        made::of(Unit::Hour, zone).map(Self)
+        made::of(Unit::Hour, zone)
     }
 
     /// The days of a time zone.
@@ -83,7 +96,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn daily(zone: &str) -> Result<Self, Error> {
-        made::of(Unit::Day, zone).map(Self)
+        made::of(Unit::Day, zone)
     }
 
     /// The weeks of a time zone, from Monday.
@@ -92,7 +105,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn weekly(zone: &str) -> Result<Self, Error> {
-        made::of(Unit::Week(1), zone).map(Self)
+        made::of(Unit::Week(1), zone)
     }
 
     /// The months of a time zone, from the 1st.
@@ -101,7 +114,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn monthly(zone: &str) -> Result<Self, Error> {
-        made::of(Unit::Month(1), zone).map(Self)
+        made::of(Unit::Month(1), zone)
     }
 
     /// Sets the day on which weeks begin, 1 (Monday) to 7 (Sunday), or months, 1 to 31.
@@ -115,41 +128,54 @@ impl Calendar {
 
     /// As [`anchor`](Self::anchor), for any number.
     pub(crate) fn anchored(self, day: u64) -> Result<Self, Error> {
-        made::kept(self.0.unit().anchored(day)?, self.0.rules().clone()).map(Self)
+        made::kept(self.0.unit.anchored(day)?, self.0.rules.clone())
     }
 }
 
 impl Calendar {
     /// Returns the name of the time zone.
     pub fn zone(&self) -> &str {
-        self.0.zone()
+        self.0.name.split_once('@').map_or("", |(_, zone)| zone)
     }
 
     /// Returns what names it in keys, in a database: `month31@Europe/Berlin`.
     pub(crate) fn name(self) -> &'static str {
-        self.0.name()
+        &self.0.name
     }
 
     /// Returns a number that no other calendar of this process has.
     pub(crate) fn number(self) -> u64 {
-        self.0.number()
+        self.0.number
     }
 
     /// Returns the usual length of its windows, in milliseconds: the longest without a change of clocks.
     pub(crate) fn usual_ms(self) -> u64 {
-        self.0.unit().usual_ms()
+        self.0.unit.usual_ms()
     }
 
     /// Returns the window that a time is in.
     #[inline]
     pub(crate) fn window_at(self, now_ms: u64) -> Window {
-        self.0.window_at(now_ms)
+        let last = self.0.last.load().as_deref().and_then(|last| last.window_at(now_ms));
+        last.unwrap_or_else(|| {
+            let [_, start, end, _] = self.around(now_ms).0;
+            Window { start, end }
+        })
     }
 
     /// Returns the window that a time is in, and those before and after it.
-    #[cfg_attr(not(any(feature = "redis", test)), allow(dead_code, reason = "it is for calls to Redis"))]
     pub(crate) fn around(self, now_ms: u64) -> Around {
-        self.0.around(now_ms)
+        if let Some(last) = self.0.last.load().as_deref()
+            && last.is_around(now_ms)
+        {
+            return *last;
+        }
+        #[cfg(feature = "calendar")]
+        let around = self.0.found_around(now_ms).unwrap_or_else(|| Around::aligned(self.usual_ms(), now_ms));
+        #[cfg(not(feature = "calendar"))]
+        let around = Around::aligned(self.usual_ms(), now_ms);
+        self.0.last.store(Some(Arc::new(around)));
+        around
     }
 
     /// Returns the length of the window that ends at a time, in milliseconds.
@@ -181,7 +207,7 @@ impl fmt::Debug for Calendar {
 /// As in `month from day 31 in Europe/Berlin`.
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = self.0.unit();
+        let unit = self.0.unit;
         f.write_str(unit.name())?;
         match unit {
             Unit::Hour | Unit::Day => {}

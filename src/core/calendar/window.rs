@@ -8,7 +8,6 @@ const HOUR_MS: u64 = 3_600_000;
 
 /// A unit of the calendar, with the day on which it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "calendar"), allow(dead_code, reason = "no calendar is made"))]
 pub(crate) enum Unit {
     Hour,
     Day,
@@ -79,8 +78,13 @@ impl Window {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Around(pub(crate) [u64; 4]);
 
-#[cfg_attr(not(feature = "calendar"), allow(dead_code, reason = "no calendar is made"))]
 impl Around {
+    /// Windows of this length, aligned to the epoch.
+    pub(super) fn aligned(length: u64, now_ms: u64) -> Self {
+        let start = now_ms - now_ms % length;
+        Self([start.saturating_sub(length), start, start.saturating_add(length), start.saturating_add(2 * length)])
+    }
+
     /// Returns the one of the windows that a time is in, if it is in any.
     #[inline]
     pub(super) fn window_at(&self, now_ms: u64) -> Option<Window> {

@@ -4,116 +4,22 @@
 //! dates are what is stepped through: local time may repeat an hour, or skip a day, and dates only count up. What
 //! begins at the same instant as the next is no window.
 
-use std::sync::Arc;
-
-use arc_swap::ArcSwapOption;
 use jiff::civil::{Date, Weekday};
-use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+use jiff::tz::{AmbiguousOffset, Offset};
 use jiff::{Timestamp, ToSpan};
 
-use super::window::{Around, Unit, Window};
+use super::{Around, Unit, Zoned};
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3_600;
 
-/// The name of a calendar, which has all that identifies it but the rules of the zone.
-pub(super) struct Name {
-    whole: Box<str>,
-    /// Where the name of the zone begins.
-    zone_at: usize,
-}
-
-impl Name {
-    /// Returns the name of a unit in a zone: `month31@Europe/Berlin`.
-    pub(super) fn of(unit: Unit, zone: &str) -> Self {
-        let start = match unit {
-            Unit::Hour | Unit::Day => format!("{}@", unit.name()),
-            Unit::Week(anchor) | Unit::Month(anchor) => format!("{}{anchor}@", unit.name()),
-        };
-        Self { zone_at: start.len(), whole: (start + zone).into() }
-    }
-
-    pub(super) fn as_str(&self) -> &str {
-        &self.whole
-    }
-}
-
-/// A unit in a time zone, with its last windows.
-pub(super) struct Zoned {
-    unit: Unit,
-    zone: TimeZone,
-    name: Name,
-    number: u64,
-    /// The windows around the last time that was looked up.
-    last: ArcSwapOption<Around>,
-}
-
 impl Zoned {
-    /// A unit in a zone; `number` is that of all calendars with this name.
-    pub(super) fn new(unit: Unit, zone: TimeZone, name: Name, number: u64) -> Self {
-        Self { unit, zone, name, number, last: ArcSwapOption::empty() }
-    }
-
-    pub(super) fn unit(&self) -> Unit {
-        self.unit
-    }
-
-    /// Returns whether it is by the same rules of its zone.
-    pub(super) fn has_rules_of(&self, zone: &TimeZone) -> bool {
-        self.zone == *zone
-    }
-
-    pub(super) fn rules(&self) -> &TimeZone {
-        &self.zone
-    }
-
-    pub(super) fn zone(&self) -> &str {
-        self.name.whole.get(self.name.zone_at..).unwrap_or_default()
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name.whole
-    }
-
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Returns the window that a time is in.
-    #[inline]
-    pub(super) fn window_at(&self, now_ms: u64) -> Window {
-        let last = self.last.load().as_deref().and_then(|last| last.window_at(now_ms));
-        last.unwrap_or_else(|| {
-            let [_, start, end, _] = self.around(now_ms).0;
-            Window { start, end }
-        })
-    }
-
-    /// Returns the window that a time is in, and those before and after it.
-    pub(super) fn around(&self, now_ms: u64) -> Around {
-        if let Some(last) = self.last.load().as_deref()
-            && last.is_around(now_ms)
-        {
-            return *last;
-        }
-        let around = self.found_around(now_ms).unwrap_or_else(|| self.without_zone(now_ms));
-        self.last.store(Some(Arc::new(around)));
-        around
-    }
-
-    /// As [`around`](Self::around), by the rules of the zone; `None` beyond the years that jiff has.
-    fn found_around(&self, now_ms: u64) -> Option<Around> {
+    /// The window that a time is in, and those around it; `None` beyond the years that jiff has.
+    pub(super) fn found_around(&self, now_ms: u64) -> Option<Around> {
         let (start, end) = self.found_at(i64::try_from(now_ms / 1_000).ok()?)?;
         let times = [self.found_at(start - 1)?.0, start, end, self.found_at(end)?.1];
         // Windows may begin before the epoch, and end after it.
         Some(Around(times.map(|time| u64::try_from(time).unwrap_or(0) * 1_000)))
-    }
-
-    /// Windows of the usual length, aligned to the epoch.
-    fn without_zone(&self, now_ms: u64) -> Around {
-        let length = self.unit.usual_ms();
-        let start = now_ms - now_ms % length;
-        Around([start.saturating_sub(length), start, start.saturating_add(length), start.saturating_add(2 * length)])
     }
 
     fn found_at(&self, now: i64) -> Option<(i64, i64)> {
@@ -122,7 +28,7 @@ impl Zoned {
 
     /// Returns the window of whole dates that a time is in.
     fn dates_at(&self, now: i64) -> Option<(i64, i64)> {
-        let mut date = self.first(self.zone.to_datetime(Timestamp::from_second(now).ok()?).date())?;
+        let mut date = self.first(self.rules.to_datetime(Timestamp::from_second(now).ok()?).date())?;
         while self.start(date)? > now {
             date = self.first(date.yesterday().ok()?)?;
         }
@@ -164,12 +70,12 @@ impl Zoned {
     fn start(&self, date: Date) -> Option<i64> {
         let midnight = date.at(0, 0, 0, 0);
         let at = |offset: Offset| offset.to_timestamp(midnight).ok();
-        let start = match self.zone.to_ambiguous_timestamp(midnight).offset() {
+        let start = match self.rules.to_ambiguous_timestamp(midnight).offset() {
             AmbiguousOffset::Unambiguous { offset } => at(offset)?,
             AmbiguousOffset::Fold { before, .. } => at(before)?,
             AmbiguousOffset::Gap { before, .. } => {
                 let after = Timestamp::from_second(at(before)?.as_second() + 1).ok()?;
-                self.zone.preceding(after).next()?.timestamp()
+                self.rules.preceding(after).next()?.timestamp()
             }
         };
         Some(minute(start.as_second()))
@@ -181,7 +87,7 @@ impl Zoned {
         let cuts = |time: i64| Some((self.offset(time)? - self.offset(time - MINUTE)?) % HOUR != 0);
         let (mut start, mut end) = (start, start + HOUR);
         let just_after = Timestamp::from_second(now + 1).ok()?;
-        for change in self.zone.preceding(just_after).map(|change| minute(change.timestamp().as_second())) {
+        for change in self.rules.preceding(just_after).map(|change| minute(change.timestamp().as_second())) {
             if change <= start {
                 break;
             }
@@ -189,7 +95,7 @@ impl Zoned {
                 start = change;
             }
         }
-        for change in self.zone.following(just_after).map(|change| minute(change.timestamp().as_second())) {
+        for change in self.rules.following(just_after).map(|change| minute(change.timestamp().as_second())) {
             if change >= end {
                 break;
             }
@@ -202,7 +108,7 @@ impl Zoned {
 
     /// Returns how far local time is ahead of UTC, in whole minutes.
     fn offset(&self, time: i64) -> Option<i64> {
-        Some(minute(self.zone.to_offset(Timestamp::from_second(time).ok()?).seconds().into()))
+        Some(minute(self.rules.to_offset(Timestamp::from_second(time).ok()?).seconds().into()))
     }
 }
 
