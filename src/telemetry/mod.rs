@@ -13,16 +13,10 @@
     allow(unused_variables, clippy::unused_self, reason = "nothing is counted without the feature")
 )]
 
-#[cfg(feature = "metrics")]
-mod by_policy;
 mod events;
 #[cfg(feature = "metrics")]
-mod gauges;
-#[cfg(feature = "metrics")]
 mod names;
-mod policy;
 #[cfg(feature = "metrics")]
 mod series;
 
-pub(crate) use events::{Telemetry, Timer, Undecided};
-pub(crate) use policy::{PolicyTelemetry, Skipped};
+pub(crate) use events::{PolicyTelemetry, Skipped, Telemetry, Timer, Undecided};
