@@ -116,10 +116,7 @@ impl Decision {
     ///
     /// Stores return outcomes in the order of their checks. Without any, the request is admitted.
     pub fn new(outcomes: impl IntoIterator<Item = Outcome>, source: Source) -> Self {
-        let kept = match outcomes.into_iter().collect() {
-            Outcomes::One(outcome) => return Self::of_one(outcome, source),
-            several @ Outcomes::Many(_) => several,
-        };
+        let kept: Outcomes = outcomes.into_iter().collect();
         let outcomes = kept.as_slice();
         let allowed = outcomes.iter().all(|outcome| outcome.allowed || outcome.mode == Mode::Shadow);
         let binds = |outcome: &Outcome| outcome.mode == Mode::Enforce && !outcome.hidden;
@@ -132,13 +129,6 @@ impl Decision {
         };
         let binding = binding.and_then(|index| u32::try_from(index).ok());
         Self { outcomes: kept, source, allowed, binding, outer: None }
-    }
-
-    /// Returns the decision of the only policy that applies.
-    pub(crate) fn of_one(outcome: Outcome, source: Source) -> Self {
-        let allowed = outcome.allowed || outcome.mode == Mode::Shadow;
-        let binding = (outcome.mode == Mode::Enforce && !outcome.hidden).then_some(0);
-        Self { outcomes: Outcomes::One(outcome), source, allowed, binding, outer: None }
     }
 
     /// Returns whether the request is admitted.

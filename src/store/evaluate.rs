@@ -132,7 +132,7 @@ pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bo
 /// As `decided`, for a single check, which most requests have.
 #[inline]
 pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> Decided {
-    let decision = Decision::of_one(outcome(check, step), Source::Store);
+    let decision = Decision::new([outcome(check, step)], Source::Store);
     let receipt =
         if decision.is_allowed() { Receipt::of_one(id, taken(check, step, check.cost)) } else { Receipt::empty(id) };
     Decided { decision, receipt }

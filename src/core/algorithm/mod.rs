@@ -106,6 +106,7 @@ impl Algorithm {
     ];
 
     /// Each algorithm of quotas once, and last that of bans.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
     pub(crate) const WITH_BAN: &'static [Algorithm] = &[
         Self::FixedWindow,
         Self::SlidingLog,

@@ -88,7 +88,7 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Ta
     let (outcome, taken) = key.spend(check, now);
     hot_keys.counts.spend(&taken);
     drop(hot_keys);
-    let decision = Decision::of_one(outcome, Source::Lease);
+    let decision = Decision::new([outcome], Source::Lease);
     Some(Decided { decision, receipt: Receipt::of_one(leases.id, taken) })
 }
 
