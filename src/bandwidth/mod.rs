@@ -33,11 +33,8 @@
 
 mod body;
 mod layer;
-mod meter;
-mod policy;
 mod service;
 
-pub use self::body::LimitedBody;
+pub use self::body::{LimitedBody, Over};
 pub use self::layer::BandwidthLayer;
-pub use self::meter::Over;
 pub use self::service::{LimitBodies, ResponseFuture};

@@ -10,8 +10,7 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use super::body::LimitedBody;
-use super::meter::{Meter, Over};
+use super::body::{LimitedBody, Meter, Over};
 use crate::http::Handle;
 
 /// Which bodies are limited, and how.

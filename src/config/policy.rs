@@ -2,7 +2,6 @@
 //! before the lists, which depend on it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderName, Method};
@@ -131,10 +130,9 @@ impl PolicyTable {
     /// others at that of the number at fault.
     fn quota(&self, limit: &Spanned<u64>) -> Result<Quota, Fault> {
         let (algorithm, is_long) = self.form()?;
-        let quota = |limit: u64, window: Duration| match is_long {
-            true => Quota::try_long_sliding_log(limit, window),
-            false => Quota::try_new(algorithm, limit, window),
-        };
+        let make = |limit, window| Quota::try_new(algorithm, limit, window);
+        let quota =
+            |limit, window| if is_long { Quota::try_long_sliding_log(limit, window) } else { make(limit, window) };
         let is_unit = matches!(self.window.get(), Some(Window::Unit(_)));
         let units = "a window of \"hour\", \"day\", \"week\" or \"month\"";
         self.zone.needs("zone", is_unit, units)?;

@@ -50,16 +50,12 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
 
 /// The window that counts at `now`: the time its state has, when it ends, its count, and what was found.
 fn current(state: Option<&State>, now: u64, Rule { window, calendar, .. }: Rule) -> (u64, u64, u64, Found) {
-    match calendar {
-        Some(window) => {
-            let (end, count, found) = current_of_calendar(state, now, window);
-            (end, end, count, found)
-        }
-        None => {
-            let (start, count, found) = current_aligned(state, now, window);
-            (start, start + window, count, found)
-        }
+    if let Some(window) = calendar {
+        let (end, count, found) = current_of_calendar(state, now, window);
+        return (end, end, count, found);
     }
+    let (start, count, found) = current_aligned(state, now, window);
+    (start, start + window, count, found)
 }
 
 /// The start of the window that counts, and its count: the one kept, unless a later one has begun.

@@ -334,8 +334,8 @@ fn numbers_on_the_wire_and_letters_in_keys_are_what_they_always_were() {
 fn no_two_algorithms_have_a_name_a_number_or_a_letter_in_common() {
     let names: HashSet<_> = Algorithm::ALL.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), Algorithm::ALL.len(), "{:?}", Algorithm::ALL);
-    let named = |algorithm: &Algorithm| Algorithm::ALL.contains(&(algorithm.name(), *algorithm));
-    assert!(Algorithm::WITH_BAN.iter().all(|algorithm| named(algorithm) || *algorithm == Algorithm::Ban));
+    let is_of_files = |algorithm: &Algorithm| Algorithm::ALL.contains(&(algorithm.name(), *algorithm));
+    assert!(Algorithm::WITH_BAN.iter().all(|algorithm| is_of_files(algorithm) || *algorithm == Algorithm::Ban));
     // The letter of keys of redis-cell.
     let mut letters = HashSet::from(['c']);
     let mut numbers = HashSet::new();

@@ -2,12 +2,10 @@
 //!
 //! The name of a zone, a unit and an anchor day come in; for any time, the [`Window`] that it is in goes out. The zone
 //! is read when a [`Calendar`] is made, and kept as long as the process lives, so decisions read no file. `zoned.rs`
-//! has the arithmetic, and `made.rs` keeps the calendars; without the feature `calendar` there is none to make.
+//! has the arithmetic, and keeps the calendars; without the feature `calendar` there is none to make.
 
 #![cfg_attr(not(feature = "calendar"), allow(dead_code, reason = "without the feature no calendar is made"))]
 
-#[cfg(feature = "calendar")]
-mod made;
 #[cfg(all(test, feature = "calendar"))]
 mod tests;
 mod window;
@@ -87,7 +85,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn hourly(zone: &str) -> Result<Self, Error> {
-        made::of(Unit::Hour, zone)
+        zoned::of(Unit::Hour, zone)
     }
 
     /// The days of a time zone.
@@ -96,7 +94,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn daily(zone: &str) -> Result<Self, Error> {
-        made::of(Unit::Day, zone)
+        zoned::of(Unit::Day, zone)
     }
 
     /// The weeks of a time zone, from Monday.
@@ -105,7 +103,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn weekly(zone: &str) -> Result<Self, Error> {
-        made::of(Unit::Week(1), zone)
+        zoned::of(Unit::Week(1), zone)
     }
 
     /// The months of a time zone, from the 1st.
@@ -114,7 +112,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn monthly(zone: &str) -> Result<Self, Error> {
-        made::of(Unit::Month(1), zone)
+        zoned::of(Unit::Month(1), zone)
     }
 
     /// Sets the day on which weeks begin, 1 (Monday) to 7 (Sunday), or months, 1 to 31.
@@ -128,7 +126,7 @@ impl Calendar {
 
     /// As [`anchor`](Self::anchor), for any number.
     pub(crate) fn anchored(self, day: u64) -> Result<Self, Error> {
-        made::kept(self.0.unit.anchored(day)?, self.0.rules.clone())
+        zoned::kept(self.0.unit.anchored(day)?, self.0.rules.clone())
     }
 }
 

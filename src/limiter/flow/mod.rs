@@ -4,7 +4,7 @@
 //! without a call. Flows of one key share a [`pool`].
 //!
 //! - `book.rs` is what a pool holds and who waits for it: no store, no runtime; `portion.rs` says how large portions are.
-//! - `pool.rs` is what flows of one key share; `task.rs` calls the store for it, and keeps the time.
+//! - `pool.rs` is what flows of one key share: it calls the store, and keeps the time.
 //! - `handle.rs` is what users hold.
 //! - `stream.rs` paces streams and sinks (feature `stream`).
 //!
@@ -18,7 +18,6 @@ mod pool;
 mod portion;
 #[cfg(feature = "stream")]
 mod stream;
-mod task;
 
 pub(crate) use self::book::Waits;
 pub use self::error::FlowError;

@@ -28,7 +28,7 @@ fn limits() -> impl Strategy<Value = u64> {
 }
 
 /// Does what an error says.
-fn follow(error: &str, algorithm: Algorithm, limit: u64, window: Duration) {
+fn follow(error: &str, algorithm: Algorithm, window: Duration) {
     let (_, advice) = error.split_once("give at most ").unwrap_or_else(|| panic!("{error} names the largest"));
     let most: u64 = advice.parse().unwrap_or_else(|_| panic!("{error} ends with a number"));
     assert!(Quota::try_new(algorithm, most, window).is_ok(), "{most} over {window:?}: {error}");
@@ -45,7 +45,7 @@ proptest! {
         let shortest = Duration::from_secs(if algorithm == Algorithm::Concurrency { 2 } else { 0 });
         let window = window.max(shortest);
         if let Err(error) = Quota::try_new(algorithm, limit, window) {
-            follow(&error.to_string(), algorithm, limit, window);
+            follow(&error.to_string(), algorithm, window);
         }
     }
 }
