@@ -52,7 +52,7 @@ const WITHIN: [Order<'static>; 2] = [
             "builder",
         ],
     },
-    Order { within: "store::cell", rooms: &["rate", "throttle", "store", "builder"] },
+    Order { within: "store::cell", rooms: &["throttle", "store"] },
 ];
 
 /// What no room below HTTP knows.

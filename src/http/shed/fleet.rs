@@ -15,8 +15,7 @@ use http::{Request, Response};
 use http_body::Body;
 use tower::{Layer, Service};
 
-use super::class::Class;
-use super::shedder::Shedder;
+use super::shedder::{Class, Shedder};
 use crate::core::error::built;
 use crate::core::{Error, PolicyName, Quota};
 use crate::http::headers::Headers;

@@ -49,15 +49,16 @@
 //!
 //! docs/shedding.md in the repository has the reasons, the ramp of the worker shedder, and what both cost.
 
-mod class;
 mod fleet;
 mod ramp;
+mod service;
 mod shedder;
 mod worker;
 
-pub use self::class::{Class, Shed};
 pub use self::fleet::{FleetShed, FleetShedLayer};
 #[cfg(feature = "config")]
 pub(crate) use self::fleet::{OTHERS, fleet_name, not_reserved};
 pub use self::ramp::Ramp;
-pub use self::worker::{ShedBody, WorkerShed, WorkerShedFuture, WorkerShedLayer};
+pub use self::service::{ShedBody, WorkerShed, WorkerShedFuture};
+pub use self::shedder::{Class, Shed};
+pub use self::worker::WorkerShedLayer;

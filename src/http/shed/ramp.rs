@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::class::Class;
+use super::shedder::Class;
 use crate::core::Error;
 use crate::core::error::built;
 

@@ -1,4 +1,4 @@
-//! What both shedders do with a request: determine its class, respond to one that is shed, and report both: metrics, and
+//! How much a request matters, and what both shedders do with a request: determine its class, respond to one that is shed, and report both: metrics, and
 //! one log line when an episode of shedding begins, and one when it ends.
 //!
 //! An episode begins with the first request that is shed, and ends with the first request that comes a minute or more
@@ -16,7 +16,6 @@ use http::request::Parts;
 use http::{Method, Response};
 use tokio::time::Instant;
 
-use super::class::{Class, Shed};
 use crate::core::{Lines, PolicyName};
 use crate::http::grpc;
 use crate::http::headers::whole_seconds;
@@ -25,6 +24,108 @@ use crate::http::response::{closing, problem, without_body};
 use crate::random;
 use crate::store::Clock;
 use crate::telemetry::PolicyTelemetry;
+
+/// How much a request matters: the less, the sooner it is shed.
+///
+/// Classes are ordered from the one that is never shed to the one that is shed first.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::shed::Class;
+///
+/// assert!(Class::Critical < Class::Write && Class::Write < Class::Read && Class::Read < Class::Test);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Class {
+    /// Never shed.
+    Critical,
+    /// Changes something.
+    Write,
+    /// Only reads.
+    Read,
+    /// Test traffic: the first to be shed.
+    Test,
+}
+
+impl Class {
+    /// Returns the class that is in the extensions of the request, or otherwise [`Read`](Self::Read) for GET, HEAD,
+    /// OPTIONS and TRACE, and [`Write`](Self::Write) for other methods.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::shed::Class;
+    ///
+    /// let (mut parts, ()) = Request::post("/charges").body(())?.into_parts();
+    /// assert_eq!(Class::of(&parts), Class::Write);
+    /// parts.extensions.insert(Class::Critical);
+    /// assert_eq!(Class::of(&parts), Class::Critical);
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    pub fn of(parts: &Parts) -> Self {
+        parts.extensions.get().copied().unwrap_or(match parts.method {
+            Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE => Self::Read,
+            _ => Self::Write,
+        })
+    }
+
+    /// Returns the class as the labels of metrics have it: `"critical"`, `"write"`, `"read"` or `"test"`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Test => "test",
+        }
+    }
+}
+
+/// In the extensions of the response to a request that was shed: by which shedder, and as what.
+///
+/// # Examples
+///
+/// ```
+/// use http::{Request, Response};
+/// use std::convert::Infallible;
+/// use tollgate::shed::{Class, FleetShedLayer, Shed};
+/// use tollgate::{MemoryStore, Quota};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Infallible> {
+/// let inner = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new("hello".to_owned())) });
+/// let service = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5).layer(inner);
+///
+/// // It is in progress until the end of its body. The other slot is for critical requests.
+/// let first = service.clone().oneshot(Request::new(String::new())).await?;
+/// let second = service.oneshot(Request::new(String::new())).await?;
+/// let shed = second.extensions().get::<Shed>().expect("it was shed");
+/// assert_eq!((shed.name(), shed.class()), ("fleet", Class::Read));
+/// # drop(first);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Shed {
+    name: PolicyName,
+    class: Class,
+}
+
+impl Shed {
+    /// Returns the name of the shedder.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the class of the request.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+}
 
 /// After so long without a request that was shed an episode is over.
 const QUIET: Duration = Duration::from_secs(60);

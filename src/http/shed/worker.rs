@@ -4,8 +4,6 @@
 //! shedding. The utilization is sampled once a second at most, by a request that comes or ends; no task and no timer
 //! does. A request that is shed is never in progress: else shedding would keep up the load that it is caused by.
 
-mod service;
-
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +13,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use tower::Layer;
 
-pub use self::service::{ShedBody, WorkerShed, WorkerShedFuture};
-use super::class::Class;
 use super::ramp::{Progress, Ramp, Usage};
-use super::shedder::Shedder;
+use super::shedder::{Class, Shedder};
 use crate::core::error::built;
 use crate::core::{Error, PolicyName};
 use crate::random;
@@ -38,7 +33,7 @@ enum Gauge {
     Measured(Arc<dyn Fn() -> f64 + Send + Sync>),
 }
 
-/// A [`Layer`] that sheds requests by their class while this process has too much to do.
+/// A [`Layer`](tower::Layer) that sheds requests by their class while this process has too much to do.
 ///
 /// What the process has to do, its utilization, is known by its requests in progress ([`new`](Self::new)) or by a
 /// closure ([`measured`](Self::measured)). A [`Ramp`] turns it into a level of shedding: by default nothing is shed in
@@ -171,7 +166,7 @@ impl WorkerShedLayer {
 
     /// Admits a request, which is in progress as long as the guard is there, or returns the response to one that is
     /// shed. Its class is inserted into its extensions.
-    fn admit(&self, parts: &mut Parts) -> Result<Option<InProgress>, Box<Response<Bytes>>> {
+    pub(super) fn admit(&self, parts: &mut Parts) -> Result<Option<InProgress>, Box<Response<Bytes>>> {
         let State { shedder, gauge, wait, .. } = &*self.state;
         let now = shedder.clock.now();
         self.sample(now);
@@ -214,14 +209,6 @@ impl WorkerShedLayer {
     }
 }
 
-impl<S> Layer<S> for WorkerShedLayer {
-    type Service = WorkerShed<S>;
-
-    fn layer(&self, inner: S) -> WorkerShed<S> {
-        WorkerShed { inner, layer: self.clone() }
-    }
-}
-
 impl fmt::Debug for WorkerShedLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let State { shedder, ramp, .. } = &*self.state;
@@ -261,7 +248,7 @@ fn is_drawn(share: f64) -> bool {
 
 /// A request in progress, until this is dropped.
 #[derive(Debug)]
-struct InProgress(WorkerShedLayer);
+pub(super) struct InProgress(WorkerShedLayer);
 
 impl Drop for InProgress {
     fn drop(&mut self) {

@@ -11,27 +11,20 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `traits` | what a database implements |
-//! | `id`, `bytes` | the identity of a counter's state, and the format of the state |
-//! | `job`, `decide` | what is wanted of a transaction, and deciding it: pure |
-//! | `queue` | which jobs share the next transaction: pure |
+//! | `traits` | what a database implements, and the identity of a counter's state |
+//! | `queue` | what is wanted of a transaction, and which jobs share the next one: pure |
+//! | `decide` | deciding them, and the format of a state: pure |
 //! | `run` | loading, committing, trying again, and their bounds in time |
-//! | `store`, `builder` | the public store and its settings |
+//! | `store` | the public store and its settings |
 //!
 //! A transaction is a task of its own, so no caller keeps another one waiting; one that need not wait is run by its
 //! caller at once, so a database within the process needs no runtime.
 
-mod builder;
-mod bytes;
 mod decide;
-mod id;
-mod job;
 mod queue;
 mod run;
 mod store;
 mod traits;
 
-pub use builder::BackendStoreBuilder;
-pub use id::StateId;
-pub use store::BackendStore;
-pub use traits::{Committed, Loaded, StateBackend, StateTx, Write};
+pub use store::{BackendStore, BackendStoreBuilder};
+pub use traits::{Committed, Loaded, StateBackend, StateId, StateTx, Write};

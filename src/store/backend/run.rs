@@ -23,10 +23,8 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::decide::{Results, decide};
-use super::id::StateId;
-use super::job::{Done, Job, Work};
-use super::queue::{Batch, MOST_WAITING, Queue};
-use super::traits::{Committed, StateBackend, StateTx};
+use super::queue::{Batch, Done, Job, MOST_WAITING, Queue, Work};
+use super::traits::{Committed, StateBackend, StateId, StateTx};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::random;

@@ -3,19 +3,21 @@
 //! A decision is one round trip on a connection shared with all others of its runtime. There is
 //! nothing to settle, as the module cannot refund, so a receipt that comes back is only logged.
 
+use std::error::Error as _;
 use std::fmt;
-use std::sync::Arc;
+use std::time::Duration;
 
-use deadpool_redis::redis::{FromRedisValue, cmd};
+use deadpool_redis::redis::{ErrorKind, FromRedisValue, RedisError, ServerErrorKind, cmd};
 
-use super::rate::{OR_SCRIPTS, supports};
-use super::throttle::Throttle;
+use super::throttle::{OR_SCRIPTS, Throttle, supports};
 use crate::core::decision::{Decision, Source};
-use crate::core::{Error, Requirement};
+use crate::core::error::Kind;
+use crate::core::{Error, Key, Quota, Requirement};
 use crate::store::evaluate::decided_one;
+use crate::store::redis::in_time;
 use crate::store::{
-    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Deadline, Decided, Receipt, RedisStore, Settlement,
-    Settling, Store, StoreId,
+    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Credentials, Decided, Receipt, RedisStore,
+    RedisStoreBuilder, Settlement, Settling, Store, StoreId,
 };
 
 /// Token buckets (GCRA) that the Redis module
@@ -67,22 +69,9 @@ use crate::store::{
 /// ```
 #[derive(Clone)]
 pub struct RedisCellStore {
-    inner: Arc<Inner>,
-}
-
-/// What all clones of a store share.
-struct Inner {
-    /// The identity that its receipts have.
     id: StoreId,
     /// Sends the commands, and has the key prefix and the budget of a decision.
     redis: RedisStore,
-}
-
-impl RedisCellStore {
-    /// A store on a server that was tried out.
-    pub(super) fn new(redis: RedisStore) -> Self {
-        Self { inner: Arc::new(Inner { id: StoreId::new(), redis }) }
-    }
 }
 
 impl Store for RedisCellStore {
@@ -91,25 +80,27 @@ impl Store for RedisCellStore {
             [check] => check.clone(),
             [] => {
                 let decision = Decision::new([], Source::Store);
-                return Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(self.inner.id, []) }));
+                return Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(self.id, []) }));
             }
             several => {
                 let text = format!("redis-cell decides one check a request, not {}: give one", several.len());
                 return Answer::Ready(Err(Error::invalid(text + OR_SCRIPTS)));
             }
         };
-        match Throttle::of(self.inner.redis.cell_key(&check.counter), &check) {
-            Ok(throttle) => {
-                let inner = Arc::clone(&self.inner);
-                Answer::pending(async move { inner.decide(check, throttle, ask.deadline).await })
-            }
-            Err(error) => Answer::Ready(Err(error)),
-        }
+        let throttle = match Throttle::of(self.redis.cell_key(&check.counter), &check) {
+            Ok(throttle) => throttle,
+            Err(error) => return Answer::Ready(Err(error)),
+        };
+        let Self { id, redis } = self.clone();
+        Answer::pending(async move {
+            let reply = redis.command_by(throttle.command(), ask.deadline).await?;
+            Ok(decided_one(id, &check, &throttle.step(reply)?))
+        })
     }
 
     /// Does nothing: no policy whose units come back is supported.
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() == self.inner.id {
+        if receipt.store() == self.id {
             tracing::debug!(?changes, "redis-cell keeps what was taken as it is");
         }
         Answer::Ready(Ok(changes.iter().map(|_| Applied::new(0, 0)).collect()))
@@ -120,7 +111,7 @@ impl Store for RedisCellStore {
             let text = "redis-cell neither gives units back nor charges past the limit: reset the counter";
             return Answer::Ready(Err(Error::invalid(text.to_owned() + OR_SCRIPTS)));
         }
-        let (redis, key) = (self.inner.redis.clone(), self.inner.redis.cell_key(counter));
+        let (redis, key) = (self.redis.clone(), self.redis.cell_key(counter));
         Answer::pending(async move {
             let deleted = redis.command(cmd("DEL").arg(key)).await?;
             Ok(Applied::new(u64::from_redis_value(deleted).unwrap_or_default().min(1), 0))
@@ -129,20 +120,163 @@ impl Store for RedisCellStore {
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         supports(requirements)?;
-        Ok(Capabilities::default().budget(self.inner.redis.budget()).id(self.inner.id))
-    }
-}
-
-impl Inner {
-    /// Makes the call and works out its decision.
-    async fn decide(&self, check: Check, throttle: Throttle, deadline: Deadline) -> Result<Decided, Error> {
-        let reply = self.redis.command_by(throttle.command(), deadline).await?;
-        Ok(decided_one(self.id, &check, &throttle.step(&check, reply)?))
+        Ok(Capabilities::default().budget(self.redis.budget()).id(self.id))
     }
 }
 
 impl fmt::Debug for RedisCellStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisCellStore").field("redis", &self.inner.redis).finish_non_exhaustive()
+        f.debug_struct("RedisCellStore").field("redis", &self.redis).finish_non_exhaustive()
+    }
+}
+
+/// Settings of a [`RedisCellStore`]. Every wait has a limit.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tollgate::{RedisCellStore, Store};
+///
+/// # async fn run() -> Result<(), tollgate::Error> {
+/// let store = RedisCellStore::builder()
+///     .prefix("shop")
+///     .budget(Duration::from_millis(50))
+///     .connect_timeout(Duration::from_secs(1))
+///     .connect("redis://127.0.0.1:6379")
+///     .await?;
+/// assert_eq!(store.capabilities(&[])?.budget, Some(Duration::from_millis(50)));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub struct RedisCellStoreBuilder {
+    /// The settings that both stores have.
+    settings: RedisStoreBuilder,
+}
+
+impl RedisCellStoreBuilder {
+    /// Sets what every key starts with, instead of `tollgate`. Stores with different prefixes share
+    /// no counter.
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self { settings: self.settings.prefix(prefix) }
+    }
+
+    /// Sets how long one decision may take, instead of 100 ms: waiting for a connection, sending,
+    /// and the reply. A decision that takes longer is an error that
+    /// [`is_timeout`](Error::is_timeout).
+    pub fn budget(self, budget: Duration) -> Self {
+        Self { settings: self.settings.budget(budget) }
+    }
+
+    /// Sets how long connecting may take, instead of 500 ms. A decision waits for it no longer than
+    /// its budget; connecting continues meanwhile.
+    pub fn connect_timeout(self, timeout: Duration) -> Self {
+        Self { settings: self.settings.connect_timeout(timeout) }
+    }
+
+    /// Sets a function that returns user and password, called before each new connection, for
+    /// credentials that expire: see
+    /// [`RedisStoreBuilder::credentials`](crate::store::RedisStoreBuilder::credentials).
+    pub fn credentials<F, T, E>(self, credentials: F) -> Self
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Self { settings: self.settings.credentials(credentials) }
+    }
+
+    /// Trusts servers whose certificates are signed by these roots, and no others, instead of the
+    /// system's roots: one or more certificates as PEM, for `rediss://` URLs.
+    #[cfg(feature = "tls")]
+    pub fn root_certificates(self, pem: impl Into<Vec<u8>>) -> Self {
+        Self { settings: self.settings.root_certificates(pem) }
+    }
+
+    /// Sets the certificate that is sent to servers that request one: its chain, and its private
+    /// key, each as PEM.
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        Self { settings: self.settings.client_certificate(chain, key) }
+    }
+
+    /// Connects to one server, by a URL as of a [`RedisStore`], and looks at a bucket, which
+    /// shows that the module is loaded and may be called.
+    ///
+    /// # Permissions
+    ///
+    /// A user of Redis's ACL needs no more than this, with the prefix as it is set:
+    ///
+    /// ```text
+    /// ACL SETUSER limiter on >password ~tollgate:* +cl.throttle +del
+    /// ```
+    ///
+    /// A database in the URL takes `+select`.
+    ///
+    /// # Errors
+    ///
+    /// If a setting or the URL is wrong, or the server cannot be reached or refuses the connection.
+    /// [`is_store`](Error::is_store) if it has no redis-cell, or the user may not call it.
+    pub async fn connect(self, url: &str) -> Result<RedisCellStore, Error> {
+        let limit = self.settings.longest_start();
+        let (redis, address) = self.settings.without_scripts(url)?;
+        let check = Check::new(nobodys_counter(), 0);
+        let throttle = Throttle::of(redis.cell_key(&check.counter), &check)?;
+        let looked = async {
+            redis.prepare().await?;
+            match redis.command(&throttle.command()).await {
+                Err(error) => match of_the_module(&error, &address) {
+                    Some(text) => Ok(Err(Error::new(Kind::Store, text).with_source(error))),
+                    None => Err(error),
+                },
+                reply => reply.map(Ok),
+            }
+        };
+        throttle.step(in_time(limit, &address, looked).await??)?;
+        Ok(RedisCellStore { id: StoreId::new(), redis })
+    }
+}
+
+impl RedisCellStore {
+    /// Connects with the default settings. See [`RedisCellStoreBuilder::connect`].
+    ///
+    /// # Errors
+    ///
+    /// If the URL is wrong, the server cannot be reached or refuses the connection, or has no
+    /// redis-cell.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().connect(url).await
+    }
+
+    /// Settings to connect with.
+    pub fn builder() -> RedisCellStoreBuilder {
+        RedisCellStoreBuilder { settings: RedisStore::builder() }
+    }
+}
+
+/// The counter that is looked at to try the server out; no request has it.
+fn nobodys_counter() -> Counter {
+    Counter::new("connect".try_into().expect("a valid name"), Key::new("connect", ""), Quota::per_second(1))
+}
+
+/// Explains a refusal that is about the module: it is not loaded, or may not be called. `None` for
+/// any other error.
+fn of_the_module(error: &Error, address: &str) -> Option<String> {
+    let error: &RedisError = error.source()?.downcast_ref()?;
+    if error.detail().is_some_and(|detail| detail.contains("unknown command")) {
+        return Some(format!(
+            "the Redis at {address} has no CL.THROTTLE: load the module redis-cell there (redis-server --loadmodule \
+             /path/to/libredis_cell.so, or a line loadmodule in its configuration), or take a RedisStore"
+        ));
+    }
+    (error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)).then(|| {
+        format!("the user of the Redis at {address} may not call CL.THROTTLE on these keys: allow it by ACL SETUSER")
+    })
+}
+
+impl fmt::Debug for RedisCellStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCellStoreBuilder").field("settings", &self.settings).finish_non_exhaustive()
     }
 }

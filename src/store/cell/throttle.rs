@@ -1,65 +1,124 @@
-//! The command `CL.THROTTLE`, and how its reply is read.
+//! `CL.THROTTLE`: what the module can count, the command, and how its reply is read.
 //!
-//! The module replies with times in whole seconds, cut off, and with a number of units computed
-//! from a coarser interval. Both are corrected here towards the safe side: a wait is never too
-//! short, and what remains is never more than it can be. Costs and capacities that would overflow
-//! in the module are not sent.
+//! The module takes `max_burst`, `count` and `period`, and computes the time between two units by itself, as a quotient
+//! of doubles cut to whole nanoseconds. The same computation is made here, because it replies with times in whole
+//! seconds, cut off, and with a number of units computed from a coarser interval. Both are corrected towards the safe
+//! side: a wait is never too short, and what remains is never more than it can be.
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
-use super::rate::{Rate, no_ban, no_floor, no_return};
 use crate::core::algorithm::{Found, NEVER, Step};
 use crate::core::error::Kind;
-use crate::core::{Error, Quota};
+use crate::core::{Error, Quota, Requirement};
 use crate::store::{Check, Settles};
+
+/// The end of each error: the store that can do it.
+pub(super) const OR_SCRIPTS: &str = ", or take a RedisStore";
+
+/// The shortest time between two units, in nanoseconds.
+///
+/// The module's keys live for whole milliseconds, so what is due in less is forgotten: with units
+/// that return sooner, evenly spaced requests of up to twice the limit would pass.
+const SHORTEST_INTERVAL: u64 = 1_000_000;
 
 /// The module's reply:
 ///
-/// 1. whether it refuses: 0 or 1;
+/// 1. whether it refuses: 0 or 1; of a look, whether the bucket holds less than nothing;
 /// 2. the capacity in units;
-/// 3. the units that remain;
+/// 3. the units that remain, at times more than there are;
 /// 4. seconds, cut off, until the cost would be admitted; -1 if it is, or never will be;
 /// 5. seconds, cut off, until the bucket is full.
 type Reply = (i64, i64, i64, i64, i64);
 
+/// Checks that the module can decide all these policies for one request.
+///
+/// # Errors
+///
+/// [Invalid](Error::is_invalid), with the name of the policy and what to change.
+pub(super) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
+    if let [_, second, ..] = requirements {
+        return Err(Error::invalid(format!(
+            "redis-cell decides one policy a request, and {:?} is another: give one{OR_SCRIPTS}",
+            second.policy.as_str()
+        )));
+    }
+    requirements.iter().try_for_each(|one| {
+        interval(one.quota, one.bans, one.reserves, one.settles)
+            .map(drop)
+            .map_err(|error| Error::invalid(format!("policy {:?}: {error}", one.policy.as_str())))
+    })
+}
+
+/// Returns the nanoseconds between two units, as the module computes them: at least 1,000,000.
+///
+/// With it all numbers are within the module's signed 64 bits: a quota's bucket is full again in less than 2^41
+/// milliseconds, so the latest time it counts to is less than 70 years from now, in nanoseconds.
+///
+/// # Errors
+///
+/// [Invalid](Error::is_invalid) if the module cannot do what is wanted: no ban, no reserve, no units that come back, and a
+/// token bucket whose window is whole seconds, of up to 1,000 units a second.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the module takes this quotient of doubles, and cuts it to whole nanoseconds"
+)]
+fn interval(quota: &Quota, bans: bool, reserves: bool, settles: Settles) -> Result<u64, Error> {
+    let (limit, window) = (quota.limit(), quota.window());
+    let interval = ((window.as_secs().saturating_mul(1_000_000_000)) as f64 / limit as f64) as u64;
+    let text = if !quota.facts().is_gcra {
+        format!("redis-cell has no {}: give a token bucket (gcra)", quota.algorithm().name())
+    } else if window.subsec_nanos() != 0 {
+        format!("redis-cell counts in whole seconds, not in {window:?}: give a window of some")
+    } else if interval < SHORTEST_INTERVAL {
+        format!("limit {limit} over {window:?} is beyond redis-cell: give at most 1000 a second")
+    } else if bans {
+        "redis-cell bans no keys: leave it out".to_owned()
+    } else if reserves {
+        "redis-cell keeps no reserve: leave it out".to_owned()
+    } else if settles == Settles::ByOutcome {
+        let all = "leave out count, metered and refund_dropped, and leases around the store";
+        format!("redis-cell neither gives units back nor charges them later: {all}")
+    } else {
+        return Ok(interval);
+    };
+    Err(Error::invalid(text + OR_SCRIPTS))
+}
+
 /// One check as a command.
 pub(super) struct Throttle {
-    /// The quota in the module's terms.
-    rate: Rate,
+    quota: Quota,
+    /// What [`interval`] returns.
+    interval: u64,
     /// The name of the key in Redis, prefix included.
     key: String,
-    /// Units to take; 0 only looks.
-    quantity: u64,
+    cost: u64,
 }
 
 impl Throttle {
     /// The command for a check whose counter has this key in Redis.
     ///
-    /// A cost above the capacity only looks: it is refused whatever the state is, and the module's
-    /// product of units and nanoseconds would overflow.
-    ///
     /// # Errors
     ///
-    /// [Invalid](Error::is_invalid) if the module cannot count the quota, keep a floor or refund.
+    /// [Invalid](Error::is_invalid) if the module cannot count the quota, ban, keep a floor or refund.
     pub(super) fn of(key: String, check: &Check) -> Result<Self, Error> {
-        if check.floor > 0 {
-            return Err(no_floor());
-        }
-        if check.settles == Settles::ByOutcome {
-            return Err(no_return());
-        }
-        if check.ban.is_some() {
-            return Err(no_ban());
-        }
-        let quota = check.counter.quota();
-        let quantity = if check.cost > quota.capacity() { 0 } else { check.cost };
-        Ok(Self { rate: Rate::of(quota)?, key, quantity })
+        let quota = *check.counter.quota();
+        let interval = interval(&quota, check.ban.is_some(), check.floor > 0, check.settles)?;
+        Ok(Self { quota, interval, key, cost: check.cost })
     }
 
-    /// The command, with the key and the four numbers that the module takes.
+    /// Returns the units to take. A cost above the capacity only looks: it is refused whatever the state is, and the
+    /// module's product of units and nanoseconds would overflow.
+    fn quantity(&self) -> u64 {
+        if self.cost > self.quota.capacity() { 0 } else { self.cost }
+    }
+
+    /// The command, with the key and the four numbers that the module takes. It counts the unit that is there at once
+    /// beside the burst.
     pub(super) fn command(&self) -> Cmd {
-        let Rate { max_burst, count, period, .. } = self.rate;
-        cmd("CL.THROTTLE").arg(&self.key).arg(&[max_burst, count, period, self.quantity]).take()
+        let (capacity, count, period) = (self.quota.capacity(), self.quota.limit(), self.quota.window().as_secs());
+        cmd("CL.THROTTLE").arg(&self.key).arg(&[capacity - 1, count, period, self.quantity()]).take()
     }
 
     /// Converts the reply to a decision of the check, in ticks of its quota.
@@ -71,24 +130,32 @@ impl Throttle {
     ///
     /// [`is_store`](Error::is_store) if the reply is no decision about this quota: not five numbers, another
     /// capacity, or a first number other than 0 and 1.
-    pub(super) fn step(&self, check: &Check, reply: Value) -> Result<Step, Error> {
-        let quota = check.counter.quota();
+    pub(super) fn step(&self, reply: Value) -> Result<Step, Error> {
+        let no_decision = || Error::new(Kind::Store, "the reply of Redis to CL.THROTTLE is not a decision");
         let reply = Reply::from_redis_value(reply).map_err(|error| no_decision().with_source(error))?;
-        let (limited, capacity, remaining, retry_after, reset_after) = reply;
-        if !matches!(limited, 0 | 1) || u64::try_from(capacity) != Ok(quota.capacity()) {
+        let (limited, found, remaining, retry_after, reset_after) = reply;
+        let capacity = self.quota.capacity();
+        if !matches!(limited, 0 | 1) || u64::try_from(found) != Ok(capacity) {
             return Err(no_decision());
         }
-        let reply = Numbers { limited: limited == 1, remaining, retry_after, reset_after };
-        let remaining = self.remaining(quota, reply.remaining);
-        let fits = check.cost == 0 || (check.cost <= quota.capacity() && !reply.limited);
+        let (is_limited, remaining) = (limited == 1, self.remaining(remaining));
+        let (unit, until_admitted) = (self.ticks(self.interval), self.rounded_up(retry_after));
+        let fits = self.cost == 0 || (self.cost <= capacity && !is_limited);
         let wait = match (fits, remaining) {
             (true, 1..) => 0,
-            (true, 0) if reply.limited => reply.until_admitted(quota) + self.unit(quota),
-            (true, 0) => self.unit(quota),
-            (false, _) if check.cost > quota.capacity() => NEVER,
-            (false, _) => reply.until_admitted(quota),
+            (true, 0) if is_limited => until_admitted + unit,
+            (true, 0) => unit,
+            (false, _) if self.cost > capacity => NEVER,
+            (false, _) => until_admitted,
         };
-        let reset = self.reset(quota, &reply, remaining);
+        let reset = if reset_after <= 0 && remaining == capacity {
+            0
+        } else if is_limited || self.quantity() == 0 {
+            self.rounded_up(reset_after)
+        } else {
+            // After taking something it is full within the time that the whole capacity takes.
+            self.rounded_up(reset_after).min(self.ticks(capacity.saturating_mul(self.interval)))
+        };
         Ok(Step { fits, remaining, wait, reset, delay: 0, stamp: 0, state: None, found: Found::Kept })
     }
 
@@ -97,69 +164,29 @@ impl Throttle {
     /// The module divides by whole microseconds, and so finds more than there is where the interval
     /// is not a whole number of them. With `r` reported and the interval `i` in nanoseconds, fewer
     /// than `(r + 1) * floor(i / 1000) * 1000` nanoseconds were left.
-    fn remaining(&self, quota: &Quota, reported: i64) -> u64 {
-        let reported = u128::try_from(reported).unwrap_or(0);
-        let interval = u128::from(self.rate.interval);
+    fn remaining(&self, reported: i64) -> u64 {
+        let (reported, interval) = (u128::try_from(reported).unwrap_or(0), u128::from(self.interval));
         let most = ((reported + 1) * (interval / 1_000 * 1_000) - 1) / interval;
-        u64::try_from(most.min(reported)).map_or(quota.capacity(), |most| most.min(quota.capacity()))
+        u64::try_from(most.min(reported)).unwrap_or(u64::MAX).min(self.quota.capacity())
     }
 
-    /// Returns the ticks until the bucket is full. After taking something it is full within the
-    /// time that the whole capacity takes.
-    fn reset(&self, quota: &Quota, reply: &Numbers, remaining: u64) -> u64 {
-        if reply.reset_after <= 0 && remaining == quota.capacity() {
-            return 0;
-        }
-        let reset = rounded_up(quota, reply.reset_after);
-        if reply.limited || self.quantity == 0 {
-            return reset;
-        }
-        reset.min(ticks(quota, (self.rate.max_burst + 1).saturating_mul(self.rate.interval)))
+    /// Converts seconds whose fraction was cut off to ticks: the least that is enough for certain,
+    /// which is the next whole second.
+    fn rounded_up(&self, seconds: i64) -> u64 {
+        let seconds = u64::try_from(seconds).unwrap_or(0).saturating_add(1);
+        seconds.saturating_mul(1_000_000 / self.quota.tick().micros())
     }
 
-    /// Returns the time in which a unit returns, in ticks, rounded up.
-    fn unit(&self, quota: &Quota) -> u64 {
-        ticks(quota, self.rate.interval)
+    /// Converts nanoseconds to ticks, rounded up.
+    fn ticks(&self, nanoseconds: u64) -> u64 {
+        nanoseconds.div_ceil(self.quota.tick().micros() * 1_000)
     }
-}
-
-/// The numbers of a [`Reply`] that are times or units.
-struct Numbers {
-    /// Whether the module refuses; of a look, whether the bucket holds less than nothing.
-    limited: bool,
-    /// Units, as the module computes them: at times more than there are.
-    remaining: i64,
-    /// Seconds, cut off, until the cost would be admitted; -1 if it is.
-    retry_after: i64,
-    /// Seconds, cut off, until the bucket is full.
-    reset_after: i64,
-}
-
-impl Numbers {
-    /// Returns the ticks until the cost would be admitted, rounded up to a second.
-    fn until_admitted(&self, quota: &Quota) -> u64 {
-        rounded_up(quota, self.retry_after)
-    }
-}
-
-/// Converts seconds whose fraction was cut off to ticks: the least that is enough for certain,
-/// which is the next whole second.
-fn rounded_up(quota: &Quota, seconds: i64) -> u64 {
-    let seconds = u64::try_from(seconds).unwrap_or(0).saturating_add(1);
-    seconds.saturating_mul(1_000_000 / quota.tick().micros())
-}
-
-/// Converts nanoseconds to ticks, rounded up.
-fn ticks(quota: &Quota, nanoseconds: u64) -> u64 {
-    nanoseconds.div_ceil(quota.tick().micros() * 1_000)
-}
-
-fn no_decision() -> Error {
-    Error::new(Kind::Store, "the reply of Redis to CL.THROTTLE is not a decision")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::core::Key;
     use crate::store::Counter;
@@ -171,7 +198,7 @@ mod tests {
     fn step(quota: Quota, cost: u64, reply: Reply) -> (bool, u64, u64, u64) {
         let check =
             Check::new(Counter::new("policy".try_into().expect("a valid name"), Key::new("key", "ada"), quota), cost);
-        let step = Throttle::of("key".to_owned(), &check).unwrap().step(&check, sent(reply)).unwrap();
+        let step = Throttle::of("key".to_owned(), &check).unwrap().step(sent(reply)).unwrap();
         (step.fits, step.remaining, step.wait, step.reset)
     }
 
@@ -219,7 +246,39 @@ mod tests {
         );
         let throttle = Throttle::of("key".to_owned(), &check).unwrap();
         for reply in [(2, 10, 9, -1, 6), (-1, 10, 9, -1, 6), (0, 11, 9, -1, 6), (0, -1, 9, -1, 6)] {
-            assert!(throttle.step(&check, sent(reply)).is_err_and(|error| error.is_store()), "{reply:?}");
+            assert!(throttle.step(sent(reply)).is_err_and(|error| error.is_store()), "{reply:?}");
         }
+    }
+
+    const LONGEST: Duration = Duration::from_secs((1 << 41) / 1_000);
+
+    fn of(quota: &Quota) -> Result<u64, Error> {
+        interval(quota, false, false, Settles::default())
+    }
+
+    #[test]
+    fn the_largest_quotas_stay_within_64_bits_to_the_end_of_the_century() {
+        let year_2100 = 4_102_444_800 * 1_000_000_000_i64;
+        let longest = Quota::token_bucket(1, LONGEST);
+        for limit in [1, 2, 999, 1_000, 1_000_000, 31_622_400_000] {
+            let windows = [1, 60, 61, 3_600, 86_400 * 365, 86_400 * 366, LONGEST.as_secs()];
+            for window in windows.into_iter().filter(|window| limit <= 1_000 * window) {
+                let Ok(quota) = Quota::try_token_bucket(limit, Duration::from_secs(window)) else { continue };
+                let most = (0..52).rev().find_map(|bits| quota.try_burst(1 << bits).ok()).unwrap_or(quota);
+                let interval = of(&most).unwrap();
+                let full = i64::try_from(most.capacity() * interval).unwrap();
+                // What is kept, and one more capacity on top before that is refused.
+                assert!(year_2100.checked_add(full).and_then(|time| time.checked_add(full)).is_some(), "{most}");
+            }
+        }
+        assert!(of(&longest).is_ok());
+    }
+
+    #[test]
+    fn the_interval_is_the_modules() {
+        let interval = |limit, seconds| of(&Quota::token_bucket(limit, Duration::from_secs(seconds))).unwrap();
+        assert_eq!(interval(10, 60), 6_000_000_000);
+        assert_eq!(interval(3, 1), 333_333_333);
+        assert_eq!(interval(1_000, 1), 1_000_000);
     }
 }

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use tower::Service;
+use tower::{Layer, Service};
 
-use super::{InProgress, WorkerShedLayer};
+use super::worker::{InProgress, WorkerShedLayer};
 
 /// A [`Service`] that sheds requests by their class, as a [`WorkerShedLayer`] sets.
 ///
@@ -24,8 +24,16 @@ use super::{InProgress, WorkerShedLayer};
 #[derive(Clone, Debug)]
 #[must_use = "services do nothing unless called"]
 pub struct WorkerShed<S> {
-    pub(super) inner: S,
-    pub(super) layer: WorkerShedLayer,
+    inner: S,
+    layer: WorkerShedLayer,
+}
+
+impl<S> Layer<S> for WorkerShedLayer {
+    type Service = WorkerShed<S>;
+
+    fn layer(&self, inner: S) -> WorkerShed<S> {
+        WorkerShed { inner, layer: self.clone() }
+    }
 }
 
 impl<S> WorkerShed<S> {
