@@ -17,7 +17,6 @@
 
 mod builder;
 mod counter;
-mod decide;
 mod memory;
 mod shared;
 mod store;
