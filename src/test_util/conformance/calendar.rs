@@ -3,18 +3,9 @@
 //! All changes of clocks in here are those of 2024, which no new rules will change. Clocks start on 2024-01-18, a
 //! Thursday.
 
-use super::case::Case;
-use super::rows::{DAY, EPOCH_US, MS, S, adjusts, admits, denies, never, settles};
-use super::subject::{Checked, Stop, Subject};
+use super::rows::{DAY, EPOCH_US, MS, Row, S, Table, adjusts, admits, denies, never, settles, table};
 use crate::core::{Calendar, Error, Quota};
 use crate::store::Change::{Charge, Refund};
-
-/// The cases of this file.
-pub(super) const CASES: &[Case] = cases![
-    calendar_window,
-    months_days_weeks_and_hours_are_as_long_as_they_are,
-    another_unit_anchor_or_zone_starts_anew,
-];
 
 const HOUR: u64 = 3_600 * S;
 
@@ -34,18 +25,15 @@ pub(super) fn in_utc() -> impl Iterator<Item = Calendar> {
     [Calendar::hourly("UTC"), Calendar::daily("UTC"), Calendar::monthly("UTC")].into_iter().flatten()
 }
 
-/// A quota of a calendar. On a system that does not have its zone the case is left out.
-fn quota(limit: u64, calendar: Result<Calendar, Error>) -> Result<Quota, Stop> {
-    let calendar = calendar.map_err(|error| Stop::Unsupported(error.to_string()))?;
-    Ok(Quota::calendar_window(limit, calendar))
-}
-
-fn billing() -> Result<Quota, Stop> {
-    quota(5, Calendar::monthly("Europe/Berlin").and_then(|month| month.anchor(31)))
-}
-
-async fn calendar_window(on: &Subject) -> Checked {
-    let rows = [
+/// The tables of this file.
+///
+/// # Errors
+///
+/// If the system does not have one of their zones.
+pub(super) fn all() -> Result<Vec<Table>, Error> {
+    let windows = |name, calendar: Calendar, rows: &[Row]| table(name, Quota::calendar_window(5, calendar), rows);
+    let billing = Calendar::monthly("Europe/Berlin")?.anchor(31)?;
+    let days = [
         never(0, 6, 5, 0),
         admits(0, 2, 1, DAY).floor(2),
         denies(0, 2, 1, DAY, DAY).floor(2),
@@ -60,16 +48,12 @@ async fn calendar_window(on: &Subject) -> Checked {
         denies(8 * DAY, 2, 1, 3 * DAY, 3 * DAY),
         // Further ahead, it counts as new.
         admits(8 * DAY - MS, 1, 4, MS),
-        admits(8 * DAY, 1, 2, DAY).by(quota(3, Calendar::daily("UTC"))?),
+        admits(8 * DAY, 1, 2, DAY).by(Quota::calendar_window(3, Calendar::daily("UTC")?)),
         admits(8 * DAY, 1, 3, DAY),
     ];
-    on.table(quota(5, Calendar::daily("UTC"))?, &rows).await
-}
-
-async fn months_days_weeks_and_hours_are_as_long_as_they_are(on: &Subject) -> Checked {
     // A month from the 31st begins on the last day of shorter months.
     let february_29 = JANUARY_31 + 29 * DAY;
-    let rows = [
+    let months = [
         admits(0, 5, 0, JANUARY_31),
         admits(JANUARY_31, 5, 0, 29 * DAY),
         denies(february_29 - 1, 1, 0, MS, MS),
@@ -77,32 +61,31 @@ async fn months_days_weeks_and_hours_are_as_long_as_they_are(on: &Subject) -> Ch
         admits(MARCH_31, 5, 0, 30 * DAY - HOUR),
         admits(unix(1_738_278_000), 5, 0, 28 * DAY),
     ];
-    on.table(billing()?, &rows).await?;
     // Clocks go forward, and back.
     let (forward, back) = (MARCH_31, unix(1_729_980_000));
-    let rows = [admits(forward - S, 5, 0, S), admits(forward, 5, 0, 23 * HOUR), admits(back, 5, 0, 25 * HOUR)];
-    on.table(quota(5, Calendar::daily("Europe/Berlin"))?, &rows).await?;
-    let start = unix(1_711_321_200);
-    let rows = [admits(start, 5, 0, 167 * HOUR), admits(start + 167 * HOUR, 5, 0, 168 * HOUR)];
-    on.table(quota(5, Calendar::weekly("Europe/Berlin"))?, &rows).await?;
-    let (sunday, sundays) = (unix(1_705_795_200), Calendar::weekly("UTC").and_then(|week| week.anchor(7)));
-    on.table(quota(5, sundays)?, &[admits(sunday, 5, 0, 7 * DAY)]).await?;
-    on.table(quota(5, Calendar::weekly("UTC"))?, &[admits(sunday, 5, 0, DAY)]).await?;
-    on.table(quota(5, Calendar::hourly("Asia/Kolkata"))?, &[admits(0, 5, 0, HOUR / 2)]).await?;
+    let clocks = [admits(forward - S, 5, 0, S), admits(forward, 5, 0, 23 * HOUR), admits(back, 5, 0, 25 * HOUR)];
+    let (start, sunday) = (unix(1_711_321_200), unix(1_705_795_200));
+    let weeks = [admits(start, 5, 0, 167 * HOUR), admits(start + 167 * HOUR, 5, 0, 168 * HOUR)];
     // From 02:00 back to 01:30: the half hour until 02:00 has a window of its own.
-    let back = unix(1_712_415_600);
-    let rows = [admits(back - HOUR, 5, 0, HOUR), admits(back, 5, 0, HOUR / 2), admits(back + HOUR / 2, 5, 0, HOUR)];
-    on.table(quota(5, Calendar::hourly("Australia/Lord_Howe"))?, &rows).await
-}
-
-async fn another_unit_anchor_or_zone_starts_anew(on: &Subject) -> Checked {
-    on.at(0)?;
-    let month = |anchor, zone| quota(5, Calendar::monthly(zone).and_then(|month| month.anchor(anchor)));
-    let first = month(31, "Europe/Berlin")?;
-    let others = [month(30, "Europe/Berlin")?, month(31, "Europe/Paris")?, quota(5, Calendar::daily("Europe/Berlin"))?];
-    let checks = others.into_iter().chain([first, Quota::fixed_window(5, first.window())]);
-    let checks: Vec<_> = checks.map(|quota| on.check(quota, 4)).collect();
-    let decision = on.decide(&checks).await?.decision;
-    on.holds(decision.outcomes().iter().all(|outcome| outcome.remaining() == 1), || format!("apart: {decision:?}"));
-    Ok(())
+    let half = unix(1_712_415_600);
+    let hours = [admits(half - HOUR, 5, 0, HOUR), admits(half, 5, 0, HOUR / 2), admits(half + HOUR / 2, 5, 0, HOUR)];
+    // Another unit, anchor or zone starts anew.
+    let apart = [
+        admits(0, 4, 1, JANUARY_31),
+        admits(0, 4, 1, JANUARY_31 - DAY).by(Quota::calendar_window(5, billing.anchor(30)?)),
+        admits(0, 4, 1, JANUARY_31).by(Quota::calendar_window(5, Calendar::monthly("Europe/Paris")?.anchor(31)?)),
+        admits(0, 4, 1, 23 * HOUR).by(Quota::calendar_window(5, Calendar::daily("Europe/Berlin")?)),
+        admits(0, 4, 1, 7 * DAY).by(Quota::fixed_window(5, Quota::calendar_window(5, billing).window())),
+    ];
+    Ok(vec![
+        windows("calendar_window", Calendar::daily("UTC")?, &days),
+        windows("months_are_as_long_as_they_are", billing, &months),
+        windows("days_are_as_long_as_they_are", Calendar::daily("Europe/Berlin")?, &clocks),
+        windows("weeks_are_as_long_as_they_are", Calendar::weekly("Europe/Berlin")?, &weeks),
+        windows("weeks_begin_on_sundays", Calendar::weekly("UTC")?.anchor(7)?, &[admits(sunday, 5, 0, 7 * DAY)]),
+        windows("weeks_begin_on_mondays", Calendar::weekly("UTC")?, &[admits(sunday, 5, 0, DAY)]),
+        windows("hours_of_half_a_zone", Calendar::hourly("Asia/Kolkata")?, &[admits(0, 5, 0, HOUR / 2)]),
+        windows("hours_are_as_long_as_they_are", Calendar::hourly("Australia/Lord_Howe")?, &hours),
+        windows("another_unit_anchor_or_zone_starts_anew", billing, &apart),
+    ])
 }

@@ -5,22 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use fastrand::Rng;
 use tokio::runtime::Handle;
 
-use super::case::Case;
 use super::rows::{S, us};
-use super::subject::{Checked, Stop, Subject, check};
+use super::subject::{Checked, Stop, Subject, counter, decide};
 use crate::core::decision::Source;
-use crate::core::{Algorithm, Error, Outcome, Quota};
-use crate::store::{Ask, Change, Check, Decided, Settlement, Store};
-
-/// The cases of this file.
-pub(super) const CASES: &[Case] = cases![
-    as_many_as_fit_are_admitted_of_many_at_once,
-    requests_that_share_a_limit_take_of_their_own_only_if_they_are_admitted,
-    what_is_charged_and_refunded_at_once_adds_up,
-    requests_in_tasks_of_their_own_take_as_much_as_there_is,
-];
+use crate::core::{Algorithm, Outcome, Quota};
+use crate::store::{Change, Check, Counter, Decided, MemoryStore, Settlement, Store};
 
 /// An hour, so that nothing returns while a case runs.
 const WINDOW: u64 = 3_600 * S;
@@ -60,67 +52,71 @@ where
     .collect()
 }
 
-/// Compares how many of many requests at once are admitted.
-async fn admits_the_limit(on: &Subject, quota: Quota, requests: &[Vec<Check>]) -> Checked {
-    let decided = all(requests.iter().map(|checks| on.decide(checks))).await?;
-    let admitted = decided.iter().filter(|decided| decided.decision.is_allowed()).count() as u64;
-    on.equal(admitted, LIMIT, || format!("admitted of {AT_ONCE} at once by {quota}"));
-    Ok(())
-}
-
-async fn as_many_as_fit_are_admitted_of_many_at_once(on: &Subject) -> Checked {
+/// As many as fit are admitted of many at once, and those that are refused take nothing of a limit of their own.
+pub(super) async fn fits(on: &Subject) -> Checked {
     on.at(0)?;
     let mut left_out = Ok(());
-    for quota in quotas() {
-        on.next_key();
-        let one = on.check(quota, 1);
-        let requests: Vec<_> = (0..AT_ONCE).map(|_| vec![one.clone()]).collect();
-        match admits_the_limit(on, quota, &requests).await {
-            Err(stop @ Stop::Unsupported(_)) => left_out = Err(stop),
-            other => {
-                other?;
-                on.remaining(one, 0).await?;
+    for (quota, has_own) in quotas().flat_map(|quota| [(quota, false), (quota, true)]) {
+        let key = format!("{quota} {has_own}");
+        let shared = Check::new(counter("shared", &key, quota), 1);
+        let own = |index: u64| Check::new(counter("own", &format!("{index} {key}"), quota), 1);
+        let of = |index| if has_own { vec![own(index), shared.clone()] } else { vec![shared.clone()] };
+        let requests: Vec<_> = (0..AT_ONCE).map(of).collect();
+        let decided = match all(requests.iter().map(|checks| on.decide(checks))).await {
+            Err(stop @ Stop::LeftOut(_)) => {
+                left_out = Err(stop);
+                continue;
             }
-        }
+            decided => decided?,
+        };
+        let admitted = decided.iter().filter(|decided| decided.decision.is_allowed()).count() as u64;
+        on.equal(admitted, LIMIT, || format!("admitted of {AT_ONCE} at once by {quota}"));
+        remaining(on, shared, 0).await?;
+        let looks: Vec<_> = (0..AT_ONCE).filter(|_| has_own).map(|index| [own(index).cost(0)]).collect();
+        let left = all(looks.iter().map(|checks| on.decide(checks))).await?;
+        let taken: u64 = left.iter().map(|one| LIMIT.saturating_sub(left_of(one))).sum();
+        let expected = if has_own { LIMIT } else { 0 };
+        on.equal(taken, expected, || format!("taken from the counters of all requests together by {quota}"));
     }
     left_out
 }
 
-async fn requests_that_share_a_limit_take_of_their_own_only_if_they_are_admitted(on: &Subject) -> Checked {
-    on.at(0)?;
-    for quota in quotas() {
-        on.next_key();
-        let own = |index: u64| check(&format!("own {index} of {quota}"), quota, 1);
-        let requests: Vec<_> = (0..AT_ONCE).map(|index| vec![own(index), on.check(quota, 1)]).collect();
-        admits_the_limit(on, quota, &requests).await?;
-        let looks: Vec<_> = (0..AT_ONCE).map(|index| [own(index).cost(0)]).collect();
-        let left = all(looks.iter().map(|checks| on.decide(checks))).await?;
-        let of = |one: &Decided| one.decision.outcomes().first().map_or(0, Outcome::remaining);
-        let taken: u64 = left.iter().map(|one| LIMIT.saturating_sub(of(one))).sum();
-        on.equal(taken, LIMIT, || format!("taken from the counters of all requests together by {quota}"));
-    }
+/// Compares what remains.
+async fn remaining(on: &Subject, check: Check, expected: u64) -> Checked {
+    let quota = *check.counter.quota();
+    let found = left_of(&on.decide(&[check.cost(0)]).await?);
+    on.equal(found, expected, || format!("remaining of {quota}"));
     Ok(())
 }
 
-async fn what_is_charged_and_refunded_at_once_adds_up(on: &Subject) -> Checked {
+fn left_of(decided: &Decided) -> u64 {
+    decided.decision.outcomes().first().map_or(0, Outcome::remaining)
+}
+
+/// What is charged and refunded at once adds up.
+pub(super) async fn adds_up(on: &Subject, seed: u64) -> Checked {
     on.at(0)?;
-    let mut rng = on.random();
+    let mut rng = Rng::with_seed(seed);
     for quota in quotas() {
-        on.next_key();
+        let counter = counter("policy", &quota.to_string(), quota);
         let plans: Vec<_> = (0..AT_ONCE).map(|_| (rng.u64(1..4), rng.u64(..4), rng.bool())).collect();
-        let each = all(plans.iter().map(|plan| take_and_settle(on, quota, *plan))).await?;
-        let remaining = i128::from(quota.capacity()) - each.iter().sum::<i128>();
-        on.remaining(on.check(quota, 0), u64::try_from(remaining).unwrap_or(0)).await?;
+        let each = all(plans.iter().map(|plan| take_and_settle(on, &counter, *plan))).await?;
+        let left = i128::from(quota.capacity()) - each.iter().sum::<i128>();
+        remaining(on, Check::new(counter, 0), u64::try_from(left).unwrap_or(0)).await?;
     }
     Ok(())
 }
 
 /// Takes units, and refunds some of them or takes one more; returns how many are taken in the end.
-async fn take_and_settle(on: &Subject, quota: Quota, (cost, refund, charges): (u64, u64, bool)) -> Result<i128, Stop> {
-    let decided = on.decide(&[on.check(quota, cost)]).await?;
+async fn take_and_settle(
+    on: &Subject,
+    counter: &Counter,
+    (cost, refund, charges): (u64, u64, bool),
+) -> Result<i128, Stop> {
+    let decided = on.decide(&[Check::new(counter.clone(), cost)]).await?;
     let taken: u64 = decided.receipt.taken().iter().map(|taken| taken.units).sum();
     let change = if charges { Change::Charge(1) } else { Change::Refund(refund) };
-    let applied = on.settle_all(decided, &[Settlement::new(0, change)]).await?;
+    let applied = on.settle(decided, &[Settlement::new(0, change)]).await?;
     let changed: i128 = applied.iter().map(|applied| i128::from(applied.units)).sum();
     Ok(i128::from(taken) + if charges { changed } else { -changed })
 }
@@ -128,26 +124,27 @@ async fn take_and_settle(on: &Subject, quota: Quota, (cost, refund, charges): (u
 /// While a store takes units in advance, they are neither in the counter nor with those who may spend them yet: requests
 /// on other threads may be refused then. So what is left is taken one by one afterwards, and the sum is compared; a
 /// store that takes nothing in advance leaves nothing. Without a runtime there are no tasks to compare.
-async fn requests_in_tasks_of_their_own_take_as_much_as_there_is(on: &Subject) -> Checked {
+pub(super) async fn tasks(on: &Subject) -> Checked {
     on.at(0)?;
     let limit = TASKS * EACH / 3;
     let quotas = [Quota::token_bucket(limit, us(10 * WINDOW)), Quota::fixed_window(limit, us(10 * WINDOW))];
     for quota in quotas.into_iter().filter(|_| Handle::try_current().is_ok()) {
-        on.next_key();
-        on.remaining(on.check(quota, 0), limit).await?;
-        let tasks: Vec<_> = (0..TASKS).map(|_| tokio::spawn(take(on.store(), on.check(quota, 1), EACH))).collect();
+        let check = Check::new(counter("policy", "tasks", quota), 1);
+        remaining(on, check.clone(), limit).await?;
+        let take = |times| take(Arc::clone(&on.store), check.clone(), times);
+        let tasks: Vec<_> = (0..TASKS).map(|_| tokio::spawn(take(EACH))).collect();
         let (mut admitted, mut leased) = (0, 0);
         for task in tasks {
-            let (requests, by_lease) =
-                task.await.map_err(|error| Stop::Failed(format!("a decision panicked: {error}")))??;
+            let panicked = |error| Stop::Failed(format!("a decision panicked: {error}"));
+            let (requests, by_lease) = task.await.map_err(panicked)??;
             (admitted, leased) = (admitted + requests, leased + by_lease);
         }
-        let (later, by_lease) = take(on.store(), on.check(quota, 1), limit).await?;
+        let (later, by_lease) = take(limit).await?;
         on.equal(admitted + later, limit, || format!("admitted in {TASKS} tasks and {later} later by {quota}"));
         on.holds(later == 0 || leased + by_lease > 0, || {
             format!("{later} more of {quota} are admitted after {} requests in {TASKS} tasks", TASKS * EACH)
         });
-        on.remaining(on.check(quota, 0), 0).await?;
+        remaining(on, check, 0).await?;
     }
     Ok(())
 }
@@ -156,10 +153,19 @@ async fn requests_in_tasks_of_their_own_take_as_much_as_there_is(on: &Subject) -
 async fn take(store: Arc<dyn Store>, check: Check, times: u64) -> Result<(u64, u64), Stop> {
     let (mut admitted, mut leased) = (0, 0);
     for _ in 0..times {
-        let decided = store.decide(std::slice::from_ref(&check), Ask::default()).wait().await;
-        let decision = decided.map_err(|error: Error| Stop::failed("a decision", &error))?.decision;
+        let decision = decide(&*store, std::slice::from_ref(&check)).await?.decision;
         admitted += u64::from(decision.is_allowed());
         leased += u64::from(decision.is_allowed() && decision.source() == Source::Lease);
     }
     Ok((admitted, leased))
+}
+
+/// A receipt of another store changes nothing.
+pub(super) async fn foreign(on: &Subject) -> Checked {
+    on.at(0)?;
+    let check = Check::new(counter("policy", "ada", Quota::token_bucket(LIMIT, us(WINDOW))), 1);
+    let _kept = on.decide(std::slice::from_ref(&check)).await?;
+    let taken = decide(&MemoryStore::new(), std::slice::from_ref(&check)).await?;
+    on.settle(taken, &[Settlement::new(0, Change::Refund(1))]).await?;
+    remaining(on, check, LIMIT - 1).await
 }

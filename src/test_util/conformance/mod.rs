@@ -1,8 +1,5 @@
 //! The conformance suite: what every store must decide, for those who write one.
 
-#[macro_use]
-mod case;
-
 mod bans;
 #[cfg(feature = "calendar")]
 mod calendar;
@@ -16,25 +13,15 @@ mod tables;
 mod tests;
 
 use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 pub use report::Report;
 
-use self::case::{Case, Group};
-use self::subject::{Stop, Subject, Time};
+use self::rows::Table;
+use self::subject::{Checked, Found, Stop, Subject};
 use super::ManualClock;
 use crate::store::Store;
-
-/// The groups of cases, in the order in which they run.
-const GROUPS: &[Group] = &[
-    Group { name: "tables", cases: tables::CASES, has_start: false },
-    #[cfg(feature = "calendar")]
-    Group { name: "calendar", cases: calendar::CASES, has_start: true },
-    Group { name: "bans", cases: bans::CASES, has_start: true },
-    Group { name: "histories", cases: histories::CASES, has_start: false },
-    Group { name: "crowd", cases: crowd::CASES, has_start: false },
-];
 
 /// The time within which a case must end.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -134,49 +121,64 @@ where
     /// Runs all cases, one after the other, and returns what differs.
     pub async fn run(&self) -> Report {
         let mut report = Report::default();
-        for group in GROUPS {
-            for case in group.cases {
-                let name = format!("{}::{}", group.name, case.name);
-                if group.has_start && self.own_clock.is_some() {
-                    report.leave_out(name, "it matters when its windows start");
-                    continue;
-                }
-                self.run_case(case, name, &mut report).await;
-            }
+        for table in tables::all(!self.expires_by_clock) {
+            self.case(format!("tables::{}", table.name), &mut report, async |on| on.table(&table).await).await;
         }
+        #[cfg(feature = "calendar")]
+        match calendar::all() {
+            Ok(tables) => self.at_times("calendar", tables, &mut report).await,
+            Err(error) => report.add("calendar".to_owned(), Found::default(), Some(error.to_string())),
+        }
+        self.at_times("bans", bans::all(), &mut report).await;
+        for (name, most_checks, with) in histories::CASES {
+            let run = async |on: &Subject| histories::run(on, self.seed, *most_checks, with).await;
+            self.case(format!("histories::{name}"), &mut report, run).await;
+        }
+        self.case("crowd::as_many_as_fit_are_admitted_of_many_at_once".to_owned(), &mut report, crowd::fits).await;
+        let adds_up = async |on: &Subject| crowd::adds_up(on, self.seed).await;
+        self.case("crowd::what_is_charged_and_refunded_at_once_adds_up".to_owned(), &mut report, adds_up).await;
+        let tasks = "crowd::requests_in_tasks_of_their_own_take_as_much_as_there_is";
+        self.case(tasks.to_owned(), &mut report, crowd::tasks).await;
+        let foreign = "crowd::a_receipt_of_another_store_changes_nothing";
+        self.case(foreign.to_owned(), &mut report, crowd::foreign).await;
         report
     }
 
-    async fn run_case(&self, case: &Case, name: String, report: &mut Report) {
+    /// Runs tables for which it matters when windows start, so that only a clock that is set can be compared.
+    async fn at_times(&self, group: &str, tables: Vec<Table>, report: &mut Report) {
+        for table in tables {
+            let run = async |on: &Subject| match on.clock {
+                Some(_) => on.table(&table).await,
+                None => Err(Stop::LeftOut("it matters when its windows start".to_owned())),
+            };
+            self.case(format!("{group}::{}", table.name), report, run).await;
+        }
+    }
+
+    /// Runs a case on an empty store, for a time where there are timers.
+    async fn case(&self, name: String, report: &mut Report, run: impl AsyncFnOnce(&Subject) -> Checked) {
         let clock = ManualClock::new();
         let store: Arc<dyn Store> = Arc::new((self.make_store)(clock.clone()).await);
-        let time = match self.own_clock {
-            Some(tolerance) => Time::own(tolerance),
-            None => Time::Manual { clock, expires: self.expires_by_clock },
+        let (clock, tolerance) = (self.own_clock.is_none().then_some(clock), self.own_clock.unwrap_or_default());
+        let (forgets, found) = (clock.is_some() && !self.expires_by_clock, Found::default().into());
+        let on = Subject { store, clock, forgets, tolerance, since: Instant::now(), found };
+        let stopped = if tokio::runtime::Handle::try_current().is_err() {
+            run(&on).await
+        } else {
+            let late = |_| Err(Stop::Failed(format!("it did not end within {} s", LONGEST.as_secs())));
+            tokio::time::timeout(LONGEST, run(&on)).await.unwrap_or_else(late)
         };
-        let subject = Subject::new(store, time, self.seed);
-        let stopped = within(LONGEST, (case.run)(&subject)).await;
-        let (compared, mut differences) = subject.into_found();
+        let mut found = on.found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let reason = match stopped {
             Ok(()) | Err(Stop::Forgets) => None,
-            Err(Stop::Unsupported(reason)) => Some(reason),
-            Err(Stop::OwnClock) => Some("what follows needs a clock that is set".to_owned()),
+            Err(Stop::LeftOut(reason)) => Some(reason),
             Err(Stop::Failed(reason) | Stop::Differs(reason)) => {
-                differences.push(reason);
+                found.differences.push(reason);
                 None
             }
         };
-        report.add(name, compared, differences, reason);
+        report.add(name, found, reason);
     }
-}
-
-/// Awaits a case for a time, where there are timers.
-async fn within(time: Duration, case: impl Future<Output = Result<(), Stop>>) -> Result<(), Stop> {
-    if tokio::runtime::Handle::try_current().is_err() {
-        return case.await;
-    }
-    let late = || Stop::Failed(format!("it did not end within {} s", time.as_secs()));
-    tokio::time::timeout(time, case).await.unwrap_or_else(|_| Err(late()))
 }
 
 impl<F> fmt::Debug for Conformance<F> {

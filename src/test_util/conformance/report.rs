@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::subject::Found;
+
 /// How many differences of a case are printed.
 const SHOWN: usize = 10;
 
@@ -9,59 +11,57 @@ const SHOWN: usize = 10;
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Report {
-    passed: usize,
+    cases: Vec<Case>,
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    name: String,
     compared: usize,
-    left_out: Vec<(String, String)>,
-    in_part: Vec<(String, String)>,
-    differing: Vec<(String, Vec<String>)>,
+    differences: Vec<String>,
+    /// Why it ended early, if it did.
+    stopped: Option<String>,
 }
 
 impl Report {
-    pub(super) fn leave_out(&mut self, case: String, reason: impl Into<String>) {
-        self.left_out.push((case, reason.into()));
-    }
-
     /// Adds a case, and why it ended early, if it did.
-    pub(super) fn add(&mut self, case: String, compared: usize, differences: Vec<String>, stopped: Option<String>) {
-        self.compared += compared;
-        match stopped {
-            Some(reason) if compared == 0 => return self.leave_out(case, reason),
-            Some(reason) => self.in_part.push((case.clone(), reason)),
-            None => {}
-        }
-        if differences.is_empty() {
-            self.passed += 1;
-        } else {
-            self.differing.push((case, differences));
-        }
+    pub(super) fn add(&mut self, name: String, found: Found, stopped: Option<String>) {
+        let Found { compared, differences, .. } = found;
+        self.cases.push(Case { name, compared, differences, stopped });
     }
 
     /// Returns how many cases passed, those that ran [in part](Self::in_part) included.
     #[must_use]
     pub fn passed(&self) -> usize {
-        self.passed
+        let passed = |case: &&Case| case.differences.is_empty() && (case.compared > 0 || case.stopped.is_none());
+        self.cases.iter().filter(passed).count()
     }
 
     /// Returns how many results were compared in all cases.
     #[must_use]
     pub fn compared(&self) -> usize {
-        self.compared
+        self.cases.iter().map(|case| case.compared).sum()
     }
 
     /// Returns the names of the cases that were left out, each with the reason.
     pub fn left_out(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.left_out.iter().map(|(case, reason)| (case.as_str(), reason.as_str()))
+        self.stopped(|compared| compared == 0)
     }
 
     /// Returns the names of the cases that ended early, as what follows cannot be compared, each with the reason.
     pub fn in_part(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.in_part.iter().map(|(case, reason)| (case.as_str(), reason.as_str()))
+        self.stopped(|compared| compared > 0)
+    }
+
+    fn stopped(&self, which: impl Fn(usize) -> bool) -> impl Iterator<Item = (&str, &str)> {
+        let cases = self.cases.iter().filter(move |case| which(case.compared));
+        cases.filter_map(|case| Some((case.name.as_str(), case.stopped.as_deref()?)))
     }
 
     /// Returns what differs: the name of the case, and what was expected and found.
     pub fn differences(&self) -> impl Iterator<Item = (&str, &str)> {
-        let each = self.differing.iter();
-        each.flat_map(|(case, differences)| differences.iter().map(move |one| (case.as_str(), one.as_str())))
+        let cases = self.cases.iter();
+        cases.flat_map(|case| case.differences.iter().map(move |one| (case.name.as_str(), one.as_str())))
     }
 
     /// Panics if anything differs, or if no case could run.
@@ -71,17 +71,18 @@ impl Report {
     /// With this report as text.
     #[track_caller]
     pub fn assert_passed(&self) {
-        assert!(self.differing.is_empty() && self.passed > 0, "the store does not conform\n{self}");
+        assert!(self.differences().next().is_none() && self.passed() > 0, "the store does not conform\n{self}");
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (differing, left_out) = (self.differing.len(), self.left_out.len());
-        writeln!(f, "{} cases passed, {differing} differ, {left_out} left out", self.passed)?;
-        writeln!(f, "{} results compared", self.compared)?;
-        for (case, differences) in &self.differing {
-            writeln!(f, "differs: {case}")?;
+        let differing = || self.cases.iter().filter(|case| !case.differences.is_empty());
+        let (passed, differ, left_out) = (self.passed(), differing().count(), self.left_out().count());
+        writeln!(f, "{passed} cases passed, {differ} differ, {left_out} left out")?;
+        writeln!(f, "{} results compared", self.compared())?;
+        for Case { name, differences, .. } in differing() {
+            writeln!(f, "differs: {name}")?;
             for difference in differences.iter().take(SHOWN) {
                 writeln!(f, "    {difference}")?;
             }
@@ -89,12 +90,8 @@ impl fmt::Display for Report {
                 writeln!(f, "    and {more} more")?;
             }
         }
-        for (case, reason) in &self.in_part {
-            writeln!(f, "in part: {case}: {reason}")?;
-        }
-        for (case, reason) in &self.left_out {
-            writeln!(f, "left out: {case}: {reason}")?;
-        }
-        Ok(())
+        let in_part = self.in_part().map(|case| ("in part", case));
+        let mut early = in_part.chain(self.left_out().map(|case| ("left out", case)));
+        early.try_for_each(|(how, (case, reason))| writeln!(f, "{how}: {case}: {reason}"))
     }
 }

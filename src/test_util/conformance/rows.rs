@@ -1,12 +1,13 @@
-//! Tables of what one counter answers. All times are in microseconds.
+//! Tables of requests and changes, with what each comes to. All times are in microseconds.
 
+use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
 use super::super::ManualClock;
-use super::subject::{Checked, Stop, Subject, again};
+use super::subject::{Checked, Subject, again, counter, of_checks, own_clock};
 use crate::core::{Ban, Outcome, Quota};
-use crate::store::{BanCheck, Change, Decided, Mode, Settlement};
+use crate::store::{BanCheck, Change, Check, Decided, Mode, Settlement};
 
 pub(super) const S: u64 = 1_000_000;
 pub(super) const MS: u64 = 1_000;
@@ -23,45 +24,69 @@ pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// One request for one counter and its answer, or one change and what it comes to.
-#[derive(Clone, Copy, Debug)]
+/// Rows about the counters of an empty store, with the quota of those that have no other.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    quota: Quota,
+    rows: Vec<Row>,
+}
+
+pub(super) fn table(name: &'static str, quota: Quota, rows: impl Into<Vec<Row>>) -> Table {
+    Table { name, quota, rows: rows.into() }
+}
+
+/// One request and its outcomes, or changes and what they come to.
+#[derive(Clone, Debug)]
 pub(super) struct Row {
     now: u64,
+    /// Those of the request; of a change, one of the counter.
+    asked: Vec<Asked>,
+    change: Option<Changed>,
+    place: &'static Location<'static>,
+}
+
+/// A check and its outcome.
+#[derive(Clone, Debug)]
+struct Asked {
+    policy: &'static str,
+    key: &'static str,
     /// If it is not that of the table.
     quota: Option<Quota>,
     cost: u64,
     floor: u64,
     mode: Mode,
-    ban: Option<Ban>,
+    ban: Option<BanCheck>,
     answer: Answer,
-    changed: Option<Changed>,
-    place: &'static Location<'static>,
 }
 
-/// A change to the counter, or to what the request at an index of the table took.
-#[derive(Clone, Copy, Debug)]
+/// Changes to the counter, or to what the request at an index of the table took: of a check, and the units.
+#[derive(Clone, Debug)]
 struct Changed {
     request: Option<usize>,
-    change: Change,
-    units: u64,
+    changes: Vec<(usize, Change, u64)>,
+    /// How long the key is banned then, and whether that began.
+    bans: Option<(Duration, bool)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answer {
     allowed: bool,
     remaining: u64,
     retry_after: Option<Duration>,
+    is_guess: bool,
     reset_after: Duration,
     delay: Duration,
     banned: bool,
 }
 
 impl Answer {
-    pub(super) fn of(outcome: &Outcome) -> Self {
+    fn of(outcome: &Outcome) -> Self {
         Self {
             allowed: outcome.is_allowed(),
             remaining: outcome.remaining(),
             retry_after: outcome.retry_after(),
+            is_guess: outcome.retry_is_guess(),
             reset_after: outcome.reset_after(),
             delay: outcome.delay(),
             banned: outcome.is_banned(),
@@ -70,24 +95,45 @@ impl Answer {
 
     /// Whether another answer is the same but for a tolerance of times.
     fn is_like(&self, other: &Self, tolerance: Duration) -> bool {
-        let whole = |answer: &Self| (answer.allowed, answer.remaining, answer.retry_after.is_some(), answer.banned);
+        let whole = |Self { allowed, remaining, retry_after, is_guess, banned, .. }: &Self| {
+            (*allowed, *remaining, retry_after.is_some(), *is_guess, *banned)
+        };
         let times = |answer: &Self| [answer.retry_after.unwrap_or_default(), answer.reset_after, answer.delay];
-        let are_near = times(self).into_iter().zip(times(other)).all(|(one, two)| one.abs_diff(two) <= tolerance);
-        whole(self) == whole(other) && are_near
+        let mut pairs = times(self).into_iter().zip(times(other));
+        whole(self) == whole(other) && pairs.all(|(one, two)| one.abs_diff(two) <= tolerance)
     }
 }
 
-/// Whether outcomes are the same but for a tolerance of times.
-pub(super) fn are_alike(one: &Outcome, other: &Outcome, tolerance: Duration) -> bool {
-    let same = |outcome: &Outcome| (*outcome.quota(), outcome.window(), outcome.retry_is_guess());
-    same(one) == same(other) && Answer::of(one).is_like(&Answer::of(other), tolerance)
+/// What a request comes to.
+pub(super) struct Whole {
+    allowed: bool,
+    taken: Vec<u64>,
+    answers: Vec<Answer>,
+}
+
+impl Whole {
+    pub(super) fn of(decided: &Decided) -> Self {
+        let taken = decided.receipt.taken().iter().map(|taken| taken.units).collect();
+        let answers = decided.decision.outcomes().iter().map(Answer::of).collect();
+        Self { allowed: decided.decision.is_allowed(), taken, answers }
+    }
+
+    pub(super) fn is_like(&self, other: &Self, tolerance: Duration) -> bool {
+        let mut pairs = self.answers.iter().zip(&other.answers);
+        (self.allowed, &self.taken, self.answers.len()) == (other.allowed, &other.taken, other.answers.len())
+            && pairs.all(|(one, two)| one.is_like(two, tolerance))
+    }
+}
+
+impl fmt::Debug for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "(allowed: {}, taken: {:?}) {:?}", self.allowed, self.taken, self.answers)
+    }
 }
 
 #[track_caller]
 pub(super) fn admits(now: u64, cost: u64, remaining: u64, reset_after: u64) -> Row {
-    let mut row = row(now, cost, remaining, None, reset_after);
-    row.answer.allowed = true;
-    row
+    row(now, cost, remaining, None, reset_after).and(|asked| asked.answer.allowed = true)
 }
 
 #[track_caller]
@@ -109,117 +155,163 @@ pub(super) fn banned(now: u64, cost: u64, left: u64) -> Row {
 
 #[track_caller]
 fn row(now: u64, cost: u64, remaining: u64, retry_after: Option<Duration>, reset_after: u64) -> Row {
-    let (reset_after, delay) = (us(reset_after), Duration::ZERO);
-    let answer = Answer { allowed: false, remaining, retry_after, reset_after, delay, banned: false };
-    let (quota, changed, place) = (None, None, Location::caller());
-    Row { now, quota, cost, floor: 0, mode: Mode::Enforce, ban: None, answer, changed, place }
+    let (reset_after, delay, place) = (us(reset_after), Duration::ZERO, Location::caller());
+    let answer = Answer { allowed: false, remaining, retry_after, is_guess: false, reset_after, delay, banned: false };
+    let (policy, key, mode) = ("policy", "ada", Mode::Enforce);
+    let asked = Asked { policy, key, quota: None, cost, floor: 0, mode, ban: None, answer };
+    Row { now, asked: vec![asked], change: None, place }
 }
 
 /// A change to the counter, which comes to so many units.
 #[track_caller]
 pub(super) fn adjusts(now: u64, change: Change, units: u64) -> Row {
-    Row { changed: Some(Changed { request: None, change, units }), ..row(now, 0, 0, None, 0) }
+    let change = Changed { request: None, changes: vec![(0, change, units)], bans: None };
+    Row { change: Some(change), ..row(now, 0, 0, None, 0) }
 }
 
 /// A change to what one of the table's requests took, which are counted from 0. It can be made again.
 #[track_caller]
 pub(super) fn settles(now: u64, request: usize, change: Change, units: u64) -> Row {
-    Row { changed: Some(Changed { request: Some(request), change, units }), ..row(now, 0, 0, None, 0) }
+    settles_each(now, request, &[(0, change, units)])
+}
+
+/// Changes to what some checks of a request took.
+#[track_caller]
+pub(super) fn settles_each(now: u64, request: usize, changes: &[(usize, Change, u64)]) -> Row {
+    let change = Changed { request: Some(request), changes: changes.to_vec(), bans: None };
+    Row { change: Some(change), ..row(now, 0, 0, None, 0) }
+}
+
+/// A request without checks.
+#[track_caller]
+pub(super) fn nothing() -> Row {
+    Row { asked: Vec::new(), ..row(0, 0, 0, None, 0) }
+}
+
+/// One request with the checks of several.
+pub(super) fn at_once<const N: usize>(rows: [Row; N]) -> Row {
+    let (now, place) = (rows[0].now, rows[0].place);
+    Row { now, asked: rows.into_iter().flat_map(|row| row.asked).collect(), change: None, place }
 }
 
 impl Row {
+    fn and(mut self, change: impl Fn(&mut Asked)) -> Self {
+        self.asked.iter_mut().for_each(change);
+        self
+    }
+
     /// By another quota than that of the table.
     pub(super) fn by(self, quota: Quota) -> Self {
-        Self { quota: Some(quota), ..self }
+        self.and(|asked| asked.quota = Some(quota))
+    }
+
+    pub(super) fn of(self, policy: &'static str) -> Self {
+        self.and(|asked| asked.policy = policy)
+    }
+
+    pub(super) fn key(self, key: &'static str) -> Self {
+        self.and(|asked| asked.key = key)
     }
 
     pub(super) fn floor(self, floor: u64) -> Self {
-        Self { floor, ..self }
+        self.and(|asked| asked.floor = floor)
     }
 
     pub(super) fn ban(self, ban: Ban) -> Self {
-        Self { ban: Some(ban), ..self }
+        self.and(|asked| asked.ban = Some(BanCheck::new(ban)))
+    }
+
+    /// Refused or not, it is no strike.
+    pub(super) fn counts_not(self) -> Self {
+        self.and(|asked| asked.ban = asked.ban.take().map(|ban| ban.counts(false)))
     }
 
     /// Because the key is banned.
-    pub(super) fn banned(mut self) -> Self {
-        self.answer.banned = true;
-        self
+    pub(super) fn banned(self) -> Self {
+        self.and(|asked| asked.answer.banned = true)
+    }
+
+    /// The time to retry is a guess.
+    pub(super) fn guessed(self) -> Self {
+        self.and(|asked| asked.answer.is_guess = true)
     }
 
     pub(super) fn shadow(self) -> Self {
-        Self { mode: Mode::Shadow, ..self }
+        self.and(|asked| asked.mode = Mode::Shadow)
     }
 
     /// Admitted, after waiting this long.
-    pub(super) fn delay(mut self, delay: u64) -> Self {
-        self.answer.delay = us(delay);
+    pub(super) fn delay(self, delay: u64) -> Self {
+        self.and(|asked| asked.answer.delay = us(delay))
+    }
+
+    /// A strike, after which the key is banned for so long.
+    pub(super) fn bans(mut self, length: Duration, begins: bool) -> Self {
+        self.change = self.change.map(|change| Changed { bans: Some((length, begins)), ..change });
         self
     }
 
-    /// The file and the line that the row is in.
-    fn place(&self) -> String {
-        let file = self.place.file().rsplit(['/', '\\']).next().unwrap_or_default();
-        format!("{file}:{}", self.place.line())
+    fn checks(&self, quota: Quota) -> Vec<Check> {
+        let of = |asked: &Asked| {
+            let counter = counter(asked.policy, asked.key, asked.quota.unwrap_or(quota));
+            let check = Check::new(counter, asked.cost).floor(asked.floor).mode(asked.mode);
+            Check { ban: asked.ban.clone().map(Box::new), ..check }
+        };
+        self.asked.iter().map(of).collect()
+    }
+
+    fn expected(&self) -> Whole {
+        let answers: Vec<_> = self.asked.iter().map(|asked| asked.answer.clone()).collect();
+        let allowed = self.asked.iter().all(|asked| asked.answer.allowed || asked.mode == Mode::Shadow);
+        let taken = |asked: &Asked| if asked.answer.allowed { asked.cost } else { 0 };
+        let taken = if allowed { self.asked.iter().map(taken).collect() } else { Vec::new() };
+        Whole { allowed, taken, answers }
     }
 }
 
 impl Subject {
-    /// Compares a table of a key that was not used before.
-    pub(super) async fn table(&self, quota: Quota, rows: &[Row]) -> Checked {
-        self.next_key();
-        self.run(quota, rows).await
-    }
-
-    /// Compares a table of the present key.
-    pub(super) async fn run(&self, quota: Quota, rows: &[Row]) -> Checked {
-        if !self.is_slow(quota) {
-            return Err(Stop::OwnClock);
+    /// Compares what is decided and changed with a table.
+    pub(super) async fn table(&self, Table { quota, rows, .. }: &Table) -> Checked {
+        if !self.is_slow(*quota) {
+            return Err(own_clock());
         }
         let mut requests = Vec::new();
         for row in rows {
             self.at(row.now)?;
-            let quota = row.quota.unwrap_or(quota);
-            match row.changed {
-                None => requests.push(self.row(quota, row).await?),
-                Some(changed) => self.change(quota, row, changed, &mut requests).await?,
+            let checks = row.checks(*quota);
+            let file = row.place.file().rsplit(['/', '\\']).next().unwrap_or_default();
+            let place = format!("{file}:{}: at {} us", row.place.line(), row.now);
+            if let Some(changed) = &row.change {
+                self.change(&checks[0], changed, &mut requests, &place).await?;
+                continue;
             }
+            let decided = self.decide(&checks).await?;
+            let (found, expected) = (Whole::of(&decided), row.expected());
+            self.holds(expected.is_like(&found, self.tolerance()), || {
+                format!("{place} {}: expected {expected:?}, found {found:?}", of_checks(&checks))
+            });
+            requests.push(decided);
         }
         Ok(())
     }
 
-    async fn row(&self, quota: Quota, row: &Row) -> Result<Decided, Stop> {
-        let mut check = self.check(quota, row.cost).floor(row.floor).mode(row.mode);
-        check.ban = row.ban.map(|ban| Box::new(BanCheck::new(ban)));
-        let decided = self.decide(&[check]).await?;
-        let decision = &decided.decision;
-        let place = || format!("{}: {} of {quota} at {} us", row.place(), row.cost, row.now);
-        let found = decision.outcomes().first().map(Answer::of);
-        let is_like = found.is_some_and(|found| row.answer.is_like(&found, self.tolerance()));
-        self.holds(is_like, || format!("{}: expected {:?}, found {found:?}", place(), row.answer));
-        let refuses = row.mode == Mode::Enforce && !row.answer.allowed;
-        let whole = (decision.is_allowed(), decision.retry_after().is_some());
-        let expected = (!refuses, refuses && row.answer.retry_after.is_some());
-        self.equal(whole, expected, || format!("{}: whether it is admitted, and may be retried", place()));
-        Ok(decided)
-    }
-
-    async fn change(&self, quota: Quota, row: &Row, changed: Changed, requests: &mut [Decided]) -> Checked {
-        let Changed { request, change, units } = changed;
+    async fn change(&self, on: &Check, changed: &Changed, requests: &mut [Decided], place: &str) -> Checked {
+        let Changed { request, changes, bans } = changed;
         let applied = match request {
-            None => self.adjust(&self.counter(quota), change).await?,
+            None => vec![self.adjust(&on.counter, changes[0].1).await?],
             Some(request) => {
-                let applied = self.settle_all(again(&requests[request], None), &[Settlement::new(0, change)]).await?;
-                let Some(applied) = applied.into_iter().next() else {
-                    return Err(Stop::Failed(format!("{}: a settlement without a result", row.place())));
-                };
-                if let Change::Renew(_) = change {
-                    requests[request] = again(&requests[request], Some((change, &applied)));
-                }
-                applied
+                let changes: Vec<_> =
+                    changes.iter().map(|(check, change, _)| Settlement::new(*check, *change)).collect();
+                self.settle(again(&requests[*request], None), &changes).await?
             }
         };
-        self.equal(applied.units, units, || format!("{}: {change:?} to {quota} at {} us", row.place(), row.now));
+        if let (Some(request), [(_, change @ Change::Renew(_), _)], [applied]) = (request, &changes[..], &applied[..]) {
+            requests[*request] = again(&requests[*request], Some((*change, applied)));
+        }
+        let found: Vec<_> =
+            applied.iter().map(|one| (one.units, one.banned_for.map(|length| (length, one.began)))).collect();
+        let expected = changes.iter().map(|(.., units)| (*units, *bans)).collect();
+        self.equal(found, expected, || format!("{place} {changes:?} to {}", on.counter.quota()));
         Ok(())
     }
 }

@@ -10,38 +10,21 @@ use crate::store::{
     Settling,
 };
 
-/// What is wrong with a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    TakesWhatFitsOfRefusedRequests,
-    IgnoresFloors,
-    RefusesInShadowMode,
-    LimitsByOneMore,
-    CountsPoliciesTogether,
-    CountsRepeatsOnce,
-    RefundsTwice,
-    RefundsNothing,
-    ChargesNothing,
-    ResetsNothing,
-    FindsNone,
-    FindsSomeAlways,
-    AdjustsNothing,
-    SettlesTheFirstCheckOnly,
-    ChargesLooks,
-    ForgetsOne,
-    ReturnsNoReceipt,
-    Fails,
-    WaitsATickLess,
-    ResetsATickLate,
-    LeavesOneMore,
-    RenewsNothing,
-    ForgetsUnitsWhenALimitChanges,
-    NeverStepsBack,
+/// Lists what may be wrong with a store.
+macro_rules! faults {
+    ($($fault:ident),+ $(,)?) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        enum Fault {
+            $($fault),+
+        }
+
+        const FAULTS: &[Fault] = &[$($fault),+];
+    };
 }
 
 use Fault::*;
 
-const FAULTS: [Fault; 24] = [
+faults![
     TakesWhatFitsOfRefusedRequests,
     IgnoresFloors,
     RefusesInShadowMode,
@@ -255,7 +238,7 @@ async fn a_store_that_looks_before_it_takes_admits_too_many_at_once() {
 
 #[tokio::test]
 async fn each_fault_of_a_store_is_found() {
-    for fault in FAULTS {
+    for &fault in FAULTS {
         let report = conformance(async |clock| Wrong::new(clock, fault)).await;
         assert!(report.differences().next().is_some(), "{fault:?}: {report}");
         let text = report.to_string();
