@@ -181,25 +181,26 @@ impl<S: Store> FailingStore<S> {
         locked(&self.state)
     }
 
-    /// Calls the inner store if it works; returns the result when the test wants it.
+    /// Calls the inner store if it works; returns the result when the test wants it. A call that is slow, and one that
+    /// hangs, times out then, if ever.
     fn call<T: Send + 'static>(
         &self,
-        ends: Ends,
+        [slow, hanging]: [Option<Instant>; 2],
         works: impl FnOnce(&S) -> Answer<Result<T, Error>>,
     ) -> Answer<Result<T, Error>> {
         let State { result, answers } = self.state().clone();
         let answer = match result {
             CallResult::Works => works(&self.inner),
-            CallResult::Hangs => return ended(ends.hanging, pending()),
+            CallResult::Hangs => return ended(hanging, pending()),
             CallResult::Fails(error) => Answer::Ready(Err(error())),
         };
         match answers {
             Answers::AtOnce => answer,
-            Answers::After(time) => ended(ends.slow, async move {
+            Answers::After(time) => ended(slow, async move {
                 sleep(time).await;
                 answer.wait().await
             }),
-            Answers::Held(gate) => ended(ends.slow, async move {
+            Answers::Held(gate) => ended(slow, async move {
                 let _ = gate.acquire().await;
                 answer.wait().await
             }),
@@ -211,14 +212,14 @@ impl<S: Store> FailingStore<S> {
     }
 
     /// Returns when a decision has to be there, if the store is one that keeps deadlines.
-    fn ends_of_decision(&self, deadline: Deadline) -> Ends {
+    fn ends_of_decision(&self, deadline: Deadline) -> [Option<Instant>; 2] {
         let end = self.budget().and_then(|budget| deadline.earlier(Deadline::after(budget)).instant());
-        Ends { slow: end, hanging: end }
+        [end; 2]
     }
 
     /// Returns for how long whatever is not a decision may hang.
-    fn ends(&self) -> Ends {
-        Ends { slow: None, hanging: Deadline::after(self.budget().unwrap_or(DEFAULT_BUDGET)).instant() }
+    fn ends(&self) -> [Option<Instant>; 2] {
+        [None, Deadline::after(self.budget().unwrap_or(DEFAULT_BUDGET)).instant()]
     }
 }
 
@@ -252,13 +253,6 @@ impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held").finish_non_exhaustive()
     }
-}
-
-/// When a call times out, if ever.
-#[derive(Clone, Copy)]
-struct Ends {
-    slow: Option<Instant>,
-    hanging: Option<Instant>,
 }
 
 /// Returns the answer of a call that times out then, if it is not there.

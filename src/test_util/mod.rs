@@ -23,13 +23,11 @@
 mod clock;
 mod conformance;
 mod failing;
-mod recording;
 mod send;
-mod store_fn;
+mod stores;
 
 pub use clock::ManualClock;
 pub use conformance::{Conformance, Report, conformance};
 pub use failing::{FailingStore, Held};
-pub use recording::{Recorded, RecordingStore};
 pub use send::{Sent, send};
-pub use store_fn::StoreFn;
+pub use stores::{Recorded, RecordingStore, StoreFn};

@@ -300,9 +300,9 @@ impl Subject {
         let applied = match request {
             None => vec![self.adjust(&on.counter, changes[0].1).await?],
             Some(request) => {
-                let changes: Vec<_> =
+                let settlements: Vec<_> =
                     changes.iter().map(|(check, change, _)| Settlement::new(*check, *change)).collect();
-                self.settle(again(&requests[*request], None), &changes).await?
+                self.settle(again(&requests[*request], None), &settlements).await?
             }
         };
         if let (Some(request), [(_, change @ Change::Renew(_), _)], [applied]) = (request, &changes[..], &applied[..]) {

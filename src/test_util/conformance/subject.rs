@@ -68,8 +68,10 @@ impl Subject {
 
     /// A new store to compare with, at the same time.
     pub(super) fn model(&self) -> MemoryStore {
-        let model = MemoryStore::builder();
-        self.clock.iter().cloned().fold(model, |model, clock| model.with_clock(clock)).build()
+        match &self.clock {
+            Some(clock) => MemoryStore::builder().with_clock(clock.clone()).build(),
+            None => MemoryStore::new(),
+        }
     }
 
     /// How far times may be from the exact ones: 0 by a manual clock.
