@@ -31,7 +31,7 @@ const NONE_LEFT: Quota = Quota::per_hour(1);
 #[derive(Clone)]
 struct Inner;
 
-impl Service<Request<()>> for Inner {
+impl Service<Request<String>> for Inner {
     type Response = Response<Empty<Bytes>>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -40,7 +40,7 @@ impl Service<Request<()>> for Inner {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<()>) -> Self::Future {
+    fn call(&mut self, request: Request<String>) -> Self::Future {
         black_box(&request);
         let mut response = Response::new(Empty::new());
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -49,10 +49,10 @@ impl Service<Request<()>> for Inner {
 }
 
 /// Allocations of one request: the least of many, as other threads may allocate meanwhile.
-fn allocations<B>(mut service: impl Service<Request<()>, Response = Response<B>>, status: StatusCode) -> usize {
+fn allocations<B>(mut service: impl Service<Request<String>, Response = Response<B>>, status: StatusCode) -> usize {
     let mut cx = Context::from_waker(Waker::noop());
     let mut count = || {
-        let mut request = Request::new(());
+        let mut request = Request::new(String::new());
         request.headers_mut().insert("x-api-key", HeaderValue::from_static("0123456789abcdef"));
         request.headers_mut().insert("x-plan", HeaderValue::from_static("pro"));
         // The server's own extensions: axum's are there before any layer.

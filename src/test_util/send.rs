@@ -33,7 +33,7 @@ use crate::http::{Handle, RateLimitLayer};
 /// # async fn main() {
 /// let policy = Policy::new("api", Quota::per_hour(2)).key(key::header("x-user"));
 /// let layer = RateLimitLayer::new(MemoryStore::new(), policy);
-/// let request = |_| Request::builder().header("x-user", "ada").body(()).expect("a valid request");
+/// let request = |_| Request::builder().header("x-user", "ada").body(String::new()).expect("a valid request");
 ///
 /// let sent = send(&layer, 3, request).await;
 /// assert!(sent[0].is_admitted() && sent[1].is_admitted() && !sent[2].is_admitted());
@@ -41,7 +41,10 @@ use crate::http::{Handle, RateLimitLayer};
 /// assert_eq!(sent[2].headers()["retry-after"], "1800");
 /// # }
 /// ```
-pub async fn send<B>(layer: &RateLimitLayer, n: usize, mut request: impl FnMut(usize) -> Request<B>) -> Vec<Sent> {
+pub async fn send<B>(layer: &RateLimitLayer, n: usize, mut request: impl FnMut(usize) -> Request<B>) -> Vec<Sent>
+where
+    B: Body + Send + 'static,
+{
     let (mut sent, layer) = (Vec::with_capacity(n), layer.clone().expose_decisions());
     for index in 0..n {
         // It is ready at any time, as the service inside is.

@@ -134,8 +134,9 @@ async fn a_layer_that_denies_without_its_store_denies_nothing_without_the_tally(
         tally.set_off(is_off);
         let mut statuses = BTreeMap::<u16, u64>::new();
         for step in 0..400 {
-            let hello = |_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) };
-            let response = layer.layer(service_fn(hello)).oneshot(Request::new(())).await.expect("a response");
+            let hello = |_: Request<String>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) };
+            let response =
+                layer.layer(service_fn(hello)).oneshot(Request::new(String::new())).await.expect("a response");
             *statuses.entry(response.status().as_u16()).or_default() += 1;
             if step % 5 == 4 {
                 sleep(TICK / 10).await;

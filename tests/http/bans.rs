@@ -21,13 +21,13 @@ fn policy() -> Policy {
     Policy::new("login", QUOTA).key(key::peer_ip()).ban(Ban::new(2, MINUTE, 10 * MINUTE))
 }
 
-fn request() -> Request<()> {
-    let mut request = Request::new(());
+fn request() -> Request<String> {
+    let mut request = Request::new(String::new());
     request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4_711))));
     request
 }
 
-fn call() -> Request<()> {
+fn call() -> Request<String> {
     let mut call = request();
     (*call.method_mut(), *call.version_mut()) = (Method::POST, Version::HTTP_2);
     call.headers_mut().insert("content-type", "application/grpc".parse().expect("a value"));
@@ -40,7 +40,7 @@ fn text(sent: &Sent) -> &str {
 }
 
 /// One that is admitted, one that is refused by the quota, and two by the ban.
-async fn four(layer: &RateLimitLayer, request: fn() -> Request<()>) -> Vec<Sent> {
+async fn four(layer: &RateLimitLayer, request: fn() -> Request<String>) -> Vec<Sent> {
     send(layer, 4, |_| request()).await
 }
 
@@ -96,7 +96,7 @@ async fn the_status_of_a_banned_client_has_the_end_of_its_ban() {
     let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy());
     let status = async || {
         let service = layer.status_service().expect("an address is proven");
-        let body = service.oneshot(request().map(|()| Full::<Bytes>::default())).await.expect("a response").into_body();
+        let body = service.oneshot(request().map(|_| Full::<Bytes>::default())).await.expect("a response").into_body();
         String::from_utf8(body.collect().await.expect("a body").to_bytes().into()).expect("text")
     };
     assert!(!status().await.contains("banned"));

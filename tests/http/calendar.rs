@@ -32,8 +32,9 @@ fn daily(limit: u64) -> Quota {
 }
 
 fn send(layer: &RateLimitLayer) -> Response<ResponseBody<String>> {
-    let service = layer.layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
-    service.oneshot(Request::new(())).now_or_never().expect("an answer at once").expect("a response")
+    let service =
+        layer.layer(service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
+    service.oneshot(Request::new(String::new())).now_or_never().expect("an answer at once").expect("a response")
 }
 
 /// The policy, what is left, the reset and the wait.
@@ -143,9 +144,10 @@ async fn a_refusal_before_a_lookup_advertises_the_window_that_counts() {
     let found = key::lookup(key::header("x-user"), |_| async { Ok::<_, Infallible>(Key::new("account", "ada")) });
     let policies = [Policy::new("billing", billing(1)), Policy::new("account", Quota::per_minute(9)).key(found)];
     let layer = layer(memory(&clock), policies);
-    let service = layer.layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
+    let service =
+        layer.layer(service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
     for status in [200, 429] {
-        let request = Request::builder().header("x-user", "ada").body(()).expect("it is valid");
+        let request = Request::builder().header("x-user", "ada").body(String::new()).expect("it is valid");
         let response = service.clone().oneshot(request).await.expect("a response");
         assert_eq!(response.status(), status);
         let policy = response.headers()["ratelimit-policy"].to_str().expect("ASCII");

@@ -179,10 +179,10 @@ fn bodies_are_empty_by_default_and_their_errors_are_errors() {
 async fn an_error_of_a_body_has_its_cause_however_many_layers_it_passes() {
     let broken =
         || Body::from_stream(futures::stream::once(async { Err::<Bytes, _>(std::io::Error::other("it broke")) }));
-    let inner = service_fn(|_: Request<()>| std::future::ready(Ok::<_, Infallible>(Response::new(broken()))));
+    let inner = service_fn(|_: Request<String>| std::future::ready(Ok::<_, Infallible>(Response::new(broken()))));
     let limit = |name| RateLimitLayer::new(MemoryStore::new(), Policy::new(name, Quota::per_hour(1)));
     let service = ServiceBuilder::new().layer(limit("outer")).layer(limit("inner")).service(inner);
-    let response = service.oneshot(Request::new(())).await.expect("it does not fail");
+    let response = service.oneshot(Request::new(String::new())).await.expect("it does not fail");
     let error: BodyError = response.into_body().collect().await.map(drop).expect_err("it broke");
     assert_eq!(error.to_string(), "it broke");
     let cause = std::error::Error::source(&error).expect("its cause");

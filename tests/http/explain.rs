@@ -32,7 +32,7 @@ fn get(path: &str) -> Builder {
 }
 
 fn parts(request: Builder) -> Parts {
-    request.body(()).expect("a valid request").into_parts().0
+    request.body(String::new()).expect("a valid request").into_parts().0
 }
 
 fn preflight() -> Builder {
@@ -90,7 +90,7 @@ async fn it_says_what_applies_by_which_key_at_which_cost() {
         let explained: Vec<_> = explanation.policies().iter().filter(|one| one.applies()).map(of).collect();
         assert_eq!(explained.iter().map(|one| &*one.0).collect::<Vec<_>>(), applying);
 
-        send(&layer, 1, |_| request().body(()).expect("a valid request")).await;
+        send(&layer, 1, |_| request().body(String::new()).expect("a valid request")).await;
         let decided = store.take().into_iter().find_map(|call| match call {
             Recorded::Decide(checks) => Some(checks),
             _ => None,

@@ -253,11 +253,11 @@ async fn every_kind_of_grpc_is_answered_with_a_status_and_without_a_body() {
 
 /// A service that answers every request, and the status of its refusal to one of these.
 fn status_of_a_refusal(method: &Method, version: Version, te: &'static str) -> u16 {
-    let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
+    let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
     let service = limited(Policy::new("calls", Quota::per_hour(1))).0.layer(inner);
     let send = || {
         let request = Request::builder().method(method.clone()).version(version).header("te", te);
-        let request = request.header("content-type", "application/grpc").body(()).expect("a request");
+        let request = request.header("content-type", "application/grpc").body(String::new()).expect("a request");
         service.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response")
     };
     send();
@@ -279,11 +279,11 @@ async fn an_outer_policy_of_failures_counts_nothing_that_an_inner_one_refuses_ho
     for (version, te) in [(Version::HTTP_11, "gzip"), (Version::HTTP_2, "trailers")] {
         let (outer, _) = limited(Policy::new("outer", Quota::per_hour(5)).count(Count::failures()));
         let (inner, _) = limited(Policy::new("inner", Quota::per_hour(1)));
-        let service = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
+        let service = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
         let service = outer.layer(inner.layer(service));
         let send = || {
             let request = Request::post("/").version(version).header("te", te);
-            let request = request.header("content-type", "application/grpc").body(()).expect("a request");
+            let request = request.header("content-type", "application/grpc").body(String::new()).expect("a request");
             service.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response")
         };
         let left = |response: &Response<_>| {
@@ -314,11 +314,11 @@ async fn calls_that_fail_count_as_failures_for_real_clients() {
 
 #[test]
 fn a_refused_call_had_no_decision_for_outer_layers() {
-    let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
+    let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
     let service = limited(Policy::new("calls", Quota::per_hour(1))).0.layer(inner);
     let send = || {
         let request = Request::post("/").version(Version::HTTP_2).header("te", "trailers");
-        let request = request.header("content-type", "application/grpc").body(()).expect("a request");
+        let request = request.header("content-type", "application/grpc").body(String::new()).expect("a request");
         service.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response")
     };
     for allowed in [true, false, false] {

@@ -830,11 +830,11 @@ impl Body for Breaking {
 
 #[test]
 fn any_body_that_can_hold_bytes_will_do() {
-    let inner = service_fn(|_: Request<()>| async {
+    let inner = service_fn(|_: Request<String>| async {
         Ok::<_, Infallible>(Response::new(Breaking { chunk: Some(Chunk::from(Bytes::from_static(b"ab"))) }))
     });
     let service = layer(Policy::new("all", Quota::per_hour(1))).layer(inner);
-    let send = || service.clone().oneshot(Request::new(())).now_or_never().unwrap().unwrap();
+    let send = || service.clone().oneshot(Request::new(String::new())).now_or_never().unwrap().unwrap();
 
     let mut body = send().into_body();
     assert_eq!(body.size_hint().exact(), Some(1_234));

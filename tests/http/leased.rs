@@ -19,7 +19,7 @@ fn what_this_process_could_decide_follows_the_rules_while_the_store_fails() {
     let policy = Policy::new("user", Quota::fixed_window(100_000, 60 * SECOND)).key(key::header("x-user"));
     let layer = RateLimitLayer::new(leases.clone(), policy).on_failure(OnFailure::Deny);
     let of = |user: &'static str| {
-        let request = |_: usize| Request::builder().header("x-user", user).body(()).expect("valid");
+        let request = |_: usize| Request::builder().header("x-user", user).body(String::new()).expect("valid");
         send(&layer, 1, request).now_or_never().expect("the store decides at once").remove(0)
     };
     for _ in 0..200 {

@@ -34,6 +34,8 @@ mod proxy;
 mod queueing;
 #[cfg(feature = "axum")]
 mod readme;
+#[cfg(feature = "axum")]
+mod refused_uploads;
 #[cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
 mod server;
 mod shed;

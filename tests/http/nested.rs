@@ -10,7 +10,7 @@ use tollgate::{Decision, Handle, MemoryStore, Policy, Quota, RateLimitLayer, Res
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
-type Service<B> = BoxCloneService<Request<()>, Response<B>, Infallible>;
+type Service<B> = BoxCloneService<Request<String>, Response<B>, Infallible>;
 
 const MANY: Quota = Quota::per_hour(100);
 
@@ -24,7 +24,9 @@ fn names(innermost: &Decision) -> Vec<&str> {
     all.map(|decision| decision.outcomes()[0].policy()).collect()
 }
 
-fn service(answer: impl Fn(Request<()>) -> Response<Empty<Bytes>> + Clone + Send + 'static) -> Service<Empty<Bytes>> {
+fn service(
+    answer: impl Fn(Request<String>) -> Response<Empty<Bytes>> + Clone + Send + 'static,
+) -> Service<Empty<Bytes>> {
     BoxCloneService::new(service_fn(move |request| std::future::ready(Ok(answer(request)))))
 }
 
@@ -34,7 +36,7 @@ fn plain() -> Service<Empty<Bytes>> {
 
 #[track_caller]
 fn send<B>(service: &Service<B>) -> Response<B> {
-    service.clone().oneshot(Request::new(())).now_or_never().expect("an answer at once").expect("a response")
+    service.clone().oneshot(Request::new(String::new())).now_or_never().expect("an answer at once").expect("a response")
 }
 
 type Three = Service<ResponseBody<ResponseBody<ResponseBody<Empty<Bytes>>>>>;

@@ -21,7 +21,7 @@ const REQUESTS: usize = 1_500;
 const SEEDS: [u64; 2] = [3, 12];
 
 type Body = Empty<Bytes>;
-type Inner = BoxCloneService<Request<()>, Response<ResponseBody<Body>>, Infallible>;
+type Inner = BoxCloneService<Request<String>, Response<ResponseBody<Body>>, Infallible>;
 
 /// What differs between the layers of two seeds.
 struct Plan {
@@ -72,7 +72,7 @@ impl Plan {
 
     /// The service inside, with a layer of its own around it that admits everything.
     fn inner(&self, clock: &ManualClock) -> Inner {
-        let answer = service_fn(|request: Request<()>| {
+        let answer = service_fn(|request: Request<String>| {
             let mut response = Response::new(Body::default());
             if let Some(cost) = request.headers().get("x-cost") {
                 response.extensions_mut().insert(RealCost(u64::from(cost.as_bytes()[0] - b'0')));
@@ -87,9 +87,9 @@ impl Plan {
 }
 
 /// Sends a request, and returns all that shows how it was decided.
-fn shown<S, B>(service: &mut S, request: Request<()>) -> String
+fn shown<S, B>(service: &mut S, request: Request<String>) -> String
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible>,
 {
     let ready = service.ready().now_or_never().expect("it is ready").expect("it does not fail");
     let response = ready.call(request).now_or_never().expect("the store decides at once").expect("it does not fail");
@@ -105,7 +105,7 @@ fn a_request_is_decided_and_answered_as_with_a_handle() {
         let mut with = plan.layer(time::memory(&clock)).layer(plan.inner(&clock));
         let mut without = plan.layer(time::memory(&clock)).without_handle().layer(plan.inner(&clock));
         for number in 0..REQUESTS {
-            let mut request = Request::new(());
+            let mut request = Request::new(String::new());
             let headers = request.headers_mut();
             headers.insert("x-user", HeaderValue::from_static(random.choice(["ada", "bob"]).expect("one of two")));
             if random.u8(0..4) == 0 {
@@ -124,14 +124,14 @@ fn a_request_is_decided_and_answered_as_with_a_handle() {
 /// The policies whose decisions the service finds in its handle, innermost layer first; none without a handle.
 fn found(outer: &RateLimitLayer, inner: &RateLimitLayer) -> Vec<String> {
     let (finds, found) = std::sync::mpsc::channel();
-    let service = service_fn(move |request: Request<()>| {
+    let service = service_fn(move |request: Request<String>| {
         let handle = request.extensions().get::<Handle>();
         let each = std::iter::successors(handle, |handle| handle.outer());
         let names = each.map(|handle| handle.decision().outcomes()[0].policy().to_owned()).collect();
         finds.send(names).expect("the test waits for it");
         std::future::ready(Ok::<_, Infallible>(Response::new(Body::default())))
     });
-    let response = outer.layer(inner.layer(service)).oneshot(Request::new(()));
+    let response = outer.layer(inner.layer(service)).oneshot(Request::new(String::new()));
     assert!(response.now_or_never().expect("the store decides at once").is_ok());
     found.recv().expect("the service was called")
 }

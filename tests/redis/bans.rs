@@ -148,7 +148,7 @@ async fn looks_before_lookups_strike_in_redis_as_in_memory() {
             for shadow in [false, true] {
                 let run = async |layer: RateLimitLayer| {
                     let sent = send(&layer, 9, |place| {
-                        let mut request = Request::new(());
+                        let mut request = Request::new(String::new());
                         request.headers_mut().insert("x-key", place.into());
                         request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4_711))));
                         request
@@ -199,7 +199,7 @@ async fn more_bans_than_one_decision_may_have_are_an_error_when_the_layer_is_bui
     assert!(build(127).is_ok(), "254 checks");
     let Ok(layer) = build(128) else { return };
     let sent = tollgate::test_util::send(&layer, 1, |_| {
-        let mut request = http::Request::new(());
+        let mut request = http::Request::new(String::new());
         let peer = std::net::SocketAddr::from(([10, 0, 0, 1], 4_711));
         request.extensions_mut().insert(axum::extract::ConnectInfo(peer));
         request

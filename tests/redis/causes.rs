@@ -30,9 +30,9 @@ async fn line(settings: RedisStoreBuilder, url: &str) -> String {
     let _noting = log.note(Level::WARN);
     let store = settings.connect_lazy(url).expect("the URL is one");
     let layer = RateLimitLayer::new(store, Policy::new("all", Quota::per_hour(100)));
-    let serve = |_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) };
+    let serve = |_: Request<String>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) };
     for _ in 0..50 {
-        let response = layer.layer(service_fn(serve)).oneshot(Request::new(())).await.expect("a response");
+        let response = layer.layer(service_fn(serve)).oneshot(Request::new(String::new())).await.expect("a response");
         assert_eq!(response.status(), 200, "the fallback decides");
         if layer.breaker_state() == BreakerState::Open {
             break;

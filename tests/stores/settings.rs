@@ -49,12 +49,12 @@ fn decide(store: &impl Store) {
 
 fn serve<L>(layer: &L)
 where
-    L: Layer<tower::util::BoxCloneService<Request<()>, Response<String>, Infallible>>,
-    L::Service: tower::Service<Request<()>, Error = Infallible>,
+    L: Layer<tower::util::BoxCloneService<Request<String>, Response<String>, Infallible>>,
+    L::Service: tower::Service<Request<String>, Error = Infallible>,
 {
-    let hello = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+    let hello = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::new())) });
     let service = layer.layer(tower::util::BoxCloneService::new(hello));
-    assert!(run(service.oneshot(Request::new(()))).is_ok());
+    assert!(run(service.oneshot(Request::new(String::new()))).is_ok());
 }
 
 #[test]

@@ -117,7 +117,7 @@ pub(crate) fn nanos(service: &mut Boxed, expected: Expected, clients: &[SocketAd
 }
 
 pub(crate) fn call(service: &mut Boxed, client: &SocketAddr) -> Response<()> {
-    let mut request = Request::new(());
+    let mut request = Request::new(String::new());
     request.extensions_mut().insert(ConnectInfo(*client));
     service(request)
 }

@@ -132,7 +132,7 @@ impl World {
     }
 }
 
-fn request(job: Job) -> Request<()> {
+fn request(job: Job) -> Request<String> {
     let course = match job.ask.lookup {
         Lookup::Found(millis) => millis.to_string(),
         Lookup::Fails => "fails".to_owned(),
@@ -144,12 +144,12 @@ fn request(job: Job) -> Request<()> {
         .header("x-account", format!("{user} {course}"))
         .header("x-cost", job.ask.cost)
         .extension(job)
-        .body(())
+        .body(String::new())
         .expect("the request is valid")
 }
 
 /// Serves a request as its plan says.
-pub(super) async fn handle(request: Request<()>) -> Response<String> {
+pub(super) async fn handle(request: Request<String>) -> Response<String> {
     let job = request.extensions().get::<Job>().cloned().expect("every request has one");
     let limits = request.extensions().get::<Handle>().cloned().expect("the layer adds it");
     job.begins(Some(limits.decision()));

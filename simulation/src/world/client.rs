@@ -35,7 +35,7 @@ pub(super) struct Client {
     pub(super) redis: RedisStore,
     pub(super) ratios: Option<RatioStore>,
     pub(super) limiter: Limiter,
-    pub(super) service: BoxCloneSyncService<Request<()>, Answer, Infallible>,
+    pub(super) service: BoxCloneSyncService<Request<String>, Answer, Infallible>,
 }
 
 impl Client {
@@ -82,7 +82,7 @@ impl Client {
 
 type Serving = Pin<Box<dyn Future<Output = Result<Response<String>, Infallible>> + Send>>;
 
-fn served(request: Request<()>) -> Serving {
+fn served(request: Request<String>) -> Serving {
     Box::pin(async move { Ok(handle(request).await) })
 }
 

@@ -29,6 +29,7 @@ use crate::http::headers::Headers;
 #[cfg(feature = "axum")]
 use crate::http::key;
 use crate::http::policy::Policy;
+use crate::http::response::Drain;
 use crate::http::service::RateLimit;
 use crate::limiter::{InForce, Limiter};
 use crate::store::{BreakerState, Decided, FailureRules, OnFailure, Store};
@@ -228,6 +229,36 @@ impl RateLimitLayer {
     /// ```
     pub fn without_handle(self) -> Self {
         self.change(|gate| gate.has_handles = false)
+    }
+
+    /// Sets how much of the body of a refused request is read and dropped over HTTP/1, instead of 16 MiB in 30 s. With 0
+    /// of either nothing is.
+    ///
+    /// A client that writes all of an upload before it reads, as many do, sees the response only then: a server closes a
+    /// connection whose request it did not read to its end, which resets it while the client still sends. The response is
+    /// sent at once; a client that reads it meanwhile need not send the rest. A connection whose request was read to its
+    /// end stays open for the next one.
+    ///
+    /// Reading ends early where the client sends nothing for 2 s. A process reads 1,024 such bodies at once, and a refused
+    /// request beyond that is as with 0: so slow clients that send for ever keep no more than these connections, each for
+    /// `time` at most. Choose less where connections are few or traffic is dear, and 0 behind a proxy that reads whole
+    /// requests before it passes them on, as nginx does by default.
+    ///
+    /// Nothing is read of a request with `Expect: 100-continue` or `Upgrade`, nor outside of a tokio runtime, which must have
+    /// timers enabled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("photos", Quota::per_minute(10)))
+    ///     .drain_refused(2 << 20, Duration::from_secs(5));
+    /// # let _ = layer;
+    /// ```
+    pub fn drain_refused(self, max_bytes: u64, time: Duration) -> Self {
+        self.change(|gate| gate.responses.drain = Drain { max_bytes, time })
     }
 
     /// Logs requests that a policy refuses, at `info`.

@@ -12,6 +12,7 @@
 //! | a key extractor rejects the request | its response | the status that its response has, or is closest to |
 //! | no decision could be made | 503 | `UNAVAILABLE` |
 
+mod drain;
 pub(crate) mod problem;
 mod refusal;
 
@@ -20,10 +21,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
+pub(crate) use self::drain::Drain;
 pub(crate) use self::refusal::Refusal;
 use crate::core::{Decision, Error, Outcome};
 use crate::http::grpc;
@@ -48,12 +50,15 @@ pub(crate) struct Responses {
     reject: Option<Arc<Reject>>,
     /// Whether responses have the decision in their extensions.
     pub(crate) exposes_decisions: bool,
+    /// What is read of the bodies of refused requests.
+    pub(crate) drain: Drain,
 }
 
 impl Responses {
     /// Creates the default: all headers but the optional ones, and problem documents.
     pub(crate) fn new() -> Self {
-        Self { headers: HeaderWriter::new(Headers::both()), reject: None, exposes_decisions: false }
+        let headers = HeaderWriter::new(Headers::both());
+        Self { headers, reject: None, exposes_decisions: false, drain: Drain::default() }
     }
 
     pub(crate) fn set_headers(&mut self, headers: Headers) {
@@ -95,12 +100,11 @@ impl Responses {
                 if is_grpc { grpc::unavailable(wait) } else { problem::unavailable(wait) }
             }
         };
-        let response = match parts.method {
+        match parts.method {
             Method::HEAD => without_body(response),
             _ if is_grpc => grpc::for_client(parts, response),
             _ => response,
-        };
-        closing(parts, response)
+        }
     }
 
     /// Returns the response to a request that a policy refuses, as the application builds it or by the protocol.
@@ -160,21 +164,6 @@ impl Responses {
 /// Returns the seconds in `Retry-After`, at least 1; `None` if no wait can help.
 fn wait(decision: &Decision, later: u64) -> Option<u64> {
     decision.retry_after().map(|wait| whole_seconds(wait).max(1).saturating_add(later).min(LARGEST))
-}
-
-/// The longest body of a refused request that servers may still read, so that the connection can be used again.
-const READ_ANYWAY: u64 = 4_096;
-
-/// Returns a response that is sent before the body of its request was read. Over HTTP/1 servers close such a connection,
-/// so it says so where the body may be long: a client that reuses it would lose its next request.
-pub(crate) fn closing(parts: &Parts, mut response: Response<Bytes>) -> Response<Bytes> {
-    let length = parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let is_long =
-        length.is_some_and(|length: u64| length > READ_ANYWAY) || parts.headers.contains_key(TRANSFER_ENCODING);
-    if is_long && parts.version < Version::HTTP_2 {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
 }
 
 /// Returns the response to a HEAD request: without the body, but with its length (RFC 9110 §9.3.2).

@@ -148,16 +148,22 @@ where
 }
 
 /// Returns the response to a request that is not admitted.
-fn refused<B, R>(gate: &Gate, refusal: Refusal, request: Request<B>) -> Response<ResponseBody<R>> {
-    let (parts, _) = request.into_parts();
+fn refused<B, R>(gate: &Gate, refusal: Refusal, request: Request<B>) -> Response<ResponseBody<R>>
+where
+    B: Body + Send + 'static,
+{
+    let (parts, body) = request.into_parts();
     // By a handle of a layer outside, a check may await the refusal that is made later.
     let has_outer = parts.extensions.get::<Handle>().is_some();
-    gate.refuse(refusal, &parts, has_outer).map(ResponseBody::own)
+    let mut response = gate.refuse(refusal, &parts, has_outer);
+    gate.responses.drain.start(&parts, body, response.headers_mut());
+    response.map(ResponseBody::own)
 }
 
 impl<S, B, R> Future for ResponseFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
+    B: Body + Send + 'static,
     R: Body,
     R::Data: From<Bytes>,
 {

@@ -80,6 +80,7 @@ impl<S> RateLimit<S> {
 impl<S, B, R> Service<Request<B>> for RateLimit<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
+    B: Body + Send + 'static,
     R: Body,
     R::Data: From<Bytes>,
 {

@@ -131,6 +131,12 @@ impl FleetShedLayer {
         Self { limits: self.limits.budget(budget), ..self }
     }
 
+    /// Sets how much of the body of a request that is shed is read, as
+    /// [that of a layer](RateLimitLayer::drain_refused).
+    pub fn drain_refused(self, max_bytes: u64, time: Duration) -> Self {
+        Self { limits: self.limits.drain_refused(max_bytes, time), ..self }
+    }
+
     /// Returns the state of the circuit breaker in front of the store.
     pub fn breaker_state(&self) -> BreakerState {
         self.limits.breaker_state()
@@ -214,6 +220,7 @@ impl<S> FleetShed<S> {
 impl<S, B, R> Service<Request<B>> for FleetShed<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
+    B: Body + Send + 'static,
     R: Body,
     R::Data: From<Bytes>,
 {

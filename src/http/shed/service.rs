@@ -56,6 +56,7 @@ impl<S> WorkerShed<S> {
 impl<S, B, R> Service<Request<B>> for WorkerShed<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
+    B: Body + Send + 'static,
     R: Body,
     R::Data: From<Bytes>,
 {
@@ -71,7 +72,10 @@ where
         let (mut parts, body) = request.into_parts();
         let (called, in_progress, shed) = match self.layer.admit(&mut parts) {
             Ok(in_progress) => (Some(self.inner.call(Request::from_parts(parts, body))), in_progress, None),
-            Err(response) => (None, None, Some(response)),
+            Err(mut response) => {
+                self.layer.state.drain.start(&parts, body, response.headers_mut());
+                (None, None, Some(response))
+            }
         };
         WorkerShedFuture { called, in_progress, shed }
     }

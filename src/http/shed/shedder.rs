@@ -20,7 +20,7 @@ use crate::core::{Lines, PolicyName};
 use crate::http::grpc;
 use crate::http::headers::whole_seconds;
 use crate::http::policy::Refused;
-use crate::http::response::{closing, problem, without_body};
+use crate::http::response::{problem, without_body};
 use crate::random;
 use crate::store::Clock;
 use crate::telemetry::PolicyTelemetry;
@@ -227,7 +227,7 @@ impl Shedder {
         };
         response.extensions_mut().insert(Refused::Inside);
         response.extensions_mut().insert(Shed { name: self.name.clone(), class });
-        closing(parts, if parts.method == Method::HEAD { without_body(response) } else { response })
+        if parts.method == Method::HEAD { without_body(response) } else { response }
     }
 
     /// A sample of the utilization led to a level.

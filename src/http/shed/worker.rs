@@ -18,6 +18,7 @@ use super::ramp::{Progress, Ramp, Usage};
 use super::shedder::{Class, Shedder};
 use crate::core::error::built;
 use crate::core::{Error, PolicyName};
+use crate::http::response::Drain;
 use crate::random;
 use crate::store::Clock;
 
@@ -141,6 +142,12 @@ impl WorkerShedLayer {
         self.change(|state| state.wait = wait.max(Duration::from_secs(1)))
     }
 
+    /// Sets how much of the body of a request that is shed is read, as
+    /// [that of a layer](crate::RateLimitLayer::drain_refused).
+    pub fn drain_refused(self, max_bytes: u64, time: Duration) -> Self {
+        self.change(|state| state.drain = Drain { max_bytes, time })
+    }
+
     /// Sets the clock, instead of that of tokio, whose time a test can pause.
     pub fn with_clock(self, clock: impl Clock) -> Self {
         self.change(|state| state.shedder.clock = Arc::new(clock))
@@ -158,8 +165,9 @@ impl WorkerShedLayer {
 
     /// Returns a layer with other settings, and a state as it begins.
     fn change(self, change: impl FnOnce(&mut State)) -> Self {
-        let State { shedder, gauge, ramp, wait, .. } = &*self.state;
-        let mut state = State { ramp: *ramp, wait: *wait, ..State::new(shedder.anew(), gauge.clone()) };
+        let State { shedder, gauge, ramp, wait, drain, .. } = &*self.state;
+        let new = State::new(shedder.anew(), gauge.clone());
+        let mut state = State { ramp: *ramp, wait: *wait, drain: *drain, ..new };
         change(&mut state);
         Self { state: Arc::new(state) }
     }
@@ -224,6 +232,7 @@ struct State {
     ramp: Ramp,
     /// The least time in `Retry-After`.
     wait: Duration,
+    drain: Drain,
     /// When the last sample was taken, in nanoseconds of the clock.
     sampled: AtomicU64,
     /// The level of shedding by that sample: the bits of a number, which is read without a lock.
@@ -233,9 +242,9 @@ struct State {
 
 impl State {
     fn new(shedder: Shedder, gauge: Gauge) -> Self {
-        let (ramp, wait) = (Ramp::new(), Duration::from_secs(5));
+        let (ramp, wait, drain) = (Ramp::new(), Duration::from_secs(5), Drain::default());
         let (sampled, level) = (AtomicU64::new(u64::MAX), AtomicU64::new(0.0_f64.to_bits()));
-        Self { shedder, gauge, ramp, wait, sampled, level, progress: Mutex::default() }
+        Self { shedder, gauge, ramp, wait, drain, sampled, level, progress: Mutex::default() }
     }
 }
 

@@ -65,8 +65,8 @@ impl World {
     async fn start(&mut self, rng: &mut Rng, leaves: bool) {
         let (user, cost) = (rng.usize(..USERS.len()), rng.u64(0..5));
         let request = Request::get("/").header("x-user", USERS[user]).header("x-cost", cost);
-        let request = request.body(()).expect("a request");
-        let service = self.layers[rng.usize(..2)].layer(service_fn(async |request: Request<()>| {
+        let request = request.body(String::new()).expect("a request");
+        let service = self.layers[rng.usize(..2)].layer(service_fn(async |request: Request<String>| {
             let mut response = Response::new(Full::from("hello"));
             let handle: &Handle = request.extensions().get().expect("the layer gives it");
             response.extensions_mut().insert(handle.slots());

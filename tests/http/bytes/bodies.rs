@@ -33,7 +33,7 @@ fn bytes(quota: Quota) -> Policy {
 /// Sends a request through two layers, the outer one first, whose response has this body.
 async fn through([outer, inner]: [&Rig; 2], body: Inner) -> Response<impl Body<Data = Bytes, Error = BodyError>> {
     let service = outer.layer.layer(inner.layer.layer(serve(once(body))));
-    service.oneshot(Request::new(())).await.expect("a response")
+    service.oneshot(Request::new(String::new())).await.expect("a response")
 }
 
 /// The cause of an error, which is of this type.
@@ -153,7 +153,7 @@ async fn a_request_whose_body_would_be_cut_is_counted_by_the_layer_outside_unles
         let rig = Rig::new([bytes(HOUR)], Over::Cut);
         let send = async || {
             let inner = rig.layer.layer(serve(|| body([pattern(1_000)], false)));
-            outer.layer(inner).oneshot(Request::new(())).await.expect("a response")
+            outer.layer(inner).oneshot(Request::new(String::new())).await.expect("a response")
         };
         for (status, left) in [(200, 9), (429, if served { 9 } else { 8 })] {
             let answer = send().await;
@@ -175,7 +175,7 @@ async fn of_policies_of_several_keys_the_strictest_holds_and_each_client_has_its
     let rig = Rig::new([user, Policy::new("all", Quota::fixed_window(1_500, Duration::from_secs(3_600)))], Over::Cut);
     let get = async |user: &'static str| {
         let inner = serve(|| body([pattern(900)], false));
-        let request = Request::builder().header("x-user", user).body(()).expect("valid");
+        let request = Request::builder().header("x-user", user).body(String::new()).expect("valid");
         let answer = rig.layer.layer(inner).oneshot(request).await.expect("a response");
         let error = answer.into_body().collect().await.map(drop).err();
         error.map(|error| cause::<FlowError>(&error).policy().map(str::to_owned))
@@ -190,7 +190,8 @@ async fn stores_around_a_store_cut_bodies_too() {
     async fn cuts(store: impl Store) {
         let layer = BandwidthLayer::responses(RateLimitLayer::new(store, bytes(HOUR)), Over::Cut);
         let get = async |size| {
-            let answer = layer.layer(serve(move || body([pattern(size)], false))).oneshot(Request::new(())).await;
+            let answer =
+                layer.layer(serve(move || body([pattern(size)], false))).oneshot(Request::new(String::new())).await;
             answer.expect("a response").into_body().collect().await.is_ok()
         };
         assert_eq!((get(900).await, get(200).await), (true, false));
@@ -205,7 +206,7 @@ async fn handlers_find_the_handle_of_the_layer_outside() {
     let outer = RateLimitLayer::new(memory(&ManualClock::paused()), Policy::new("requests", Quota::per_hour(10)));
     for is_outside in [true, false] {
         let rig = Rig::new([bytes(HOUR)], Over::Pace);
-        let inner = service_fn(move |request: Request<LimitedBody<()>>| {
+        let inner = service_fn(move |request: Request<LimitedBody<String>>| {
             let handle = request.extensions().get::<Handle>();
             let names = handle.map(|handle| handle.decision().outcomes()[0].policy().to_owned());
             assert_eq!(names.as_deref(), is_outside.then_some("requests"));
@@ -213,9 +214,9 @@ async fn handlers_find_the_handle_of_the_layer_outside() {
         });
         let inner = rig.layer.layer(inner);
         if is_outside {
-            outer.layer(inner).oneshot(Request::new(())).await.expect("a response");
+            outer.layer(inner).oneshot(Request::new(String::new())).await.expect("a response");
         } else {
-            inner.oneshot(Request::new(())).await.expect("a response");
+            inner.oneshot(Request::new(String::new())).await.expect("a response");
         }
     }
 }
@@ -224,7 +225,7 @@ async fn handlers_find_the_handle_of_the_layer_outside() {
 async fn a_grpc_call_whose_body_would_be_cut_is_refused_in_its_terms() {
     let rig = Rig::new([bytes(HOUR)], Over::Cut);
     rig.send(body([pattern(1_000)], false)).await.into_body().collect().await.expect("it fits");
-    let call = Request::post("/a.B/c").header("content-type", "application/grpc").body(()).expect("valid");
+    let call = Request::post("/a.B/c").header("content-type", "application/grpc").body(String::new()).expect("valid");
     let answer = rig.layer.layer(serve(|| panic!("it is refused"))).oneshot(call).await.expect("a response");
     assert_eq!((answer.status(), &answer.headers()["grpc-status"]), (StatusCode::OK, &HeaderValue::from_static("8")));
 }
@@ -237,7 +238,7 @@ async fn while_the_store_fails_the_rule_of_the_layer_decides() {
         let limits = RateLimitLayer::new(failing.clone(), bytes(HOUR)).on_failure(rule);
         let layer = BandwidthLayer::responses(limits, Over::Cut);
         let inner = serve(|| body([pattern(5_000)], false));
-        let answer = layer.layer(inner).oneshot(Request::new(())).await.expect("a response");
+        let answer = layer.layer(inner).oneshot(Request::new(String::new())).await.expect("a response");
         let status = if rule == OnFailure::Deny { 503 } else { 200 };
         assert_eq!(answer.status(), status, "{rule:?}");
         let read = answer.into_body().collect().await;

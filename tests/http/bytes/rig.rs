@@ -43,7 +43,7 @@ impl Rig {
 
     /// Sends a request whose response has this body.
     pub(super) async fn send(&self, body: Inner) -> Answer {
-        self.layer.layer(serve(once(body))).oneshot(Request::new(())).await.expect("a response")
+        self.layer.layer(serve(once(body))).oneshot(Request::new(String::new())).await.expect("a response")
     }
 
     /// What stays taken of the first policy: what was admitted less what was refunded.

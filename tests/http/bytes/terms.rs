@@ -21,7 +21,7 @@ async fn a_tier_that_has_no_portions_leaves_a_policy_its_own_quota() {
             let policy = Policy::new("bytes", HOUR).tier(move |_| Some(tier));
             let limits = RateLimitLayer::new(memory(&ManualClock::paused()), policy);
             let service = BandwidthLayer::responses(limits, over).layer(serve(once(body([pattern(5_000)], false))));
-            let response = service.oneshot(Request::new(())).await.expect("a response");
+            let response = service.oneshot(Request::new(String::new())).await.expect("a response");
             let read = tokio::time::timeout(Duration::from_secs(60), response.into_body().collect()).await;
             assert!(!matches!(read, Ok(Ok(_))), "5000 bytes passed with a quota of 1000 an hour: {tier}, {over:?}");
         }
@@ -35,7 +35,7 @@ async fn a_reserve_is_left_for_critical_requests() {
     let limits = RateLimitLayer::new(memory(&ManualClock::paused()), policy);
     let layer = BandwidthLayer::responses(limits, Over::Cut);
     let send = async |vip: bool| {
-        let mut request = Request::new(());
+        let mut request = Request::new(String::new());
         if vip {
             request.headers_mut().insert("vip", http::HeaderValue::from_static("1"));
         }
@@ -56,7 +56,7 @@ async fn policies_that_are_replaced_while_a_body_waits() {
     let limits = RateLimitLayer::new(memory(&clock), of(HOUR));
     let layer = BandwidthLayer::responses(limits, Over::Pace);
     let service = layer.layer(serve(once(body([pattern(5_000)], false))));
-    let response = service.oneshot(Request::new(())).await.expect("a response");
+    let response = service.oneshot(Request::new(String::new())).await.expect("a response");
     let reading = tokio::spawn(response.into_body().collect());
     tokio::time::sleep(Duration::from_secs(1)).await;
     layer.limits().replace_policies([of(Quota::fixed_window(10_000, Duration::from_secs(3_600)))]).expect("valid");
@@ -70,7 +70,7 @@ async fn a_leaky_tier_leaves_a_policy_its_own_quota() {
     let policy = Policy::new("bytes", HOUR).tier(move |_| Some(tier));
     let limits = RateLimitLayer::new(memory(&ManualClock::paused()), policy);
     let service = BandwidthLayer::responses(limits, Over::Cut).layer(serve(once(body([pattern(5_000)], false))));
-    let response = service.oneshot(Request::new(())).await.expect("a response");
+    let response = service.oneshot(Request::new(String::new())).await.expect("a response");
     assert!(response.into_body().collect().await.is_err());
 }
 
@@ -92,7 +92,7 @@ async fn while_the_store_fails_the_reserve_of_a_share_is_left_for_critical_reque
     let layer = BandwidthLayer::responses(limits, Over::Cut);
     let chunks = (0..100).map(|_| pattern(10));
     let service = layer.layer(serve(once(body(chunks, false))));
-    let response = service.oneshot(Request::new(())).await.expect("a response");
+    let response = service.oneshot(Request::new(String::new())).await.expect("a response");
     assert_eq!(response.status(), 200);
     let (mut passed, mut body) = (0, Box::pin(response.into_body()));
     while let Some(Ok(frame)) = body.frame().await {
@@ -119,7 +119,7 @@ async fn a_policy_of_a_layer_of_bandwidth_limits_requests_where_it_is_given_to_a
     let mut statuses = Vec::new();
     for _ in 0..3 {
         let service = layer.layer(serve(once(body([], false))));
-        statuses.push(service.oneshot(Request::new(())).await.expect("a response").status().as_u16());
+        statuses.push(service.oneshot(Request::new(String::new())).await.expect("a response").status().as_u16());
     }
     assert_eq!(statuses, [200, 429, 429], "an error, or a limit");
 }

@@ -201,11 +201,11 @@ fn unavailable_ones() -> Vec<Case> {
     let fleet = FleetShedLayer::new(store, "fleet", Quota::concurrency(2), 0.5);
     let clock = ManualClock::new();
     let worker = WorkerShedLayer::measured("worker", || 1.0).with_clock(clock.clone()).classify(|_| Class::Test);
-    let sampled =
-        worker.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))));
+    let sampled = worker
+        .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))));
     for _ in 0..15 {
         clock.advance(Duration::from_secs(10));
-        drop(sampled.clone().oneshot(Request::new(())).now_or_never());
+        drop(sampled.clone().oneshot(Request::new(String::new())).now_or_never());
     }
     let deny = RateLimitLayer::new(unavailable(), Policy::new("calls", Quota::per_hour(5))).on_failure(OnFailure::Deny);
     let of = |name: &str, layer, pushback| Case {

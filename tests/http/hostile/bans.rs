@@ -21,14 +21,14 @@ fn behind_proxies() -> key::ClientIp {
     key::client_ip().trusted_proxies(["10.0.0.0/8"])
 }
 
-fn from(peer: &str) -> Request<()> {
-    let mut request = Request::new(());
+fn from(peer: &str) -> Request<String> {
+    let mut request = Request::new(String::new());
     let address: IpAddr = peer.parse().expect("an address");
     request.extensions_mut().insert(ConnectInfo(SocketAddr::new(address, 4_711)));
     request
 }
 
-fn with_header(mut request: Request<()>, name: &'static str, value: &str) -> Request<()> {
+fn with_header(mut request: Request<String>, name: &'static str, value: &str) -> Request<String> {
     request.headers_mut().append(name, value.parse().expect("a value"));
     request
 }
@@ -67,16 +67,16 @@ async fn what_a_client_writes_before_the_proxy_adds_its_address_bans_only_itself
 async fn counters_that_clients_share_are_never_banned() {
     // Without the addresses of connections, as a server has it that was set up in haste.
     let layer = RateLimitLayer::new(MemoryStore::new(), policy().key(key::client_ip()));
-    let anonymous = send(&layer, 20, |_| Request::new(())).await;
+    let anonymous = send(&layer, 20, |_| Request::new(String::new())).await;
     assert!(!anonymous[19].is_admitted() && !anonymous.iter().any(is_banned));
 
     let verified = || Policy::new("api", Quota::fixed_window(1, HOUR)).ban(Ban::new(3, HOUR, HOUR).of_verified_keys());
     let by_header = verified().key(key::header("x-api-key")).missing_key(MissingKey::Share);
     let layer = RateLimitLayer::new(MemoryStore::new(), by_header);
-    assert!(!send(&layer, 20, |_| Request::new(())).await.iter().any(is_banned));
-    let ambiguous = |_| with_header(with_header(Request::new(()), "x-api-key", "one"), "x-api-key", "two");
+    assert!(!send(&layer, 20, |_| Request::new(String::new())).await.iter().any(is_banned));
+    let ambiguous = |_| with_header(with_header(Request::new(String::new()), "x-api-key", "one"), "x-api-key", "two");
     assert!(!send(&layer, 20, ambiguous).await.iter().any(is_banned));
-    let of_one = send(&layer, 20, |_| with_header(Request::new(()), "x-api-key", "one")).await;
+    let of_one = send(&layer, 20, |_| with_header(Request::new(String::new()), "x-api-key", "one")).await;
     assert!(is_banned(&of_one[19]));
 }
 

@@ -192,10 +192,10 @@ fn a_limiter_does_without_its_store_what_it_is_set_to() {
 fn a_layer_and_its_limiter_share_counters_where_the_key_is_the_same() {
     let layer = RateLimitLayer::new(store(), Policy::new("user", THREE).key(key::header("x-user").plain()));
     let (limiter, user) = (layer.limiter(), Key::new("header x-user", "ada"));
-    let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+    let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
     let service = layer.layer(inner);
     let send = || {
-        let request = Request::builder().header("x-user", "ada").body(()).expect("a request");
+        let request = Request::builder().header("x-user", "ada").body(String::new()).expect("a request");
         service.clone().oneshot(request).now_or_never().expect("an answer at once").unwrap().status().as_u16()
     };
     assert_eq!(send(), 200);

@@ -26,8 +26,8 @@ fn others() -> Policy {
     Policy::new("all", Quota::fixed_window(100, MINUTE)).key(key::peer_ip())
 }
 
-fn request(method: Method) -> Request<()> {
-    let mut request = Request::new(());
+fn request(method: Method) -> Request<String> {
+    let mut request = Request::new(String::new());
     *request.method_mut() = method;
     request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4_711))));
     request

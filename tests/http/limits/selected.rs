@@ -162,7 +162,7 @@ fn a_strike_or_the_end_of_a_ban_where_nothing_bans_is_an_error() {
 #[tokio::test]
 async fn the_counter_that_requests_without_a_key_share_is_reset_by_its_key() {
     let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("ip", TEN).key(key::client_ip()));
-    assert!(send(&layer, 1, |_| http::Request::new(())).await[0].is_admitted());
+    assert!(send(&layer, 1, |_| http::Request::new(String::new())).await[0].is_admitted());
     for key in ["anonymous:", "ambiguous:203.0.113.9", "unknown:"] {
         let found = layer.limiter().reset(&key.parse().expect("a key")).await.expect("such keys are of any policy");
         assert_eq!(found, usize::from(key == "anonymous:"), "{key}");
@@ -174,7 +174,7 @@ async fn a_handler_s_check_by_a_key_of_another_kind_than_the_policy_s_is_an_erro
     use http_body_util::Full;
     use tower::{Layer, ServiceExt, service_fn};
     let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("all", TEN));
-    let service = layer.layer(service_fn(async |request: http::Request<()>| {
+    let service = layer.layer(service_fn(async |request: http::Request<String>| {
         let handle: &Handle = request.extensions().get().expect("the layer inserts it");
         is_for_none(handle.check(&by_user("user", TEN), Key::new("user", "ada")).await, &["\"user\"", "header x-user"]);
         for policy in [by_user("user", TEN), Policy::new("more", TEN)] {
@@ -182,7 +182,7 @@ async fn a_handler_s_check_by_a_key_of_another_kind_than_the_policy_s_is_an_erro
         }
         Ok::<_, std::convert::Infallible>(http::Response::new(Full::<bytes::Bytes>::default()))
     }));
-    let _ = service.oneshot(http::Request::new(())).await.expect("a response");
+    let _ = service.oneshot(http::Request::new(String::new())).await.expect("a response");
 }
 
 #[test]

@@ -98,7 +98,11 @@ fn a_grpc_call_that_is_shed_is_unavailable_and_says_when_to_retry() {
     let (fleet, _held) = fleet();
     for (mut service, allowed) in [(worker(), 5_000..=10_000), (fleet, 1_000..=3_000)] {
         let call = Request::post("/greeter/hello").version(Version::HTTP_2);
-        let call = call.header("content-type", "application/grpc").header("te", "trailers").body(()).expect("a call");
+        let call = call
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(String::new())
+            .expect("a call");
         let response = send(&mut service, call);
         assert_eq!((response.status().as_u16(), field(&response, "grpc-status")), (200, "14"));
         let millis: u64 = field(&response, "grpc-retry-pushback-ms").parse().expect("a number");

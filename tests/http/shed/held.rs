@@ -96,7 +96,7 @@ fn a_request_without_a_response_is_no_longer_in_progress() {
     let layer = one_at_once(&clock);
     // Its client vanishes while the service works.
     let mut never =
-        layer.layer(service_fn(|_: Request<()>| std::future::pending::<Result<Response<Text>, Infallible>>()));
+        layer.layer(service_fn(|_: Request<String>| std::future::pending::<Result<Response<Text>, Infallible>>()));
     let mut future = Box::pin(never.call(of_class(Class::Read)));
     assert!(future.as_mut().now_or_never().is_none());
     assert!(is_busy(&layer, &clock));
@@ -105,14 +105,14 @@ fn a_request_without_a_response_is_no_longer_in_progress() {
     assert!(!is_busy(&layer, &clock));
     // The service fails, or panics, when it is called or later.
     let mut fails =
-        layer.layer(service_fn(|_: Request<()>| async { Err::<Response<Text>, _>(io::Error::other("no")) }));
+        layer.layer(service_fn(|_: Request<String>| async { Err::<Response<Text>, _>(io::Error::other("no")) }));
     assert!(fails.call(of_class(Class::Read)).now_or_never().expect("at once").is_err());
     assert!(!is_busy(&layer, &clock));
     let mut panics = behind(&layer, serving(|_| panic!("a bug")));
     assert!(catch_unwind(AssertUnwindSafe(|| send(&mut panics, of_class(Class::Read)))).is_err());
     assert!(!is_busy(&layer, &clock));
     let mut late =
-        layer.layer(service_fn(|_: Request<()>| async { panic!("a bug") as Result<Response<Text>, Infallible> }));
+        layer.layer(service_fn(|_: Request<String>| async { panic!("a bug") as Result<Response<Text>, Infallible> }));
     let future = late.call(of_class(Class::Read));
     assert!(catch_unwind(AssertUnwindSafe(|| future.now_or_never())).is_err());
     assert!(!is_busy(&layer, &clock));

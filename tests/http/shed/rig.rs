@@ -19,7 +19,7 @@ use tower::{Layer, Service as _, ServiceExt, service_fn};
 
 /// The body of a response, whatever layers are around it.
 pub(super) type Text = UnsyncBoxBody<Bytes, io::Error>;
-pub(super) type Service = BoxCloneService<Request<()>, Response<Text>, Infallible>;
+pub(super) type Service = BoxCloneService<Request<String>, Response<Text>, Infallible>;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
@@ -28,7 +28,7 @@ pub(super) fn text(text: &'static str) -> Text {
 }
 
 /// A service of a closure.
-pub(super) fn serving(respond: impl Fn(Request<()>) -> Response<Text> + Clone + Send + 'static) -> Service {
+pub(super) fn serving(respond: impl Fn(Request<String>) -> Response<Text> + Clone + Send + 'static) -> Service {
     BoxCloneService::new(service_fn(move |request| std::future::ready(Ok(respond(request)))))
 }
 
@@ -41,8 +41,8 @@ pub(super) fn hello() -> Service {
 pub(super) fn behind<L, B>(layer: &L, inner: Service) -> Service
 where
     L: Layer<Service>,
-    L::Service: tower::Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
-    <L::Service as tower::Service<Request<()>>>::Future: Send,
+    L::Service: tower::Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    <L::Service as tower::Service<Request<String>>>::Future: Send,
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -60,13 +60,13 @@ pub(super) fn said(parts: &Parts) -> Class {
     }
 }
 
-pub(super) fn of_class(class: Class) -> Request<()> {
-    Request::get("/").header("x-class", class.as_str()).body(()).expect("a request")
+pub(super) fn of_class(class: Class) -> Request<String> {
+    Request::get("/").header("x-class", class.as_str()).body(String::new()).expect("a request")
 }
 
 /// The response to a request, which is there at once.
 #[track_caller]
-pub(super) fn send(service: &mut Service, request: Request<()>) -> Response<Text> {
+pub(super) fn send(service: &mut Service, request: Request<String>) -> Response<Text> {
     assert!(service.ready().now_or_never().is_some());
     service.call(request).now_or_never().expect("a response at once").expect("the service does not fail")
 }

@@ -167,7 +167,7 @@ fn a_name_that_no_policy_may_have_is_an_error() {
 #[tokio::test]
 async fn the_ready_instance_is_called_and_none_is_for_a_request_that_is_shed() {
     let (layer, _) = bad_for(120);
-    let (inner, mut handle) = mock::pair::<Request<()>, Response<String>>();
+    let (inner, mut handle) = mock::pair::<Request<String>, Response<String>>();
     let mut service = layer.layer(inner);
     handle.allow(1);
     let shed = service.ready().await.expect("ready").call(of_class(Class::Write)).await.expect("a response");

@@ -93,13 +93,13 @@ fn a_request_takes_as_many_slots_as_it_costs() {
 #[test]
 fn a_service_that_fails_or_is_dropped_releases_the_slot() {
     let layer = streams(TWO);
-    let failing = layer.layer(service_fn(async |_: Request<()>| Err::<Response<String>, _>("it failed")));
-    failing.oneshot(Request::new(())).now_or_never().expect("at once").expect_err("it fails");
+    let failing = layer.layer(service_fn(async |_: Request<String>| Err::<Response<String>, _>("it failed")));
+    failing.oneshot(Request::new(String::new())).now_or_never().expect("at once").expect_err("it fails");
     assert_eq!(left(&layer), 2);
 
     let endless =
-        layer.layer(service_fn(async |_: Request<()>| pending::<Result<Response<String>, Infallible>>().await));
-    let mut calling = Box::pin(endless.oneshot(Request::new(())));
+        layer.layer(service_fn(async |_: Request<String>| pending::<Result<Response<String>, Infallible>>().await));
+    let mut calling = Box::pin(endless.oneshot(Request::new(String::new())));
     assert!(calling.as_mut().now_or_never().is_none());
     assert_eq!(left(&layer), 1);
     drop(calling);
@@ -109,11 +109,11 @@ fn a_service_that_fails_or_is_dropped_releases_the_slot() {
 #[tokio::test]
 async fn a_handler_that_panics_releases_the_slot() {
     let layer = streams(TWO);
-    let panicking = layer.layer(service_fn(async |request: Request<()>| {
+    let panicking = layer.layer(service_fn(async |request: Request<String>| {
         assert!(request.uri().path() == "/never", "it panics, as the test wants");
         Ok::<_, Infallible>(Response::new(String::new()))
     }));
-    let joined = tokio::spawn(panicking.oneshot(Request::new(()))).await;
+    let joined = tokio::spawn(panicking.oneshot(Request::new(String::new()))).await;
     assert!(joined.is_err_and(|error| error.is_panic()));
     assert_eq!(left(&layer), 2);
 }
@@ -124,7 +124,7 @@ fn a_call_holds_its_slot_until_its_trailers_have_been_sent() {
     let layer = RateLimitLayer::composite(MemoryStore::new()).policies(policies);
     let (service, mut senders) = feeding(&layer);
     let request = Request::post("/").version(Version::HTTP_2).header("te", "trailers");
-    let request = request.header("content-type", "application/grpc").body(()).expect("a request");
+    let request = request.header("content-type", "application/grpc").body(String::new()).expect("a request");
     let response = service.oneshot(request).now_or_never().expect("at once").expect("a response");
     let sender = senders.try_recv().expect("the service was called");
     let mut body = Box::pin(response.into_body());
@@ -161,7 +161,8 @@ async fn clients_that_leave_while_the_store_decides_leave_no_slots_behind() {
     let layer = RateLimitLayer::new(Slow(store.clone()), Policy::new("streams", Quota::concurrency(1_000)));
     let observer = RateLimitLayer::new(store, Policy::new("streams", Quota::concurrency(1_000)));
     let service = around(&layer, |_| Response::new(full("hello")));
-    let mut leaving: Vec<_> = (0..500).map(|_| Box::pin(service.clone().oneshot(Request::new(())))).collect();
+    let mut leaving: Vec<_> =
+        (0..500).map(|_| Box::pin(service.clone().oneshot(Request::new(String::new())))).collect();
     for request in &mut leaving {
         assert!(request.as_mut().now_or_never().is_none());
     }

@@ -38,7 +38,7 @@ fn check_each(handles: Receiver<Handle>, begun: Sender<()>, checked: Sender<Hand
 /// Returns how many requests held a slot after their future was dropped, with nothing but their handle left.
 fn held_after_drops(policy: Policy) -> usize {
     let (called, calls) = channel();
-    let service = service_fn(move |request: Request<()>| {
+    let service = service_fn(move |request: Request<String>| {
         called.send(request.extensions().get::<Handle>().cloned()).expect("the test receives it");
         pending::<Result<Response<String>, Infallible>>()
     });
@@ -53,7 +53,7 @@ fn held_after_drops(policy: Policy) -> usize {
     let checks = check_each(handles, begun, checked);
     let mut held = 0;
     for number in 0..REQUESTS {
-        let response = service.call(Request::new(()));
+        let response = service.call(Request::new(String::new()));
         let handle = calls.try_recv().expect("a plain request is passed on at once").expect("the layer inserts it");
         to_check.send(handle).expect("the thread runs");
         begins.recv().expect("the thread runs");

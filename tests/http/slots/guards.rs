@@ -13,7 +13,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{Service, TWO, around, empty, full, left, left_of, send, streams};
 
-fn handle(request: &Request<()>) -> Handle {
+fn handle(request: &Request<String>) -> Handle {
     request.extensions().get::<Handle>().expect("the layer gives it").clone()
 }
 
@@ -107,7 +107,7 @@ async fn what_a_handler_checks_is_held_until_its_body_ends_and_not_at_all_after_
     let kept = Arc::<Mutex<Vec<Handle>>>::default();
     let list = Arc::clone(&kept);
     let exports = || Policy::new("exports", Quota::concurrency(3));
-    let inner = layer.layer(service_fn(move |request: Request<()>| {
+    let inner = layer.layer(service_fn(move |request: Request<String>| {
         let (handle, list) = (handle(&request), Arc::clone(&list));
         async move {
             let decision = handle.check(&exports(), Key::new("user", "ada")).await.expect("memory never fails");
@@ -116,7 +116,7 @@ async fn what_a_handler_checks_is_held_until_its_body_ends_and_not_at_all_after_
             Ok::<_, Infallible>(Response::new(String::from("hello")))
         }
     }));
-    let response = inner.oneshot(Request::new(())).await.expect("a response");
+    let response = inner.oneshot(Request::new(String::new())).await.expect("a response");
     let handle = kept.lock().expect("nothing panics").remove(0);
     let checks_one = async |expected: u64| {
         let look = handle.check(&exports().cost(0), Key::new("user", "ada")).await.expect("memory never fails");

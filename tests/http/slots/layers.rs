@@ -15,12 +15,13 @@ use super::rig::{TWO, around, everybody, feeding, full, left, left_of, send, sen
 #[test]
 fn each_of_nested_layers_holds_its_slots_until_the_body_ends() {
     let (outer, inner) = (streams(TWO), streams(Quota::concurrency(1)));
-    let nested = outer.layer(inner.layer(service_fn(async |request: Request<()>| {
+    let nested = outer.layer(inner.layer(service_fn(async |request: Request<String>| {
         let guard = request.extensions().get::<Handle>().expect("the layer gives it").slots();
         assert!(!guard.is_empty());
         Ok::<_, Infallible>(Response::new(String::from("hello")))
     })));
-    let call = || nested.clone().oneshot(Request::new(())).now_or_never().expect("at once").expect("a response");
+    let call =
+        || nested.clone().oneshot(Request::new(String::new())).now_or_never().expect("at once").expect("a response");
     let response = call();
     assert_eq!((left(&outer), left(&inner)), (1, 0));
     let refused = call();
@@ -87,7 +88,7 @@ fn a_slot_is_not_settled_by_a_real_cost_nor_by_charges_of_the_handler() {
         response.extensions_mut().insert(RealCost(3));
         response
     });
-    let request = Request::get("/").header("x-user", "ada").body(()).expect("a request");
+    let request = Request::get("/").header("x-user", "ada").body(String::new()).expect("a request");
     let response = service.oneshot(request).now_or_never().expect("at once").expect("a response");
     let ada = Key::new("header x-user", "ada");
     assert_eq!(left_of(&limiter, &ada), 3);

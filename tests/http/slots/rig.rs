@@ -18,7 +18,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 pub(super) type Inner = UnsyncBoxBody<Bytes, io::Error>;
 pub(super) type Answer = Response<ResponseBody<Inner>>;
-pub(super) type Service = BoxCloneService<Request<()>, Response<ResponseBody<Inner>>, Infallible>;
+pub(super) type Service = BoxCloneService<Request<String>, Response<ResponseBody<Inner>>, Infallible>;
 pub(super) type Frames = UnboundedSender<Result<Frame<Bytes>, io::Error>>;
 
 /// What a body has next, or its end.
@@ -52,7 +52,7 @@ pub(super) fn data(text: &'static str) -> Frame<Bytes> {
 /// A layer around what `respond` makes of each request.
 pub(super) fn around(
     layer: &RateLimitLayer,
-    respond: impl Fn(Request<()>) -> Response<Inner> + Clone + Send + 'static,
+    respond: impl Fn(Request<String>) -> Response<Inner> + Clone + Send + 'static,
 ) -> Service {
     let inner = service_fn(move |request| std::future::ready(Ok::<_, Infallible>(respond(request))));
     BoxCloneService::new(layer.layer(inner))
@@ -71,7 +71,12 @@ pub(super) fn feeding(layer: &RateLimitLayer) -> (Service, UnboundedReceiver<Fra
 
 #[track_caller]
 pub(super) fn send(service: &Service) -> Answer {
-    service.clone().oneshot(Request::new(())).now_or_never().expect("a response at once").expect("a response")
+    service
+        .clone()
+        .oneshot(Request::new(String::new()))
+        .now_or_never()
+        .expect("a response at once")
+        .expect("a response")
 }
 
 /// Sends a request, and returns its response and the sender of its body.

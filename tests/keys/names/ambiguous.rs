@@ -18,7 +18,7 @@ fn header() -> key::ValueKey {
 }
 
 /// Two users in one request.
-fn two(first: &'static str, second: &'static str) -> Request<()> {
+fn two(first: &'static str, second: &'static str) -> Request<String> {
     with([(USER, first), (USER, second)])
 }
 

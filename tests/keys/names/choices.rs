@@ -10,7 +10,7 @@ use super::rig::{Service, expect, get, one, policy, service, with};
 
 /// A service whose client REAL has nothing left.
 #[track_caller]
-fn spent(key: impl KeyExtractor, real: Request<()>) -> Service {
+fn spent(key: impl KeyExtractor, real: Request<String>) -> Service {
     let service = service(policy(key));
     expect(&service, [(real, 200)]);
     service
@@ -18,34 +18,34 @@ fn spent(key: impl KeyExtractor, real: Request<()>) -> Service {
 
 /// These are the client REAL, and not ambiguous: that is one more.
 #[track_caller]
-fn are_real(key: impl KeyExtractor, real: Request<()>, names: impl IntoIterator<Item = Request<()>>) {
+fn are_real(key: impl KeyExtractor, real: Request<String>, names: impl IntoIterator<Item = Request<String>>) {
     expect(&spent(key, real), names.into_iter().map(|name| (name, 429)));
 }
 
 /// These are neither REAL nor each other.
 #[track_caller]
-fn are_others(key: impl KeyExtractor, real: Request<()>, names: impl IntoIterator<Item = Request<()>>) {
+fn are_others(key: impl KeyExtractor, real: Request<String>, names: impl IntoIterator<Item = Request<String>>) {
     expect(&spent(key, real), names.into_iter().map(|name| (name, 200)));
 }
 
 /// These are ambiguous: together they have one counter.
 #[track_caller]
-fn are_ambiguous(key: impl KeyExtractor, real: Request<()>, names: impl IntoIterator<Item = Request<()>>) {
+fn are_ambiguous(key: impl KeyExtractor, real: Request<String>, names: impl IntoIterator<Item = Request<String>>) {
     let service = spent(key, real);
     for (number, name) in names.into_iter().enumerate() {
         expect(&service, [(name, if number == 0 { 200 } else { 429 })]);
     }
 }
 
-fn session(lines: impl AsRef<[u8]>) -> Request<()> {
+fn session(lines: impl AsRef<[u8]>) -> Request<String> {
     one("cookie", lines)
 }
 
-fn header<const N: usize>(lines: [&'static str; N]) -> Request<()> {
+fn header<const N: usize>(lines: [&'static str; N]) -> Request<String> {
     with(lines.map(|line| ("x-user", line)))
 }
 
-fn basic(user: &str) -> Request<()> {
+fn basic(user: &str) -> Request<String> {
     one("authorization", format!("Basic {}", STANDARD.encode(format!("{user}:pw"))))
 }
 

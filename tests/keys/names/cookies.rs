@@ -32,11 +32,11 @@ fn session() -> key::ValueKey {
     key::cookie("session")
 }
 
-fn line(text: impl AsRef<[u8]>) -> Request<()> {
+fn line(text: impl AsRef<[u8]>) -> Request<String> {
     one(COOKIE, text)
 }
 
-fn real() -> Request<()> {
+fn real() -> Request<String> {
     line("session=REAL")
 }
 

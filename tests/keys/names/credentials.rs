@@ -10,11 +10,11 @@ use super::rig::{expect, one, policy, service, shared, with};
 
 const AUTHORIZATION: &str = "authorization";
 
-fn line(text: impl AsRef<[u8]>) -> Request<()> {
+fn line(text: impl AsRef<[u8]>) -> Request<String> {
     one(AUTHORIZATION, text)
 }
 
-fn lines(texts: [String; 2]) -> Request<()> {
+fn lines(texts: [String; 2]) -> Request<String> {
     with(texts.map(|text| (AUTHORIZATION, text)))
 }
 
@@ -47,7 +47,7 @@ fn latin1_user(parts: &Parts) -> Option<String> {
     Some(user.iter().filter(|byte| byte.is_ascii()).map(|byte| char::from(*byte)).collect())
 }
 
-fn basic(credentials: impl AsRef<[u8]>) -> Request<()> {
+fn basic(credentials: impl AsRef<[u8]>) -> Request<String> {
     line(format!("Basic {}", STANDARD.encode(credentials)))
 }
 

@@ -26,7 +26,7 @@ fn fault(fields: &str) -> String {
 
 /// What the headers say is left of the limit.
 #[track_caller]
-fn left(service: &Service, request: Request<()>) -> String {
+fn left(service: &Service, request: Request<String>) -> String {
     let response = send(service, request);
     response.headers().get("x-ratelimit-remaining").expect("it is told").to_str().expect("ASCII").to_owned()
 }

@@ -13,12 +13,12 @@ use tollgate::key::{self, Extracted, KeyExtractor};
 
 use super::rig::{get, one, with};
 
-fn extracted(key: &impl KeyExtractor, request: Request<()>) -> Extracted {
+fn extracted(key: &impl KeyExtractor, request: Request<String>) -> Extracted {
     key.extract(&request.into_parts().0).wait().now_or_never().expect("at once")
 }
 
 /// The key of a request, or `None` if it is not certain.
-fn certain(key: &impl KeyExtractor, request: Request<()>) -> Option<String> {
+fn certain(key: &impl KeyExtractor, request: Request<String>) -> Option<String> {
     match extracted(key, request) {
         Extracted::Key(key) => Some(key.to_string()),
         Extracted::Ambiguous => None,

@@ -13,7 +13,7 @@ use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
-pub(crate) type Service = BoxCloneService<Request<()>, Response<ResponseBody<Full<Bytes>>>, Infallible>;
+pub(crate) type Service = BoxCloneService<Request<String>, Response<ResponseBody<Full<Bytes>>>, Infallible>;
 
 /// The client that all the names are of.
 pub(crate) const REAL: &str = "REAL";
@@ -33,8 +33,8 @@ pub(crate) fn service(policy: Policy) -> Service {
 }
 
 /// A request with lines of headers.
-pub(crate) fn with<V: AsRef<[u8]>>(lines: impl IntoIterator<Item = (&'static str, V)>) -> Request<()> {
-    let mut request = Request::new(());
+pub(crate) fn with<V: AsRef<[u8]>>(lines: impl IntoIterator<Item = (&'static str, V)>) -> Request<String> {
+    let mut request = Request::new(String::new());
     for (name, value) in lines {
         let value = HeaderValue::from_bytes(value.as_ref()).expect("a header value");
         request.headers_mut().append(HeaderName::from_static(name), value);
@@ -43,27 +43,27 @@ pub(crate) fn with<V: AsRef<[u8]>>(lines: impl IntoIterator<Item = (&'static str
 }
 
 /// A request with one line of a header.
-pub(crate) fn one(name: &'static str, value: impl AsRef<[u8]>) -> Request<()> {
+pub(crate) fn one(name: &'static str, value: impl AsRef<[u8]>) -> Request<String> {
     with([(name, value)])
 }
 
 /// A request for a URI.
-pub(crate) fn get(uri: &str) -> Request<()> {
-    Request::get(uri).body(()).expect("a URI")
+pub(crate) fn get(uri: &str) -> Request<String> {
+    Request::get(uri).body(String::new()).expect("a URI")
 }
 
 #[track_caller]
-pub(crate) fn send(service: &Service, request: Request<()>) -> Response<ResponseBody<Full<Bytes>>> {
+pub(crate) fn send(service: &Service, request: Request<String>) -> Response<ResponseBody<Full<Bytes>>> {
     service.clone().oneshot(request).now_or_never().expect("an answer at once").expect("never fails")
 }
 
 #[track_caller]
-pub(crate) fn status(service: &Service, request: Request<()>) -> u16 {
+pub(crate) fn status(service: &Service, request: Request<String>) -> u16 {
     send(service, request).status().as_u16()
 }
 
 #[track_caller]
-pub(crate) fn expect(service: &Service, requests: impl IntoIterator<Item = (Request<()>, u16)>) {
+pub(crate) fn expect(service: &Service, requests: impl IntoIterator<Item = (Request<String>, u16)>) {
     for (number, (request, expected)) in requests.into_iter().enumerate() {
         assert_eq!(status(service, request), expected, "request {number}");
     }
@@ -83,11 +83,11 @@ pub(crate) type Sees = fn(&Parts) -> Option<String>;
 fn admitted(
     key: impl KeyExtractor,
     sees: Sees,
-    real: Request<()>,
-    mut other: impl FnMut(usize) -> Request<()>,
+    real: Request<String>,
+    mut other: impl FnMut(usize) -> Request<String>,
 ) -> usize {
     let service = service(policy(key));
-    let client = |request: Request<()>| sees(&request.into_parts().0);
+    let client = |request: Request<String>| sees(&request.into_parts().0);
     assert_eq!(client(real.clone()).as_deref(), Some(REAL));
     expect(&service, [(real.clone(), 200), (real, 429)]);
     let mut others = (0..NAMES).map(|number| {
@@ -103,8 +103,8 @@ fn admitted(
 pub(crate) fn same(
     key: impl KeyExtractor,
     sees: Sees,
-    real: Request<()>,
-    names: impl IntoIterator<Item = Request<()>>,
+    real: Request<String>,
+    names: impl IntoIterator<Item = Request<String>>,
 ) {
     let names: Vec<_> = names.into_iter().collect();
     let found = admitted(key, sees, real, |number| names[number % names.len()].clone());
@@ -113,6 +113,11 @@ pub(crate) fn same(
 
 /// What is made of numbers has one counter together, beside that of the client.
 #[track_caller]
-pub(crate) fn shared(key: impl KeyExtractor, sees: Sees, real: Request<()>, other: impl FnMut(usize) -> Request<()>) {
+pub(crate) fn shared(
+    key: impl KeyExtractor,
+    sees: Sees,
+    real: Request<String>,
+    other: impl FnMut(usize) -> Request<String>,
+) {
     assert_eq!(admitted(key, sees, real, other), 1, "all requests that are not certain share one counter");
 }

@@ -19,9 +19,9 @@ async fn send(layer: &RateLimitLayer) -> Response<ResponseBody<String>> {
     let service = layer
         .clone()
         .expose_decisions()
-        .layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello".to_owned()))));
+        .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new("hello".to_owned()))));
     let request = HEADERS.iter().fold(Request::get("/"), |request, header| request.header(*header, *header));
-    service.oneshot(request.body(()).expect("a request")).await.expect("a response")
+    service.oneshot(request.body(String::new()).expect("a request")).await.expect("a response")
 }
 
 /// What is left of each policy once a response is dropped, and whether it was admitted.

@@ -31,7 +31,7 @@ async fn each_request_has_its_response_and_decision() {
 #[tokio::test]
 async fn a_request_that_is_refused_without_a_decision_has_none() {
     let layer = RateLimitLayer::new(MemoryStore::new(), policy(Quota::per_hour(2)));
-    let sent = send(&layer, 1, |_| Request::new(())).await;
+    let sent = send(&layer, 1, |_| Request::new(String::new())).await;
     assert_eq!(sent[0].status(), StatusCode::FORBIDDEN);
     assert!(!sent[0].is_admitted() && sent[0].decision().is_none());
 }

@@ -14,7 +14,7 @@ use tower::Service;
 #[derive(Clone)]
 pub(crate) struct Inner;
 
-impl Service<Request<()>> for Inner {
+impl Service<Request<String>> for Inner {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -23,18 +23,18 @@ impl Service<Request<()>> for Inner {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<()>) -> Self::Future {
+    fn call(&mut self, request: Request<String>) -> Self::Future {
         black_box(&request);
         ready(Ok(Response::new(Body::empty())))
     }
 }
 
 /// A service of any type: it replies at once, and the body of the response is dropped.
-pub(crate) type Boxed = Box<dyn FnMut(Request<()>) -> Response<()>>;
+pub(crate) type Boxed = Box<dyn FnMut(Request<String>) -> Response<()>>;
 
 pub(crate) fn boxed<S, B>(mut service: S) -> Boxed
 where
-    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + 'static,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + 'static,
 {
     Box::new(move |request| {
         let mut cx = Context::from_waker(Waker::noop());

@@ -1,0 +1,84 @@
+//! Reads and drops what the client of a refused request still sends.
+//!
+//! A server closes a connection of HTTP/1 whose request body it did not read. If the client is still sending, the kernel
+//! resets the connection, and a client that writes its whole body before it reads never sees the response.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Buf;
+use http::header::{CONNECTION, EXPECT, UPGRADE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Version};
+use http_body::Body;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// A permit for each body that the process drains.
+static PERMITS: Semaphore = Semaphore::const_new(1_024);
+
+/// A client that sends nothing for so long has stopped.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// The longest body that a server reads by itself, if it is there already.
+const READ_ANYWAY: u64 = 4_096;
+
+/// How much of a body is drained.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drain {
+    pub(crate) max_bytes: u64,
+    pub(crate) time: Duration,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self { max_bytes: 16 * 1_024 * 1_024, time: Duration::from_secs(30) }
+    }
+}
+
+impl Drain {
+    /// Drains the body of a refused request while the response is sent, which has these headers: `Connection: close` is
+    /// added if the server may close the connection.
+    pub(crate) fn start(self, parts: &Parts, body: impl Body + Send + 'static, headers: &mut HeaderMap) {
+        if body.is_end_stream() || parts.version >= Version::HTTP_2 {
+            return;
+        }
+        let size = body.size_hint().exact();
+        let read = if parts.headers.contains_key(EXPECT) {
+            // The client sends the body once the server asks for it by reading.
+            0
+        } else if parts.method != Method::CONNECT && !parts.headers.contains_key(UPGRADE) && self.spawn(body) {
+            self.max_bytes.max(READ_ANYWAY)
+        } else {
+            READ_ANYWAY
+        };
+        if size.is_none_or(|size| size > read) {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+
+    /// Drains a body in a task, because the server sends the response only when the service has returned it. Returns
+    /// `false` if it is not drained.
+    fn spawn(self, body: impl Body + Send + 'static) -> bool {
+        if self.max_bytes == 0 || self.time.is_zero() {
+            return false;
+        }
+        let (Ok(runtime), Ok(permit)) = (Handle::try_current(), PERMITS.try_acquire()) else { return false };
+        runtime.spawn(async move {
+            let _ = timeout(self.time, read(body, self.max_bytes)).await;
+            drop(permit);
+        });
+        true
+    }
+}
+
+async fn read(body: impl Body, max_bytes: u64) {
+    let (mut body, mut left) = (pin!(body), max_bytes);
+    while let Ok(Some(Ok(frame))) = timeout(IDLE, poll_fn(|cx| body.as_mut().poll_frame(cx))).await {
+        let size = frame.data_ref().map_or(0, |data| data.remaining() as u64);
+        let Some(rest) = left.checked_sub(size) else { return };
+        left = rest;
+    }
+}

@@ -1,0 +1,288 @@
+//! Requests with bodies that are refused before the body was sent: clients see the response.
+
+use std::convert::Infallible;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::pin::Pin;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::routing::post;
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body::{Body, Frame};
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
+use tollgate::test_util::ManualClock;
+use tollgate::{Key, Limiter, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, Rule, key};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::sockets::Server;
+use crate::support::doubles::unavailable;
+use crate::support::soon::soon;
+
+const LARGE: usize = 10_000_000;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Refuses every request.
+fn refusing() -> RateLimitLayer {
+    RateLimitLayer::new(MemoryStore::new(), Policy::new("uploads", Quota::per_hour(10)).cost_by(|_| 11))
+}
+
+fn app() -> Router {
+    Router::new().route("/", post(async |body: Bytes| body.len().to_string()))
+}
+
+/// Sends a head, and all of a body, before it reads. Returns the connection, and the response without its body.
+fn upload(address: SocketAddr, headers: &str, body: &[u8]) -> Result<(TcpStream, String), ErrorKind> {
+    let mut socket = TcpStream::connect(address).expect("it listens");
+    socket.set_read_timeout(Some(MINUTE)).expect("a timeout");
+    let head = format!("POST / HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n\r\n");
+    let sent = socket.write_all(head.as_bytes()).and_then(|()| socket.write_all(body));
+    sent.and_then(|()| head_of(&mut socket)).map(|head| (socket, head)).map_err(|error| error.kind())
+}
+
+/// Reads a response, and returns its head in lower case.
+fn head_of(socket: &mut TcpStream) -> std::io::Result<String> {
+    let mut text = String::new();
+    loop {
+        let mut bytes = [0; 4_096];
+        let length = socket.read(&mut bytes)?;
+        text += &String::from_utf8_lossy(&bytes[..length]).to_lowercase();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            assert_ne!(length, 0, "the connection ended within {text:?}");
+            continue;
+        };
+        let size = head.split_once("content-length: ").and_then(|(_, size)| size.lines().next()?.parse().ok());
+        if size.is_none_or(|size: usize| body.len() >= size) {
+            return Ok(head.to_owned());
+        }
+    }
+}
+
+fn length(size: usize) -> String {
+    format!("content-length: {size}\r\nx-user: ada")
+}
+
+/// A body in chunks.
+fn chunked(size: usize) -> Vec<u8> {
+    let chunk = [b"2710\r\n", &*vec![b'x'; 10_000], b"\r\n"].concat();
+    [&*chunk.repeat(size / 10_000), b"0\r\n\r\n"].concat()
+}
+
+/// A shedder that sheds requests of this class.
+fn shedding() -> WorkerShedLayer {
+    let clock = ManualClock::new();
+    let worker = WorkerShedLayer::measured("worker", || 1.0).with_clock(clock.clone()).classify(|_| Class::Test);
+    let sampled = worker.layer(service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))));
+    for _ in 0..15 {
+        clock.advance(Duration::from_secs(10));
+        drop(sampled.clone().oneshot(Request::new(String::new())).now_or_never());
+    }
+    worker
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_sends_all_before_it_reads_sees_every_refusal() {
+    let by_user =
+        || Policy::new("uploads", Quota::per_hour(10)).key(key::header("x-user")).missing_key(MissingKey::Deny);
+    let users = RateLimitLayer::new(MemoryStore::new(), by_user());
+    let deny = RateLimitLayer::new(unavailable(), by_user()).on_failure(OnFailure::Deny);
+    let store = MemoryStore::new();
+    let slots = Limiter::new(store.clone(), [Rule::new("fleet.others", Quota::concurrency(1))]);
+    let _slots = slots.acquire(&Key::new("global", "")).now_or_never().expect("at once").expect("a decision").1;
+    let fleet = FleetShedLayer::new(store, "fleet", Quota::concurrency(2), 0.5);
+    let body = vec![b'x'; LARGE];
+    for (app, headers, status) in [
+        (app().layer(refusing()), length(LARGE), 429),
+        (app().layer(users.clone()), format!("content-length: {LARGE}"), 403),
+        (app().layer(users), length(LARGE) + "\r\nx-user: bob", 400),
+        (app().layer(deny), length(LARGE), 503),
+        (app().layer(fleet), length(LARGE), 503),
+        (app().layer(shedding()), length(LARGE), 503),
+    ] {
+        let server = Server::start(app).await;
+        for _ in 0..5 {
+            let (address, headers, body) = (server.address, headers.clone(), body.clone());
+            let (_, head) = soon(tokio::task::spawn_blocking(move || upload(address, &headers, &body)))
+                .await
+                .expect("no panic")
+                .unwrap_or_else(|kind| panic!("{status}: {kind:?}"));
+            assert!(head.starts_with(&format!("http/1.1 {status}")), "{head}");
+        }
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_of_unknown_length_is_read_and_its_connection_closed() {
+    let server = Server::start(app().layer(refusing())).await;
+    let address = server.address;
+    let (mut socket, head) =
+        tokio::task::spawn_blocking(move || upload(address, "transfer-encoding: chunked", &chunked(LARGE)))
+            .await
+            .expect("no panic")
+            .expect("a response");
+    assert!(head.starts_with("http/1.1 429") && head.contains("connection: close"), "{head}");
+    assert_eq!(socket.read(&mut [0; 1]).expect("no reset"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn urllib_sees_a_refusal() {
+    const UPLOAD: &str = "import sys, urllib.request, urllib.error
+for _ in range(5):
+    try: urllib.request.urlopen(sys.argv[1], data=b'x' * 10_000_000, timeout=60)
+    except urllib.error.HTTPError as error: print(error.code)";
+    let server = Server::start(app().layer(refusing())).await;
+    let mut python = Command::new("python3");
+    python.args(["-c", UPLOAD, &server.uri("/")]).stdin(Stdio::null());
+    match tokio::task::spawn_blocking(move || python.output()).await.expect("no panic") {
+        Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout), "429\n".repeat(5), "{output:?}"),
+        Err(error) => eprintln!("not tested, as there is no python3: {error}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_whose_request_was_read_to_its_end_serves_the_next_one() {
+    let server = Server::start(app().layer(refusing())).await;
+    let address = server.address;
+    tokio::task::spawn_blocking(move || {
+        for size in [100, 60_000, LARGE] {
+            let body = vec![b'x'; size];
+            let (mut socket, head) = upload(address, &length(size), &body).expect("a response");
+            assert!(head.starts_with("http/1.1 429") && !head.contains("connection: close"), "{head}");
+            write!(socket, "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n").expect("it is open");
+            assert!(head_of(&mut socket).expect("a response").starts_with("http/1.1 429"), "{size}");
+        }
+    })
+    .await
+    .expect("no panic");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_response_does_not_wait_for_the_body() {
+    let server = Server::start(app().layer(refusing())).await;
+    let address = server.address;
+    tokio::task::spawn_blocking(move || {
+        let (mut socket, head) = upload(address, &length(LARGE), b"the first bytes").expect("a response");
+        assert!(head.starts_with("http/1.1 429"), "{head}");
+        // It is open for the rest.
+        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+        let error = socket.read(&mut [0; 1]).expect_err("nothing comes");
+        assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+    })
+    .await
+    .expect("no panic");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_waits_for_100_continue_is_not_asked_for_the_body() {
+    let server = Server::start(app().layer(refusing())).await;
+    let address = server.address;
+    tokio::task::spawn_blocking(move || {
+        for size in [100, LARGE] {
+            let headers = length(size) + "\r\nexpect: 100-continue";
+            let (mut socket, head) = upload(address, &headers, b"").expect("a response");
+            assert!(head.starts_with("http/1.1 429") && head.contains("connection: close"), "{head}");
+            let mut rest = String::new();
+            socket.read_to_string(&mut rest).expect("no reset");
+            assert!(!rest.contains("HTTP/1.1"), "{rest}");
+        }
+    })
+    .await
+    .expect("no panic");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_is_read_within_bounds_of_bytes_and_time() {
+    const SOME: Duration = Duration::from_millis(300);
+    // What the buffers of two sockets may hold.
+    const BUFFERS: usize = 16 << 20;
+    for (layer, size, pause, shortest, longest) in [
+        // As fast as it can: 1 MB, and what is in the buffers.
+        (refusing().drain_refused(1_000_000, MINUTE), 64 * 1_024, Duration::ZERO, Duration::ZERO, MINUTE / 3),
+        (refusing().drain_refused(16 << 20, SOME), 1, Duration::from_millis(5), SOME / 2, MINUTE / 3),
+        (refusing().drain_refused(0, MINUTE), 1, Duration::from_millis(5), Duration::ZERO, MINUTE / 3),
+        (refusing().drain_refused(16 << 20, Duration::ZERO), 1, Duration::from_millis(5), Duration::ZERO, MINUTE / 3),
+    ] {
+        let server = Server::start(app().layer(layer)).await;
+        let address = server.address;
+        let (sent, time) = soon(tokio::task::spawn_blocking(move || {
+            let start = Instant::now();
+            let (mut socket, head) = upload(address, &length(1 << 40), b"").expect("a response");
+            assert!(head.starts_with("http/1.1 429") && head.contains("connection: close"), "{head}");
+            let (chunk, mut sent) = (vec![b'x'; size], 0);
+            while sent < 10 * BUFFERS && socket.write_all(&chunk).is_ok() {
+                sent += size;
+                thread::sleep(pause);
+            }
+            (sent, start.elapsed())
+        }))
+        .await
+        .expect("no panic");
+        assert!(sent < 1_000_000 + BUFFERS, "{sent} bytes");
+        assert!(time >= shortest && time < longest, "{time:?}");
+        // No task keeps the connection.
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_of_http2_serves_others_after_a_refused_upload() {
+    let server = Server::start(app().layer(refusing())).await;
+    let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    for size in [LARGE, 0, LARGE] {
+        let request = Request::post(server.uri("/")).body(Full::new(Bytes::from(vec![b'x'; size])));
+        let response = soon(client.request(request.expect("a request"))).await.expect("a response");
+        assert_eq!((response.status(), response.version()), (StatusCode::TOO_MANY_REQUESTS, Version::HTTP_2));
+    }
+}
+
+/// A body that never comes, and notes whether it is read.
+struct Watched(Arc<AtomicBool>);
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.store(true, Ordering::SeqCst);
+        Poll::Pending
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_a_client_of_http1_may_still_send_is_read() {
+    let off = refusing().drain_refused(0, MINUTE);
+    let post = || Request::post("/");
+    for (layer, request, is_read) in [
+        (refusing(), post(), true),
+        (refusing(), post().version(Version::HTTP_10), true),
+        (refusing(), post().version(Version::HTTP_2), false),
+        (refusing(), post().version(Version::HTTP_3), false),
+        (refusing(), post().header("expect", "100-continue"), false),
+        (refusing(), post().header("upgrade", "websocket"), false),
+        (refusing(), post().method(Method::CONNECT), false),
+        (off, post(), false),
+    ] {
+        let was_read = Arc::new(AtomicBool::new(false));
+        let request = request.body(Watched(Arc::clone(&was_read))).expect("a request");
+        let what = format!("{:?} {:?} {:?}", request.method(), request.version(), request.headers());
+        let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+        let response = layer.layer(inner).oneshot(request).await.expect("a response");
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS, "{what}");
+        // The client sends nothing for 2 s.
+        tokio::time::sleep(Duration::from_millis(1_900)).await;
+        assert_eq!((was_read.load(Ordering::SeqCst), Arc::strong_count(&was_read) > 1), (is_read, is_read), "{what}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(Arc::strong_count(&was_read), 1, "{what}");
+    }
+}
