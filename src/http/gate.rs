@@ -84,7 +84,7 @@ impl Gate {
         let policies: Vec<Policy> = policies.into_iter().map(Policy::interned).collect();
         Arc::make_mut(&mut self.limits)
             .set_policies(policies.iter().map(|policy| (policy.rule().clone(), policy.rule_keys())));
-        self.responses.set_policies(&policies);
+        self.responses.headers.set_policies(&policies);
         self.settles_nothing = policies.iter().all(Policy::settles_nothing);
         self.awaits_refusals = policies.iter().any(Policy::awaits_refusals);
         self.is_metered = policies.iter().any(|policy| policy.options().metered);

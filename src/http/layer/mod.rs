@@ -187,7 +187,7 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     pub fn headers(self, headers: Headers) -> Self {
-        self.change(|gate| gate.responses.set_headers(headers))
+        self.change(|gate| gate.responses.headers.set_headers(headers))
     }
 
     /// Inserts the [`Decision`](crate::Decision) into the extensions of responses, those of refused requests included.

@@ -96,7 +96,7 @@ impl RateLimitLayer {
     where
         F: Fn(&Parts, &Decision) -> Option<Response<Bytes>> + Send + Sync + 'static,
     {
-        self.change(|gate| gate.responses.set_reject(Arc::new(build)))
+        self.change(|gate| gate.responses.reject = Some(Arc::new(build)))
     }
 }
 

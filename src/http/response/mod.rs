@@ -14,23 +14,21 @@
 
 mod drain;
 pub(crate) mod problem;
-mod refusal;
 
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 
 pub(crate) use self::drain::Drain;
-pub(crate) use self::refusal::Refusal;
 use crate::core::{Decision, Error, Outcome};
 use crate::http::grpc;
 use crate::http::headers::{HeaderWriter, Headers, LARGEST, NO_STORE, number, whole_seconds};
-use crate::http::policy::Policy;
+use crate::telemetry::Undecided;
 
 /// The detail of a 403 to a request without a key.
 const NO_KEY: &str = "The request does not identify its client.";
@@ -38,6 +36,35 @@ const NO_KEY: &str = "The request does not identify its client.";
 const AMBIGUOUS: &str = "The request does not identify its client or its cost unambiguously: what does must be present once and well-formed.";
 /// The detail of a 403 to a client on a deny list.
 const DENIED: &str = "This client is not allowed.";
+
+/// The reason for which a request is not admitted.
+pub(crate) enum Refusal {
+    /// A policy refuses it, by this decision; boxed, as the account of an admitted request is small.
+    Refused(Box<Decision>),
+    /// A key extractor rejects it, with this response.
+    Rejected(Box<Response<Bytes>>),
+    /// It has no key, and a policy denies such requests.
+    NoKey,
+    /// Its key is ambiguous, and a policy denies such requests.
+    Ambiguous,
+    /// Its client is on a deny list.
+    Denied,
+    /// No decision could be made: the store failed or timed out, or the lookup of a key did.
+    Failed(Error),
+}
+
+impl Refusal {
+    /// Returns why there was no decision; `None` if there was one.
+    pub(crate) fn undecided(&self) -> Option<Undecided> {
+        match self {
+            Refusal::NoKey | Refusal::Denied => Some(Undecided::Forbidden),
+            Refusal::Ambiguous => Some(Undecided::Ambiguous),
+            Refusal::Rejected(_) => Some(Undecided::Rejected),
+            Refusal::Failed(_) => Some(Undecided::Unavailable),
+            Refusal::Refused(_) => None,
+        }
+    }
+}
 
 /// A closure that builds the response to a request that a policy refuses, from its head and the decision; `None` leaves
 /// it to the layer, as where a body is streamed.
@@ -47,7 +74,7 @@ pub(crate) type Reject = dyn Fn(&Parts, &Decision) -> Option<Response<Bytes>> + 
 #[derive(Clone)]
 pub(crate) struct Responses {
     pub(crate) headers: HeaderWriter,
-    reject: Option<Arc<Reject>>,
+    pub(crate) reject: Option<Arc<Reject>>,
     /// Whether responses have the decision in their extensions.
     pub(crate) exposes_decisions: bool,
     /// What is read of the bodies of refused requests.
@@ -59,19 +86,6 @@ impl Responses {
     pub(crate) fn new() -> Self {
         let headers = HeaderWriter::new(Headers::both());
         Self { headers, reject: None, exposes_decisions: false, drain: Drain::default() }
-    }
-
-    pub(crate) fn set_headers(&mut self, headers: Headers) {
-        self.headers.set_headers(headers);
-    }
-
-    /// Sets the policies that headers advertise.
-    pub(crate) fn set_policies(&mut self, policies: &[Policy]) {
-        self.headers.set_policies(policies);
-    }
-
-    pub(crate) fn set_reject(&mut self, reject: Arc<Reject>) {
-        self.reject = Some(reject);
     }
 
     /// Returns the response to a request that is not admitted; to HEAD, without a body.
@@ -114,9 +128,11 @@ impl Responses {
     fn too_many(&self, decision: &Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
         match self.reject.as_ref().and_then(|reject| reject(parts, decision)) {
             Some(mut response) => {
-                let set = mem::take(response.headers_mut());
-                self.complete(response.headers_mut(), decision, self.headers.headers().later());
-                response.headers_mut().extend(set);
+                let later = self.headers.headers().later();
+                let mut headers = self.headers.of_document(decision, later, wait(decision, later));
+                headers.remove(CONTENT_TYPE);
+                headers.extend(mem::take(response.headers_mut()));
+                *response.headers_mut() = headers;
                 self.expose(response, decision)
             }
             None if is_grpc => {
@@ -141,15 +157,6 @@ impl Responses {
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         *response.headers_mut() = self.headers.of_document(decision, later, wait);
         self.expose(response, decision)
-    }
-
-    /// Adds the headers of a refusal, with `later` seconds of jitter on every wait.
-    fn complete(&self, headers: &mut HeaderMap, decision: &Decision, later: u64) {
-        headers.insert(CACHE_CONTROL, NO_STORE);
-        if let Some(seconds) = wait(decision, later) {
-            headers.insert(RETRY_AFTER, number(seconds));
-        }
-        self.headers.write_refusal(headers, decision, later);
     }
 
     /// Returns a refusal with the decision in its extensions, if responses are to have it.

@@ -73,39 +73,30 @@ pub(crate) fn quota_exceeded<'a>(
 
 /// Returns a 400.
 pub(crate) fn bad_request(detail: &str) -> Response<Bytes> {
-    refused(StatusCode::BAD_REQUEST, BAD_REQUEST, detail)
+    problem(StatusCode::BAD_REQUEST, &[BAD_REQUEST, detail, "\"}"])
 }
 
 /// Returns a 403.
 pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
-    refused(StatusCode::FORBIDDEN, FORBIDDEN, detail)
-}
-
-fn refused(status: StatusCode, head: &str, detail: &str) -> Response<Bytes> {
-    let mut response = problem(status, &[head, detail, "\"}"]);
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    response
+    problem(StatusCode::FORBIDDEN, &[FORBIDDEN, detail, "\"}"])
 }
 
 /// Returns a 503, as no decision could be made, to be retried after `wait`, but not before 1 s.
 pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
-    let seconds = whole_seconds(wait).max(1);
-    let digits = Digits::of(seconds);
-    let text = [REDUCED_CAPACITY, IN, digits.as_str(), unit(seconds), "\"}"];
-    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, &text);
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    response.headers_mut().insert(RETRY_AFTER, number(seconds));
-    response
+    reduced_capacity(IN, whole_seconds(wait).max(1), &["\"}"])
 }
 
 /// Returns a 503, as the shedder `name` sheds requests, to be retried in about so many seconds.
 pub(crate) fn shed(seconds: u64, name: &str) -> Response<Bytes> {
     // A name needs no escaping.
+    reduced_capacity(ABOUT, seconds, &["\",\"violated-policies\":[\"", name, "\"]}"])
+}
+
+fn reduced_capacity(how: &str, seconds: u64, rest: &[&str]) -> Response<Bytes> {
     let digits = Digits::of(seconds);
-    let detail =
-        [REDUCED_CAPACITY, ABOUT, digits.as_str(), unit(seconds), "\",\"violated-policies\":[\"", name, "\"]}"];
-    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, &detail);
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    let mut text = Text::from_slice(&[REDUCED_CAPACITY, how, digits.as_str(), unit(seconds)]);
+    text.extend_from_slice(rest);
+    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, &text);
     response.headers_mut().insert(RETRY_AFTER, number(seconds));
     response
 }
@@ -115,11 +106,12 @@ fn unit(seconds: u64) -> &'static str {
     if seconds == 1 { " second." } else { " seconds." }
 }
 
-/// Returns a response with a document of these pieces.
+/// Returns a response with a document of these pieces, which no cache may keep.
 fn problem(status: StatusCode, text: &[&str]) -> Response<Bytes> {
     // Of the exact size, as another would be allocated anew.
     let mut response = Response::new(text.concat().into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }

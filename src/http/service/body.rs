@@ -1,24 +1,24 @@
 //! The body of a response, and how the inner service's response leaves the layer.
 //!
-//! [`settle`] and [`pass`] come after each other: a request is settled by the head of its response, and once
-//! the store has replied (or the budget is spent) the head gets the decision and the headers. Of a gRPC call whose
-//! status is in its trailers, the body keeps the account until they come.
+//! A request is settled by the head of its response, and once the store has replied (or the budget is spent) the head
+//! gets the decision and the headers. Of a gRPC call whose status is in its trailers, the body keeps the account until
+//! they come.
 
 use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::response::Parts;
 use http::{Extensions, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::body_error::{BodyError, BoxError};
 use super::ending::{Ending, Polled};
 use crate::core::Decision;
-use crate::http::account::{Account, InTime, RealCost};
+use crate::http::account::Account;
 use crate::http::gate::Gate;
 use crate::store::SlotGuard;
 
@@ -68,29 +68,20 @@ pin_project! {
         Inner { #[pin] body: B },
         /// The inner service's, of a gRPC call that is settled at its end.
         Call { #[pin] body: B, ending: Box<Ending> },
-        /// That of a refusal or a status; `None` once it was sent, or if it is empty.
-        Own { bytes: Option<Bytes> },
+        /// That of a refusal or a status; empty once it was sent.
+        Own { bytes: Bytes },
     }
 }
 
 impl<B> ResponseBody<B> {
-    fn inner(body: B, slots: SlotGuard) -> Self {
-        Self { kind: BodyKind::Inner { body }, slots }
-    }
-
     /// Makes the body of a response that this layer leaves as it is.
     pub(super) fn unlimited(body: B) -> Self {
-        Self::inner(body, SlotGuard::default())
-    }
-
-    fn call(body: B, account: Account, slots: SlotGuard) -> Self {
-        Self { kind: BodyKind::Call { body, ending: Box::new(Ending::new(account)) }, slots }
+        Self { kind: BodyKind::Inner { body }, slots: SlotGuard::default() }
     }
 
     /// Makes the body of a response of this crate.
     pub(crate) fn own(bytes: Bytes) -> Self {
-        let kind = BodyKind::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) };
-        Self { kind, slots: SlotGuard::default() }
+        Self { kind: BodyKind::Own { bytes }, slots: SlotGuard::default() }
     }
 }
 
@@ -126,7 +117,7 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             BodyKind::Inner { body } | BodyKind::Call { body, .. } => body.size_hint(),
-            BodyKind::Own { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            BodyKind::Own { bytes } => SizeHint::with_exact(bytes.len() as u64),
         }
     }
 }
@@ -140,7 +131,10 @@ where
         match self.project() {
             BodyProjection::Inner { body } => body.poll_frame(cx),
             BodyProjection::Call { body, ending } => ending.poll_frame(body, cx),
-            BodyProjection::Own { bytes } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes.into())))),
+            BodyProjection::Own { bytes } => {
+                let bytes = mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes.into()))))
+            }
         }
     }
 
@@ -148,19 +142,9 @@ where
         match self {
             BodyKind::Inner { body } => body.is_end_stream(),
             BodyKind::Call { body, ending } => !ending.holds_trailers() && body.is_end_stream(),
-            BodyKind::Own { bytes } => bytes.is_none(),
+            BodyKind::Own { bytes } => bytes.is_empty(),
         }
     }
-}
-
-/// The inner service's response, as head and body.
-pub(super) type Split<R, E> = Result<(Parts, R), E>;
-
-/// Settles a request by the inner service's response. Returns what the response has to wait for, if anything.
-pub(super) fn settle<R, E>(returned: Result<Response<R>, E>, account: &mut Account) -> (Split<R, E>, Option<InTime>) {
-    let returned = returned.map(Response::into_parts);
-    let settled = account.settle(returned.as_ref().ok().map(|(parts, _)| parts));
-    (returned, settled)
 }
 
 /// Passes on the inner service's response to a request of which nothing has changed since the decision.
@@ -179,12 +163,7 @@ pub(super) fn pass_as_decided<R, E>(
             expose(gate, response.extensions_mut(), Cow::Borrowed(decision));
         }
     }
-    Ok(response.map(|body| ResponseBody::inner(body, SlotGuard::default())))
-}
-
-/// Returns whether the service has found out what a request costs.
-pub(super) fn has_real_cost<R>(response: &Response<R>) -> bool {
-    response.extensions().get::<RealCost>().is_some()
+    Ok(response.map(ResponseBody::unlimited))
 }
 
 /// Inserts the decision into the extensions of a response, if a layer inside has done so or this layer is to.
@@ -200,22 +179,65 @@ fn expose(gate: &Gate, extensions: &mut Extensions, decision: Cow<'_, Decision>)
 ///
 /// Where something still depends on the trailers of the response, its body keeps the account. It holds the slots of the
 /// request, unless it has ended already.
-pub(super) fn pass<R, E>(returned: Split<R, E>, mut account: Account) -> Result<Response<ResponseBody<R>>, E>
+pub(super) fn pass<R, E>(returned: Result<Response<R>, E>, mut account: Account) -> Result<Response<ResponseBody<R>>, E>
 where
     R: Body,
 {
-    let (mut parts, body) = returned?;
-    if account.awaits_trailers() && body.is_end_stream() {
+    let mut response = returned?;
+    let is_ended = response.body().is_end_stream();
+    if account.awaits_trailers() && is_ended {
         drop(account.settle_call(true));
     }
-    let (gate, decision) = (account.gate(), account.shown());
-    gate.responses.headers.write(&mut parts.headers, parts.status, &decision);
-    expose(gate, &mut parts.extensions, decision);
-    let slots = if body.is_end_stream() { SlotGuard::default() } else { account.pass_slots() };
-    let body = if account.awaits_trailers() {
-        ResponseBody::call(body, account, slots)
-    } else {
-        ResponseBody::inner(body, slots)
-    };
-    Ok(Response::from_parts(parts, body))
+    let (gate, decision, status) = (account.gate(), account.shown(), response.status());
+    gate.responses.headers.write(response.headers_mut(), status, &decision);
+    expose(gate, response.extensions_mut(), decision);
+    let slots = if is_ended { SlotGuard::default() } else { account.pass_slots() };
+    Ok(response.map(|body| {
+        let kind = if account.awaits_trailers() {
+            BodyKind::Call { body, ending: Box::new(Ending::new(account)) }
+        } else {
+            BodyKind::Inner { body }
+        };
+        ResponseBody { kind, slots }
+    }))
+}
+
+/// Any error of a body.
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// The error of a [`ResponseBody`](crate::ResponseBody) or a [`LimitedBody`](crate::bandwidth::LimitedBody).
+///
+/// Its [source](StdError::source) is the error of the inner body, or the [`FlowError`](crate::FlowError) of a limit
+/// that cuts the body. It is displayed as that is.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{BodyError, FlowError};
+///
+/// fn is_cut(error: &BodyError) -> bool {
+///     std::error::Error::source(error).is_some_and(|cause| cause.is::<FlowError>())
+/// }
+/// # let _ = is_cut;
+/// ```
+#[derive(Debug)]
+pub struct BodyError(BoxError);
+
+impl BodyError {
+    /// Makes one of its cause; of another one, as of a body of a layer inside, the same.
+    pub(crate) fn new(cause: impl Into<BoxError>) -> Self {
+        cause.into().downcast().map_or_else(Self, |error| *error)
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for BodyError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.0)
+    }
 }

@@ -1,7 +1,7 @@
 //! The future of a response, as a state machine.
 //!
 //! A request goes through *admitting* (keys and quotas are looked up, the store decides), for a leaky bucket *queueing*
-//! (it waits for its turn) and *readying* (the inner service is polled ready again), then *calling* and, if the
+//! (it waits for its turn, and then until the inner service is ready again), then *calling* and, if the
 //! client's next request may depend on it, *settling* (the response waits for the store). A store that decides at once
 //! and a request without delay begin in *calling*: that path has no allocation of its own.
 
@@ -20,7 +20,7 @@ use tokio::time::Sleep;
 use tower::Service;
 
 use super::body::{self, ResponseBody};
-use crate::http::account::{Account, Admitted, Handle, InTime};
+use crate::http::account::{Account, Admitted, Handle, InTime, RealCost};
 use crate::http::admission::Admission;
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
@@ -57,10 +57,8 @@ pin_project! {
     enum State<S, Q, F, A> {
         /// Waits for the decision; the inner service is ready.
         Admitting { gate: Arc<Gate>, admission: Admission, call: Option<(S, Q)> },
-        /// Waits for the request's turn in a leaky bucket.
-        Queueing { turn: Pin<Box<Sleep>>, call: Option<(S, Q, Account)> },
-        /// Waits until the inner service is ready again, after the turn came.
-        Readying { call: Option<(S, Q, Account)> },
+        /// Waits for the request's turn in a leaky bucket, and then until the inner service is ready again.
+        Queueing { turn: Option<Pin<Box<Sleep>>>, call: Option<(S, Q, Account)> },
         /// Waits for the inner service.
         Calling { #[pin] future: F, admitted: Option<Admitted> },
         /// Waits for the store to settle the request, within the layer's budget.
@@ -105,7 +103,7 @@ where
         let turn = Box::pin(tokio::time::sleep(account.decision().delay()));
         let clone = inner.clone();
         drop(inner);
-        State::Queueing { turn, call: Some((clone, request, account)) }
+        State::Queueing { turn: Some(turn), call: Some((clone, request, account)) }
     }
 }
 
@@ -129,7 +127,8 @@ where
 {
     match admitted {
         Some(Admitted::WithAccount(account)) => {
-            if !account.gate().is_metered && returned.as_ref().is_ok_and(body::has_real_cost) {
+            let has_real_cost = |response: &Response<R>| response.extensions().get::<RealCost>().is_some();
+            if !account.gate().is_metered && returned.as_ref().is_ok_and(has_real_cost) {
                 account.warn_of_real_cost();
             }
             if account.ends_as_decided() {
@@ -142,9 +141,13 @@ where
         Some(Admitted::Outside) | None => return Break(returned.map(|response| response.map(ResponseBody::unlimited))),
     }
     let Some(Admitted::WithAccount(mut account)) = admitted.take() else { unreachable!("all others have ended") };
-    let (returned, settled) = body::settle(returned, &mut account);
-    let Some(settled) = settled else { return Break(body::pass(returned, account)) };
-    Continue((settled, Box::new((returned.map(|(parts, body)| Response::from_parts(parts, body)), account))))
+    let returned = returned.map(Response::into_parts);
+    let settled = account.settle(returned.as_ref().ok().map(|(parts, _)| parts));
+    let returned = returned.map(|(parts, body)| Response::from_parts(parts, body));
+    match settled {
+        Some(settled) => Continue((settled, Box::new((returned, account)))),
+        None => Break(body::pass(returned, account)),
+    }
 }
 
 /// Returns the response to a request that is not admitted.
@@ -186,11 +189,11 @@ where
                     this.state.set(next);
                 }
                 StateProjection::Queueing { turn, call } => {
-                    ready!(turn.as_mut().poll(cx));
-                    let call = call.take().map(|(inner, request, account)| (inner, request, account.takes_turn()));
-                    this.state.set(State::Readying { call });
-                }
-                StateProjection::Readying { call } => {
+                    if let Some(sleep) = turn {
+                        ready!(sleep.as_mut().poll(cx));
+                        *turn = None;
+                        *call = call.take().map(|(inner, request, account)| (inner, request, account.takes_turn()));
+                    }
                     let (inner, ..) = call.as_mut().expect("a request has its turn once");
                     let is_ready = ready!(inner.poll_ready(cx));
                     let (mut inner, request, account) = call.take().expect("it was there a line before");
@@ -217,7 +220,7 @@ where
                     }
                     let (_, returned) = waiting.take().expect("a response comes once");
                     let (returned, account) = *returned;
-                    return Poll::Ready(body::pass(returned.map(Response::into_parts), account));
+                    return Poll::Ready(body::pass(returned, account));
                 }
             }
         }

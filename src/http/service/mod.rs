@@ -8,13 +8,11 @@
 //! one that is called, and dropping a future or a body at any point leaves no slot taken and no account open.
 
 mod body;
-mod body_error;
 mod ending;
 mod future;
 mod rate_limit;
 
-pub use self::body::ResponseBody;
-pub use self::body_error::BodyError;
-pub(crate) use self::body_error::BoxError;
+pub(crate) use self::body::BoxError;
+pub use self::body::{BodyError, ResponseBody};
 pub use self::future::ResponseFuture;
 pub use self::rate_limit::RateLimit;
