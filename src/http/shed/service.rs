@@ -73,7 +73,7 @@ where
         let (called, in_progress, shed) = match self.layer.admit(&mut parts) {
             Ok(in_progress) => (Some(self.inner.call(Request::from_parts(parts, body))), in_progress, None),
             Err(mut response) => {
-                self.layer.state.drain.start(&parts, body, response.headers_mut());
+                self.layer.drain().start(&parts, body, response.headers_mut());
                 (None, None, Some(response))
             }
         };

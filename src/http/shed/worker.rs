@@ -172,6 +172,10 @@ impl WorkerShedLayer {
         Self { state: Arc::new(state) }
     }
 
+    pub(super) fn drain(&self) -> Drain {
+        self.state.drain
+    }
+
     /// Admits a request, which is in progress as long as the guard is there, or returns the response to one that is
     /// shed. Its class is inserted into its extensions.
     pub(super) fn admit(&self, parts: &mut Parts) -> Result<Option<InProgress>, Box<Response<Bytes>>> {
