@@ -26,7 +26,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tollgate::bandwidth::{BandwidthLayer, Over};
+use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::{Policy, Quota, RateLimitLayer, RedisStore, key};
 
 const MB: usize = 1_000_000;
@@ -39,7 +39,7 @@ async fn serve(redis: &str) -> Result<SocketAddr, Error> {
     let quota = Quota::per_second(RATE as u64);
     let downloads = Policy::new("downloads", quota).key(key::client_ip());
     let store = RedisStore::builder().prefix("example-download").connect(redis).await?;
-    let layer = BandwidthLayer::responses(RateLimitLayer::new(store, downloads), Over::Pace);
+    let layer = BandwidthLayer::responses(RateLimitLayer::new(store, downloads), OnLimit::Throttle);
     let file = Bytes::from(vec![b'a'; 5 * MB]);
     let app = Router::new().route("/", get(async move || file)).layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await?;

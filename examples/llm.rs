@@ -28,7 +28,7 @@ use futures::stream;
 use http::request::Parts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::{Calendar, Handle, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, key};
+use tollgate::{Calendar, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, key};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -69,7 +69,7 @@ fn reserved(parts: &Parts) -> u64 {
 
 /// The tokens of one answer. The rest of what was reserved is refunded when it is dropped, with the body.
 struct Meter {
-    limits: Handle,
+    limits: RateLimitHandle,
     reserved: u64,
     used: u64,
 }
@@ -83,7 +83,7 @@ impl Drop for Meter {
 }
 
 /// Streams an answer of 40 tokens, or as many as the client wants.
-async fn answer(Extension(limits): Extension<Handle>, request: Request) -> Response {
+async fn answer(Extension(limits): Extension<RateLimitHandle>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let (words, meter) = (most(&parts).min(40), Meter { limits, reserved: reserved(&parts), used: prompt(&parts) });
     let tokens = stream::unfold((0, meter), move |(number, mut meter)| async move {

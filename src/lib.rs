@@ -49,7 +49,7 @@
 //!   has a deny cache built in.
 //! - [`OnFailure`] selects what decides when the store fails, and a [circuit breaker](BreakerState) keeps requests from
 //!   waiting for it.
-//! - Handlers find a [`Handle`] in the extensions of the request: it has the [`Decision`], charges and refunds units, and
+//! - Handlers find a [`RateLimitHandle`] in the extensions of the request: it has the [`Decision`], charges and refunds units, and
 //!   checks further policies. In axum a handler takes either as an argument.
 //! - A [`BandwidthLayer`](bandwidth) paces or cuts the bodies of responses or requests, by the bytes that pass.
 //! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`] of it limits what passes unit
@@ -167,9 +167,9 @@ pub use self::core::{Algorithm, Ban, Decision, Error, Key, Outcome, PolicyName, 
 #[cfg(feature = "calendar")]
 pub use self::core::Calendar;
 pub use self::http::{
-    AccessList, BackPressure, BackPressureFuture, BackPressureLayer, BodyError, Count, Dialect, EXPOSED_HEADERS,
-    Explained, Explanation, Handle, Headers, MissingKey, Policy, RateLimit, RateLimitLayer, RealCost, ResponseBody,
-    ResponseFuture, StatusService, key, shed,
+    AccessList, ActualCost, BackPressure, BackPressureFuture, BackPressureLayer, BodyError, Count, Draft,
+    EXPOSED_HEADERS, Explanation, MissingKey, Policy, PolicyExplanation, RateLimit, RateLimitHandle, RateLimitHeaders,
+    RateLimitLayer, ResponseBody, ResponseFuture, StatusService, key, shed,
 };
 pub use limiter::{Flow, FlowError, Limiter, Rule};
 #[cfg(feature = "stream")]

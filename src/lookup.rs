@@ -81,15 +81,15 @@ pub struct Lookup {
 /// ```
 /// use http::request::Parts;
 /// use tollgate::key::{Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 /// use tollgate::{Key, RawValues};
 ///
 /// struct Session;
 ///
 /// impl KeyExtractor for Session {
-///     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+///     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
 ///         let session = parts.headers.get("x-session");
-///         Answer::Ready(session.map_or(Extracted::Missing, |id| Extracted::Key(Key::hashed("session", id))))
+///         MaybeFuture::Ready(session.map_or(Extracted::Missing, |id| Extracted::Key(Key::hashed("session", id))))
 ///     }
 ///
 ///     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {

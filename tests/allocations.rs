@@ -15,8 +15,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Empty;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollgate::store::{Answer, Ask, Check, Counter};
-use tollgate::{Headers, Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, Store, key};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture};
+use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, RedisStore, Store, key};
 use tower::{Layer, Service};
 
 #[global_allocator]
@@ -99,12 +99,12 @@ fn an_admitted_request_allocates_for_what_others_read_and_little_else() {
 
 #[test]
 fn without_headers_only_the_handle_and_what_it_leads_to_are_allocated() {
-    at_most(2, "admitted, one policy, no headers", &layer(1, MANY).headers(Headers::none()), StatusCode::OK);
+    at_most(2, "admitted, one policy, no headers", &layer(1, MANY).headers(RateLimitHeaders::none()), StatusCode::OK);
 }
 
 #[test]
 fn without_headers_and_handle_one_policy_allocates_nothing_and_three_little() {
-    let layer = |policies| layer(policies, MANY).headers(Headers::none()).without_handle();
+    let layer = |policies| layer(policies, MANY).headers(RateLimitHeaders::none()).without_handle();
     at_most(0, "admitted, one policy, no headers, no handle", &layer(1), StatusCode::OK);
     at_most(3, "admitted, three policies, no headers, no handle", &layer(3), StatusCode::OK);
 }
@@ -123,7 +123,7 @@ const MOST_KEPT: usize = 1_032;
 fn the_future_of_a_decision_in_redis_is_small_enough_for_the_cache_of_a_thread() {
     let store = RedisStore::connect_lazy("redis://127.0.0.1:1").expect("nothing is connected yet");
     let check = Check::new(Counter::new("api".try_into().expect("a valid name"), Key::new("user", "ada"), MANY), 1);
-    let Answer::Pending(decision) = store.decide(&[check], Ask::default()) else { panic!("Redis was not called") };
+    let MaybeFuture::Pending(decision) = store.decide(&[check], Ask::default()) else { panic!("Redis was not called") };
     let size = size_of_val(&*decision);
     assert!(size <= MOST_KEPT, "{size} bytes");
 }

@@ -15,7 +15,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::time::{Instant, sleep};
-use tollgate::store::{Answer as StoreAnswer, Ask, Check, Counter, Receipt, Settlement, Settling, Store};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture as StoreAnswer, Receipt, Settlement, Settling, Store};
 use tollgate::test_util::{ManualClock, StoreFn};
 use tollgate::{DenyCache, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
 use tower::{Layer, Service, service_fn};
@@ -117,7 +117,7 @@ fn part(number: u64) -> Key {
 fn most_refusals(capacity: u64, policies: usize, key: fn(u64) -> Key) -> (u64, usize) {
     let (clock, before) = (ManualClock::new(), live());
     let settings = DenyCache::builder().with_clock(clock.clone());
-    let settings = settings.cap(Duration::from_secs(60)).capacity(usize::try_from(capacity).expect("it is small"));
+    let settings = settings.max_ttl(Duration::from_secs(60)).capacity(usize::try_from(capacity).expect("it is small"));
     // The first check of each request is refused for an hour, and no other.
     let store = StoreFn::new(|check| check.counter.policy().as_str() != "policy");
     let store = settings.build(store).expect("the settings are valid");
@@ -190,7 +190,7 @@ fn made_up_keys_take_no_more_memory_than_overdrafts_have_room_for() {
 }
 
 /// What a service answers with, if it does.
-type Answer = Result<Response<Full<Bytes>>, Infallible>;
+type MaybeFuture = Result<Response<Full<Bytes>>, Infallible>;
 
 #[test]
 fn requests_that_are_dropped_or_answered_leave_nothing_in_memory() {
@@ -198,9 +198,9 @@ fn requests_that_are_dropped_or_answered_leave_nothing_in_memory() {
     let layer = RateLimitLayer::composite(memory())
         .policy(Policy::new("kept", PLENTY).key(key::global()))
         .policy(Policy::new("back", PLENTY).key(key::global()).refund_dropped());
-    let mut hangs = layer.layer(service_fn(|_: Request<Full<Bytes>>| std::future::pending::<Answer>()));
+    let mut hangs = layer.layer(service_fn(|_: Request<Full<Bytes>>| std::future::pending::<MaybeFuture>()));
     let mut answers =
-        layer.layer(service_fn(|_: Request<Full<Bytes>>| std::future::ready(Answer::Ok(Response::default()))));
+        layer.layer(service_fn(|_: Request<Full<Bytes>>| std::future::ready(MaybeFuture::Ok(Response::default()))));
     let mut round = || {
         for _ in 0..2_000 {
             assert!(hangs.call(Request::default()).now_or_never().is_none());
@@ -239,7 +239,7 @@ async fn vanish(clients: u64, keys: u64) -> u64 {
     let inner = MemoryStore::builder().capacity(4 * 100_000).build();
     let store = Settles { inner, sent: Arc::default() };
     let sent = Arc::clone(&store.sent);
-    let quota = Quota::concurrency(clients / keys).slot_life(Duration::from_secs(600));
+    let quota = Quota::concurrency(clients / keys).slot_ttl(Duration::from_secs(600));
     let limiter = Limiter::new(store, [Rule::new("streams", quota)]);
     let key = |number: u64| Key::new("user", (number % keys).to_string());
     // So that the counters are there before, and a timer.

@@ -44,11 +44,11 @@ async fn chunks() {
     for _ in 0..ROUNDS {
         let flow = flow(&limiter).await;
         sides[0].push(nanos(async || drop(limiter.check_n(&key, CHUNK).await)).await);
-        sides[1].push(nanos(async || flow.try_take(CHUNK).expect("it is wide")).await);
+        sides[1].push(nanos(async || flow.try_acquire(CHUNK).expect("it is wide")).await);
         sides[2].push(nanos(async || flow.check(CHUNK).await.expect("it is wide")).await);
-        sides[3].push(nanos(async || flow.take(CHUNK).await.expect("it is wide")).await);
+        sides[3].push(nanos(async || flow.acquire(CHUNK).await.expect("it is wide")).await);
     }
-    let names = ["`Limiter::check_n`, in memory", "`Flow::try_take`", "`Flow::check`", "`Flow::take`"];
+    let names = ["`Limiter::check_n`, in memory", "`Flow::try_acquire`", "`Flow::check`", "`Flow::acquire`"];
     let row = |(name, values): (&str, Vec<f64>)| vec![name.to_owned(), format!("{:.0}", median_of(values))];
     print(&["side", "ns"], &names.into_iter().zip(sides).map(row).collect::<Vec<_>>());
 }
@@ -70,7 +70,7 @@ async fn bodies() {
         let start = Instant::now();
         let flow = flow(&limiter).await;
         for _ in 0..size / CHUNK {
-            flow.take(CHUNK).await.expect("the server is up");
+            flow.acquire(CHUNK).await.expect("the server is up");
         }
         let took = start.elapsed();
         let (passed, most) = (size / CHUNK * CHUNK, quota.capacity() as f64 + gained(&quota, took.as_secs_f64()));

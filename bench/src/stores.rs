@@ -32,5 +32,5 @@ fn without_deny_cache() -> RedisStoreBuilder {
 }
 
 async fn connected(server: &Server, builder: RedisStoreBuilder) -> RedisStore {
-    builder.budget(Duration::from_secs(5)).connect(server.url()).await.expect("the server answers")
+    builder.timeout(Duration::from_secs(5)).connect(server.url()).await.expect("the server answers")
 }

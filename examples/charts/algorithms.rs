@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use tollgate::store::{Answer, Ask, Check, Counter};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture};
 use tollgate::{Key, MemoryStore, Quota, Store};
 
 const LIMIT: u64 = 10;
@@ -74,7 +74,7 @@ fn run(quota: Quota) -> Vec<Request> {
     let counter = Counter::new("chart".try_into().expect("a valid name"), Key::new("user", "ada"), quota);
     let decide = |at: u64| {
         now.store(start + at, Ordering::Relaxed);
-        let Answer::Ready(Ok(decided)) = store.decide(&[Check::new(counter.clone(), 1)], Ask::default()) else {
+        let MaybeFuture::Ready(Ok(decided)) = store.decide(&[Check::new(counter.clone(), 1)], Ask::default()) else {
             unreachable!("memory decides at once");
         };
         let at = Duration::from_millis(at) + decided.decision.delay();

@@ -65,15 +65,15 @@ where
 /// What happens to a body whose limit of bytes is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Over {
+pub enum OnLimit {
     /// The rest waits until the quota has gained it.
-    Pace,
+    Throttle,
     /// The body fails with a [`FlowError`](crate::FlowError), so that the connection of HTTP/1 is closed, or the stream
     /// of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused. Their
     /// `Retry-After` is exact, or at most the time until the quota resets if that is a sliding window or log.
     ///
     /// Such a refusal is not cached: each one calls the store.
-    Cut,
+    Abort,
 }
 
 /// What polling a body for a frame returns.
@@ -83,14 +83,14 @@ type Polled<D> = Poll<Option<Result<Frame<D>, BodyError>>>;
 #[derive(Debug)]
 pub(super) struct Meter {
     flow: Flow,
-    over: Over,
+    over: OnLimit,
     /// What was read and may not pass yet.
     rest: Bytes,
     has_failed: bool,
 }
 
 impl Meter {
-    pub(super) fn new(flow: Flow, over: Over) -> Self {
+    pub(super) fn new(flow: Flow, over: OnLimit) -> Self {
         Self { flow, over, rest: Bytes::new(), has_failed: false }
     }
 
@@ -130,7 +130,7 @@ impl Meter {
 
     /// Polls for some of these bytes.
     fn poll_units(&mut self, size: usize, cx: &mut Context<'_>) -> Poll<Result<usize, FlowError>> {
-        let waits = if self.over == Over::Pace { Waits::ForQuota } else { Waits::ForCall };
+        let waits = if self.over == OnLimit::Throttle { Waits::ForQuota } else { Waits::ForCall };
         let units = self.flow.poll_some(cx, size as u64, waits);
         units.map_ok(|units| usize::try_from(units).unwrap_or(size))
     }

@@ -4,13 +4,13 @@ use std::fmt;
 
 use tower::Layer;
 
-use super::body::Over;
+use super::body::OnLimit;
 use super::service::{Bodies, LimitBodies};
 use crate::core::error::built;
 use crate::core::{Decision, Error, Mode, Source};
 use crate::http::{Policy, RateLimit, RateLimitLayer};
 use crate::limiter::{can_flow, refuses_frames};
-use crate::store::Decided;
+use crate::store::StoreDecision;
 
 /// A [`Layer`] that limits the bytes of bodies by the policies of a [`RateLimitLayer`], all of which it takes them from.
 ///
@@ -22,7 +22,7 @@ use crate::store::Decided;
 /// The settings are those of the [`RateLimitLayer`]: where policies apply, whose address the client has, headers, and
 /// what happens if the store fails. With [`OnFailure::Deny`](crate::OnFailure::Deny), requests and bodies fail while it
 /// does; with [`OnFailure::Allow`](crate::OnFailure::Allow), a body that begins then is not limited. Handlers find no
-/// [`Handle`](crate::Handle) of this layer, but that of a layer outside.
+/// [`RateLimitHandle`](crate::RateLimitHandle) of this layer, but that of a layer outside.
 ///
 /// The body of a request gets another type: [`LimitedBody`](super::LimitedBody). A layer that is twice around a request
 /// counts its bytes twice.
@@ -46,16 +46,16 @@ impl BandwidthLayer {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::bandwidth::{BandwidthLayer, Over};
+    /// use tollgate::bandwidth::{BandwidthLayer, OnLimit};
     /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
     ///
     /// let day = Policy::new("day", Quota::token_bucket(5_000_000_000, std::time::Duration::from_secs(86_400)));
     /// let limits = RateLimitLayer::new(MemoryStore::new(), day.key(key::header("x-api-key")));
-    /// let layer = BandwidthLayer::responses(limits, Over::Cut);
+    /// let layer = BandwidthLayer::responses(limits, OnLimit::Abort);
     /// # let _ = layer;
     /// ```
     #[track_caller]
-    pub fn responses(limits: RateLimitLayer, over: Over) -> Self {
+    pub fn responses(limits: RateLimitLayer, over: OnLimit) -> Self {
         built(Self::try_responses(limits, over))
     }
 
@@ -64,7 +64,7 @@ impl BandwidthLayer {
     /// # Errors
     ///
     /// If a policy cannot count bytes; the message names it.
-    pub fn try_responses(limits: RateLimitLayer, over: Over) -> Result<Self, Error> {
+    pub fn try_responses(limits: RateLimitLayer, over: OnLimit) -> Result<Self, Error> {
         Self::of(limits, Bodies { are_of_requests: false, over })
     }
 
@@ -78,18 +78,18 @@ impl BandwidthLayer {
     ///
     /// ```
     /// use axum::{Router, routing::post};
-    /// use tollgate::bandwidth::{BandwidthLayer, Over};
+    /// use tollgate::bandwidth::{BandwidthLayer, OnLimit};
     /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
     ///
     /// let uploads = Policy::new("uploads", Quota::per_second(200_000)).key(key::peer_ip());
     /// let limits = RateLimitLayer::new(MemoryStore::new(), uploads);
     /// let app: Router = Router::new()
     ///     .route("/", post(|body: String| async move { body.len().to_string() }))
-    ///     .layer(BandwidthLayer::requests(limits, Over::Pace));
+    ///     .layer(BandwidthLayer::requests(limits, OnLimit::Throttle));
     /// # let _ = app;
     /// ```
     #[track_caller]
-    pub fn requests(limits: RateLimitLayer, over: Over) -> Self {
+    pub fn requests(limits: RateLimitLayer, over: OnLimit) -> Self {
         built(Self::try_requests(limits, over))
     }
 
@@ -98,12 +98,12 @@ impl BandwidthLayer {
     /// # Errors
     ///
     /// If a policy cannot count bytes; the message names it.
-    pub fn try_requests(limits: RateLimitLayer, over: Over) -> Result<Self, Error> {
+    pub fn try_requests(limits: RateLimitLayer, over: OnLimit) -> Result<Self, Error> {
         Self::of(limits, Bodies { are_of_requests: true, over })
     }
 
     fn of(limits: RateLimitLayer, bodies: Bodies) -> Result<Self, Error> {
-        let refuses = (bodies.over == Over::Cut).then_some(refuses as _);
+        let refuses = (bodies.over == OnLimit::Abort).then_some(refuses as _);
         Ok(Self { limits: limits.prepared(of_bytes, refuses)?, bodies })
     }
 
@@ -114,12 +114,12 @@ impl BandwidthLayer {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::bandwidth::{BandwidthLayer, Over};
+    /// use tollgate::bandwidth::{BandwidthLayer, OnLimit};
     /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
     /// let all = |bytes| Policy::new("all", Quota::per_second(bytes));
-    /// let layer = BandwidthLayer::responses(RateLimitLayer::new(MemoryStore::new(), all(1_000_000)), Over::Pace);
+    /// let layer = BandwidthLayer::responses(RateLimitLayer::new(MemoryStore::new(), all(1_000_000)), OnLimit::Throttle);
     /// layer.limits().replace_policies([all(2_000_000)])?;
     /// # Ok(())
     /// # }
@@ -166,8 +166,8 @@ fn of_bytes(policy: Policy) -> Result<Policy, Error> {
 }
 
 /// Returns the refusal of a request whose body could only be cut; `None` if there is enough left for a frame.
-fn refuses(looked: &Decided) -> Option<Decision> {
-    let Decided { decision, receipt } = looked;
+fn refuses(looked: &StoreDecision) -> Option<Decision> {
+    let StoreDecision { decision, receipt } = looked;
     let mut refused = false;
     let outcomes = decision.outcomes().iter().enumerate().map(|(place, outcome)| {
         let floor = receipt.taken().get(place).map_or(0, |taken| taken.floor);

@@ -8,14 +8,14 @@
 //!
 //! ```
 //! use axum::{Router, routing::get};
-//! use tollgate::bandwidth::{BandwidthLayer, Over};
+//! use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 //! use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
 //!
 //! let downloads = Policy::new("downloads", Quota::per_second(1_000_000).burst(4_000_000)).key(key::peer_ip());
 //! let limits = RateLimitLayer::new(MemoryStore::new(), downloads);
 //! let app: Router = Router::new()
 //!     .route("/", get(|| async { "a large file" }))
-//!     .layer(BandwidthLayer::responses(limits, Over::Pace));
+//!     .layer(BandwidthLayer::responses(limits, OnLimit::Throttle));
 //! # let _ = app;
 //! ```
 //!
@@ -35,6 +35,6 @@ mod body;
 mod layer;
 mod service;
 
-pub use self::body::{LimitedBody, Over};
+pub use self::body::{LimitedBody, OnLimit};
 pub use self::layer::BandwidthLayer;
 pub use self::service::{LimitBodies, ResponseFuture};

@@ -10,14 +10,14 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use super::body::{LimitedBody, Meter, Over};
-use crate::http::Handle;
+use super::body::{LimitedBody, Meter, OnLimit};
+use crate::http::RateLimitHandle;
 
 /// Which bodies are limited, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bodies {
     pub(super) are_of_requests: bool,
-    pub(super) over: Over,
+    pub(super) over: OnLimit,
 }
 
 /// The service of a [`BandwidthLayer`](super::BandwidthLayer), inside of its limits.
@@ -49,7 +49,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        let meter = parts.extensions.remove::<Handle>().and_then(|handle| {
+        let meter = parts.extensions.remove::<RateLimitHandle>().and_then(|handle| {
             // What is inside has the handle of the layer outside, and may be charged what it reports.
             handle.note_inner();
             drop(handle.outer().map(|outer| parts.extensions.insert(outer.clone())));

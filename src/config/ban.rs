@@ -16,13 +16,13 @@ const ANY: Duration = Duration::from_secs(1);
 
 /// The table `ban`.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table such as { after = 10, within = \"5m\", time = \"15m\" }")]
+#[serde(deny_unknown_fields, expecting = "a table such as { after = 10, within = \"5m\", duration = \"15m\" }")]
 pub(super) struct BanTable {
     after: Spanned<u64>,
     within: Spanned<Period>,
-    time: Spanned<Period>,
-    growth: Given<f64>,
-    most: Given<Period>,
+    duration: Spanned<Period>,
+    backoff: Given<f64>,
+    max: Given<Period>,
     on: Given<WordOr<u64>>,
     extend: Option<bool>,
     layer: Option<bool>,
@@ -33,16 +33,16 @@ impl BanTable {
     /// The policy, with its ban.
     pub(super) fn add_to(&self, policy: Policy) -> Result<Policy, Fault> {
         let strikes = u32::try_from(*self.after.get_ref()).unwrap_or(u32::MAX);
-        let (within, time) = (self.within.get_ref().0, self.time.get_ref().0);
+        let (within, time) = (self.within.get_ref().0, self.duration.get_ref().0);
         let _ = Ban::try_new(strikes, ANY, ANY).at(&self.after)?;
         let _ = Ban::try_new(1, within, ANY).at(&self.within)?;
-        let mut ban = Ban::try_new(strikes, within, time).at(&self.time)?;
-        self.growth.needs("growth", self.most.get().is_some(), "the longest ban, such as most = \"1d\"")?;
-        self.most.needs("most", self.growth.get().is_some(), "growth, such as growth = 2")?;
-        if let (Some(growth), Some(most)) = (&self.growth.0, &self.most.0) {
-            let alike = ban.try_growing(*growth.get_ref(), time).at(growth)? == ban;
-            self.growth.needs("growth", !alike, "a factor above 1")?;
-            ban = ban.try_growing(*growth.get_ref(), most.get_ref().0).at(most)?;
+        let mut ban = Ban::try_new(strikes, within, time).at(&self.duration)?;
+        self.backoff.needs("backoff", self.max.get().is_some(), "the longest ban, such as max = \"1d\"")?;
+        self.max.needs("max", self.backoff.get().is_some(), "backoff, such as backoff = 2")?;
+        if let (Some(growth), Some(most)) = (&self.backoff.0, &self.max.0) {
+            let alike = ban.try_backoff(*growth.get_ref(), time).at(growth)? == ban;
+            self.backoff.needs("backoff", !alike, "a factor above 1")?;
+            ban = ban.try_backoff(*growth.get_ref(), most.get_ref().0).at(most)?;
         }
         let ban = if self.extend == Some(true) { ban.extending() } else { ban };
         let ban = if self.layer == Some(true) { ban.whole_layer() } else { ban };

@@ -139,7 +139,7 @@ impl Config {
     ///
     /// ```
     /// use tollgate::config::Config;
-    /// use tollgate::{Headers, MemoryStore};
+    /// use tollgate::{RateLimitHeaders, MemoryStore};
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
     /// let config = Config::from_toml(
@@ -153,7 +153,7 @@ impl Config {
     ///     on_failure = "deny"
     ///     "#,
     /// )?;
-    /// let layer = config.layer(MemoryStore::new())?.headers(Headers::both());
+    /// let layer = config.layer(MemoryStore::new())?.headers(RateLimitHeaders::both());
     /// # let _ = layer;
     /// # Ok(())
     /// # }

@@ -23,8 +23,8 @@ pub(super) struct FleetTable {
     name: Given<String>,
     limit: Spanned<u64>,
     reserve: Spanned<f64>,
-    slot_life: Given<Period>,
-    hold_at_most: Given<Period>,
+    slot_ttl: Given<Period>,
+    max_hold: Given<Period>,
     critical: Option<Critical>,
     critical_routes: Given<Vec<Spanned<String>>>,
 }
@@ -56,7 +56,7 @@ impl FleetTable {
             }
         }
         let quota = Quota::try_concurrency(*table.limit.get_ref()).at(&table.limit)?;
-        let quota = with_slots(quota, &table.slot_life, &table.hold_at_most)?;
+        let quota = with_slots(quota, &table.slot_ttl, &table.max_hold)?;
         let reserve = *table.reserve.get_ref();
         let _ = not_reserved(quota, reserve).at(&table.reserve)?;
         if table.critical.is_none() && table.critical_routes.get().is_none() {

@@ -39,9 +39,9 @@
 //! | `algorithm` | the name of an [`Algorithm`](crate::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket, at least 1 | the limit |
 //! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
-//! | `at_once` | how many requests of a leaky bucket start at once after a pause, at most `queue` and one | 1 |
-//! | `slot_life` | how long a slot of a concurrency outlives its process, a duration of at least 2 s: see [`Quota::slot_life`](crate::Quota::slot_life) | `"30s"` |
-//! | `hold_at_most` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::hold_at_most`](crate::Quota::hold_at_most) | `"1h"` |
+//! | `nodelay` | how many requests of a leaky bucket start at once after a pause, at most `queue` and one | 1 |
+//! | `slot_ttl` | how long a slot of a concurrency outlives its process, a duration of at least 2 s: see [`Quota::slot_ttl`](crate::Quota::slot_ttl) | `"30s"` |
+//! | `max_hold` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::max_hold`](crate::Quota::max_hold) | `"1h"` |
 //! | `cost` | units a request takes, which may be 0 with `metered`, `ban`, `deny` or `missing_key = "deny"`; or `"header:NAME"`, a header with that number, in digits | 1 |
 //! | `min_cost` | with a cost by a header: the least that a request takes, whatever the header says; 0 only if no client can write it | 1 |
 //! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; what a layer inside refused is neither: see [`Count`](crate::Count#requests-that-are-refused-inside)), `"served"` (all but what a layer inside refused: see [`Count::served`](crate::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
@@ -54,7 +54,7 @@
 //! | `reserve` | the fraction of the capacity that is reserved for critical requests, above 0 and below 1 | none |
 //! | `critical` | `{ header = "NAME", value = "TEXT" }`: requests are critical if this is the only value of the header | required with `reserve` |
 //! | `tiers` | `{ by = "header:NAME", TIER = LIMIT, ... }`: see [tiers](#tiers) | none |
-//! | `ban` | `{ after = 10, within = "5m", time = "15m" }`, and more: see [bans](#bans) | none |
+//! | `ban` | `{ after = 10, within = "5m", duration = "15m" }`, and more: see [bans](#bans) | none |
 //! | `advertise` | whether headers and bodies name the policy | `true` |
 //! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](crate::Policy::shadow) | `false` |
 //! | `metered` | whether handlers report the real cost: see [`Policy::metered`](crate::Policy::metered) | `false` |
@@ -89,8 +89,8 @@
 //! The value of the header named by `by` chooses the limit; it is compared byte for byte with the names of the tiers. A
 //! request without the header, with a name that is not in the table, or with several values that differ, has the
 //! policy's own `limit`.
-//! Algorithm and window or calendar are the policy's, and so are `burst`, `queue`, `at_once`, `slot_life` and
-//! `hold_at_most`; without a `burst`, a tier's bucket holds the tier's limit.
+//! Algorithm and window or calendar are the policy's, and so are `burst`, `queue`, `nodelay`, `slot_ttl` and
+//! `max_hold`; without a `burst`, a tier's bucket holds the tier's limit.
 //!
 //! ## Calendars
 //!
@@ -100,9 +100,9 @@
 //!
 //! ## Bans
 //!
-//! After so many refusals (`after`) within a window (`within`) the key is banned for a `time`: see
-//! [`Policy::ban`](crate::Policy::ban). With `growth`, a factor above 1, each ban is longer than the last one, up to the longest,
-//! `most`, which is required then. With `on`, not refusals count but the responses that it names, as
+//! After so many refusals (`after`) within a window (`within`) the key is banned for a `duration`: see
+//! [`Policy::ban`](crate::Policy::ban). With `backoff`, a factor above 1, each ban is longer than the last one, up to the longest,
+//! `max`, which is required then. With `on`, not refusals count but the responses that it names, as
 //! [`count`](#policy) does: `"failures"`, or a list of statuses such as `[401, 403]`, which leaves out the errors of an
 //! outage. With `extend = true`, a refusal during a ban begins its time anew. With
 //! `layer = true`, a banned key is refused on the whole layer, where the policy does not apply, too. With
@@ -131,8 +131,8 @@
 //! | `name` | the name of the shedder, unique among the services that share a store, and not that of a policy; up to 57 characters | `"fleet"` |
 //! | `limit` | how many requests all processes together serve at once | required |
 //! | `reserve` | the fraction of them that is kept for critical requests, above 0 and below 1 | required |
-//! | `slot_life` | how long a slot outlives its process: see [`Quota::slot_life`](crate::Quota::slot_life) | `"30s"` |
-//! | `hold_at_most` | the longest that one request holds its slot | `"1h"` |
+//! | `slot_ttl` | how long a slot outlives its process: see [`Quota::slot_ttl`](crate::Quota::slot_ttl) | `"30s"` |
+//! | `max_hold` | the longest that one request holds its slot | `"1h"` |
 //! | `critical` | `{ header = "NAME", value = "TEXT" }`: requests are critical if this is the only value of the header | none |
 //! | `critical_routes` | requests to these routes are critical, in the syntax of axum; needs the feature `axum` | none |
 //!

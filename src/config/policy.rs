@@ -34,9 +34,9 @@ pub(super) struct PolicyTable {
     anchor: Given<u64>,
     burst: Given<u64>,
     queue: Given<u64>,
-    at_once: Given<u64>,
-    slot_life: Given<Period>,
-    hold_at_most: Given<Period>,
+    nodelay: Given<u64>,
+    slot_ttl: Given<Period>,
+    max_hold: Given<Period>,
     cost: Given<Units>,
     min_cost: Given<u64>,
     count: Given<WordOr<u64>>,
@@ -142,7 +142,7 @@ impl PolicyTable {
             None if facts.held => quota(*limit.get_ref(), SLOT_LIFE).at(limit)?,
             None => return Err(Fault::new(&self.name, "this policy has no window: add a line window = \"60s\"")),
             Some((window, _)) if facts.held => {
-                return Err(Fault::new(window, "a concurrency has a slot_life, and no window: leave it out"));
+                return Err(Fault::new(window, "a concurrency has a slot_ttl, and no window: leave it out"));
             }
             Some((window, Window::Length(length))) => {
                 // With the smallest limit only the window can be at fault.
@@ -157,8 +157,8 @@ impl PolicyTable {
         };
         let quota = self.burst.set(quota, Quota::try_burst)?;
         let quota = self.queue.set(quota, Quota::try_queue)?;
-        let quota = self.at_once.set(quota, Quota::try_at_once)?;
-        with_slots(quota, &self.slot_life, &self.hold_at_most)
+        let quota = self.nodelay.set(quota, Quota::try_nodelay)?;
+        with_slots(quota, &self.slot_ttl, &self.max_hold)
     }
 
     #[cfg(feature = "calendar")]
@@ -279,8 +279,8 @@ impl<T> Given<T> {
 
 /// The quota with the times of slots that are given.
 pub(super) fn with_slots(quota: Quota, life: &Given<Period>, hold: &Given<Period>) -> Result<Quota, Fault> {
-    let quota = life.set(quota, |quota, life| quota.try_slot_life(life.0))?;
-    hold.set(quota, |quota, hold| quota.try_hold_at_most(hold.0))
+    let quota = life.set(quota, |quota, life| quota.try_slot_ttl(life.0))?;
+    hold.set(quota, |quota, hold| quota.try_max_hold(hold.0))
 }
 
 /// Reads methods. A misspelt one would limit nothing, so no others are taken.

@@ -68,8 +68,7 @@ impl Ratios {
         let tick = self.tick.get().map(|tick| tick.0);
         let builder = RatioStore::builder(tally);
         let builder = self.tick.set(builder, |builder, tick| ratio_tick(tick.0).map(|()| builder.tick(tick.0)))?;
-        let builder =
-            self.life.set(builder, |builder, life| ratio_life(tick, life.0).map(|()| builder.life(life.0)))?;
+        let builder = self.life.set(builder, |builder, life| ratio_life(tick, life.0).map(|()| builder.ttl(life.0)))?;
         let builder = self.report.set(builder, |builder, report| Ok(builder.report(ratio_report(report)?)))?;
         let builder = self.shards.set(builder, |builder, shards| Ok(builder.shards(ratio_shards(shards)?)))?;
         let builder = self.keys.set(builder, |builder, keys| match usize::try_from(keys) {

@@ -1,6 +1,6 @@
 //! The return type of store methods: a value that is often ready at once.
 //!
-//! A store in memory decides without waiting, and so does one that finds a refusal in its cache. An [`Answer`] lets it
+//! A store in memory decides without waiting, and so does one that finds a refusal in its cache. An [`MaybeFuture`] lets it
 //! return the value itself; only a store that really waits boxes a future.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::{Applied, Error};
+use super::{ChangeResult, Error};
 
 /// A value that is ready, or a boxed future of it.
 ///
@@ -21,16 +21,16 @@ use super::{Applied, Error};
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// assert_eq!(Answer::from(7).wait().await, 7);
-/// assert_eq!(Answer::pending(async { 8 }).wait().await, 8);
+/// assert_eq!(MaybeFuture::from(7).wait().await, 7);
+/// assert_eq!(MaybeFuture::pending(async { 8 }).wait().await, 8);
 /// # });
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[must_use = "an answer may be pending: wait for it, or drop it if its value is not needed"]
-pub enum Answer<T> {
+pub enum MaybeFuture<T> {
     /// The value.
     Ready(T),
     /// A future that yields the value.
@@ -38,55 +38,55 @@ pub enum Answer<T> {
 }
 
 /// The result of each change of a settlement, in the order of the changes.
-pub type Settling = Answer<Result<Vec<Applied>, Error>>;
+pub type Settling = MaybeFuture<Result<Vec<ChangeResult>, Error>>;
 
-impl<T> Answer<T> {
+impl<T> MaybeFuture<T> {
     /// Boxes a future as a pending answer.
     pub fn pending(future: impl Future<Output = T> + Send + 'static) -> Self {
-        Answer::Pending(Box::pin(future))
+        MaybeFuture::Pending(Box::pin(future))
     }
 
     /// Polls a pending answer and returns whether the value is ready; it is kept once the future has yielded it.
     pub(crate) fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
-        if let Answer::Pending(future) = self
+        if let MaybeFuture::Pending(future) = self
             && let Poll::Ready(value) = future.as_mut().poll(cx)
         {
-            *self = Answer::Ready(value);
+            *self = MaybeFuture::Ready(value);
         }
-        matches!(self, Answer::Ready(_))
+        matches!(self, MaybeFuture::Ready(_))
     }
 
     /// Returns what a closure makes of the value, once it is ready.
-    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> Answer<U>
+    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> MaybeFuture<U>
     where
         T: 'static,
     {
         match self {
-            Answer::Ready(value) => Answer::Ready(change(value)),
-            Answer::Pending(future) => Answer::pending(async move { change(future.await) }),
+            MaybeFuture::Ready(value) => MaybeFuture::Ready(change(value)),
+            MaybeFuture::Pending(future) => MaybeFuture::pending(async move { change(future.await) }),
         }
     }
 
     /// Returns the value, after waiting for it if it is pending.
     pub async fn wait(self) -> T {
         match self {
-            Answer::Ready(value) => value,
-            Answer::Pending(future) => future.await,
+            MaybeFuture::Ready(value) => value,
+            MaybeFuture::Pending(future) => future.await,
         }
     }
 }
 
-impl<T> From<T> for Answer<T> {
+impl<T> From<T> for MaybeFuture<T> {
     fn from(value: T) -> Self {
-        Answer::Ready(value)
+        MaybeFuture::Ready(value)
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Answer<T> {
+impl<T: fmt::Debug> fmt::Debug for MaybeFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answer::Ready(value) => f.debug_tuple("Ready").field(value).finish(),
-            Answer::Pending(_) => f.write_str("Pending"),
+            MaybeFuture::Ready(value) => f.debug_tuple("Ready").field(value).finish(),
+            MaybeFuture::Pending(_) => f.write_str("Pending"),
         }
     }
 }

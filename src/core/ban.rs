@@ -39,8 +39,8 @@ const LONGEST: u128 = 366 * 86_400_000;
 ///
 /// const MINUTE: Duration = Duration::from_secs(60);
 /// // 10 refusals within 5 minutes: banned for a minute, then for 2, 4, ... and never for more than an hour.
-/// let ban = Ban::new(10, 5 * MINUTE, MINUTE).growing(2.0, 60 * MINUTE);
-/// assert_eq!(ban.time(), MINUTE);
+/// let ban = Ban::new(10, 5 * MINUTE, MINUTE).backoff(2.0, 60 * MINUTE);
+/// assert_eq!(ban.duration(), MINUTE);
 /// assert!(Ban::try_new(0, 5 * MINUTE, MINUTE).is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,24 +93,24 @@ impl Ban {
     ///
     /// # Panics
     ///
-    /// Where [`try_growing`](Self::try_growing) returns an error.
+    /// Where [`try_backoff`](Self::try_backoff) returns an error.
     #[track_caller]
-    pub fn growing(self, factor: f64, most: Duration) -> Self {
-        built(self.try_growing(factor, most))
+    pub fn backoff(self, factor: f64, most: Duration) -> Self {
+        built(self.try_backoff(factor, most))
     }
 
-    /// As [`growing`](Self::growing), for values from a file or a user.
+    /// As [`backoff`](Self::backoff), for values from a file or a user.
     ///
     /// # Errors
     ///
     /// If the factor is less than 1 or more than 100, or `most` is shorter than the first ban, longer than 366 days, or
     /// not a whole number of milliseconds.
-    pub fn try_growing(self, factor: f64, most: Duration) -> Result<Self, Error> {
+    pub fn try_backoff(self, factor: f64, most: Duration) -> Result<Self, Error> {
         if !(1.0..=100.0).contains(&factor) {
-            return Err(Error::invalid(format!("growth must be from 1 to 100, not {factor}")));
+            return Err(Error::invalid(format!("backoff must be from 1 to 100, not {factor}")));
         }
         let longest = millis(most).filter(|most| *most >= self.time).ok_or_else(|| {
-            let (first, given) = (self.time(), most);
+            let (first, given) = (self.duration(), most);
             Error::invalid(format!(
                 "the longest ban must be whole milliseconds, from the first of {first:?} to 366 days, not {given:?}"
             ))
@@ -161,12 +161,12 @@ impl Ban {
     }
 
     /// Returns how long the first ban lasts.
-    pub const fn time(&self) -> Duration {
+    pub const fn duration(&self) -> Duration {
         Duration::from_millis(self.time)
     }
 
     /// Returns how long a ban lasts at most.
-    pub const fn most(&self) -> Duration {
+    pub const fn max(&self) -> Duration {
         Duration::from_millis(self.most)
     }
 
@@ -229,23 +229,23 @@ mod tests {
     #[test]
     fn bans_that_grow_have_an_end_and_never_shrink() {
         let ban = Ban::new(3, MINUTE, 10 * MINUTE);
-        let error = |factor, most| ban.try_growing(factor, most).expect_err("it is invalid").to_string();
+        let error = |factor, most| ban.try_backoff(factor, most).expect_err("it is invalid").to_string();
         for (factor, given) in [(0.5, "0.5"), (f64::NAN, "NaN"), (-2.0, "-2"), (f64::INFINITY, "inf")] {
-            assert_eq!(error(factor, 20 * MINUTE), format!("growth must be from 1 to 100, not {given}"));
+            assert_eq!(error(factor, 20 * MINUTE), format!("backoff must be from 1 to 100, not {given}"));
         }
         assert_eq!(
             error(2.0, 5 * MINUTE),
             "the longest ban must be whole milliseconds, from the first of 600s to 366 days, not 300s"
         );
-        assert!(ban.try_growing(2.0, Duration::MAX).is_err());
-        let grows = ban.growing(1.5, 20 * MINUTE);
-        assert_eq!((grows.growth, grows.most()), (1_500, 20 * MINUTE));
-        assert_eq!(ban.most(), ban.time(), "without growth all bans are alike");
+        assert!(ban.try_backoff(2.0, Duration::MAX).is_err());
+        let grows = ban.backoff(1.5, 20 * MINUTE);
+        assert_eq!((grows.growth, grows.max()), (1_500, 20 * MINUTE));
+        assert_eq!(ban.max(), ban.duration(), "without growth all bans are alike");
     }
 
     #[test]
     fn the_numbers_of_the_largest_ban_are_exact_in_lua() {
-        let ban = Ban::new(100_000, DAYS, DAYS).growing(100.0, DAYS).extending();
+        let ban = Ban::new(100_000, DAYS, DAYS).backoff(100.0, DAYS).extending();
         assert!(ban.packed().iter().all(|number| *number < 1 << 53));
         assert_eq!(Ban::unpacked(ban.packed()), ban);
     }

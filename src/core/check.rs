@@ -98,7 +98,7 @@ impl Counter {
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::{Answer, Ask, Check, Counter};
+/// use tollgate::store::{MaybeFuture, Ask, Check, Counter};
 /// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
 ///
 /// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));
@@ -107,7 +107,7 @@ impl Counter {
 /// let check = Check::new(counter, 30).floor(50);
 ///
 /// let store = MemoryStore::new();
-/// let Answer::Ready(decided) = store.decide(&[check], Ask::default()) else {
+/// let MaybeFuture::Ready(decided) = store.decide(&[check], Ask::default()) else {
 ///     unreachable!("a memory store decides at once");
 /// };
 /// assert!(decided?.decision.is_allowed());

@@ -16,7 +16,7 @@ use super::{Check, Mode};
 
 /// The decision about one request over all policies that apply to it.
 ///
-/// A handler reads it from the [`Handle`](crate::Handle) of its request, or takes it as an argument in axum. With
+/// A handler reads it from the [`RateLimitHandle`](crate::RateLimitHandle) of its request, or takes it as an argument in axum. With
 /// [`expose_decisions`](crate::RateLimitLayer::expose_decisions), responses have it in their extensions, for outer
 /// layers. Cloning it is cheap. Where layers are nested it is that of the innermost one, and [`outer`](Self::outer)
 /// leads to the others.
@@ -40,7 +40,7 @@ use super::{Check, Mode};
 ///
 /// let decision = limiter.check_n(&ada, 2).await?;
 /// assert!(decision.retry_after().is_some());
-/// assert_eq!(decision.violated().map(|outcome| outcome.policy()).collect::<Vec<_>>(), ["minute"]);
+/// assert_eq!(decision.denied_by().map(|outcome| outcome.policy()).collect::<Vec<_>>(), ["minute"]);
 /// # Ok(())
 /// # }
 /// ```
@@ -108,7 +108,7 @@ pub enum Source {
     /// A local store, while the shared one is unavailable.
     Fallback,
     /// Nothing (fail-open): the store is unavailable, and [`OnFailure::Allow`](crate::OnFailure::Allow) admits all.
-    Open,
+    FailOpen,
 }
 
 impl Decision {
@@ -147,7 +147,7 @@ impl Decision {
     }
 
     /// Returns the outcomes of the policies that refuse the request: none if it is admitted.
-    pub fn violated(&self) -> impl Iterator<Item = &Outcome> {
+    pub fn denied_by(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes().iter().filter(|outcome| !outcome.allowed && outcome.mode == Mode::Enforce)
     }
 
@@ -173,7 +173,7 @@ impl Decision {
 
     /// Returns whether the request is refused because a key of it is [banned](crate::Ban).
     pub fn is_banned(&self) -> bool {
-        self.violated().any(Outcome::is_banned)
+        self.denied_by().any(Outcome::is_banned)
     }
 
     /// Returns how long an admitted request has to wait for its turn.

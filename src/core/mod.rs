@@ -27,7 +27,7 @@ mod requirement;
 mod settlement;
 
 pub use algorithm::Algorithm;
-pub use answer::{Answer, Settling};
+pub use answer::{MaybeFuture, Settling};
 pub use ban::Ban;
 #[cfg_attr(not(feature = "calendar"), allow(unreachable_pub, reason = "the crate exports it with its feature"))]
 pub use calendar::Calendar;
@@ -44,7 +44,7 @@ pub(crate) use limit::Limit;
 pub(crate) use lines::{Lines, OutageLines};
 pub use name::PolicyName;
 pub use quota::Quota;
-pub use receipt::{Decided, Receipt, StoreId, Taken};
+pub use receipt::{Receipt, ReceiptItem, StoreDecision, StoreId};
 pub use requirement::Requirement;
 pub(crate) use settlement::in_drop;
-pub use settlement::{Applied, Change, Settlement};
+pub use settlement::{Change, ChangeResult, Settlement};

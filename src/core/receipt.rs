@@ -61,7 +61,7 @@ impl StoreId {
 #[derive(Debug)]
 pub struct Receipt {
     store: StoreId,
-    taken: SmallVec<[Taken; 1]>,
+    taken: SmallVec<[ReceiptItem; 1]>,
     /// The call that decided, if it decided several requests.
     call: Option<CallId>,
 }
@@ -75,26 +75,26 @@ pub struct Receipt {
 /// A store that refuses all requests returns this one, without a wait:
 ///
 /// ```
-/// use tollgate::store::{Answer, Check, Decided, Receipt, StoreId};
+/// use tollgate::store::{MaybeFuture, Check, StoreDecision, Receipt, StoreId};
 /// use tollgate::{Decision, Error, Outcome, Source};
 ///
-/// fn refuse(id: StoreId, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+/// fn refuse(id: StoreId, checks: &[Check]) -> MaybeFuture<Result<StoreDecision, Error>> {
 ///     let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, None));
-///     Answer::Ready(Ok(Decided::new(Decision::new(outcomes, Source::Store), Receipt::new(id, []))))
+///     MaybeFuture::Ready(Ok(StoreDecision::new(Decision::new(outcomes, Source::Store), Receipt::new(id, []))))
 /// }
 /// # let _ = refuse(StoreId::new(), &[]);
 /// ```
 #[derive(Debug)]
 #[must_use = "a decision that is not read limits nothing"]
 #[non_exhaustive]
-pub struct Decided {
+pub struct StoreDecision {
     /// The decision.
     pub decision: Decision,
     /// The receipt for what was taken: nothing, if the request was refused.
     pub receipt: Receipt,
 }
 
-impl Decided {
+impl StoreDecision {
     /// A decision, with the receipt for what was taken: an empty one, if the request was refused.
     pub fn new(decision: Decision, receipt: Receipt) -> Self {
         Self { decision, receipt }
@@ -106,12 +106,12 @@ impl Decided {
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::{Counter, Receipt, StoreId, Taken};
+/// use tollgate::store::{Counter, Receipt, StoreId, ReceiptItem};
 /// use tollgate::{Key, PolicyName, Quota};
 ///
 /// let counter = Counter::new(PolicyName::try_from("rows")?, Key::new("user", "ada"), Quota::per_hour(100));
 /// // 7 units, for which the store's state accounts at 1,000 in its own measure of time.
-/// let taken = Taken::new(counter, 7, 1_000).floor(50);
+/// let taken = ReceiptItem::new(counter, 7, 1_000).floor(50);
 /// let receipt = Receipt::new(StoreId::new(), [taken]);
 /// assert_eq!(receipt.taken()[0].units, 7);
 /// # Ok::<(), tollgate::Error>(())
@@ -119,7 +119,7 @@ impl Decided {
 #[derive(Clone, Debug)]
 #[must_use]
 #[non_exhaustive]
-pub struct Taken {
+pub struct ReceiptItem {
     /// The counter they were taken from.
     pub counter: Counter,
     /// How many units: 0 for a look, or for a check in shadow mode that did not fit.
@@ -130,7 +130,7 @@ pub struct Taken {
     pub stamp: u64,
 }
 
-impl Taken {
+impl ReceiptItem {
     /// Whether these units are slots that somebody has to release.
     pub(crate) fn holds_slots(&self) -> bool {
         self.units > 0 && self.counter.quota().facts().held
@@ -162,12 +162,12 @@ impl Taken {
 
 impl Receipt {
     /// A receipt of `store` for what each check took, in the order of the checks; none after a refusal.
-    pub fn new(store: StoreId, taken: impl IntoIterator<Item = Taken>) -> Self {
+    pub fn new(store: StoreId, taken: impl IntoIterator<Item = ReceiptItem>) -> Self {
         Self { store, taken: taken.into_iter().collect(), call: None }
     }
 
     /// A receipt for what the only check took.
-    pub(crate) fn of_one(store: StoreId, taken: Taken) -> Self {
+    pub(crate) fn of_one(store: StoreId, taken: ReceiptItem) -> Self {
         Self { store, taken: SmallVec::from_buf([taken]), call: None }
     }
 
@@ -193,7 +193,7 @@ impl Receipt {
     }
 
     /// Returns what each check took, in the order of the checks; nothing after a refusal.
-    pub fn taken(&self) -> &[Taken] {
+    pub fn taken(&self) -> &[ReceiptItem] {
         &self.taken
     }
 }

@@ -1,4 +1,4 @@
-//! Settling receipts: each [`Settlement`] is a change to the units of one check, each [`Applied`] its result.
+//! Settling receipts: each [`Settlement`] is a change to the units of one check, each [`ChangeResult`] its result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Ban, Outcome, Receipt, Taken};
+use super::{Ban, Outcome, Receipt, ReceiptItem};
 
 /// A correction of what was taken, in units; a strike, or the end of a ban; or a reset of the counter.
 ///
@@ -57,13 +57,13 @@ pub enum Change {
 /// The result of a [`Change`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Applied {
+pub struct ChangeResult {
     /// How many units were charged or refunded, rounded up: fewer than the change has where the store bounds a charge,
     /// or where units no longer count. Of a renewal, the slots that the store had not lost; of a strike 1 if it counted; of
     /// the end of a ban 1 if the store had strikes or a ban of the key; of a reset 1 if there was a counter.
     pub units: u64,
     /// The time at which the store's state accounts for the units that were charged or renewed, or for those that are
-    /// left after a refund: the [stamp](Taken::stamp) to settle them with.
+    /// left after a refund: the [stamp](ReceiptItem::stamp) to settle them with.
     pub stamp: u64,
     /// The outcome of a look at the counter after the change, if the store returns it.
     pub outcome: Option<Outcome>,
@@ -73,7 +73,7 @@ pub struct Applied {
     pub(crate) began: bool,
 }
 
-impl Applied {
+impl ChangeResult {
     /// A result of `units` that were charged or refunded, and their stamp in the store's own measure of time.
     ///
     /// The units are rounded up; the stamp is the one to settle them with.
@@ -120,18 +120,18 @@ impl Settlement {
     }
 
     /// Returns the result where there is nothing to do: the units keep their stamp.
-    pub(crate) fn nothing(&self, receipt: &Receipt) -> Applied {
-        Applied::new(0, receipt.taken().get(self.check).map_or(0, |taken| taken.stamp))
+    pub(crate) fn nothing(&self, receipt: &Receipt) -> ChangeResult {
+        ChangeResult::new(0, receipt.taken().get(self.check).map_or(0, |taken| taken.stamp))
     }
 
     /// Returns what the checks before this one took.
-    pub(crate) fn before<'a>(&self, receipt: &'a Receipt) -> &'a [Taken] {
+    pub(crate) fn before<'a>(&self, receipt: &'a Receipt) -> &'a [ReceiptItem] {
         receipt.taken().get(..self.check).unwrap_or_default()
     }
 
     /// Returns what the check took and the change to make to it, with a refund or a renewal bounded by that; `None` if
     /// there is nothing to do.
-    pub(crate) fn of<'a>(&self, receipt: &'a Receipt) -> Option<(&'a Taken, Change)> {
+    pub(crate) fn of<'a>(&self, receipt: &'a Receipt) -> Option<(&'a ReceiptItem, Change)> {
         let taken = receipt.taken().get(self.check)?;
         match self.change {
             Change::Refund(units) if units.min(taken.units) > 0 => {
@@ -151,8 +151,8 @@ impl Settlement {
     pub(crate) fn each(
         changes: &[Self],
         receipt: &Receipt,
-        mut make: impl FnMut(&[Taken], &Taken, Change) -> Applied,
-    ) -> Vec<Applied> {
+        mut make: impl FnMut(&[ReceiptItem], &ReceiptItem, Change) -> ChangeResult,
+    ) -> Vec<ChangeResult> {
         let each = changes.iter().map(|settlement| match settlement.of(receipt) {
             Some((taken, change)) => make(settlement.before(receipt), taken, change),
             None => settlement.nothing(receipt),

@@ -17,7 +17,7 @@ use super::policy::{AwaitsRefusals, Policy, Refused};
 use super::response::{Refusal, Responses};
 use crate::core::{Decision, Error, Lines};
 use crate::limiter::{InForce, Limits};
-use crate::store::{Decided, SharedStore};
+use crate::store::{SharedStore, StoreDecision};
 use crate::telemetry::PolicyTelemetry;
 
 /// A gate whose policies can be replaced while requests use it: each request loads it once, and ends with it.
@@ -46,7 +46,7 @@ pub(crate) struct Gate {
     /// Prepares each policy for a layer around this one, which may reject it.
     pub(crate) prepare: fn(Policy) -> Result<Policy, Error>,
     /// Refuses, for a layer around this one, what the store admits and nothing is taken for.
-    pub(crate) refuses: Option<fn(&Decided) -> Option<Decision>>,
+    pub(crate) refuses: Option<fn(&StoreDecision) -> Option<Decision>>,
     /// Limits how often `key_unknown` is logged.
     pub(crate) unknown_keys: Arc<Lines>,
     /// Observe which requests the policies do not count, in their order.

@@ -22,11 +22,11 @@ mod service;
 pub mod shed;
 mod status;
 
-pub use self::account::{Handle, RealCost};
+pub use self::account::{ActualCost, RateLimitHandle};
 pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
-pub use self::headers::{Dialect, EXPOSED_HEADERS, Headers};
+pub use self::headers::{Draft, EXPOSED_HEADERS, RateLimitHeaders};
 pub use self::key::MissingKey;
-pub use self::layer::{Explained, Explanation, RateLimitLayer};
+pub use self::layer::{Explanation, PolicyExplanation, RateLimitLayer};
 pub use self::policy::{AccessList, Count, Policy};
 pub(crate) use self::service::BoxError;
 pub use self::service::{BodyError, RateLimit, ResponseBody, ResponseFuture};

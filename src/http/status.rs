@@ -23,7 +23,7 @@ use http::{Method, Request, Response};
 use tower::Service;
 
 use super::RateLimitLayer;
-use super::account::Handle;
+use super::account::RateLimitHandle;
 use super::admission::{Judge, Resolved, Skip, Waiting};
 use super::gate::{Gate, SharedGate};
 use super::headers::{Advertised, used, whole_seconds};
@@ -116,7 +116,7 @@ impl StatusService {
         let shows = |policy: &Policy| policy.is_shown() && (self.shows_to.is_some() || policy.is_unforgeable());
         match status(gate, parts, shows).await {
             Ok(status) => json(status),
-            Err(refusal) => gate.refuse(*refusal, parts, parts.extensions.get::<Handle>().is_some()),
+            Err(refusal) => gate.refuse(*refusal, parts, parts.extensions.get::<RateLimitHandle>().is_some()),
         }
     }
 }

@@ -46,7 +46,7 @@ impl Limiter {
     /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("messages", Quota::per_second(50))]);
     /// let flow = limiter.flow(&Key::new("user", "ada")).await?;
     /// flow.check(1).await?;
-    /// assert!(limiter.flow(&Key::new("user", "bob")).await?.try_take(51).is_err());
+    /// assert!(limiter.flow(&Key::new("user", "bob")).await?.try_acquire(51).is_err());
     /// # Ok(())
     /// # }
     /// ```

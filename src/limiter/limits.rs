@@ -23,7 +23,7 @@ use super::warned::Warned;
 use crate::core::error::Kind;
 use crate::core::{Error, Requirement};
 use crate::lookup::out_of_time;
-use crate::store::{Ask, Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store};
+use crate::store::{Ask, Check, Deadline, FailureRules, FailureStore, Settles, SharedStore, Store, StoreDecision};
 use crate::telemetry::{Telemetry, Timer};
 
 /// The rules in force, the store that decides by them, and what happens when it fails.
@@ -62,7 +62,7 @@ impl InForce for ArcSwap<Limits> {
 }
 
 /// The plan of a decision, the timer of the call, and the result of the store.
-pub(crate) type DecidedBy<F> = (Plan<F>, Timer, Result<Decided, Error>);
+pub(crate) type DecidedBy<F> = (Plan<F>, Timer, Result<StoreDecision, Error>);
 
 impl Limits {
     /// Limits without rules.

@@ -49,7 +49,7 @@ pub(crate) use self::warned::is_first;
 use crate::core::error::built;
 use crate::core::{Decision, Error, Key, PolicyName};
 use crate::random;
-use crate::store::{Ask, BreakerState, Change, Decided, FailureRules, FailureStore, OnFailure, SlotGuard, Store};
+use crate::store::{Ask, BreakerState, Change, FailureRules, FailureStore, OnFailure, SlotGuard, Store, StoreDecision};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
 pub(crate) const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
@@ -195,7 +195,7 @@ impl Limiter {
     /// After a refusal it sleeps for [`retry_after`](Decision::retry_after) plus up to a tenth of that, so that many
     /// tasks do not wake at once, and checks again. If the wait would end after the timeout, or no wait can help, it
     /// returns the refusal at once. The timeout bounds neither the last check, which may take its
-    /// [budget](Self::budget), nor the [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check
+    /// [budget](Self::timeout), nor the [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check
     /// sleeps as well. Tasks are not admitted in the order in which they came.
     ///
     /// # Errors
@@ -283,7 +283,7 @@ impl Limiter {
     /// A ban stays: see [`lift_ban`](Self::lift_ban).
     ///
     /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters as they
-    /// are. The timeout is the store's own [budget](crate::store::Capabilities::budget), if it has one.
+    /// are. The timeout is the store's own [budget](crate::store::Capabilities::timeout), if it has one.
     ///
     /// The rules are reset one after the other. If they look tiers up, the counter that is reset is the one of the
     /// key's present tier.
@@ -361,13 +361,13 @@ impl Limiter {
 
     /// Decides as [`decide`](Self::decide), and returns a guard of the slots that were taken.
     async fn decide_holding(&self, key: &Key, units: Option<u64>) -> Result<(Decision, SlotGuard), Error> {
-        let (store, Decided { decision, receipt }) = self.decide_owing(key, units).await?;
+        let (store, StoreDecision { decision, receipt }) = self.decide_owing(key, units).await?;
         let slots = SlotGuard::new(store.hold(&receipt));
         Ok((decision, slots))
     }
 
     /// Decides as [`decide`](Self::decide), and returns the receipt, with the store that has to settle it.
-    async fn decide_owing(&self, key: &Key, units: Option<u64>) -> Result<(DecidingStore, Decided), Error> {
+    async fn decide_owing(&self, key: &Key, units: Option<u64>) -> Result<(DecidingStore, StoreDecision), Error> {
         let limits = &*self.in_force.now();
         if limits.rules.is_empty() {
             limits.warned.no_rules();
@@ -410,7 +410,7 @@ impl Limiter {
     ///     .on_failure(OnFailure::Allow)
     ///     .allow_for(Duration::from_secs(10))
     ///     .instances(NonZeroU32::new(4).ok_or("at least one")?)
-    ///     .budget(Duration::from_millis(50));
+    ///     .timeout(Duration::from_millis(50));
     /// # let _ = limiter;
     /// # Ok(())
     /// # }
@@ -434,11 +434,11 @@ impl Limiter {
     }
 
     /// Sets the timeout of one decision, lookups included; 0 becomes 1 ms. The default is the
-    /// [budget of the store](crate::store::Capabilities::budget), or 100 ms if it has none.
+    /// [budget of the store](crate::store::Capabilities::timeout), or 100 ms if it has none.
     ///
     /// The store keeps to its own budget if that is shorter: see
-    /// [`RateLimitLayer::budget`](crate::RateLimitLayer::budget).
-    pub fn budget(self, budget: Duration) -> Self {
+    /// [`RateLimitLayer::timeout`](crate::RateLimitLayer::timeout).
+    pub fn timeout(self, budget: Duration) -> Self {
         self.change_failure(|rules| rules.budget = Some(budget.max(TIMER_RESOLUTION)))
     }
 

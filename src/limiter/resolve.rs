@@ -14,7 +14,7 @@ use super::limits::{Limits, in_time, late};
 use super::plan::{Draft, PendingCheck, Plan};
 use crate::core::{Decision, Error, Key, Mode, Outcome, Quota, Source};
 use crate::lookup::RawValues;
-use crate::store::{Answer, Ask, AskMode, Check, Counter, Deadline, Decided, Receipt, Store};
+use crate::store::{Ask, AskMode, Check, Counter, Deadline, MaybeFuture, Receipt, Store, StoreDecision};
 use crate::telemetry::Timer;
 
 /// Returns the checks of the rules at these places about a key; those whose tier is not cached are still to be looked up.
@@ -32,14 +32,14 @@ pub(super) fn plan_for<'a>(
     for &place in places {
         let rule = &limits.rules[place];
         let draft = Draft::new(place, rule, units.unwrap_or(rule.units()));
-        let tier = rule.tiers().map_or(Answer::Ready(Ok(None)), |lookup| lookup.find(key, RawValues::default));
+        let tier = rule.tiers().map_or(MaybeFuture::Ready(Ok(None)), |lookup| lookup.find(key, RawValues::default));
         match tier {
-            Answer::Ready(found) => {
+            MaybeFuture::Ready(found) => {
                 if let Some(check) = limits.check_key(draft, key.clone(), found)? {
                     plan.add(place, check);
                 }
             }
-            Answer::Pending(pending) => plan.pending.push(Tier { limits, draft, key: key.clone(), pending }),
+            MaybeFuture::Pending(pending) => plan.pending.push(Tier { limits, draft, key: key.clone(), pending }),
         }
     }
     Ok(plan)
@@ -139,14 +139,14 @@ impl Limits {
         &self,
         checks: &[Check],
         deadline: Deadline,
-    ) -> Option<(Timer, Result<Decided, Error>)> {
+    ) -> Option<(Timer, Result<StoreDecision, Error>)> {
         if !checks.iter().any(may_refuse) {
             return None;
         }
         let timer = self.telemetry.start();
         let looks: SmallVec<[Check; 2]> = checks.iter().map(look).collect();
         let looked = self.store.decide(&looks, Ask { deadline, mode: AskMode::Cached }).wait().await;
-        let Decided { decision, receipt } = match looked {
+        let StoreDecision { decision, receipt } = match looked {
             Ok(looked) => looked,
             Err(error) => return Some((timer, Err(error))),
         };
@@ -157,7 +157,7 @@ impl Limits {
         });
         let decision = Decision::new(outcomes, decision.source());
         let nothing = Receipt::empty(receipt.store());
-        (!decision.is_allowed()).then(|| (timer, Ok(Decided::new(decision, nothing))))
+        (!decision.is_allowed()).then(|| (timer, Ok(StoreDecision::new(decision, nothing))))
     }
 }
 

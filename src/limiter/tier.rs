@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::core::error::chain;
 use crate::core::{Error, Key, Lines, Quota};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
-use crate::store::Answer;
+use crate::store::MaybeFuture;
 
 /// A cached, asynchronous lookup of the quota of a key.
 ///
@@ -21,7 +21,7 @@ use crate::store::Answer;
 /// - At most 256 are in flight ([`in_flight`](Self::in_flight)). For a request that would need one more there is no
 ///   result, and a warning with the code `lookups_full` is logged, at most once a second.
 /// - It times out after 1 s ([`timeout`](Self::timeout)); a request waits for it no longer than half of its
-///   [budget](crate::RateLimitLayer::budget), and what comes later is cached for the next one.
+///   [budget](crate::RateLimitLayer::timeout), and what comes later is cached for the next one.
 /// - Results are cached for up to 10,000 keys: quotas for 60 s, `None` for 10 s, and failures (an error, a timeout, a
 ///   panic) for 1 s. A failure is logged as a warning with the code `lookup_failed`, at most once a second, and each
 ///   request without a result counts in `tollgate_unknown_tiers_total` and is logged as `tier_unknown` with its policy,
@@ -68,7 +68,7 @@ impl Looked for Option<Quota> {
 impl TierLookup {
     /// A lookup by an async function; `None` selects the quota of the policy or rule.
     ///
-    /// A change in what the function returns is seen when the cached result expires: see [`lifetime`](Self::lifetime).
+    /// A change in what the function returns is seen when the cached result expires: see [`ttl`](Self::ttl).
     pub fn new<F, T, E>(look: F) -> Self
     where
         F: Fn(Lookup) -> T + Send + Sync + 'static,
@@ -101,18 +101,18 @@ impl TierLookup {
     ///
     /// let tiers = TierLookup::new(plan)
     ///     .capacity(100_000)
-    ///     .lifetime(Duration::from_secs(10))
+    ///     .ttl(Duration::from_secs(10))
     ///     .timeout(Duration::from_millis(20))
     ///     .in_flight(64);
     /// # let _ = tiers;
     /// ```
-    pub fn lifetime(self, lifetime: Duration) -> Self {
+    pub fn ttl(self, lifetime: Duration) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime), ..self }
     }
 
     /// Sets the timeout of a lookup, 1 s by default.
     ///
-    /// Requests wait no longer than half of their [budget](crate::RateLimitLayer::budget); a result that comes after
+    /// Requests wait no longer than half of their [budget](crate::RateLimitLayer::timeout); a result that comes after
     /// that, and within the timeout, is cached for the next request.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.timeout = timeout), ..self }
@@ -171,7 +171,7 @@ impl TierLookup {
         &self,
         key: &Key,
         raw_values: impl FnOnce() -> RawValues,
-    ) -> Answer<Result<Option<Quota>, Error>> {
+    ) -> MaybeFuture<Result<Option<Quota>, Error>> {
         self.lookups.find(key, raw_values)
     }
 }

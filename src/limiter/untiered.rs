@@ -3,7 +3,7 @@
 
 use crate::core::{Error, Key, Quota};
 use crate::lookup::RawValues;
-use crate::store::Answer;
+use crate::store::MaybeFuture;
 
 /// A lookup of quotas; without the feature there are no values.
 #[derive(Clone)]
@@ -11,7 +11,7 @@ pub(crate) enum TierLookup {}
 
 impl TierLookup {
     /// Returns nothing, as it is never called.
-    pub(crate) fn find(&self, _: &Key, _: impl FnOnce() -> RawValues) -> Answer<Result<Option<Quota>, Error>> {
+    pub(crate) fn find(&self, _: &Key, _: impl FnOnce() -> RawValues) -> MaybeFuture<Result<Option<Quota>, Error>> {
         match *self {}
     }
 

@@ -40,7 +40,7 @@ impl Warned {
         if is_first(&self.unmetered) {
             tracing::warn!(
                 code = "TG007",
-                "a response has a RealCost, or a Handle charged or refunded units, and no policy of the layer is metered, \
+                "a response has an ActualCost, or a RateLimitHandle charged or refunded units, and no policy of the layer is metered, \
                  so nothing is charged for it: call metered() on the policy that is to charge it, in a file set \
                  metered = true"
             );

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Lookup, RawValues};
 use crate::core::error::{Kind, chain};
-use crate::core::{Answer, Error, Key, Lines};
+use crate::core::{Error, Key, Lines, MaybeFuture};
 
 /// How long a failed lookup is cached: a database should be queried again soon, but not by each request.
 const FAILED_FOR: Duration = Duration::from_secs(1);
@@ -115,17 +115,17 @@ impl<V: Looked> Lookups<V> {
     ///
     /// Otherwise the lookup starts when the answer is first polled, and then continues, and is cached, whether or not
     /// it is polled again. Outside of a runtime the function is called directly, for this request alone.
-    pub(crate) fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> Answer<Result<V, Error>> {
+    pub(crate) fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> MaybeFuture<Result<V, Error>> {
         let stale = match now(self.state.results.get(key)) {
-            Some(cached) if !cached.has_expired() => return Answer::Ready(unshared(cached.result)),
+            Some(cached) if !cached.has_expired() => return MaybeFuture::Ready(unshared(cached.result)),
             cached => cached.filter(Cached::is_usable),
         };
         if now(self.state.late.get(key)).is_some_and(|until| Instant::now() < until) {
             let late = || Err(Error::new(Kind::Timeout, "a lookup is late; its result is cached when it comes"));
-            return Answer::Ready(stale.map_or_else(late, |stale| unshared(stale.result)));
+            return MaybeFuture::Ready(stale.map_or_else(late, |stale| unshared(stale.result)));
         }
         let (lookups, wanted) = (self.clone(), Lookup::new(key, &offered()));
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             let mut wait = Wait { state: Arc::clone(&lookups.state), key: Some(wanted.key().clone()) };
             let found = lookups.wait(wanted, stale).await;
             wait.key = None;

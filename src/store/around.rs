@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Answer, Change, Receipt, Settlement, Settling, Taken};
+use super::{Change, MaybeFuture, Receipt, ReceiptItem, Settlement, Settling};
 
 /// Settles each part of what a store decided, and joins the results in the order of `changes`. `settle` receives the
 /// parts that earlier checks of the request took, the part, and the change. A change that there is nothing to do for
@@ -10,11 +10,11 @@ use super::{Answer, Change, Receipt, Settlement, Settling, Taken};
 pub(super) fn settle_each(
     receipt: &Receipt,
     changes: &[Settlement],
-    mut settle: impl FnMut(&[Taken], &Taken, Change) -> Settling,
+    mut settle: impl FnMut(&[ReceiptItem], &ReceiptItem, Change) -> Settling,
 ) -> Settling {
     let each = changes.iter().map(|settlement| match settlement.of(receipt) {
         Some((taken, change)) => settle(settlement.before(receipt), taken, change),
-        None => Answer::Ready(Ok(vec![settlement.nothing(receipt)])),
+        None => MaybeFuture::Ready(Ok(vec![settlement.nothing(receipt)])),
     });
     join(each.collect())
 }
@@ -25,8 +25,8 @@ fn join(mut parts: SmallVec<[Settling; 1]>) -> Settling {
     if parts.len() == 1 {
         return parts.remove(0);
     }
-    if parts.iter().any(|part| matches!(part, Answer::Pending(_))) {
-        return Answer::pending(async move {
+    if parts.iter().any(|part| matches!(part, MaybeFuture::Pending(_))) {
+        return MaybeFuture::pending(async move {
             let mut applied = Vec::with_capacity(parts.len());
             for part in parts {
                 applied.extend(part.wait().await?);
@@ -35,8 +35,8 @@ fn join(mut parts: SmallVec<[Settling; 1]>) -> Settling {
         });
     }
     let ready = parts.into_iter().filter_map(|part| match part {
-        Answer::Ready(applied) => Some(applied),
-        Answer::Pending(_) => None,
+        MaybeFuture::Ready(applied) => Some(applied),
+        MaybeFuture::Pending(_) => None,
     });
-    Answer::Ready(ready.collect::<Result<Vec<_>, _>>().map(|applied| applied.concat()))
+    MaybeFuture::Ready(ready.collect::<Result<Vec<_>, _>>().map(|applied| applied.concat()))
 }

@@ -63,7 +63,7 @@ pub enum AskMode {
 }
 
 /// By when a decision is needed: for a store that waits, the end of whatever is shorter than its
-/// [budget](super::Capabilities::budget).
+/// [budget](super::Capabilities::timeout).
 ///
 /// # Examples
 ///

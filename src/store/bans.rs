@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{Applied, BanCheck, Change, Check, Settles, Taken};
+use super::{BanCheck, Change, ChangeResult, Check, ReceiptItem, Settles};
 use crate::core::algorithm::{Adjusted, Adjustment, NEVER, State, Step};
 use crate::core::{Ban, Lines, Outcome, PolicyName, Quota};
 
@@ -31,14 +31,14 @@ pub(super) fn size(checks: &[Check]) -> usize {
 
 /// Returns the counter that a change is made to, and the change: a strike is a charge to that of the ban, and to lift
 /// the ban is to reset it.
-pub(super) fn changed(taken: &Taken, change: Change) -> (Cow<'_, Taken>, Change) {
+pub(super) fn changed(taken: &ReceiptItem, change: Change) -> (Cow<'_, ReceiptItem>, Change) {
     const ANY: Ban = Ban::new(1, Duration::from_millis(1), Duration::from_millis(1));
     let (ban, change) = match change {
         Change::Strike(ban) => (ban, Change::Charge(1)),
         Change::Lift => (ANY, Change::Reset),
         _ => return (Cow::Borrowed(taken), change),
     };
-    (Cow::Owned(Taken::new(taken.counter.of_ban(&BanCheck::new(ban)), 0, taken.stamp)), change)
+    (Cow::Owned(ReceiptItem::new(taken.counter.of_ban(&BanCheck::new(ban)), 0, taken.stamp)), change)
 }
 
 /// Returns the step of the ban of a check, if that stands before it.
@@ -102,9 +102,9 @@ pub(super) fn log(checks: &[Check], steps: &[Step]) {
 
 /// Returns, and logs, the result of a strike outside of any decision, after which a look finds `step`. None counts
 /// during a ban, so a ban began with one that did.
-pub(super) fn applied_strike(ban: &Taken, units: u64, step: &Step) -> Applied {
+pub(super) fn applied_strike(ban: &ReceiptItem, units: u64, step: &Step) -> ChangeResult {
     log_ban(ban.counter.policy(), step.wait * units);
-    let applied = Applied::new(units, ban.stamp);
+    let applied = ChangeResult::new(units, ban.stamp);
     if step.fits { applied } else { applied.banned(Duration::from_millis(step.wait), units > 0) }
 }
 

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::bans::{applied_strike, ban_before, noted, strike};
-use super::{Applied, Change, Check, Counter, Decided, Mode, Receipt, StoreId, Taken};
+use super::{Change, ChangeResult, Check, Counter, Mode, Receipt, ReceiptItem, StoreDecision, StoreId};
 use crate::core::algorithm::{self, Adjustment, Found, Refund, State, Step};
 use crate::core::decision::{Decision, Measures, Outcome, Source};
 use crate::core::{Lines, PolicyName, Quota};
@@ -111,7 +111,7 @@ fn earlier(checks: &[Check], steps: &Steps, index: usize) -> (u64, Option<State>
 
 /// Returns the decision over all checks, and the receipt for what it took: an empty one if it is
 /// refused.
-pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bool) -> Decided {
+pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bool) -> StoreDecision {
     if let ([check], [step]) = (checks, steps) {
         return decided_one(id, check, step);
     }
@@ -123,32 +123,32 @@ pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bo
     };
     let decision = Decision::new(places.iter().map(noted), Source::Store);
     if refused {
-        return Decided { decision, receipt: Receipt::empty(id) };
+        return StoreDecision { decision, receipt: Receipt::empty(id) };
     }
     let taken = |place: &usize| taken(&checks[*place], &steps[*place], cost(checks, steps, *place));
-    Decided { decision, receipt: Receipt::new(id, places.iter().map(taken)) }
+    StoreDecision { decision, receipt: Receipt::new(id, places.iter().map(taken)) }
 }
 
 /// As `decided`, for a single check, which most requests have.
 #[inline]
-pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> Decided {
+pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> StoreDecision {
     let decision = Decision::new([outcome(check, step)], Source::Store);
     let receipt =
         if decision.is_allowed() { Receipt::of_one(id, taken(check, step, check.cost)) } else { Receipt::empty(id) };
-    Decided { decision, receipt }
+    StoreDecision { decision, receipt }
 }
 
 /// Returns the result of a change that came to `units`, after which a look finds `step`. The units
 /// that are left keep their stamp after a refund, except the last in a line, which ends earlier
 /// now.
-pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) -> Applied {
+pub(super) fn applied(taken: &ReceiptItem, change: Change, units: u64, step: &Step) -> ChangeResult {
     if taken.counter.is_ban() {
         return applied_strike(taken, units, step);
     }
     let is_in_line = taken.counter.quota().facts().refund == Refund::LastInLine;
     let keeps = matches!(change, Change::Refund(_)) && (units == 0 || !is_in_line);
     let look = Check { floor: taken.floor, ..Check::new(taken.counter.clone(), 0) };
-    Applied::new(units, if keeps { taken.stamp } else { step.stamp }).outcome(outcome(&look, step))
+    ChangeResult::new(units, if keeps { taken.stamp } else { step.stamp }).outcome(outcome(&look, step))
 }
 
 /// Returns the change to what was taken, as the algorithm is to make it. `before` is what the same
@@ -158,8 +158,8 @@ pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) ->
 /// one after the other, as they were taken: so it is counted from when those before, and those that
 /// stay taken, were refilled, as if this request alone had taken units. With a stamp `s` and `u`
 /// units, that is `s + u * window / limit`, in ticks.
-pub(super) fn adjustment(before: &[Taken], taken: &Taken, change: Change) -> Adjustment {
-    let Taken { counter, units, stamp, .. } = taken;
+pub(super) fn adjustment(before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> Adjustment {
+    let ReceiptItem { counter, units, stamp, .. } = taken;
     let quota = counter.quota();
     let back = match change {
         Change::Refund(back) => back,
@@ -184,8 +184,8 @@ pub(super) fn adjustment(before: &[Taken], taken: &Taken, change: Change) -> Adj
 
 /// Returns what a change outside of any decision is made to: nothing was taken, and no stamp limits
 /// the change.
-pub(super) fn of_any(counter: &Counter) -> Taken {
-    Taken { counter: counter.clone(), units: 0, floor: 0, stamp: algorithm::NEVER }
+pub(super) fn of_any(counter: &Counter) -> ReceiptItem {
+    ReceiptItem { counter: counter.clone(), units: 0, floor: 0, stamp: algorithm::NEVER }
 }
 
 /// Returns the outcome of a check, as clients and callers see it.
@@ -196,9 +196,9 @@ fn outcome(check: &Check, step: &Step) -> Outcome {
 }
 
 /// Returns what a check took: nothing if it did not fit, as in shadow mode.
-fn taken(check: &Check, step: &Step, cost: u64) -> Taken {
+fn taken(check: &Check, step: &Step, cost: u64) -> ReceiptItem {
     let units = if step.fits { cost } else { 0 };
-    Taken { counter: check.counter.clone(), units, floor: check.floor, stamp: step.stamp }
+    ReceiptItem { counter: check.counter.clone(), units, floor: check.floor, stamp: step.stamp }
 }
 
 /// Returns the parts of the name of a counter's state in a database: `{<key>}:<policy>:<shape>`.

@@ -39,8 +39,8 @@ mod slots;
 mod traits;
 
 pub use crate::core::{
-    Answer, Applied, BanCheck, Change, Check, Counter, Decided, Mode, Receipt, Requirement, Settlement, Settles,
-    Settling, StoreId, Taken,
+    BanCheck, Change, ChangeResult, Check, Counter, MaybeFuture, Mode, Receipt, ReceiptItem, Requirement, Settlement,
+    Settles, Settling, StoreDecision, StoreId,
 };
 pub use ask::{Ask, AskMode, Deadline};
 pub use backend::{BackendStore, BackendStoreBuilder, Committed, Loaded, StateBackend, StateId, StateTx, Write};

@@ -12,7 +12,9 @@ use smallvec::SmallVec;
 
 use crate::core::decision::{Decision, Source};
 use crate::core::{Error, Quota};
-use crate::store::{Answer, Applied, Ask, Change, Check, Decided, MemoryStore, Receipt, Settlement, Store, Taken};
+use crate::store::{
+    Ask, Change, ChangeResult, Check, MaybeFuture, MemoryStore, Receipt, ReceiptItem, Settlement, Store, StoreDecision,
+};
 
 /// Decides by one instance's share of each quota. The decision has the configured quotas, and the
 /// receipt is of `local`.
@@ -22,13 +24,15 @@ use crate::store::{Answer, Applied, Ask, Change, Check, Decided, MemoryStore, Re
 /// # Errors
 ///
 /// Those of the memory store, for checks that it cannot decide.
-pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<Decided, Error> {
+pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<StoreDecision, Error> {
     let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances)).collect();
-    let Answer::Ready(decided) = local.decide(&shares, Ask::default()) else { unreachable!("memory decides at once") };
-    decided.map(|Decided { decision, receipt }| {
+    let MaybeFuture::Ready(decided) = local.decide(&shares, Ask::default()) else {
+        unreachable!("memory decides at once")
+    };
+    decided.map(|StoreDecision { decision, receipt }| {
         let receipt = with_debts(local, checks, &shares, &decision, receipt);
         let decision = decision.with_quotas_of(checks, Source::Fallback);
-        Decided::new(decision, receipt)
+        StoreDecision::new(decision, receipt)
     })
 }
 
@@ -78,14 +82,15 @@ fn with_debts(
 ///
 /// The part is refunded first. A quota whose units return evenly keeps the share's rate and gets
 /// the capacity of the whole, which bounds the debt.
-fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
+fn take_all(local: &MemoryStore, check: &Check, taken: &ReceiptItem) -> ReceiptItem {
     let share = Receipt::new(local.id(), [taken.clone()]);
     drop(local.settle(share, &[Settlement::new(0, Change::Refund(taken.units))]));
     let (whole, part) = (check.counter.quota(), taken.counter.quota());
     // A debt is repaid at the rate of the share.
     let quota = if whole.facts().returns_evenly { part.with_units(part.limit(), whole.capacity()) } else { *whole };
     let counter = taken.counter.clone().with_quota(quota);
-    let Answer::Ready(Ok(Applied { units, stamp, .. })) = local.adjust(&counter, Change::Charge(check.cost)) else {
+    let MaybeFuture::Ready(Ok(ChangeResult { units, stamp, .. })) = local.adjust(&counter, Change::Charge(check.cost))
+    else {
         unreachable!("memory decides at once")
     };
     taken.clone().units(units).stamp(stamp)
@@ -97,7 +102,7 @@ fn divided(quota: Quota, instances: u64) -> Quota {
     if !quota.facts().stands_in_line {
         return part;
     }
-    part.try_at_once(quota.starting_at_once().div_ceil(instances)).unwrap_or(part)
+    part.try_nodelay(quota.starting_at_once().div_ceil(instances)).unwrap_or(part)
 }
 
 #[cfg(test)]
@@ -108,8 +113,8 @@ mod tests {
 
     #[test]
     fn a_share_lets_its_part_start_at_once() {
-        let quota = Quota::leaky_bucket(100, std::time::Duration::from_secs(1)).queue(39).at_once(8);
-        let share = Quota::leaky_bucket(25, std::time::Duration::from_secs(1)).queue(9).at_once(2);
+        let quota = Quota::leaky_bucket(100, std::time::Duration::from_secs(1)).queue(39).nodelay(8);
+        let share = Quota::leaky_bucket(25, std::time::Duration::from_secs(1)).queue(9).nodelay(2);
         assert_eq!(divided(quota, 4), share);
         assert_eq!(divided(quota, 1_000), Quota::leaky_bucket(1, std::time::Duration::from_secs(1)));
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Answer, Applied, Ask, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling, StoreId,
+    Ask, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Requirement, Settlement, Settling, StoreDecision,
+    StoreId,
 };
 use crate::core::Error;
 
@@ -16,7 +17,7 @@ use crate::core::Error;
 /// A store that combines calls, leases units, caches refusals or falls back on another is a store
 /// around a store: it implements this trait and calls an inner one. Receipts name the store that
 /// made the decision, so a wrapper can pass them to the right one. Methods must not block the
-/// thread: what waits is a pending [`Answer`].
+/// thread: what waits is a pending [`MaybeFuture`].
 ///
 /// # Examples
 ///
@@ -25,7 +26,7 @@ use crate::core::Error;
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use tollgate::store::{
-///     Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
+///     MaybeFuture, ChangeResult, Ask, Capabilities, Change, Check, Counter, StoreDecision, Receipt, Requirement, Settlement, Settling,
 /// };
 /// use tollgate::{Error, MemoryStore, Store};
 ///
@@ -35,7 +36,7 @@ use crate::core::Error;
 /// }
 ///
 /// impl<S: Store> Store for Counting<S> {
-///     fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+///     fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
 ///         self.decisions.fetch_add(1, Ordering::Relaxed);
 ///         self.inner.decide(checks, ask)
 ///     }
@@ -44,7 +45,7 @@ use crate::core::Error;
 ///         self.inner.settle(receipt, changes)
 ///     }
 ///
-///     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+///     fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
 ///         self.inner.adjust(counter, change)
 ///     }
 ///
@@ -69,7 +70,7 @@ pub trait Store: Send + Sync + 'static {
     /// works; any other source does not. So a store that can decide without its server passes an ask for a
     /// [probe](super::AskMode::Probe) on to it.
     ///
-    /// A store with a [budget](Capabilities::budget) returns by the end of it, or by the deadline if that
+    /// A store with a [budget](Capabilities::timeout) returns by the end of it, or by the deadline if that
     /// is earlier: with an error if it cannot decide. A store without one may ignore the deadline.
     ///
     /// # Errors
@@ -89,7 +90,7 @@ pub trait Store: Send + Sync + 'static {
     /// the decision was allowed, its units stay taken: the store cannot tell a client that disconnected
     /// from one that was served. Layers and limiters do not drop it if it may take slots of a
     /// [concurrency](crate::Quota::concurrency), and release them.
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>>;
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>>;
 
     /// Makes `changes` to what a decision took, of which there is at least one. Returns the result of each, in their
     /// order.
@@ -122,7 +123,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// If the store could not do it, or did not reply in time, in which case the change may have
     /// been made.
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>>;
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>>;
 
     /// Returns what the store can do, if it can do all that policies of one layer require, one requirement a policy.
     ///
@@ -156,7 +157,7 @@ pub trait Store: Send + Sync + 'static {
 pub struct Capabilities {
     /// The time within which every decision is made, if the store limits it by itself.
     ///
-    /// Unless a layer is given a [budget](crate::RateLimitLayer::budget) of its own, it is this one. If the layer's is
+    /// Unless a layer is given a [budget](crate::RateLimitLayer::timeout) of its own, it is this one. If the layer's is
     /// shorter, each decision gets a [deadline](super::Ask::deadline), which a store with a budget keeps as well. Without
     /// one, the layer limits by a timer of its own what has to be waited for.
     pub budget: Option<Duration>,
@@ -197,7 +198,7 @@ impl Capabilities {
 
     /// Sets the time within which every decision is made.
     #[must_use]
-    pub fn budget(self, budget: Duration) -> Self {
+    pub fn timeout(self, budget: Duration) -> Self {
         Self { budget: Some(budget), ..self }
     }
 
@@ -217,7 +218,7 @@ impl Capabilities {
 macro_rules! by_pointer {
     ($($pointer:ident),+) => {$(
         impl<S: Store + ?Sized> Store for $pointer<S> {
-            fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+            fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
                 (**self).decide(checks, ask)
             }
 
@@ -225,7 +226,7 @@ macro_rules! by_pointer {
                 (**self).settle(receipt, changes)
             }
 
-            fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+            fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
                 (**self).adjust(counter, change)
             }
 

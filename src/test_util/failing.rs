@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::core::Error;
 use crate::store::{
-    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement,
-    Settling, Store,
+    Ask, Capabilities, Change, ChangeResult, Check, Counter, Deadline, MaybeFuture, Receipt, Requirement, Settlement,
+    Settling, Store, StoreDecision,
 };
 
 /// How long a settlement or a change hangs if the inner store has no budget.
@@ -98,7 +98,7 @@ impl<S: Store> FailingStore<S> {
 
     /// Lets all calls from now on hang.
     ///
-    /// If the inner store has a [budget](crate::store::Capabilities::budget), a decision fails with a timeout at its end, or at the deadline if
+    /// If the inner store has a [budget](crate::store::Capabilities::timeout), a decision fails with a timeout at its end, or at the deadline if
     /// that is earlier. Otherwise it never ends, so a layer's own timer ends it. Settlements and changes fail after
     /// that budget, or after 100 ms.
     pub fn hang(&self) {
@@ -109,7 +109,7 @@ impl<S: Store> FailingStore<S> {
     /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
     ///
     /// The inner store is called at once, so what it takes is taken even if nobody waits for the answer. If it has a
-    /// [budget](crate::store::Capabilities::budget), a decision fails with a timeout at its end, or at the deadline if that is earlier.
+    /// [budget](crate::store::Capabilities::timeout), a decision fails with a timeout at its end, or at the deadline if that is earlier.
     ///
     /// # Examples
     ///
@@ -123,7 +123,7 @@ impl<S: Store> FailingStore<S> {
     /// let clock = ManualClock::paused();
     /// let store = FailingStore::new(MemoryStore::builder().with_clock(clock.clone()).build());
     /// let rule = Rule::new("mail", Quota::per_hour(100));
-    /// let limiter = Limiter::new(store.clone(), [rule]).budget(Duration::from_millis(50));
+    /// let limiter = Limiter::new(store.clone(), [rule]).timeout(Duration::from_millis(50));
     ///
     /// let ada = Key::new("user", "ada");
     /// store.delay(Duration::from_millis(20));
@@ -141,7 +141,7 @@ impl<S: Store> FailingStore<S> {
     /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
     ///
     /// The inner store is called at once. The answers are there when what this returns is released or dropped. It needs
-    /// no timers, unless the inner store has a [budget](crate::store::Capabilities::budget), which bounds its decisions. It is for tests of
+    /// no timers, unless the inner store has a [budget](crate::store::Capabilities::timeout), which bounds its decisions. It is for tests of
     /// requests that are dropped while the store decides, or that overtake each other.
     ///
     /// # Examples
@@ -186,13 +186,13 @@ impl<S: Store> FailingStore<S> {
     fn call<T: Send + 'static>(
         &self,
         [slow, hanging]: [Option<Instant>; 2],
-        works: impl FnOnce(&S) -> Answer<Result<T, Error>>,
-    ) -> Answer<Result<T, Error>> {
+        works: impl FnOnce(&S) -> MaybeFuture<Result<T, Error>>,
+    ) -> MaybeFuture<Result<T, Error>> {
         let State { result, answers } = self.state().clone();
         let answer = match result {
             CallResult::Works => works(&self.inner),
             CallResult::Hangs => return ended(hanging, pending()),
-            CallResult::Fails(error) => Answer::Ready(Err(error())),
+            CallResult::Fails(error) => MaybeFuture::Ready(Err(error())),
         };
         match answers {
             Answers::AtOnce => answer,
@@ -207,19 +207,19 @@ impl<S: Store> FailingStore<S> {
         }
     }
 
-    fn budget(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         Capabilities::of(&*self.inner).budget
     }
 
     /// Returns when a decision has to be there, if the store is one that keeps deadlines.
     fn ends_of_decision(&self, deadline: Deadline) -> [Option<Instant>; 2] {
-        let end = self.budget().and_then(|budget| deadline.earlier(Deadline::after(budget)).instant());
+        let end = self.timeout().and_then(|budget| deadline.earlier(Deadline::after(budget)).instant());
         [end; 2]
     }
 
     /// Returns for how long whatever is not a decision may hang.
     fn ends(&self) -> [Option<Instant>; 2] {
-        [None, Deadline::after(self.budget().unwrap_or(DEFAULT_BUDGET)).instant()]
+        [None, Deadline::after(self.timeout().unwrap_or(DEFAULT_BUDGET)).instant()]
     }
 }
 
@@ -259,8 +259,8 @@ impl fmt::Debug for Held {
 fn ended<T: Send + 'static>(
     at: Option<Instant>,
     answer: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> Answer<Result<T, Error>> {
-    Answer::pending(async move {
+) -> MaybeFuture<Result<T, Error>> {
+    MaybeFuture::pending(async move {
         let Some(at) = at else { return answer.await };
         let late = |_| Err(Error::timeout("the store is late, as a test made it"));
         timeout_at(at, answer).await.unwrap_or_else(late)
@@ -268,7 +268,7 @@ fn ended<T: Send + 'static>(
 }
 
 impl<S: Store> Store for FailingStore<S> {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         self.call(self.ends_of_decision(ask.deadline), |inner| inner.decide(checks, ask))
     }
 
@@ -276,7 +276,7 @@ impl<S: Store> Store for FailingStore<S> {
         self.call(self.ends(), |inner| inner.settle(receipt, changes))
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         self.call(self.ends(), |inner| inner.adjust(counter, change))
     }
 

@@ -29,5 +29,5 @@ mod stores;
 pub use clock::ManualClock;
 pub use conformance::{Conformance, Report, conformance};
 pub use failing::{FailingStore, Held};
-pub use send::{Sent, send};
+pub use send::{TestResponse, send};
 pub use stores::{Recorded, RecordingStore, StoreFn};

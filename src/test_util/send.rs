@@ -11,7 +11,7 @@ use http_body::Body;
 use tower::{Layer, Service};
 
 use crate::core::Decision;
-use crate::http::{Handle, RateLimitLayer};
+use crate::http::{RateLimitHandle, RateLimitLayer};
 
 /// Sends `n` requests through a layer, one after the other, and returns their responses in that order.
 ///
@@ -41,7 +41,11 @@ use crate::http::{Handle, RateLimitLayer};
 /// assert_eq!(sent[2].headers()["retry-after"], "1800");
 /// # }
 /// ```
-pub async fn send<B>(layer: &RateLimitLayer, n: usize, mut request: impl FnMut(usize) -> Request<B>) -> Vec<Sent>
+pub async fn send<B>(
+    layer: &RateLimitLayer,
+    n: usize,
+    mut request: impl FnMut(usize) -> Request<B>,
+) -> Vec<TestResponse>
 where
     B: Body + Send + 'static,
 {
@@ -49,18 +53,18 @@ where
     for index in 0..n {
         // It is ready at any time, as the service inside is.
         let Ok(response) = layer.layer(Respond).call(request(index)).await;
-        sent.push(Sent::of(response).await);
+        sent.push(TestResponse::of(response).await);
     }
     sent
 }
 
 /// What became of a request of [`send`].
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct TestResponse {
     response: Response<Bytes>,
 }
 
-impl Sent {
+impl TestResponse {
     /// Reads the body to its end.
     async fn of<B>(response: Response<B>) -> Self
     where
@@ -135,7 +139,7 @@ impl<B> Service<Request<B>> for Respond {
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let mut response = Response::new(String::new());
-        let decision = request.extensions().get().map(Handle::decision);
+        let decision = request.extensions().get().map(RateLimitHandle::decision);
         response.extensions_mut().insert(Called { decision });
         ready(Ok(response))
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::core::{Decision, Error, Outcome, Source};
 use crate::store::{
-    Answer, Applied, Ask, AskMode, Capabilities, Change, Check, Counter, Decided, Mode, Receipt, Requirement,
-    Settlement, Settling, Store, StoreId, Taken,
+    Ask, AskMode, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Mode, Receipt, ReceiptItem,
+    Requirement, Settlement, Settling, Store, StoreDecision, StoreId,
 };
 
 /// A store that decides each check by a closure, and keeps nothing: for tests of what follows a decision.
@@ -114,28 +114,28 @@ impl<F> Store for StoreFn<F>
 where
     F: Fn(&Check) -> bool + Send + Sync + 'static,
 {
-    fn decide(&self, checks: &[Check], _: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let outcomes: Vec<_> = checks.iter().map(|check| self.outcome(check)).collect();
         let taken = checks.iter().zip(&outcomes).map(|(check, outcome)| {
             let units = if outcome.is_allowed() { check.cost } else { 0 };
-            Taken::new(check.counter.clone(), units, 0).floor(check.floor)
+            ReceiptItem::new(check.counter.clone(), units, 0).floor(check.floor)
         });
         let is_refused =
             checks.iter().zip(&outcomes).any(|(check, one)| check.mode == Mode::Enforce && !one.is_allowed());
         let receipt = if is_refused { Receipt::empty(self.id) } else { Receipt::new(self.id, taken) };
-        Answer::Ready(Ok(Decided::new(Decision::new(outcomes, self.source), receipt)))
+        MaybeFuture::Ready(Ok(StoreDecision::new(Decision::new(outcomes, self.source), receipt)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.id {
-            return Answer::Ready(Ok(Vec::new()));
+            return MaybeFuture::Ready(Ok(Vec::new()));
         }
         let applied = Settlement::each(changes, &receipt, |_, _, change| applied(change));
-        Answer::Ready(Ok(applied))
+        MaybeFuture::Ready(Ok(applied))
     }
 
-    fn adjust(&self, _: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(applied(change)))
+    fn adjust(&self, _: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
+        MaybeFuture::Ready(Ok(applied(change)))
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
@@ -144,10 +144,10 @@ where
 }
 
 /// Returns the result of a change that was made as a whole.
-fn applied(change: Change) -> Applied {
+fn applied(change: Change) -> ChangeResult {
     match change {
-        Change::Refund(units) | Change::Charge(units) | Change::Renew(units) => Applied::new(units, 0),
-        Change::Strike(_) | Change::Lift | Change::Reset => Applied::new(0, 0),
+        Change::Refund(units) | Change::Charge(units) | Change::Renew(units) => ChangeResult::new(units, 0),
+        Change::Strike(_) | Change::Lift | Change::Reset => ChangeResult::new(0, 0),
     }
 }
 
@@ -191,7 +191,7 @@ pub enum Recorded {
     /// The same as a [probe](AskMode::Probe), which a layer makes after a failure.
     Probe(Vec<Check>),
     /// [`Store::settle`], with what the receipt says was taken, and the changes to that.
-    Settle(Vec<Taken>, Vec<Settlement>),
+    Settle(Vec<ReceiptItem>, Vec<Settlement>),
     /// [`Store::adjust`].
     Adjust(Counter, Change),
 }
@@ -223,7 +223,7 @@ impl<S: Store> RecordingStore<S> {
 }
 
 impl<S: Store> Store for RecordingStore<S> {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let record = if ask.mode == AskMode::Probe { Recorded::Probe } else { Recorded::Decide };
         self.record(record(checks.to_vec()));
         self.inner.decide(checks, ask)
@@ -234,7 +234,7 @@ impl<S: Store> Store for RecordingStore<S> {
         self.inner.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         self.record(Recorded::Adjust(counter.clone(), change));
         self.inner.adjust(counter, change)
     }

@@ -15,7 +15,7 @@ use axum::response::Response;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tollgate::shed::Shed;
-use tollgate::{Decision, Handle, Key, Limiter, Policy, Quota, RateLimitLayer, RedisStore, Source, key};
+use tollgate::{Decision, Key, Limiter, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Source, key};
 
 /// The header that users are told apart by.
 pub(crate) const USER: &str = "x-api-key";
@@ -88,7 +88,7 @@ pub(crate) fn is_critical(parts: &Parts) -> bool {
     parts.uri.path() == BLOCKS || parts.headers.get(PRIORITY).is_some_and(|value| value == "high")
 }
 
-async fn settle(Extension(limits): Extension<Handle>) {
+async fn settle(Extension(limits): Extension<RateLimitHandle>) {
     limits.refund(1);
     thread::sleep(LONG);
 }

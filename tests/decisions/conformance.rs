@@ -27,7 +27,7 @@ fn memory(clock: ManualClock) -> MemoryStore {
 }
 
 fn on_redis(clock: ManualClock) -> RedisStoreBuilder {
-    RedisStore::builder().without_deny_cache().with_clock(clock).budget(BUDGET)
+    RedisStore::builder().without_deny_cache().with_clock(clock).timeout(BUDGET)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,7 +51,7 @@ async fn the_store_on_redis_conforms_and_writes_what_it_should() {
 async fn a_store_on_a_database_conforms_at_once() {
     let make = async |clock: ManualClock| {
         let table = Table::new(move || clock.now(), Duration::ZERO);
-        BackendStore::builder(table).budget(BUDGET).build().expect("valid settings")
+        BackendStore::builder(table).timeout(BUDGET).build().expect("valid settings")
     };
     assert_whole(&Conformance::new(make).expires_by_clock().run().await);
 }
@@ -60,7 +60,7 @@ async fn a_store_on_a_database_conforms_at_once() {
 async fn a_store_on_a_database_that_waits_conforms() {
     let make = async |clock: ManualClock| {
         let table = Table::new(move || clock.now(), Duration::from_micros(1));
-        BackendStore::builder(table).budget(BUDGET).build().expect("valid settings")
+        BackendStore::builder(table).timeout(BUDGET).build().expect("valid settings")
     };
     assert_whole(&conformance(make).await);
 }

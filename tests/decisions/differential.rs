@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures::future::join_all;
-use tollgate::store::{Ask, BanCheck, Change, Check, Decided, Mode, Receipt, Settlement};
+use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Receipt, Settlement, StoreDecision};
 use tollgate::{Algorithm, Ban, MemoryStore, Quota, RedisStore, Store};
 
 use crate::support::checks::{check, counter};
@@ -69,13 +69,13 @@ impl Pair {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
         let memory = MemoryStore::new();
         let settings =
-            RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(60));
+            RedisStore::builder().without_deny_cache().with_clock(clock.reader()).timeout(Duration::from_secs(60));
         let redis = settings.connect(&server.url()).await.expect("the server was started");
         Self { clock, memory, redis, wanted, decisions: BTreeMap::new(), banned: 0, _server: server }
     }
 
     /// Asks both stores the same requests, those of distinct keys, at once.
-    async fn decide(&self, requests: &[Vec<Check>]) -> Vec<[Decided; 2]> {
+    async fn decide(&self, requests: &[Vec<Check>]) -> Vec<[StoreDecision; 2]> {
         let answers = join_all(requests.iter().map(|request| self.redis.decide(request, Ask::default()).wait())).await;
         let mut both = Vec::new();
         for (request, redis) in requests.iter().zip(answers) {
@@ -191,14 +191,14 @@ async fn run_trace(course: &impl Course, pair: &mut Pair, rng: &mut Rng, told: &
 }
 
 #[track_caller]
-fn assert_alike([memory, redis]: &[Decided; 2], told: impl Fn() -> String) {
+fn assert_alike([memory, redis]: &[StoreDecision; 2], told: impl Fn() -> String) {
     assert_eq!(memory.decision.outcomes(), redis.decision.outcomes(), "{}", told());
-    let combined = |decided: &Decided| {
+    let combined = |decided: &StoreDecision| {
         let decision = &decided.decision;
         (decision.is_allowed(), decision.retry_after(), decision.delay(), decision.binding().cloned())
     };
     assert_eq!(combined(memory), combined(redis), "{}", told());
-    let taken = |decided: &Decided| -> Vec<(u64, u64)> {
+    let taken = |decided: &StoreDecision| -> Vec<(u64, u64)> {
         decided.receipt.taken().iter().map(|taken| (taken.units, taken.stamp)).collect()
     };
     assert_eq!(taken(memory), taken(redis), "{}", told());
@@ -304,7 +304,7 @@ fn ban(rng: &mut Rng) -> Ban {
     let ban = Ban::new(*pick(rng, &[1, 2, 2, 3, 5]), within, time);
     let ban = if one_in(rng, 4) { ban.extending() } else { ban };
     let longest = time * *pick(rng, &[1, 3, 10, 366]);
-    if rng.bool() { ban } else { ban.growing(*pick(rng, &[1.0, 1.5, 2.0, 3.333, 100.0]), longest) }
+    if rng.bool() { ban } else { ban.backoff(*pick(rng, &[1.0, 1.5, 2.0, 3.333, 100.0]), longest) }
 }
 
 fn one_in(rng: &mut Rng, many: u32) -> bool {
@@ -349,7 +349,7 @@ fn quota_of(algorithm: Algorithm, limit: u64, window: Duration, extra: u64) -> Q
     let quota = Quota::try_new(algorithm, limit, window).expect("within the bounds");
     match algorithm {
         Algorithm::TokenBucket => quota.try_burst(extra.max(1)).expect("within the bounds"),
-        Algorithm::LeakyBucket => quota.queue(extra).try_at_once(1 + extra / 2).expect("within the bounds"),
+        Algorithm::LeakyBucket => quota.queue(extra).try_nodelay(1 + extra / 2).expect("within the bounds"),
         _ => quota,
     }
 }

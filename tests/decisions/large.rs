@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Ask, Change, Decided, Receipt, Settlement};
+use tollgate::store::{Ask, Change, Receipt, Settlement, StoreDecision};
 use tollgate::{Algorithm, MemoryStore, Quota, RedisStore, Store};
 
 use crate::support::checks::{check, counter};
@@ -34,7 +34,7 @@ fn quota(rng: &mut Rng, algorithm: Algorithm, window: u64) -> Quota {
     let quota =
         Quota::try_new(algorithm, up_to(rng, largest), Duration::from_micros(window)).expect("any limit is taken");
     let extra = up_to(rng, largest);
-    let queue = |quota: Quota| quota.try_queue(extra)?.try_at_once((1 + extra / 2).min(1 << 32));
+    let queue = |quota: Quota| quota.try_queue(extra)?.try_nodelay((1 + extra / 2).min(1 << 32));
     queue(quota).or_else(|_| quota.try_burst(extra)).unwrap_or(quota)
 }
 
@@ -57,7 +57,7 @@ impl Pair {
     async fn start() -> Self {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
         let settings =
-            RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(60));
+            RedisStore::builder().without_deny_cache().with_clock(clock.reader()).timeout(Duration::from_secs(60));
         let redis = settings.connect(&server.url()).await.expect("the server was started");
         let (memory, quota, session) = (MemoryStore::new(), Quota::per_second(1), server.session());
         let (receipts, was_kept, states) = (Vec::new(), false, [0; 2]);
@@ -98,7 +98,8 @@ impl Pair {
         let memory = self.memory.decide(&checks, Ask::default()).wait().await.expect("memory is there");
         let redis = self.redis.decide(&checks, Ask::default()).wait().await.expect("the server is up");
         assert_eq!(memory.decision.outcomes(), redis.decision.outcomes(), "{told}: {cost} above {floor}");
-        let stamps = |decided: &Decided| decided.receipt.taken().iter().map(|taken| taken.stamp).collect::<Vec<_>>();
+        let stamps =
+            |decided: &StoreDecision| decided.receipt.taken().iter().map(|taken| taken.stamp).collect::<Vec<_>>();
         if memory.decision.is_allowed() && cost > 0 {
             assert_eq!(stamps(&memory), stamps(&redis), "{told}");
             self.was_kept = true;

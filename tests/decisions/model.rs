@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Answer, Ask, Check};
+use tollgate::store::{Ask, Check, MaybeFuture};
 use tollgate::{Algorithm, MemoryStore, Outcome, Quota, Store};
 
 use crate::support::checks::check;
@@ -180,7 +180,7 @@ impl Subject {
     fn ask(&self, now_us: u64, cost: u64) -> Outcome {
         self.clock.set(now_us);
         let checks: [Check; 1] = [check("ada", self.quota, cost)];
-        let Answer::Ready(decided) = self.store.decide(&checks, Ask::default()) else {
+        let MaybeFuture::Ready(decided) = self.store.decide(&checks, Ask::default()) else {
             panic!("memory answers at once")
         };
         decided.expect("memory answers").decision.outcomes()[0].clone()
@@ -390,13 +390,13 @@ fn a_leaky_bucket_of_which_some_start_at_once_does_what_it_is_defined_to() {
         let places = *pick(rng, &[0, 1, 2, 5, 40, limit]);
         let quota = Quota::try_leaky_bucket(limit, window).ok()?.try_queue(places).ok()?;
         let at_once = *pick(rng, &[1, 2, 5, places / 2 + 1, places + 1]);
-        Some((quota.try_at_once(at_once).ok()?, at_once))
+        Some((quota.try_nodelay(at_once).ok()?, at_once))
     });
 }
 
 #[test]
 fn a_concurrency_does_what_it_is_defined_to() {
-    run(6, many(TRACES), |_, limit, window| Quota::try_concurrency(limit).ok()?.try_slot_life(window).ok());
+    run(6, many(TRACES), |_, limit, window| Quota::try_concurrency(limit).ok()?.try_slot_ttl(window).ok());
 }
 
 /// Asks for as much as there is at random times, and returns when units were admitted.
@@ -453,7 +453,7 @@ fn a_leaky_bucket_never_lets_more_start_than_at_once_and_a_slot_apart() {
         (7, 60 * S, 4, 3),
         (13, 7 * MS, 10, 3),
     ] {
-        let quota = Quota::leaky_bucket(limit, micros(window)).queue(places).at_once(at_once);
+        let quota = Quota::leaky_bucket(limit, micros(window)).queue(places).nodelay(at_once);
         let (subject, mut rng) = (Subject::new(quota), Rng::with_seed(limit));
         let (mut now_us, mut slots) = (0, Vec::new());
         for _ in 0..3_000 {

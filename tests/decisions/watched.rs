@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{Answer, Ask, Check, Decided, Store};
+use tollgate::store::{Ask, Check, MaybeFuture, Store, StoreDecision};
 use tollgate::{Error, RedisStore};
 
 use crate::support::doubles::passes_on;
@@ -48,13 +48,13 @@ impl Watched {
         kept.map(|kept| kept.into_iter().filter(|&(_, _, expires)| expires != GONE).collect())
     }
 
-    async fn look(self, checks: Vec<Check>, ask: Ask) -> Result<Decided, Error> {
+    async fn look(self, checks: Vec<Check>, ask: Ask) -> Result<StoreDecision, Error> {
         let is_alone = self.in_flight.fetch_add(1, Ordering::SeqCst) == 0;
         let before = if is_alone { self.kept(FEW) } else { None };
         let decided = self.store.decide(&checks, ask).wait().await;
         if let (1, Some(before)) = (self.in_flight.fetch_sub(1, Ordering::SeqCst), before) {
             self.looked.fetch_add(1, Ordering::SeqCst);
-            let takes = |decided: &Decided| decided.receipt.taken().iter().any(|taken| taken.units > 0);
+            let takes = |decided: &StoreDecision| decided.receipt.taken().iter().any(|taken| taken.units > 0);
             match &decided {
                 Ok(decided) if takes(decided) => self.assert_lives(decided),
                 _ => assert_same(&before, &self.kept(u64::MAX).expect("no more than that"), &checks),
@@ -65,7 +65,7 @@ impl Watched {
 
     /// Checks that the only key lives at least as long as its state matters, and at most a window longer. One that lives
     /// for less than a second may be gone already.
-    fn assert_lives(&self, decided: &Decided) {
+    fn assert_lives(&self, decided: &StoreDecision) {
         let [outcome] = decided.decision.outcomes() else { return };
         let (reset, window) = (outcome.reset_after(), outcome.quota().window());
         let keys = self.server.keys();
@@ -87,8 +87,8 @@ fn assert_same(before: &[Kept], after: &[Kept], checks: &[Check]) {
 }
 
 impl Store for Watched {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
-        Answer::pending(self.clone().look(checks.to_vec(), ask))
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
+        MaybeFuture::pending(self.clone().look(checks.to_vec(), ask))
     }
 
     passes_on!(store: settle, adjust, capabilities);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 use tokio::time::{Instant, advance};
-use tollgate::store::{Answer, Ask, Check, Decided};
+use tollgate::store::{Ask, Check, MaybeFuture, StoreDecision};
 use tollgate::{BreakerState, Decision, Error, LeaseStore, MemoryStore, Quota, RateLimitLayer, Source, Store};
 
 use super::rig::{MANY, Mood, Moody, decided_by, layer, ms, per_user};
@@ -126,7 +126,7 @@ async fn others_do_not_wait_for_the_probe() {
 #[tokio::test(start_paused = true)]
 async fn late_answers_to_earlier_questions_do_not_make_it_be_asked_again() {
     let store = Moody::new(Mood::DecidesIn(ms(60)));
-    let layer = layer(&store, MANY).budget(ms(90));
+    let layer = layer(&store, MANY).timeout(ms(90));
     let late = join_all((0..3).map(|_| decided_by(&layer)));
     let others = async {
         tokio::task::yield_now().await;
@@ -184,13 +184,13 @@ struct Remembering {
 }
 
 impl Store for Remembering {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
-        let Answer::Ready(Ok(Decided { decision, receipt, .. })) = self.memory.decide(checks, ask) else {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
+        let MaybeFuture::Ready(Ok(StoreDecision { decision, receipt, .. })) = self.memory.decide(checks, ask) else {
             panic!("memory decides")
         };
         let source = if self.remembers.load(Ordering::SeqCst) { Source::DenyCache } else { Source::Store };
         let decision = Decision::new(decision.outcomes().iter().cloned(), source);
-        Answer::Ready(Ok(Decided::new(decision, receipt)))
+        MaybeFuture::Ready(Ok(StoreDecision::new(decision, receipt)))
     }
 
     passes_on!(memory: settle, adjust);

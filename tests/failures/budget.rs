@@ -25,9 +25,9 @@ async fn assert_waits(layer: &RateLimitLayer, budget: Duration) {
 async fn a_store_that_never_answers_costs_a_request_the_budget() {
     let store = || Moody::new(Mood::Hangs);
     assert_waits(&layer(&store(), MANY), ms(100)).await;
-    assert_waits(&layer(&store(), MANY).budget(ms(7)), ms(7)).await;
-    assert_waits(&layer(&store(), MANY).budget(ms(3_000)), ms(3_000)).await;
-    assert_waits(&layer(&store(), MANY).budget(Duration::ZERO), ms(1)).await;
+    assert_waits(&layer(&store(), MANY).timeout(ms(7)), ms(7)).await;
+    assert_waits(&layer(&store(), MANY).timeout(ms(3_000)), ms(3_000)).await;
+    assert_waits(&layer(&store(), MANY).timeout(Duration::ZERO), ms(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +42,7 @@ async fn an_answer_within_the_budget_counts() {
     let layer = layer(&store, MANY);
     assert_eq!(decided_by(&layer).await, Source::Store);
     store.becomes(Mood::DecidesIn(ms(150)));
-    assert_eq!(decided_by(&layer.budget(ms(151))).await, Source::Store);
+    assert_eq!(decided_by(&layer.timeout(ms(151))).await, Source::Store);
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,9 +63,9 @@ async fn a_store_that_keeps_to_its_own_budget_is_left_to_it() {
     assert_eq!(decided_by(&patient).await, Source::Store, "the store's is the layer's");
     // Only the claim is 20 ms: the store within does not know of it.
     let claims = Bounded(Moody::new(Mood::DecidesIn(ms(150))).store(), Some(ms(20)));
-    let longer = RateLimitLayer::new(claims, per_user(MANY)).budget(ms(100));
+    let longer = RateLimitLayer::new(claims, per_user(MANY)).timeout(ms(100));
     assert_eq!(decided_by(&longer).await, Source::Store, "it says that it keeps to 20 ms: no other timer runs");
-    let shorter = layer(&own(ms(200)), MANY).budget(ms(50));
+    let shorter = layer(&own(ms(200)), MANY).timeout(ms(50));
     let start = Instant::now();
     assert_eq!(decided_by(&shorter).await, Source::Fallback);
     assert!(start.elapsed() <= ms(50) + GRAIN);
@@ -84,7 +84,7 @@ fn stores_around_a_store_keep_to_its_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn a_limiter_is_told_of_a_timeout() {
-    let layer = layer(&Moody::new(Mood::Hangs), MANY).on_failure(OnFailure::Deny).budget(ms(20));
+    let layer = layer(&Moody::new(Mood::Hangs), MANY).on_failure(OnFailure::Deny).timeout(ms(20));
     let start = Instant::now();
     let error: Error = layer.limiter().check(&Key::hashed("header x-user", "ada")).await.expect_err("nobody decides");
     assert!(error.is_timeout() && error.to_string().contains("20ms"), "{error}");
@@ -95,12 +95,12 @@ async fn a_limiter_is_told_of_a_timeout() {
 fn outside_of_a_runtime_there_are_no_timers_and_no_panics() {
     let layer = layer(&Moody::new(Mood::Hangs), MANY);
     assert!(ask(&layer, "ada").now_or_never().is_none());
-    let at_once = RateLimitLayer::new(Moody::new(Mood::Decides).store(), per_user(MANY)).budget(Duration::MAX);
+    let at_once = RateLimitLayer::new(Moody::new(Mood::Decides).store(), per_user(MANY)).timeout(Duration::MAX);
     assert_eq!(ask(&at_once, "ada").now_or_never().expect("an answer at once").status(), 200);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_without_end_is_none() {
-    let layer = layer(&Moody::new(Mood::DecidesIn(ms(86_400_000))), MANY).budget(Duration::MAX);
+    let layer = layer(&Moody::new(Mood::DecidesIn(ms(86_400_000))), MANY).timeout(Duration::MAX);
     assert_eq!(decided_by(&layer).await, Source::Store);
 }

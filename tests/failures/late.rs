@@ -22,7 +22,7 @@ const LAYER: Duration = ms(50);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn connected(redis: &RedisServer) -> RedisStore {
-    RedisStore::builder().budget(OWN).connect(&redis.url()).await.expect("the server was started")
+    RedisStore::builder().timeout(OWN).connect(&redis.url()).await.expect("the server was started")
 }
 
 fn check(cost: u64) -> Check {
@@ -50,7 +50,7 @@ async fn comes_back(store: &RedisStore) -> bool {
 
 /// A layer that gives its store less time than that has, and counts what fails.
 fn layer(store: impl Store) -> RateLimitLayer {
-    RateLimitLayer::new(store, per_user(ONE).count(Count::failures())).budget(LAYER)
+    RateLimitLayer::new(store, per_user(ONE).count(Count::failures())).timeout(LAYER)
 }
 
 /// Serves a client who fails nothing while Redis stops, and again after it; it has all its units then.
@@ -93,7 +93,7 @@ async fn the_rest_of_a_budget_is_a_deadline_too() {
     });
     let policy = Policy::new("user", ONE).key(later).count(Count::failures());
     // As long as the store's, so that there is a deadline only as something is looked up.
-    let own = RedisStore::builder().budget(ms(100)).connect(&redis.url()).await.expect("the server was started");
+    let own = RedisStore::builder().timeout(ms(100)).connect(&redis.url()).await.expect("the server was started");
     assert_given_back(&redis, &store, &RateLimitLayer::new(own, policy)).await;
 }
 

@@ -67,7 +67,7 @@ async fn what_a_probe_took_stays_taken_if_its_client_went_away() {
 #[tokio::test(start_paused = true)]
 async fn a_probe_without_a_client_or_an_answer_ends_with_the_budget_and_leaves_nothing_behind() {
     let store = Moody::new(Mood::Fails);
-    let layer = probed_next(&store, |layer| layer.budget(ms(400))).await;
+    let layer = probed_next(&store, |layer| layer.timeout(ms(400))).await;
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     store.becomes(Mood::Hangs);
@@ -129,7 +129,7 @@ fn a_probe_outside_of_a_runtime_is_made_by_its_caller() {
 /// How long after its return a store decides again that was away for a time, with a request each 10 ms.
 async fn returns_after(budget: Duration, away: Mood, outage: Duration) -> Duration {
     let (store, mut start) = (Moody::new(away), Instant::now());
-    let layer = layer(&store, Quota::per_second(1_000_000)).budget(budget);
+    let layer = layer(&store, Quota::per_second(1_000_000)).timeout(budget);
     let mut is_back = false;
     loop {
         let request = layer.clone();
@@ -166,7 +166,7 @@ async fn limits_are_shared_again_within_a_second_of_the_stores_return_whatever_t
 #[tokio::test(start_paused = true)]
 async fn probes_without_an_answer_are_bounded_though_there_is_no_budget() {
     let store = Moody::new(Mood::Fails);
-    let layer = probed_next(&store, |layer| layer.budget(Duration::MAX)).await;
+    let layer = probed_next(&store, |layer| layer.timeout(Duration::MAX)).await;
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     store.becomes(Mood::Hangs);

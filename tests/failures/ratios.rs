@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::sleep;
-use tollgate::store::{Answer, Ask, Check, Counter, MemoryTally, Report, Tally, Totals};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture, MemoryTally, Report, Tally, Totals};
 use tollgate::test_util::ManualClock;
 use tollgate::{BreakerState, DenyCache, Error, Key, OnFailure, Policy, Quota, RateLimitLayer, RatioStore, Store, key};
 use tower::{Layer, ServiceExt, service_fn};
@@ -36,7 +36,7 @@ impl Switch {
     }
 
     pub(crate) fn store(&self) -> RatioStore {
-        RatioStore::builder(self.clone()).life(4 * TICK).seed(1).build().expect("valid settings")
+        RatioStore::builder(self.clone()).ttl(4 * TICK).seed(1).build().expect("valid settings")
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn load(store: &RatioStore, counters: &[Counter], each: u64, se
     let mut refused = 0;
     for _ in 0..seconds * 50 {
         for _ in 0..each / 50 {
-            let Answer::Ready(decided) = store.decide(&checks, Ask::default()) else { panic!("a request waits") };
+            let MaybeFuture::Ready(decided) = store.decide(&checks, Ask::default()) else { panic!("a request waits") };
             refused += u64::from(!decided.expect("it decides").decision.is_allowed());
         }
         sleep(TICK / 50).await;
@@ -158,12 +158,14 @@ async fn what_a_ratio_or_a_share_refuses_is_cached_nowhere() {
         let mut refused = 0;
         for _ in 0..50 * 8 {
             for _ in 0..10 {
-                let Answer::Ready(decided) = cache.decide(&checks, Ask::default()) else { panic!("a request waits") };
+                let MaybeFuture::Ready(decided) = cache.decide(&checks, Ask::default()) else {
+                    panic!("a request waits")
+                };
                 refused += u64::from(!decided.expect("it decides").decision.is_allowed());
             }
             sleep(TICK / 50).await;
         }
         assert!(refused > 50 * 8 * 5, "{refused}, off: {is_off}");
-        assert_eq!((cache.refused_from_cache(), cache.len()), (0, 0), "off: {is_off}");
+        assert_eq!((cache.denied_from_cache(), cache.len()), (0, 0), "off: {is_off}");
     }
 }

@@ -161,7 +161,7 @@ async fn a_paused_server_costs_single_clients_the_budget_and_is_used_again_withi
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_connection_that_is_cut_is_one_failure_however_many_wait_for_it() {
     let mut redis = RedisServer::start();
-    let store = RedisStore::builder().budget(Duration::from_secs(5)).connect(&redis.url()).await.expect("it runs");
+    let store = RedisStore::builder().timeout(Duration::from_secs(5)).connect(&redis.url()).await.expect("it runs");
     let layer = RateLimitLayer::new(store, per_user(MANY));
     assert_eq!(source(&ask(&layer, "ada").await), Source::Store);
     redis.pause();
@@ -203,7 +203,7 @@ async fn each_instance_keeps_its_share_of_the_limit_during_an_outage() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_in_flight_when_the_server_is_paused_wait_for_the_budget_and_no_longer() {
     let redis = RedisServer::start();
-    let app = App::start(&redis, MANY, |layer| layer.budget(ms(60))).await;
+    let app = App::start(&redis, MANY, |layer| layer.timeout(ms(60))).await;
     assert_eq!(app.ask("ada").await.source, "Store");
     redis.pause();
     let told = futures::future::join_all((0..32).map(|_| app.ask("ada"))).await;

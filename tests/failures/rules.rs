@@ -20,7 +20,7 @@ async fn all_is_admitted_for_a_minute_and_then_a_local_store_limits() {
     let layer = allowing(&store);
     for _ in 0..60 {
         for _ in 0..10 {
-            assert_eq!(decided_by(&layer).await, Source::Open);
+            assert_eq!(decided_by(&layer).await, Source::FailOpen);
         }
         advance(Duration::from_secs(1)).await;
     }
@@ -37,14 +37,14 @@ async fn the_time_counts_from_the_first_failure_of_an_outage() {
     let layer = allowing(&store).allow_for(ms(2_000));
     for outage in 0..3 {
         store.becomes(Mood::Fails);
-        assert_eq!(decided_by(&layer).await, Source::Open, "outage {outage}");
+        assert_eq!(decided_by(&layer).await, Source::FailOpen, "outage {outage}");
         advance(ms(1_000)).await;
         for _ in 0..5 {
-            assert_eq!(decided_by(&layer).await, Source::Open);
+            assert_eq!(decided_by(&layer).await, Source::FailOpen);
         }
         assert_eq!(layer.breaker_state(), BreakerState::Open);
         advance(ms(999)).await;
-        assert_eq!(decided_by(&layer).await, Source::Open);
+        assert_eq!(decided_by(&layer).await, Source::FailOpen);
         advance(ms(1)).await;
         assert_eq!(source(&ask(&layer, "ada").await), Source::Fallback, "outage {outage}");
 
@@ -60,7 +60,7 @@ async fn failures_with_answers_in_between_are_no_outage() {
     let layer = allowing(&store).allow_for(ms(2_000));
     for _ in 0..5 {
         store.becomes(Mood::Fails);
-        assert_eq!(decided_by(&layer).await, Source::Open);
+        assert_eq!(decided_by(&layer).await, Source::FailOpen);
         advance(ms(1_999)).await;
         store.becomes(Mood::Decides);
         assert_eq!(source(&ask(&layer, "ada").await), Source::Store);
@@ -102,7 +102,7 @@ async fn a_layer_that_denies_says_when_the_store_is_asked_again() {
 #[tokio::test(start_paused = true)]
 async fn while_a_probe_takes_long_a_layer_that_denies_says_when_the_next_one_begins() {
     let store = Moody::new(Mood::Fails);
-    let layer = layer(&store, ONE).on_failure(OnFailure::Deny).budget(ms(3_500));
+    let layer = layer(&store, ONE).on_failure(OnFailure::Deny).timeout(ms(3_500));
     for _ in 0..5 {
         ask(&layer, "ada").await;
     }

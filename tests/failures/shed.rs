@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep};
 use tollgate::shed::{Class, FleetShedLayer, Shed};
 use tollgate::test_util::ManualClock;
 use tollgate::{
-    BreakerState, Decision, DenyCache, Handle, MemoryStore, OnFailure, Quota, RateLimitLayer, ResponseBody, Source,
+    BreakerState, Decision, DenyCache, MemoryStore, OnFailure, Quota, RateLimitHandle, RateLimitLayer, ResponseBody,
+    Source,
 };
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
@@ -24,14 +25,16 @@ type Answered = Response<ResponseBody<Full<Bytes>>>;
 
 /// 20 at once, of which 4 are kept, in two processes: 8 others in each, while they cannot share.
 fn shedder(store: &Moody) -> FleetShedLayer {
-    let quota = Quota::concurrency(20).slot_life(Duration::from_secs(3));
+    let quota = Quota::concurrency(20).slot_ttl(Duration::from_secs(3));
     FleetShedLayer::new(store.store(), "fleet", quota, 0.2).instances(NonZeroU32::new(2).expect("not 0"))
 }
 
 async fn ask(layer: &FleetShedLayer, class: Class) -> Answered {
     let hello = |request: Request<Full<Bytes>>| async move {
         let mut response = Response::new(Full::from("hello"));
-        response.extensions_mut().insert(request.extensions().get::<Handle>().expect("of the shedder").decision());
+        response
+            .extensions_mut()
+            .insert(request.extensions().get::<RateLimitHandle>().expect("of the shedder").decision());
         Ok::<_, Infallible>(response)
     };
     let mut request = Request::new(Full::default());
@@ -138,7 +141,7 @@ async fn a_limit_inside_that_denies_without_its_store_is_no_shedder_and_keeps_no
 async fn what_a_shedder_refuses_is_cached_nowhere() {
     let inner = MemoryStore::new();
     let cache = DenyCache::new(inner);
-    let quota = Quota::concurrency(20).slot_life(Duration::from_secs(3));
+    let quota = Quota::concurrency(20).slot_ttl(Duration::from_secs(3));
     let layer = FleetShedLayer::new(cache.clone(), "fleet", quota, 0.2);
     let mut held = served(&layer, 60, Class::Read).await;
     assert_eq!(held.len(), 16);
@@ -148,5 +151,5 @@ async fn what_a_shedder_refuses_is_cached_nowhere() {
         assert_eq!(held.len(), 16, "a slot that is free is taken by the next request");
     }
     assert_eq!(served(&layer, 20, Class::Critical).await.len(), 20);
-    assert_eq!((cache.refused_from_cache(), cache.len()), (0, 0));
+    assert_eq!((cache.denied_from_cache(), cache.len()), (0, 0));
 }

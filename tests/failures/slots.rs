@@ -13,7 +13,7 @@ use crate::rig::{Mood, Moody, ask, layer, ms, source};
 const LIFE: Duration = Duration::from_secs(3);
 
 fn at_once(limit: u64) -> Quota {
-    Quota::concurrency(limit).slot_life(LIFE)
+    Quota::concurrency(limit).slot_ttl(LIFE)
 }
 
 /// A store on the paused time of the runtime.
@@ -71,7 +71,7 @@ async fn a_layer_that_admits_all_in_an_outage_holds_nothing() {
     let layer = layer(&store, at_once(1)).on_failure(OnFailure::Allow);
     for _ in 0..5 {
         let response = ask(&layer, "ada").await;
-        assert_eq!((response.status(), source(&response)), (StatusCode::OK, Source::Open));
+        assert_eq!((response.status(), source(&response)), (StatusCode::OK, Source::FailOpen));
     }
     assert_eq!(store.settled(), 0);
 }

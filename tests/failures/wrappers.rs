@@ -97,7 +97,11 @@ async fn a_key_that_is_overdrawn_does_not_hide_that_the_store_is_back() {
 #[tokio::test(start_paused = true)]
 async fn a_key_whose_refusals_are_remembered_does_not_hide_that_the_store_is_back() {
     let returned = longest_return(Quota::fixed_window(3, 24 * HOUR), |store| {
-        DenyCache::builder().cap(HOUR).with_clock(ManualClock::paused()).build(store).expect("the settings are right")
+        DenyCache::builder()
+            .max_ttl(HOUR)
+            .with_clock(ManualClock::paused())
+            .build(store)
+            .expect("the settings are right")
     });
     let returned = returned.await;
     assert!(returned <= SOON, "{returned:?}");
@@ -109,7 +113,7 @@ async fn nor_do_several_stores_around_each_other() {
         let leases = LeaseStore::builder(store).with_clock(ManualClock::paused());
         let leases = leases.build().expect("the settings are right");
         std::sync::Arc::new(
-            DenyCache::builder().cap(HOUR).with_clock(ManualClock::paused()).build(leases).expect("they are right"),
+            DenyCache::builder().max_ttl(HOUR).with_clock(ManualClock::paused()).build(leases).expect("they are right"),
         )
     });
     let returned = returned.await;

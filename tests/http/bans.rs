@@ -8,7 +8,7 @@ use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
-use tollgate::test_util::{ManualClock, Sent, send};
+use tollgate::test_util::{ManualClock, TestResponse, send};
 use tollgate::{Ban, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
@@ -35,12 +35,12 @@ fn call() -> Request<String> {
     call
 }
 
-fn text(sent: &Sent) -> &str {
+fn text(sent: &TestResponse) -> &str {
     std::str::from_utf8(sent.body()).expect("text")
 }
 
 /// One that is admitted, one that is refused by the quota, and two by the ban.
-async fn four(layer: &RateLimitLayer, request: fn() -> Request<String>) -> Vec<Sent> {
+async fn four(layer: &RateLimitLayer, request: fn() -> Request<String>) -> Vec<TestResponse> {
     send(layer, 4, |_| request()).await
 }
 
@@ -80,7 +80,7 @@ async fn an_unadvertised_ban_names_no_policy() {
 #[tokio::test]
 async fn the_message_of_a_banned_grpc_call_is_that_of_a_ban() {
     let sent = four(&RateLimitLayer::new(memory(&ManualClock::new()), policy()), call).await;
-    let header = |sent: &Sent, name: &str| sent.headers()[name].to_str().expect("ASCII").to_owned();
+    let header = |sent: &TestResponse, name: &str| sent.headers()[name].to_str().expect("ASCII").to_owned();
     assert_eq!(header(&sent[1], "grpc-message"), "rate limit exceeded");
     for banned in &sent[2..] {
         assert_eq!(

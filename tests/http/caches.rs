@@ -8,9 +8,9 @@ use http::header::CACHE_CONTROL;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use tollgate::test_util::ManualClock;
-use tollgate::{Headers, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate::{MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
 
-use super::proxy::{Answer, Proxy, send};
+use super::proxy::{MaybeFuture, Proxy, send};
 use crate::support::doubles::unavailable;
 use crate::support::nginx::Nginx;
 use crate::support::time::memory;
@@ -30,7 +30,7 @@ fn page(cache_control: &'static str) -> Router {
     Router::new().route("/", get(async move || ([(CACHE_CONTROL, cache_control)], "a page")))
 }
 
-async fn get_as(address: SocketAddr, users: &[&str]) -> Answer {
+async fn get_as(address: SocketAddr, users: &[&str]) -> MaybeFuture {
     let request = Request::get(format!("http://{address}/"));
     let request = users.iter().fold(request, |request, user| request.header("x-user", *user));
     send(request.body(Full::default()).expect("a request")).await
@@ -45,7 +45,7 @@ async fn cached(app: Router) -> (Proxy, Nginx, SocketAddr) {
 }
 
 /// Whether a response came from the cache, and the limits in its headers.
-fn shown(answer: &Answer) -> (bool, Option<&str>) {
+fn shown(answer: &MaybeFuture) -> (bool, Option<&str>) {
     let field = |name| answer.headers.get(name).map(|value| value.to_str().expect("ASCII"));
     assert_eq!(answer.status, 200);
     (field("x-cache") == Some("HIT"), field("ratelimit"))
@@ -58,7 +58,7 @@ const BOB: Option<&str> = Some("\"user\";r=9;t=3240");
 async fn a_shared_cache_replays_the_limits_of_one_client_unless_they_are_left_out_or_it_is_private() {
     for (app, what, of_bob) in [
         (page(PUBLIC).layer(per_user()), "public", (true, ADA)),
-        (page(PUBLIC).layer(per_user().headers(Headers::none())), "public, without headers", (true, None)),
+        (page(PUBLIC).layer(per_user().headers(RateLimitHeaders::none())), "public, without headers", (true, None)),
         (page("private, max-age=60").layer(per_user()), "private", (false, BOB)),
     ] {
         let (app, _nginx, cache) = cached(app).await;
@@ -82,7 +82,7 @@ async fn a_limit_in_front_of_the_cache_counts_each_client_and_shows_it_its_own()
 async fn no_cache_keeps_a_refusal() {
     let denies = RateLimitLayer::new(unavailable(), user()).on_failure(OnFailure::Deny);
     let none_left = RateLimitLayer::new(MemoryStore::new(), user().cost_by(|_| 11));
-    let custom = none_left.clone().reject_with(|_, _| (StatusCode::TOO_MANY_REQUESTS, "slow down"));
+    let custom = none_left.clone().on_denied_with(|_, _| (StatusCode::TOO_MANY_REQUESTS, "slow down"));
     let ada: &[&str] = &["ada"];
     let here = page(PUBLIC);
     for (app, users, status, is_kept) in [

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use http::{Request, Response};
 use tollgate::test_util::ManualClock;
-use tollgate::{Calendar, DenyCache, Headers, LeaseStore, Policy, Quota, RateLimitLayer, ResponseBody, Store};
+use tollgate::{Calendar, DenyCache, LeaseStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, ResponseBody, Store};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::time::memory;
@@ -45,7 +45,7 @@ fn fields(layer: &RateLimitLayer) -> [String; 4] {
 }
 
 fn layer(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
-    RateLimitLayer::composite(store).policies(policies).headers(Headers::both().reset_in_seconds())
+    RateLimitLayer::composite(store).policies(policies).headers(RateLimitHeaders::both().reset_in_seconds())
 }
 
 fn at(clock: &ManualClock, seconds: u64) {
@@ -111,7 +111,7 @@ fn stores_around_a_store_advertise_the_window_that_counts() {
     let denies = DenyCache::<()>::builder().with_clock(clock.clone()).build(memory(&clock)).expect("valid settings");
     let denies = Arc::new(denies);
     lengths(Box::new(Arc::clone(&denies)), 110);
-    assert!(denies.refused_from_cache() > 5);
+    assert!(denies.denied_from_cache() > 5);
     let leases = LeaseStore::builder(memory(&clock)).with_clock(clock.clone()).build().expect("valid settings");
     lengths(Box::new(leases.clone()), 110);
     assert!(leases.counts().spent > 20, "{:?}", leases.counts());

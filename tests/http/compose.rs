@@ -14,7 +14,7 @@ use futures::FutureExt;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use tollgate::bandwidth::{BandwidthLayer, LimitedBody, Over};
+use tollgate::bandwidth::{BandwidthLayer, LimitedBody, OnLimit};
 use tollgate::shed::{FleetShedLayer, ShedBody, WorkerShedLayer};
 use tollgate::{
     BackPressureLayer, BodyError, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Rule,
@@ -132,8 +132,8 @@ async fn a_worker_shedder_composes() {
 #[tokio::test]
 async fn layers_of_bandwidth_compose() {
     let limits = RateLimitLayer::new(MemoryStore::new(), Policy::new("bytes", Quota::per_hour(1_000_000)));
-    serve_among_others!(BandwidthLayer::requests(limits.clone(), Over::Pace));
-    serve_among_others!(BandwidthLayer::responses(limits, Over::Pace));
+    serve_among_others!(BandwidthLayer::requests(limits.clone(), OnLimit::Throttle));
+    serve_among_others!(BandwidthLayer::responses(limits, OnLimit::Throttle));
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn layers_of_the_crate_compose_with_one_another() {
     let worker = WorkerShedLayer::new("worker", NonZeroU32::new(256).expect("it is not zero"));
     let fleet = FleetShedLayer::new(store, "fleet", Quota::concurrency(500), 0.2);
     let bytes = RateLimitLayer::new(MemoryStore::new(), Policy::new("bytes", Quota::per_hour(1_000_000)));
-    let bytes = BandwidthLayer::responses(bytes, Over::Pace);
+    let bytes = BandwidthLayer::responses(bytes, OnLimit::Throttle);
     let all = ServiceBuilder::new().layer(cors()).layer(worker).layer(fleet).layer(limit).layer(bytes);
     serve("cors and all", routes().layer(all.clone())).await;
     serve_plain("all", all.service(service_fn(hello))).await;

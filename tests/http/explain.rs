@@ -17,8 +17,8 @@ use http::{Method, Request, Response, StatusCode};
 use tollgate::key::{self, Ambiguous, KeyExtractor};
 use tollgate::test_util::{Recorded, RecordingStore, send};
 use tollgate::{
-    AccessList, Ban, Error, Explained, Key, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, Rule,
-    TierLookup,
+    AccessList, Ban, Error, Key, MemoryStore, MissingKey, OnFailure, Policy, PolicyExplanation, Quota, RateLimitLayer,
+    Rule, TierLookup,
 };
 use tower::ServiceExt;
 
@@ -51,7 +51,7 @@ fn list(entry: &str) -> AccessList {
 }
 
 /// What a layer with one policy makes of a request.
-fn alone(policy: Policy, request: Builder) -> Explained {
+fn alone(policy: Policy, request: Builder) -> PolicyExplanation {
     let layer = RateLimitLayer::new(MemoryStore::new(), policy);
     layer.explain(&parts(request)).policies()[0].clone()
 }
@@ -81,9 +81,9 @@ async fn it_says_what_applies_by_which_key_at_which_cost() {
     ];
     for (request, applying) in requests {
         let explanation = layer.explain(&parts(request()));
-        let names: Vec<&str> = explanation.policies().iter().map(Explained::policy).collect();
+        let names: Vec<&str> = explanation.policies().iter().map(PolicyExplanation::policy).collect();
         assert_eq!(names, ["ip", "user", "paths", "writes", "listed"], "also those that do not apply");
-        let of = |explained: &Explained| {
+        let of = |explained: &PolicyExplanation| {
             let key = explained.key().expect("it is counted by a key").clone();
             (explained.policy().to_owned(), key, explained.cost(), *explained.quota(), explained.is_shadow())
         };

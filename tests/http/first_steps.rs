@@ -13,7 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
 use tollgate::{
-    Ban, Decision, Error, Handle, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Rule, key,
+    ActualCost, Ban, Decision, Error, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore,
+    Rule, key,
 };
 use tower::ServiceExt;
 
@@ -54,7 +55,7 @@ fn a_constructor_panics_with_the_sentence_of_its_error() {
     );
     panics(|| WorkerShedLayer::new("a name", FOUR), WorkerShedLayer::try_new("a name", FOUR));
     let ban = || Ban::new(1, HOUR, HOUR);
-    panics(|| ban().growing(0.5, HOUR), ban().try_growing(0.5, HOUR));
+    panics(|| ban().backoff(0.5, HOUR), ban().try_backoff(0.5, HOUR));
 }
 
 const FOUR: std::num::NonZeroU32 = std::num::NonZeroU32::new(4).expect("it is not zero");
@@ -77,7 +78,7 @@ async fn a_handler_outside_of_a_layer_says_that_its_route_is_in_none() {
     let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_hour(9)));
     let app = limited
         .layer(layer)
-        .route("/handle", get(async |_: Handle| "hello"))
+        .route("/handle", get(async |_: RateLimitHandle| "hello"))
         .route("/decision", get(async |_: Decision| "hello"));
     for (path, status, says) in [
         ("/limited", StatusCode::OK, "hello"),
@@ -96,7 +97,7 @@ async fn a_handler_outside_of_a_layer_says_that_its_route_is_in_none() {
 async fn a_form_that_redirects_either_way_counts_wrong_passwords_by_the_real_cost() {
     let policy = Policy::new("login", Quota::sliding_log(5, HOUR)).metered();
     let login = async |body: String| match body.as_str() {
-        "right" => (Extension(RealCost(0)), Redirect::to("/home")).into_response(),
+        "right" => (Extension(ActualCost(0)), Redirect::to("/home")).into_response(),
         _ => Redirect::to("/login").into_response(),
     };
     let app = Router::new().route("/login", post(login)).layer(RateLimitLayer::new(MemoryStore::new(), policy));

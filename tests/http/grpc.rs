@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tollgate::key;
 use tollgate::test_util::ManualClock;
-use tollgate::{AccessList, Count, Decision, Headers, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
+use tollgate::{AccessList, Count, Decision, MissingKey, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Status};
@@ -167,7 +167,7 @@ async fn a_tonic_server_counts_each_peer() {
 #[tokio::test]
 async fn jitter_is_added_to_the_wait_and_never_taken_from_it() {
     let (layer, _) = limited(Policy::new("calls", Quota::token_bucket(1, Duration::from_secs(10))));
-    let server = Health::start(layer.headers(Headers::both().jitter(Duration::from_secs(5)))).await;
+    let server = Health::start(layer.headers(RateLimitHeaders::both().jitter(Duration::from_secs(5)))).await;
     let mut client = server.client().await;
     assert!(call(&mut client, None).await.is_ok());
     for _ in 0..20 {

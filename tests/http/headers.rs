@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate::key;
 use tollgate::test_util::ManualClock;
-use tollgate::{Decision, Dialect, EXPOSED_HEADERS, Headers, Policy, Quota, RateLimitLayer, ResponseBody};
+use tollgate::{Decision, Draft, EXPOSED_HEADERS, Policy, Quota, RateLimitHeaders, RateLimitLayer, ResponseBody};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::time::memory;
@@ -260,7 +260,8 @@ fn a_fixed_window_is_told_until_its_end() {
     let clock = ManualClock::new();
     clock.advance(Duration::from_millis(15_500));
     let quota = Quota::fixed_window(2, Duration::from_secs(60));
-    let layer = RateLimitLayer::new(memory(&clock), policy("all", quota)).headers(Headers::both().reset_in_seconds());
+    let layer =
+        RateLimitLayer::new(memory(&clock), policy("all", quota)).headers(RateLimitHeaders::both().reset_in_seconds());
     let service = layer.layer(upstream(200, &[]));
     for (left, status) in [("\"all\";r=1;t=45", 200), ("\"all\";r=0;t=45", 200), ("\"all\";r=0;t=45", 429)] {
         let response = send(&service);
@@ -337,7 +338,8 @@ fn no_wait_is_told_when_none_can_help() {
 #[test]
 fn a_policy_that_is_not_advertised_is_nowhere() {
     let hidden = || policy("hidden", Quota::per_minute(1)).unadvertised();
-    let layer = layer([hidden(), policy("shown", Quota::per_minute(9))]).headers(Headers::both().with_resource());
+    let layer =
+        layer([hidden(), policy("shown", Quota::per_minute(9))]).headers(RateLimitHeaders::both().with_resource());
     let service = layer.layer(upstream(200, &[]));
     for status in [200, 429] {
         let response = send(&service);
@@ -373,16 +375,16 @@ fn only_hidden_policies_leave_no_field() {
 fn which_sets_are_sent_is_a_choice() {
     const IETF: [&str; 2] = ["ratelimit", "ratelimit-policy"];
     const LEGACY: [&str; 3] = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
-    let more = Headers::legacy().with_used().with_resource();
+    let more = RateLimitHeaders::legacy().with_used().with_resource();
     let used = [LEGACY.as_slice(), &["x-ratelimit-resource", "x-ratelimit-used"]].concat();
     let both = [IETF.as_slice(), &LEGACY].concat();
     let table = [
-        (Headers::both(), both),
-        (Headers::ietf(), IETF.to_vec()),
-        (Headers::legacy(), LEGACY.to_vec()),
-        (Headers::none(), vec![]),
-        (Headers::none().dialect(Dialect::Draft11), IETF.to_vec()),
-        (Headers::ietf().with_used(), IETF.to_vec()),
+        (RateLimitHeaders::both(), both),
+        (RateLimitHeaders::ietf(), IETF.to_vec()),
+        (RateLimitHeaders::legacy(), LEGACY.to_vec()),
+        (RateLimitHeaders::none(), vec![]),
+        (RateLimitHeaders::none().draft(Draft::Draft11), IETF.to_vec()),
+        (RateLimitHeaders::ietf().with_used(), IETF.to_vec()),
         (more, used),
     ];
     for (headers, expected) in table {
@@ -405,13 +407,13 @@ fn both_sets_are_sent_unless_told_otherwise() {
 #[test]
 fn the_legacy_reset_is_unix_time_rounded_up_or_seconds_from_now() {
     let quota = Quota::token_bucket(2, Duration::from_millis(2_200));
-    let in_seconds = layer([policy("all", quota)]).headers(Headers::legacy().reset_in_seconds());
+    let in_seconds = layer([policy("all", quota)]).headers(RateLimitHeaders::legacy().reset_in_seconds());
     expect(nth(1, &in_seconds).headers(), &[("x-ratelimit-reset", "2")]);
     expect(nth(1, &in_seconds).headers(), &[("x-ratelimit-reset", "3")]);
 
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let rounded_up = |time: Duration| time.as_secs() + u64::from(time.subsec_nanos() > 0);
-    let layer = layer([policy("all", Quota::per_hour(1))]).headers(Headers::legacy());
+    let layer = layer([policy("all", Quota::per_hour(1))]).headers(RateLimitHeaders::legacy());
     let before = now();
     let reset = number(nth(1, &layer).headers(), "x-ratelimit-reset");
     let expected = rounded_up(before) + 3_600..=rounded_up(now()) + 3_600;
@@ -421,7 +423,7 @@ fn the_legacy_reset_is_unix_time_rounded_up_or_seconds_from_now() {
 #[test]
 fn used_and_resource_speak_of_the_binding_policy() {
     let policies = [policy("wide", Quota::per_minute(100)), policy("narrow", Quota::per_minute(10))];
-    let response = nth(3, &layer(policies).headers(Headers::legacy().with_used().with_resource()));
+    let response = nth(3, &layer(policies).headers(RateLimitHeaders::legacy().with_used().with_resource()));
     expect(
         response.headers(),
         &[
@@ -435,8 +437,10 @@ fn used_and_resource_speak_of_the_binding_policy() {
 
 #[test]
 fn a_burst_below_the_limit_is_not_counted_as_used() {
-    let response =
-        nth(1, &layer([policy("all", Quota::per_minute(100).burst(10))]).headers(Headers::legacy().with_used()));
+    let response = nth(
+        1,
+        &layer([policy("all", Quota::per_minute(100).burst(10))]).headers(RateLimitHeaders::legacy().with_used()),
+    );
     expect(response.headers(), &[("x-ratelimit-remaining", "9"), ("x-ratelimit-used", "1")]);
 }
 
@@ -446,7 +450,7 @@ fn what_browsers_must_be_shown_is_all_that_is_sent() {
     let listed = "retry-after ratelimit ratelimit-policy x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset \
                   x-ratelimit-used x-ratelimit-resource grpc-retry-pushback-ms grpc-status grpc-message";
     assert_eq!(exposed.join(" "), listed);
-    let headers = Headers::both().with_used().with_resource();
+    let headers = RateLimitHeaders::both().with_used().with_resource();
     let refusal = nth(2, &layer([policy("all", Quota::per_minute(1))]).headers(headers));
     let is_sent = |name: &str| refusal.headers().contains_key(name);
     let only_in_calls: Vec<_> = exposed.iter().filter(|name| !is_sent(name)).collect();
@@ -457,7 +461,8 @@ fn what_browsers_must_be_shown_is_all_that_is_sent() {
 
 #[test]
 fn jitter_only_adds_to_a_wait_and_moves_t_along() {
-    let layer = layer([policy("all", Quota::per_minute(1))]).headers(Headers::both().jitter(Duration::from_secs(30)));
+    let layer =
+        layer([policy("all", Quota::per_minute(1))]).headers(RateLimitHeaders::both().jitter(Duration::from_secs(30)));
     let waits = (0..200).map(|_| {
         let response = nth(2, &layer);
         let wait = number(response.headers(), "retry-after");
@@ -472,14 +477,14 @@ fn jitter_only_adds_to_a_wait_and_moves_t_along() {
 
 #[test]
 fn jitter_leaves_admitted_responses_alone() {
-    let headers = Headers::both().jitter(Duration::from_secs(3_000));
+    let headers = RateLimitHeaders::both().jitter(Duration::from_secs(3_000));
     let response = nth(1, &layer([policy("all", Quota::per_minute(100))]).headers(headers));
     expect(response.headers(), &[("ratelimit", "\"all\";r=99;t=60"), ("retry-after", "")]);
 }
 
 #[test]
 fn the_longest_jitter_still_fits_its_field() {
-    let layer = layer([policy("all", Quota::per_minute(1))]).headers(Headers::both().jitter(Duration::MAX));
+    let layer = layer([policy("all", Quota::per_minute(1))]).headers(RateLimitHeaders::both().jitter(Duration::MAX));
     for _ in 0..20 {
         let response = nth(2, &layer);
         assert!(number(response.headers(), "retry-after") <= 999_999_999_999_999);
@@ -514,7 +519,9 @@ fn nested_layers_make_one_line_of_each_field() {
 
 #[test]
 fn an_inner_layer_s_refusal_lists_only_what_it_violates() {
-    for headers in [Headers::both(), Headers::ietf(), Headers::legacy(), Headers::none()] {
+    for headers in
+        [RateLimitHeaders::both(), RateLimitHeaders::ietf(), RateLimitHeaders::legacy(), RateLimitHeaders::none()]
+    {
         let inner = layer([policy("inner", Quota::per_minute(1))]).headers(headers.clone());
         let outer = layer([policy("outer", Quota::per_hour(50))]);
         let service = outer.layer(inner.layer(upstream(200, &[])));
@@ -651,7 +658,7 @@ fn a_field_that_cannot_be_read_does_not_stop_the_stricter_legacy_set() {
 fn without_ours_a_field_of_another_draft_is_left_alone() {
     let fields = &[("ratelimit", "limit=5, remaining=3, reset=40"), ("ratelimit-policy", "5;w=60")];
     let ours = || policy("ours", Quota::per_minute(100));
-    expect(&through(&layer([ours()]).headers(Headers::legacy()), 200, fields), fields);
+    expect(&through(&layer([ours()]).headers(RateLimitHeaders::legacy()), 200, fields), fields);
     expect(&through(&layer([ours().unadvertised()]), 200, fields), fields);
 }
 
@@ -667,7 +674,7 @@ fn a_stale_used_or_resource_of_an_upstream_goes_where_our_limit_is_told() {
         let headers = through(&ours(), 200, fields);
         expect(&headers, &[("x-ratelimit-limit", "2"), ("x-ratelimit-remaining", "1")]);
         expect(&headers, &[("x-ratelimit-used", ""), ("x-ratelimit-resource", "")]);
-        let headers = through(&ours().headers(Headers::both().with_used().with_resource()), 200, fields);
+        let headers = through(&ours().headers(RateLimitHeaders::both().with_used().with_resource()), 200, fields);
         expect(&headers, &[("x-ratelimit-used", "1"), ("x-ratelimit-resource", "ours")]);
     }
 }
@@ -680,12 +687,14 @@ fn used_and_resource_of_a_stricter_upstream_stay_beside_its_limit() {
         ("x-ratelimit-used", "2"),
         ("x-ratelimit-resource", "core"),
     ];
-    for headers in [Headers::both(), Headers::legacy().with_used().with_resource(), Headers::ietf()] {
+    for headers in
+        [RateLimitHeaders::both(), RateLimitHeaders::legacy().with_used().with_resource(), RateLimitHeaders::ietf()]
+    {
         expect(&through(&layer([policy("ours", Quota::per_minute(100))]).headers(headers), 200, fields), fields);
     }
     let only_used = &[("x-ratelimit-used", "2")];
     expect(
-        &through(&layer([policy("ours", Quota::per_minute(2))]).headers(Headers::ietf()), 200, only_used),
+        &through(&layer([policy("ours", Quota::per_minute(2))]).headers(RateLimitHeaders::ietf()), 200, only_used),
         only_used,
     );
 }
@@ -746,7 +755,7 @@ fn headers_of_the_inner_service_that_are_not_ours_are_left_alone() {
 #[test]
 fn a_rejection_of_one_s_own_carries_the_fields() {
     let layer = layer([policy("all", Quota::per_minute(1))]);
-    let layer = layer.on_reject(|_: &Parts, _: &Decision| Response::builder().status(420).body("calm").unwrap());
+    let layer = layer.on_denied(|_: &Parts, _: &Decision| Response::builder().status(420).body("calm").unwrap());
     let response = nth(2, &layer);
     assert_eq!(response.status(), 420);
     expect(response.headers(), &[("ratelimit", "\"all\";r=0;t=60"), ("ratelimit-policy", "\"all\";q=1;w=60")]);

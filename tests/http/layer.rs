@@ -22,11 +22,12 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 use tollgate::key::{self, Extracted, KeyExtractor, KeyInfo};
-use tollgate::store::{Answer, Applied, Check, Counter, Decided, Receipt, Settlement, Taken};
+use tollgate::store::{ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, StoreDecision};
 use tollgate::test_util::{FailingStore, Held, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{
-    Count, Decision, Error, Handle, Headers, Key, Limiter, MemoryStore, MissingKey, OnFailure, Outcome, Policy,
-    PolicyName, Quota, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Rule, Source, StatusService, Store,
+    Count, Decision, Error, Key, Limiter, MemoryStore, MissingKey, OnFailure, Outcome, Policy, PolicyName, Quota,
+    RateLimit, RateLimitHandle, RateLimitHeaders, RateLimitLayer, ResponseBody, ResponseFuture, Rule, Source,
+    StatusService, Store,
 };
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -362,7 +363,7 @@ fn a_refusal_without_a_wait_is_told_as_a_second_not_as_zero() {
 
 #[test]
 fn the_rejection_closure_sees_the_head_and_the_decision() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_reject(|parts: &Parts, decision: &Decision| {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied(|parts: &Parts, decision: &Decision| {
         let name = decision.binding().expect("a binding policy").policy();
         let response = Response::builder().status(StatusCode::IM_A_TEAPOT).header("x-mine", "yes");
         response.body(format!("{} {} over {name}", parts.method, parts.uri)).expect("a response")
@@ -382,7 +383,7 @@ fn the_rejection_closure_sees_the_head_and_the_decision() {
 
 #[test]
 fn what_the_rejection_closure_sets_is_kept() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_reject(|_: &Parts, _: &Decision| {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied(|_: &Parts, _: &Decision| {
         let response = Response::builder().status(429).header(RETRY_AFTER, "9000").header(CACHE_CONTROL, "private");
         let response = response.header("x-ratelimit-limit", "mine").header("set-cookie", "a=1");
         response.header("set-cookie", "b=2").body("").expect("a response")
@@ -400,7 +401,7 @@ fn what_the_rejection_closure_sets_is_kept() {
 #[cfg(feature = "axum")]
 #[test]
 fn a_rejection_may_be_whatever_axum_makes_a_response_of() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).reject_with(|parts, decision| {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied_with(|parts, decision| {
         let wait = decision.retry_after().map_or(0, |wait| wait.as_secs());
         (StatusCode::IM_A_TEAPOT, [("x-path", parts.uri.path().to_owned())], axum::Json([wait]))
     });
@@ -416,7 +417,7 @@ fn a_rejection_may_be_whatever_axum_makes_a_response_of() {
 #[cfg(feature = "axum")]
 #[test]
 fn a_rejection_whose_body_is_streamed_is_left_to_the_layer() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).reject_with(|_, _| {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied_with(|_, _| {
         let chunks = futures::stream::pending::<Result<Bytes, Infallible>>();
         (StatusCode::IM_A_TEAPOT, axum::body::Body::from_stream(chunks))
     });
@@ -430,7 +431,7 @@ fn a_rejection_whose_body_is_streamed_is_left_to_the_layer() {
 #[cfg(feature = "axum")]
 #[test]
 fn a_rejection_whose_body_has_no_end_is_left_to_the_layer() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).reject_with(|_, _| {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied_with(|_, _| {
         let chunks = futures::stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(b"more")));
         axum::body::Body::from_stream(chunks)
     });
@@ -443,7 +444,7 @@ fn a_rejection_whose_body_has_no_end_is_left_to_the_layer() {
 #[test]
 fn a_rejection_cannot_have_another_length_than_its_body() {
     let layer = layer(Policy::new("all", Quota::per_hour(1)))
-        .reject_with(|_, _| ([("content-length", "99"), ("transfer-encoding", "chunked")], "later"));
+        .on_denied_with(|_, _| ([("content-length", "99"), ("transfer-encoding", "chunked")], "later"));
     let service = layer.layer(Hello::default());
     expect(&service, request(), 200);
     let response = send(&service, request());
@@ -457,7 +458,7 @@ fn a_rejection_cannot_have_another_length_than_its_body() {
 #[test]
 fn the_inner_service_and_outer_layers_see_the_decision() {
     let inner = service_fn(|request: Request<Text>| async move {
-        let decision = request.extensions().get::<Handle>().expect("a handle").decision();
+        let decision = request.extensions().get::<RateLimitHandle>().expect("a handle").decision();
         let left = decision.outcomes()[0].remaining().to_string();
         Ok::<_, Infallible>(Response::new(Text::from(left)))
     });
@@ -475,7 +476,7 @@ fn a_refusal_carries_its_decision() {
     expect(&service, request(), 200);
     let response = send(&service, request());
     assert!(!decision(&response).is_allowed());
-    assert_eq!(decision(&response).violated().map(Outcome::policy).collect::<Vec<_>>(), ["all"]);
+    assert_eq!(decision(&response).denied_by().map(Outcome::policy).collect::<Vec<_>>(), ["all"]);
 }
 
 #[derive(Debug, PartialEq)]
@@ -659,10 +660,10 @@ impl Later {
 }
 
 impl KeyExtractor for Later {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let Some(user) = parts.headers.get("x-user") else { return Answer::Ready(Extracted::Missing) };
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
+        let Some(user) = parts.headers.get("x-user") else { return MaybeFuture::Ready(Extracted::Missing) };
         let (user, gate, find) = (user.to_str().expect("ASCII").to_owned(), self.gate.clone(), self.find);
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             gate.await.expect("the gate is opened");
             find(user)
         })
@@ -739,8 +740,8 @@ fn joined_keys_wait_for_the_one_that_is_late() {
 fn a_join_with_a_key_that_is_shared_when_missing_is_shared_too() {
     struct Address;
     impl KeyExtractor for Address {
-        fn extract(&self, _: &Parts) -> Answer<Extracted> {
-            Answer::Ready(Extracted::Missing)
+        fn extract(&self, _: &Parts) -> MaybeFuture<Extracted> {
+            MaybeFuture::Ready(Extracted::Missing)
         }
         fn info(&self) -> KeyInfo {
             KeyInfo::default().missing_key(MissingKey::Share)
@@ -782,11 +783,19 @@ fn the_layer_and_its_service_can_be_named_cloned_sent_and_shared() {
 
 #[test]
 fn what_stores_read_and_return_can_be_sent_and_shared_and_printed() {
-    assert_shared::<(Counter, Check, Settlement, Taken, Applied, Outcome)>();
-    assert_shared::<(Decision, Decided, Receipt, Error)>();
+    assert_shared::<(Counter, Check, Settlement, ReceiptItem, ChangeResult, Outcome)>();
+    assert_shared::<(Decision, StoreDecision, Receipt, Error)>();
     assert_shared::<(Key, PolicyName, Quota, Rule, Policy, Extracted)>();
-    assert_shared::<(RateLimitLayer, RateLimit<()>, StatusService, Limiter, MemoryStore, Handle, Headers)>();
-    assert_send::<Answer<Decided>>();
+    assert_shared::<(
+        RateLimitLayer,
+        RateLimit<()>,
+        StatusService,
+        Limiter,
+        MemoryStore,
+        RateLimitHandle,
+        RateLimitHeaders,
+    )>();
+    assert_send::<MaybeFuture<StoreDecision>>();
 }
 
 /// A chunk of a body that is not `Bytes`.
@@ -867,7 +876,7 @@ fn bodies_know_their_size_and_their_end() {
 #[test]
 fn a_refusal_without_a_body_ends_at_once() {
     let layer = layer(Policy::new("all", Quota::per_hour(1)));
-    let service = layer.on_reject(|_: &Parts, _: &Decision| Response::new("")).layer(Hello::default());
+    let service = layer.on_denied(|_: &Parts, _: &Decision| Response::new("")).layer(Hello::default());
     expect(&service, request(), 200);
     let own = send(&service, request()).into_body();
     assert_eq!((own.size_hint().exact(), own.is_end_stream()), (Some(0), true));
@@ -976,7 +985,7 @@ async fn a_layer_can_admit_everything_without_its_store() {
         for _ in 0..3 {
             let response = later(&service, of("ada")).await;
             assert_eq!(response.status(), 200);
-            assert_eq!(decision(&response).source(), Source::Open);
+            assert_eq!(decision(&response).source(), Source::FailOpen);
         }
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Empty;
-use tollgate::{Decision, Handle, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody};
+use tollgate::{Decision, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, ResponseBody};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -51,7 +51,7 @@ fn three(inner: Service<Empty<Bytes>>, quota: Quota) -> Three {
 fn a_handler_finds_the_decisions_of_all_layers_innermost_first() {
     let service = three(
         service(|request| {
-            let decision = request.extensions().get::<Handle>().expect("the layer gives it").decision();
+            let decision = request.extensions().get::<RateLimitHandle>().expect("the layer gives it").decision();
             assert_eq!(names(&decision), ["inner", "middle", "outer"]);
             Response::default()
         }),
@@ -64,7 +64,7 @@ fn a_handler_finds_the_decisions_of_all_layers_innermost_first() {
 fn a_handler_finds_the_handles_of_all_layers() {
     let service = three(
         service(|request| {
-            let handle: &Handle = request.extensions().get().expect("the layer gives it");
+            let handle: &RateLimitHandle = request.extensions().get().expect("the layer gives it");
             assert_eq!(std::iter::successors(Some(handle), |handle| handle.outer()).count(), 3);
             Response::default()
         }),
@@ -97,7 +97,7 @@ fn a_refusal_inside_comes_first_and_the_layers_that_admitted_stand_behind_it() {
 #[test]
 fn a_layer_by_itself_has_none_outside_of_it() {
     let inner = service(|request| {
-        let handle = request.extensions().get::<Handle>().expect("the layer gives it");
+        let handle = request.extensions().get::<RateLimitHandle>().expect("the layer gives it");
         assert!(handle.outer().is_none() && handle.decision().outer().is_none());
         Response::default()
     });

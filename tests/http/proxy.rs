@@ -76,24 +76,24 @@ fn client() -> Client<HttpConnector, Full<Bytes>> {
 }
 
 /// A response that was read to its end.
-pub(super) struct Answer {
+pub(super) struct MaybeFuture {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     body: Bytes,
 }
 
-pub(super) async fn send(request: http::Request<Full<Bytes>>) -> Answer {
+pub(super) async fn send(request: http::Request<Full<Bytes>>) -> MaybeFuture {
     let (parts, body) = soon(client().request(request)).await.expect("a response").into_parts();
     let body = soon(body.collect()).await.expect("a body").to_bytes();
-    Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+    MaybeFuture { status: parts.status.as_u16(), headers: parts.headers, body }
 }
 
-pub(super) async fn get(proxy: &Proxy, path: &str) -> Answer {
+pub(super) async fn get(proxy: &Proxy, path: &str) -> MaybeFuture {
     send(http::Request::get(proxy.uri(path)).body(Full::default()).expect("a request")).await
 }
 
 #[track_caller]
-fn expect(answer: &Answer, lines: &[(&str, &str)]) {
+fn expect(answer: &MaybeFuture, lines: &[(&str, &str)]) {
     for (name, value) in lines {
         let found: Vec<&str> = answer.headers.get_all(*name).iter().map(|line| line.to_str().expect("ASCII")).collect();
         assert_eq!(found, [*value], "{name}");

@@ -77,7 +77,7 @@ async fn requests_reach_the_inner_service_one_slot_apart_and_the_rest_is_refused
 #[tokio::test(start_paused = true)]
 async fn the_first_requests_start_at_once_and_the_others_a_slot_apart() {
     let (inner, calls) = noting(ms(0));
-    let quota = Quota::leaky_bucket(6, Duration::from_secs(60)).queue(4).at_once(3);
+    let quota = Quota::leaky_bucket(6, Duration::from_secs(60)).queue(4).nodelay(3);
     let service = RateLimitLayer::new(memory(&ManualClock::paused()), Policy::new("queue", quota)).layer(inner);
     let answers = join_all((0..6).map(|_| service.clone().oneshot(request()))).await;
     let refused = answers[5].as_ref().unwrap();
@@ -94,7 +94,7 @@ async fn the_first_requests_start_at_once_and_the_others_a_slot_apart() {
 #[tokio::test(start_paused = true)]
 async fn one_that_waits_for_its_turn_and_is_dropped_takes_nothing_from_those_that_started_at_once() {
     let (inner, calls) = noting(ms(0));
-    let quota = Quota::leaky_bucket(6, Duration::from_secs(60)).queue(4).at_once(3);
+    let quota = Quota::leaky_bucket(6, Duration::from_secs(60)).queue(4).nodelay(3);
     let service = RateLimitLayer::new(memory(&ManualClock::paused()), Policy::new("queue", quota)).layer(inner);
     for _ in 0..3 {
         service.clone().oneshot(request()).await.expect("it starts at once");

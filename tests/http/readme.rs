@@ -13,11 +13,12 @@ use axum_extra::middleware::option_layer;
 use http::request::Parts;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::bandwidth::{BandwidthLayer, Over};
+use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::key::Ambiguous;
 use tollgate::test_util::ManualClock;
 use tollgate::{
-    AccessList, Ban, Count, Headers, Key, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, RealCost, key,
+    AccessList, ActualCost, Ban, Count, Key, MissingKey, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer,
+    key,
 };
 use tower::ServiceExt;
 
@@ -213,7 +214,8 @@ impl App {
             set(RateLimitLayer::composite(time::memory(&clock)).client(proxies).policies(policies))
         };
         let downloads = Policy::new("downloads", Quota::per_second(1_000_000).burst(4_000_000)).key(key::client_ip());
-        let downloads = sections.contains(&Bytes).then(|| BandwidthLayer::responses(layer(vec![downloads]), Over::Cut));
+        let downloads =
+            sections.contains(&Bytes).then(|| BandwidthLayer::responses(layer(vec![downloads]), OnLimit::Abort));
         let answer = async |request: Request<Body>| {
             if request.uri().query() == Some("right") { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
         };
@@ -221,7 +223,7 @@ impl App {
             .route("/", get(|| async { "hello" }))
             .route("/office", get(|| async { "hello" }))
             .route("/megabyte", get(|| async { vec![b'x'; 1_000_000] }))
-            .route("/query", post(|| async { (Extension(RealCost(37)), "rows") }))
+            .route("/query", post(|| async { (Extension(ActualCost(37)), "rows") }))
             .route("/login", post(answer))
             .layer(option_layer(downloads))
             .layer(layer(policies));
@@ -312,8 +314,8 @@ const SETTINGS: [Setting; 6] = [
     RateLimitLayer::expose_decisions,
     RateLimitLayer::without_handle,
     RateLimitLayer::log_refusals,
-    |layer| layer.on_failure(OnFailure::Deny).budget(Duration::from_millis(50)),
-    |layer| layer.headers(Headers::ietf()),
+    |layer| layer.on_failure(OnFailure::Deny).timeout(Duration::from_millis(50)),
+    |layer| layer.headers(RateLimitHeaders::ietf()),
 ];
 
 #[tokio::test]

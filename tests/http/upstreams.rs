@@ -4,7 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
-use tollgate::{Headers, RateLimitLayer};
+use tollgate::{RateLimitHeaders, RateLimitLayer};
 use wiremock::ResponseTemplate;
 
 use super::proxy::{Proxy, get, per_peer, upstream};
@@ -128,13 +128,13 @@ async fn a_layer_that_is_stricter_leaves_no_line_of_another_form() {
 #[tokio::test]
 async fn a_set_that_the_layer_does_not_write_promises_no_more_than_the_one_that_it_writes() {
     for (form, theirs) in FORMS {
-        let ietf = behind(per_peer(3).headers(Headers::ietf()), 200, theirs).await;
+        let ietf = behind(per_peer(3).headers(RateLimitHeaders::ietf()), 200, theirs).await;
         assert_eq!(ietf, ours(2)[..2], "{form}");
-        let legacy = behind(per_peer(3).headers(Headers::legacy()), 200, theirs).await;
+        let legacy = behind(per_peer(3).headers(RateLimitHeaders::legacy()), 200, theirs).await;
         assert_eq!(without("x-ratelimit-reset", legacy), ours(2)[2..], "{form}");
     }
     let this_draft = [("ratelimit", "\"up\";r=4;t=7")];
-    let legacy = behind(per_peer(3).headers(Headers::legacy()), 200, &this_draft).await;
+    let legacy = behind(per_peer(3).headers(RateLimitHeaders::legacy()), 200, &this_draft).await;
     assert_eq!(without("x-ratelimit-reset", legacy), ours(2)[2..]);
 }
 

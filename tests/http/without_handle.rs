@@ -10,7 +10,8 @@ use http::{HeaderValue, Request, Response};
 use http_body_util::Empty;
 use tollgate::test_util::ManualClock;
 use tollgate::{
-    Decision, Handle, Headers, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, ResponseBody, Store, key,
+    ActualCost, Decision, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitHeaders, RateLimitLayer, ResponseBody,
+    Store, key,
 };
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -26,7 +27,7 @@ type Inner = BoxCloneService<Request<String>, Response<ResponseBody<Body>>, Infa
 /// What differs between the layers of two seeds.
 struct Plan {
     policies: Vec<Policy>,
-    headers: Headers,
+    headers: RateLimitHeaders,
     exposes: bool,
     inner_exposes: bool,
 }
@@ -56,7 +57,14 @@ fn policy(random: &mut Rng, number: usize) -> Policy {
 fn plan(random: &mut Rng) -> Plan {
     Plan {
         policies: (0..random.usize(1..4)).map(|number| policy(random, number)).collect(),
-        headers: random.choice([Headers::none(), Headers::legacy(), Headers::both(), Headers::ietf()]).expect("one"),
+        headers: random
+            .choice([
+                RateLimitHeaders::none(),
+                RateLimitHeaders::legacy(),
+                RateLimitHeaders::both(),
+                RateLimitHeaders::ietf(),
+            ])
+            .expect("one"),
         exposes: random.bool(),
         inner_exposes: random.bool(),
     }
@@ -75,12 +83,12 @@ impl Plan {
         let answer = service_fn(|request: Request<String>| {
             let mut response = Response::new(Body::default());
             if let Some(cost) = request.headers().get("x-cost") {
-                response.extensions_mut().insert(RealCost(u64::from(cost.as_bytes()[0] - b'0')));
+                response.extensions_mut().insert(ActualCost(u64::from(cost.as_bytes()[0] - b'0')));
             }
             std::future::ready(Ok::<_, Infallible>(response))
         });
         let inner = Policy::new("inner", Quota::per_second(1_000_000));
-        let layer = RateLimitLayer::new(time::memory(clock), inner).headers(Headers::none());
+        let layer = RateLimitLayer::new(time::memory(clock), inner).headers(RateLimitHeaders::none());
         let layer = if self.inner_exposes { layer.expose_decisions() } else { layer };
         BoxCloneService::new(layer.layer(answer))
     }
@@ -125,7 +133,7 @@ fn a_request_is_decided_and_answered_as_with_a_handle() {
 fn found(outer: &RateLimitLayer, inner: &RateLimitLayer) -> Vec<String> {
     let (finds, found) = std::sync::mpsc::channel();
     let service = service_fn(move |request: Request<String>| {
-        let handle = request.extensions().get::<Handle>();
+        let handle = request.extensions().get::<RateLimitHandle>();
         let each = std::iter::successors(handle, |handle| handle.outer());
         let names = each.map(|handle| handle.decision().outcomes()[0].policy().to_owned()).collect();
         finds.send(names).expect("the test waits for it");

@@ -72,7 +72,7 @@ fn nor_do_both_on_two_workers() {
 #[test]
 fn nor_do_both_on_the_only_thread_of_a_runtime_for_less_than_the_budget() {
     let rig = Rig::on(current_thread());
-    let patient = RedisStore::builder().budget(ms(2_000)).connect_lazy(&rig.redis.url()).expect("the URL is one");
+    let patient = RedisStore::builder().timeout(ms(2_000)).connect_lazy(&rig.redis.url()).expect("the URL is one");
     assert_both_harm_nobody_on(&rig, &patient);
 }
 

@@ -25,13 +25,13 @@ const UNSURE: &str = "settlements may not have arrived";
 
 /// A store of which all runs on a runtime.
 fn pinned(runtime: &Runtime, redis: &RedisServer, budget: u64) -> RedisStore {
-    let settings = RedisStore::builder().budget(ms(budget)).runtime(runtime.handle().clone());
+    let settings = RedisStore::builder().timeout(ms(budget)).runtime(runtime.handle().clone());
     runtime.block_on(settings.connect(&redis.url())).expect("the server was started")
 }
 
 fn layer(store: &RedisStore, budget: u64) -> RateLimitLayer {
     let policy = Policy::new("user", AMPLE).key(key::header("x-api-key"));
-    RateLimitLayer::new(store.clone(), policy).on_failure(OnFailure::Deny).budget(ms(budget))
+    RateLimitLayer::new(store.clone(), policy).on_failure(OnFailure::Deny).timeout(ms(budget))
 }
 
 /// Callers on a runtime ask at once; returns how many failed.

@@ -6,13 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::store::{Ask, Decided, Receipt};
+use tollgate::store::{Ask, Receipt, StoreDecision};
 use tollgate::{Error, RedisStore, Store};
 
 use crate::others::Tally;
 use crate::rig::{BUDGET, GRACE, Rig, WORKERS, assert_none_failed, check, current_thread, give_back, ms, take};
 
-type Asked = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
+type Asked = Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
 
 /// Keys by number.
 fn keys(kind: &str, count: usize) -> Vec<String> {

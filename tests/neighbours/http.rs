@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 use tollgate::shed::FleetShedLayer;
-use tollgate::{Decision, Handle, Key, OnFailure, Policy, Quota, RateLimitLayer, RedisStore, Source, key};
+use tollgate::{Decision, Key, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Source, key};
 
 use crate::others::Tally;
 use crate::rig::{AMPLE, Rig, current_thread, ms};
@@ -73,14 +73,14 @@ async fn blocks() -> &'static str {
     "done"
 }
 
-async fn charges(Extension(limits): Extension<Handle>) -> &'static str {
+async fn charges(Extension(limits): Extension<RateLimitHandle>) -> &'static str {
     limits.charge(1);
     // Sent, and not waited for.
     let _ = limits.flush().now_or_never();
     blocks().await
 }
 
-async fn checks(Extension(limits): Extension<Handle>) -> &'static str {
+async fn checks(Extension(limits): Extension<RateLimitHandle>) -> &'static str {
     let decision = limits.check(&Policy::new("account", AMPLE), Key::new("account", "ada")).await;
     assert!(decision.is_ok(), "{decision:?}");
     blocks().await

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::unconstrained;
 use tollgate::store::Ask;
-use tollgate::store::Decided;
+use tollgate::store::StoreDecision;
 use tollgate::{Error, RedisStore, Store};
 
 use crate::others::{Answered, Tally};
@@ -29,7 +29,7 @@ const BUDGET: Duration = ms(4_000);
 const GRACE: Duration = ms(1_500);
 const BUSY_GRACE: Duration = ms(12_000);
 
-type Asked = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
+type Asked = Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
 
 /// Asks for all, none of which can be answered yet; returns who waits, since when, and how many do not.
 async fn flood(store: &RedisStore) -> (Vec<(Instant, Asked)>, usize) {
@@ -77,7 +77,7 @@ async fn drain(waiting: Vec<(Instant, Asked)>) -> Tally {
 fn before_a_paused_redis_a_bounded_number_waits_and_two_calls_are_in_flight() {
     let (_turn, redis, runtime) = (turn(), RedisServer::start(), workers());
     let proxy = Proxy::to(redis.port());
-    let store = runtime.block_on(RedisStore::builder().budget(BUDGET).connect(&proxy.url())).expect("it connects");
+    let store = runtime.block_on(RedisStore::builder().timeout(BUDGET).connect(&proxy.url())).expect("it connects");
     runtime.block_on(left(&store, "warm"));
     proxy.take_calls();
     redis.pause();

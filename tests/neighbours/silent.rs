@@ -92,7 +92,7 @@ fn a_stray_redirection_from_one_server_ends_the_connection_as_no_call_after_it_h
     let (_turn, redis) = (turn(), RedisServer::start());
     let sieve = Sieve::to(redis.port());
     workers().block_on(async {
-        let store = RedisStore::builder().budget(PATIENCE).without_deny_cache();
+        let store = RedisStore::builder().timeout(PATIENCE).without_deny_cache();
         let store = store.connect(&sieve.url()).await.expect("the server was started");
         for (stray, key) in [("-MOVED 42 127.0.0.1:6379\r\n", "moved"), ("-ASK 42 127.0.0.1:6379\r\n", "asked")] {
             let taken = take(&store, key, 5).await.taken()[0].units;

@@ -80,7 +80,7 @@ impl History {
         let (after, grows) = (rng.u32(1..7), rng.bool());
         let most = if grows { 4 * time } else { time };
         let ban = Ban::new(after, within, time);
-        let ban = if grows { ban.growing(2.0, most) } else { ban };
+        let ban = if grows { ban.backoff(2.0, most) } else { ban };
         let ban = if extends { ban.extending() } else { ban };
         let (known, key) = ([Known::default(), Known::default()], format!("key-{seed}"));
         Self {
@@ -254,7 +254,7 @@ impl History {
         let after = self.rng.u32(1..7);
         self.least = self.least.min(after as usize);
         let ban = Ban::new(after, self.within, Duration::from_secs(30));
-        let ban = if self.most > 30 * S { ban.growing(2.0, self.most) } else { ban };
+        let ban = if self.most > 30 * S { ban.backoff(2.0, self.most) } else { ban };
         self.ban = if self.extends { ban.extending() } else { ban };
     }
 
@@ -330,7 +330,7 @@ async fn no_ban_in_redis_begins_too_early_or_lasts_too_long_whatever_becomes_of_
         let clock = ManualClock::new();
         let mut processes = Vec::<Arc<dyn Store>>::new();
         for process in 0..=seed % 3 {
-            let settings = RedisStore::builder().with_clock(clock.clone()).budget(5 * S);
+            let settings = RedisStore::builder().with_clock(clock.clone()).timeout(5 * S);
             let store = settings.connect(&server.url()).await.expect("the server was started");
             processes.push(match process {
                 1 => Arc::new(LeaseStore::new(store)),

@@ -48,9 +48,9 @@ async fn a_decision_with_a_ban_is_one_call_whatever_becomes_of_it() {
 #[tokio::test]
 async fn functions_ban_as_scripts_do_and_see_their_bans() {
     let server = RedisServer::start();
-    let functions = RedisStore::builder().functions().budget(PATIENCE).connect(&server.url()).await.unwrap();
+    let functions = RedisStore::builder().functions().timeout(PATIENCE).connect(&server.url()).await.unwrap();
     // A ban that another store lifts stays in a deny cache for a moment.
-    let scripts = RedisStore::builder().without_deny_cache().budget(PATIENCE).connect(&server.url()).await.unwrap();
+    let scripts = RedisStore::builder().without_deny_cache().timeout(PATIENCE).connect(&server.url()).await.unwrap();
     let ban = Ban::new(2, HOUR, HOUR);
     for (store, banned) in [(&functions, false), (&scripts, false), (&functions, true), (&scripts, true)] {
         assert_eq!(decide(store, &[banning("ada", ban)]).await.is_banned(), banned);
@@ -89,10 +89,10 @@ async fn requests_with_and_without_bans_share_calls() {
 #[tokio::test]
 async fn every_key_of_a_ban_expires_no_sooner_than_it_matters() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(PATIENCE);
+    let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).timeout(PATIENCE);
     let store = settings.connect(&server.url()).await.unwrap();
     let life = || Duration::from_millis(server.ask::<u64>(&["PTTL", "tollgate:{key:ada}:policy:1b"]));
-    let grows = Ban::new(2, HOUR, 2 * HOUR).growing(2.0, 10 * HOUR);
+    let grows = Ban::new(2, HOUR, 2 * HOUR).backoff(2.0, 10 * HOUR);
     let _ = decide(&store, &[banning("ada", grows)]).await;
     for hours in [1, 12] {
         let _ = decide(&store, &[banning("ada", grows)]).await;
@@ -112,7 +112,7 @@ async fn the_nth_refusal_through_a_default_store_bans() {
     let store = patient_store(&server).await;
     for after in [1, 2, 3, 10] {
         let rule = Rule::new("login", QUOTA).ban(Ban::new(after, HOUR, HOUR));
-        let limiter = Limiter::new(store.clone(), [rule]).budget(PATIENCE);
+        let limiter = Limiter::new(store.clone(), [rule]).timeout(PATIENCE);
         let key = Key::new("user", after.to_string());
         for request in 0..=after + 3 {
             let decision = limiter.check(&key).await.expect("the server is there");
@@ -120,7 +120,7 @@ async fn the_nth_refusal_through_a_default_store_bans() {
             assert_eq!((decision.is_allowed(), decision.is_banned()), expected, "refusal {request}, {after} ban");
         }
     }
-    assert!(store.refused_from_cache() > 0);
+    assert!(store.denied_from_cache() > 0);
 }
 
 /// A look before a lookup strikes in Redis as in memory.
@@ -141,7 +141,7 @@ async fn looks_before_lookups_strike_in_redis_as_in_memory() {
         Quota::token_bucket(2, HOUR),
         Quota::sliding_log(2, HOUR),
         Quota::sliding_window(2, HOUR),
-        Quota::leaky_bucket(2, HOUR).queue(1).at_once(2),
+        Quota::leaky_bucket(2, HOUR).queue(1).nodelay(2),
     ];
     for (place, quota) in quotas.into_iter().enumerate() {
         for cost in [1, 2] {
@@ -154,7 +154,7 @@ async fn looks_before_lookups_strike_in_redis_as_in_memory() {
                         request
                     });
                     let sent = sent.await;
-                    let told = |sent: &tollgate::test_util::Sent| {
+                    let told = |sent: &tollgate::test_util::TestResponse| {
                         let decision = sent.decision().expect("a decision");
                         let each: Vec<_> =
                             decision.outcomes().iter().map(|one| (one.is_allowed(), one.is_banned())).collect();
@@ -170,7 +170,7 @@ async fn looks_before_lookups_strike_in_redis_as_in_memory() {
                         Policy::new("key", Quota::fixed_window(100, HOUR)).key(key::header("x-key")).tier_lookup(tiers);
                     [login, by_key]
                 };
-                let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE);
+                let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE);
                 let redis = settings.prefix(format!("p{place}{cost}{shadow}")).connect(&server.url()).await.unwrap();
                 let in_redis = run(RateLimitLayer::composite(redis).policies(policies())).await;
                 let in_memory = run(RateLimitLayer::composite(MemoryStore::new()).policies(policies())).await;

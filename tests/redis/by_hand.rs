@@ -13,7 +13,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// Stores by their names, each on counters of its own.
 async fn stores(server: &RedisServer) -> Vec<(&'static str, Arc<dyn Store>)> {
     let redis = async |prefix: &str, by_functions: bool| {
-        let settings = RedisStore::builder().budget(PATIENCE).prefix(prefix);
+        let settings = RedisStore::builder().timeout(PATIENCE).prefix(prefix);
         let settings = if by_functions { settings.functions() } else { settings };
         settings.connect(&server.url()).await.expect("the server was started")
     };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate::store::{Ask, BanCheck, Change, Check, Decided, Mode, Settlement};
+use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Settlement, StoreDecision};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Calendar, Error, Quota, RedisStore, Store};
 
@@ -41,13 +41,13 @@ impl Rig {
         let made = Arc::<Mutex<Option<Duration>>>::default();
         let (once, then) = (Arc::clone(&made), clock.clone());
         let time = move || once.lock().expect("nobody panics here").take().unwrap_or_else(|| then.now());
-        let settings = RedisStore::builder().without_deny_cache().with_clock(time).budget(LONG);
+        let settings = RedisStore::builder().without_deny_cache().with_clock(time).timeout(LONG);
         let store = settings.connect(&server.url()).await.expect("the server was started");
         Self { store, clock, made, server }
     }
 
     /// Has a request decided at one time that was made at another.
-    async fn decide(&self, made: u64, decided: u64, checks: &[Check]) -> Result<Decided, Error> {
+    async fn decide(&self, made: u64, decided: u64, checks: &[Check]) -> Result<StoreDecision, Error> {
         self.clock.set(at(decided));
         *self.made.lock().expect("nobody panics here") = Some(at(made));
         self.store.decide(checks, Ask::default()).wait().await
@@ -163,7 +163,7 @@ async fn a_window_counts_until_the_end_that_its_state_names() {
 #[tokio::test]
 async fn a_store_on_the_server_s_time_counts_by_the_calendar() {
     let server = RedisServer::start();
-    let store = RedisStore::builder().budget(LONG).connect(&server.url()).await.expect("the server was started");
+    let store = RedisStore::builder().timeout(LONG).connect(&server.url()).await.expect("the server was started");
     let month =
         Calendar::monthly("Pacific/Kiritimati").and_then(|month| month.anchor(31)).expect("there are time zones");
     let quota = Quota::calendar_window(5, month);

@@ -16,7 +16,7 @@ use crate::support::log::Log;
 use crate::support::server::RedisServer;
 
 fn settings() -> RedisStoreBuilder {
-    RedisStore::builder().connect_timeout(Duration::from_secs(1)).budget(Duration::from_secs(2))
+    RedisStore::builder().connect_timeout(Duration::from_secs(1)).timeout(Duration::from_secs(2))
 }
 
 /// The error of a store that connects.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::poll;
 use tokio::time::timeout;
-use tollgate::store::{Answer, Ask, Change, Check, Counter, Decided, Settlement};
+use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Settlement, StoreDecision};
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Error, Key, Quota, RedisStore, Store};
 
@@ -18,7 +18,7 @@ use crate::support::time::{at, memory};
 const DAY: Duration = Duration::from_secs(86_400);
 
 async fn store(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::builder().budget(Duration::from_secs(20)).connect(&server.url()).await;
+    let store = RedisStore::builder().timeout(Duration::from_secs(20)).connect(&server.url()).await;
     store.expect("the server is there")
 }
 
@@ -27,11 +27,11 @@ fn check(key: usize, limit: u64, cost: u64) -> Check {
     Check::new(Counter::new("combined".try_into().expect("a valid name"), key, Quota::fixed_window(limit, DAY)), cost)
 }
 
-type Deciding = std::pin::Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
+type Deciding = std::pin::Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
 
 #[track_caller]
 fn pending(store: &RedisStore, check: Check) -> Deciding {
-    let Answer::Pending(deciding) = store.decide(&[check], Ask::default()) else { panic!("Redis is waited for") };
+    let MaybeFuture::Pending(deciding) = store.decide(&[check], Ask::default()) else { panic!("Redis is waited for") };
     deciding
 }
 
@@ -135,7 +135,7 @@ async fn a_batch_goes_on_without_the_caller_that_leads_it() {
 async fn who_leads_a_call_without_room_for_its_own_request_waits_no_longer_than_the_budget() {
     const BUDGET: Duration = Duration::from_secs(1);
     let server = RedisServer::start();
-    let store = RedisStore::builder().budget(BUDGET).batch_size(4).connect(&server.url()).await.unwrap();
+    let store = RedisStore::builder().timeout(BUDGET).batch_size(4).connect(&server.url()).await.unwrap();
     let checks: Vec<_> = (0..3).map(|key| check(key, 100, 1)).collect();
     drop(store.decide(&checks, Ask::default()).wait().await.unwrap());
     server.pause();
@@ -196,7 +196,7 @@ fn a_runtime_that_ends_with_calls_in_flight_leaves_the_store_usable() {
 async fn nothing_overtakes_a_settlement() {
     let server = RedisServer::start();
     let store = store(&server).await;
-    let charge = |decided: Decided, units| {
+    let charge = |decided: StoreDecision, units| {
         drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Charge(units))]));
     };
     for round in 0..500 {
@@ -232,7 +232,7 @@ async fn decisions(store: &impl Store, checks: &[Check]) -> Vec<Decision> {
 #[tokio::test]
 async fn decisions_that_share_a_call_are_those_of_requests_one_by_one_whatever_their_rules() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let redis = RedisStore::builder().budget(Duration::from_secs(20)).without_deny_cache().with_clock(clock.clone());
+    let redis = RedisStore::builder().timeout(Duration::from_secs(20)).without_deny_cache().with_clock(clock.clone());
     let redis = redis.connect(&server.url()).await.expect("the server is there");
     let memory = memory(&clock);
     for round in 0..200 {

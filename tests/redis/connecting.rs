@@ -112,7 +112,7 @@ async fn settings_that_cannot_work_are_invalid_and_the_error_says_what_can() {
         (RedisStore::builder().pool_size(0), ["0 connections", "1 to 65536"]),
         (RedisStore::builder().batch_size(0), ["0 checks", "1 to 128"]),
         (RedisStore::builder().batch_size(129), ["129 checks", "1 to 128"]),
-        (RedisStore::builder().budget(Duration::ZERO), ["0", "at least 1ms"]),
+        (RedisStore::builder().timeout(Duration::ZERO), ["0", "at least 1ms"]),
         (RedisStore::builder().prefix(""), ["\"\"", "1 to 64"]),
         (RedisStore::builder().prefix("a{b"), ["a{b", "without braces"]),
         (RedisStore::builder().prefix("a b"), ["a b", "printable"]),
@@ -130,7 +130,7 @@ async fn settings_that_cannot_work_are_invalid_and_the_error_says_what_can() {
 #[tokio::test]
 async fn the_longest_timeouts_are_no_panic() {
     let server = RedisServer::start();
-    let settings = RedisStore::builder().connect_timeout(Duration::MAX).budget(Duration::MAX);
+    let settings = RedisStore::builder().connect_timeout(Duration::MAX).timeout(Duration::MAX);
     let store = settings.connect(&server.url()).await.unwrap();
     drop(take(&store, "patient", 1).await.unwrap());
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tollgate::store::{Ask, Change, Decided, Receipt, Settlement, Store};
+use tollgate::store::{Ask, Change, Receipt, Settlement, Store, StoreDecision};
 use tollgate::test_util::ManualClock;
 use tollgate::{Outcome, Quota, RedisStore};
 
@@ -32,7 +32,7 @@ fn life(server: &RedisServer, since: Instant) -> Duration {
     Duration::from_millis(left.try_into().unwrap_or(0)) + since.elapsed()
 }
 
-async fn decide(store: &RedisStore, quota: Quota, cost: u64) -> Decided {
+async fn decide(store: &RedisStore, quota: Quota, cost: u64) -> StoreDecision {
     store.decide(&[check("only", quota, cost)], Ask::default()).wait().await.expect("the server is up")
 }
 
@@ -84,16 +84,16 @@ async fn windows_keep_their_expiry_until_they_end() {
 
 #[tokio::test]
 async fn slots_keep_the_expiry_of_their_newest_cohort() {
-    let (stood, writes) = run(|limit| Quota::concurrency(limit).slot_life(WINDOW)).await;
+    let (stood, writes) = run(|limit| Quota::concurrency(limit).slot_ttl(WINDOW)).await;
     assert!(writes > 100 && stood * 2 > writes, "{stood} of {writes} expiries stood");
 }
 
 #[tokio::test]
 async fn slots_are_joined_released_and_renewed_in_place_by_the_time_of_the_server() {
     let server = RedisServer::start();
-    let (store, quota) = (patient_store(&server).await, Quota::concurrency(9).slot_life(Duration::from_secs(16)));
+    let (store, quota) = (patient_store(&server).await, Quota::concurrency(9).slot_ttl(Duration::from_secs(16)));
     let size = || server.ask::<u64>(&["STRLEN", &server.keys()[0]]);
-    let settle = async |decided: &Decided, change| {
+    let settle = async |decided: &StoreDecision, change| {
         let receipt = Receipt::new(decided.receipt.store(), decided.receipt.taken().iter().cloned());
         let applied = store.settle(receipt, &[Settlement::new(0, change)]).wait().await.expect("the server is up");
         (applied[0].units, applied[0].outcome.as_ref().map(Outcome::remaining))
@@ -143,7 +143,7 @@ async fn what_is_changed_after_the_clock_stepped_back_lives_until_its_state_is_o
         for change in [Change::Refund(1), Change::Charge(1)] {
             let (server, clock) = (RedisServer::start(), ManualClock::new());
             let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone());
-            let store = settings.budget(Duration::from_secs(10)).connect(&server.url()).await.expect("it was started");
+            let store = settings.timeout(Duration::from_secs(10)).connect(&server.url()).await.expect("it was started");
             drop(decide(&store, quota, 5).await);
             clock.set(at(80_000_000));
             let decided = decide(&store, quota, 5).await;

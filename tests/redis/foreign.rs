@@ -73,7 +73,7 @@ fn assert_refused(error: &Error, asked: &Asked) {
 }
 
 fn by_both_ways() -> [RedisStoreBuilder; 2] {
-    [RedisStore::builder(), RedisStore::builder().functions()].map(|settings| settings.budget(PATIENCE))
+    [RedisStore::builder(), RedisStore::builder().functions()].map(|settings| settings.timeout(PATIENCE))
 }
 
 #[tokio::test]

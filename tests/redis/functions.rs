@@ -9,7 +9,7 @@ use crate::support::checks::counter;
 use crate::support::server::RedisServer;
 
 async fn store(server: &RedisServer) -> RedisStore {
-    RedisStore::builder().functions().budget(PATIENCE).connect(&server.url()).await.expect("the server was started")
+    RedisStore::builder().functions().timeout(PATIENCE).connect(&server.url()).await.expect("the server was started")
 }
 
 fn libraries(server: &RedisServer) -> usize {

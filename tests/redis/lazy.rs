@@ -8,7 +8,7 @@ use crate::support::server::RedisServer;
 #[test]
 fn a_lazy_store_is_made_outside_a_runtime_and_asks_nothing_until_it_decides() {
     let server = RedisServer::start();
-    let store = RedisStore::builder().budget(PATIENCE).connect_lazy(&server.url()).expect("the URL is one");
+    let store = RedisStore::builder().timeout(PATIENCE).connect_lazy(&server.url()).expect("the URL is one");
     let connections = || server.ask::<String>(&["CLIENT", "LIST"]).lines().count() - 1;
     // Those by which the test asked before may not have ended yet; one of the store would stay.
     assert!((0..100).any(|_| connections() == 0));

@@ -72,7 +72,7 @@ struct Pair {
 impl Pair {
     async fn start(seed: u64) -> Self {
         let (server, clock) = (RedisServer::start(), ManualClock::new());
-        let redis = RedisStore::builder().budget(PATIENCE).connect(&server.url()).await.expect("the server is there");
+        let redis = RedisStore::builder().timeout(PATIENCE).connect(&server.url()).await.expect("the server is there");
         let memory = MemoryTally::with_clock(clock.clone());
         Self { server, redis, memory, clock, rng: Rng::with_seed(seed) }
     }
@@ -300,7 +300,7 @@ async fn a_report_counts_once_though_the_server_has_lost_its_scripts() {
 #[tokio::test]
 async fn functions_report_to_the_tally_of_scripts() {
     let server = RedisServer::start();
-    let functions = RedisStore::builder().functions().budget(PATIENCE).connect(&server.url()).await.unwrap();
+    let functions = RedisStore::builder().functions().timeout(PATIENCE).connect(&server.url()).await.unwrap();
     let scripts = patient_store(&server).await;
     let both = async || {
         let tick = next_tick(&scripts, SHORT).await;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tollgate::store::{Ask, Change, Check, Decided, Mode, Settlement};
+use tollgate::store::{Ask, Change, Check, Mode, Settlement, StoreDecision};
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Outcome, Quota, RedisStore, Store};
 
@@ -38,7 +38,7 @@ impl Redis {
     async fn start() -> Self {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
         let settings =
-            RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(Duration::from_secs(10));
+            RedisStore::builder().without_deny_cache().with_clock(clock.clone()).timeout(Duration::from_secs(10));
         let store = settings.connect(&server.url()).await.expect("the server was started");
         Self { clock, store, server }
     }
@@ -47,7 +47,7 @@ impl Redis {
         self.decided(checks).await.decision
     }
 
-    async fn decided(&self, checks: &[Check]) -> Decided {
+    async fn decided(&self, checks: &[Check]) -> StoreDecision {
         self.store.decide(checks, Ask::default()).wait().await.expect("the server answers")
     }
 
@@ -137,7 +137,7 @@ async fn all_algorithms_of_a_request_take_their_units_or_none_does() {
             checks.insert(place.min(checks.len()), refused);
             let decision = redis.decide(&checks, Ask::default()).await;
             assert!(!decision.is_allowed(), "{checks:?}");
-            assert_eq!(decision.violated().count(), 1, "{decision:?}");
+            assert_eq!(decision.denied_by().count(), 1, "{decision:?}");
         }
     }
     redis.assert_unchanged(&before, since);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::{join_all, poll_immediate};
 use tollgate::RedisStore;
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{Answer, Ask, Change, Settlement, Store};
+use tollgate::store::{Ask, Change, MaybeFuture, Settlement, Store};
 
 use super::stores::{FIFTY, patient_store, remaining, take};
 use crate::support::checks::check;
@@ -101,7 +101,7 @@ async fn a_caller_that_goes_away_does_not_break_the_others() {
 async fn a_caller_that_goes_away_while_connecting_leaves_the_connection_to_the_others() {
     let server = RedisServer::start();
     let pool = Config::from_url(server.url()).create_pool(Some(Runtime::Tokio1)).unwrap();
-    let store = RedisStore::builder().budget(Duration::from_secs(10)).from_pool(pool).unwrap();
+    let store = RedisStore::builder().timeout(Duration::from_secs(10)).from_pool(pool).unwrap();
     let gone = store.decide(&[check("gone", FIFTY, 1)], Ask::default());
     assert!(poll_immediate(Box::pin(gone.wait())).await.is_none(), "connecting takes a while");
     assert_eq!(remaining(&store, "here").await, 50);
@@ -112,7 +112,9 @@ async fn too_many_checks_are_refused_at_once_with_what_is_allowed() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let checks: Vec<_> = (0..256).map(|number| check(&number.to_string(), FIFTY, 1)).collect();
-    let Answer::Ready(Err(error)) = store.decide(&checks, Ask::default()) else { panic!("it is known without asking") };
+    let MaybeFuture::Ready(Err(error)) = store.decide(&checks, Ask::default()) else {
+        panic!("it is known without asking")
+    };
     assert!(error.is_invalid() && error.to_string().contains("255"), "{error}");
     let decided = store.decide(&checks[..255], Ask::default()).wait().await.unwrap();
     assert!(decided.decision.is_allowed());

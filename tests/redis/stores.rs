@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Ask, Decided, Store};
+use tollgate::store::{Ask, Store, StoreDecision};
 use tollgate::{Decision, Error, Quota, RedisStore};
 
 use crate::support::checks::check;
@@ -19,10 +19,10 @@ pub(super) async fn patient_store(server: &RedisServer) -> RedisStore {
 }
 
 pub(super) async fn store_with_budget(server: &RedisServer, budget: Duration) -> RedisStore {
-    RedisStore::builder().budget(budget).connect(&server.url()).await.expect("the server was started")
+    RedisStore::builder().timeout(budget).connect(&server.url()).await.expect("the server was started")
 }
 
-pub(super) async fn take(store: &RedisStore, key: &str, cost: u64) -> Result<Decided, Error> {
+pub(super) async fn take(store: &RedisStore, key: &str, cost: u64) -> Result<StoreDecision, Error> {
     store.decide(&[check(key, FIFTY, cost)], Ask::default()).wait().await
 }
 

@@ -29,7 +29,7 @@ const KEYS: usize = 40;
 const ROUNDS: usize = 40;
 
 async fn store(server: &RedisServer) -> RedisStore {
-    let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE);
+    let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE);
     settings.connect(&server.url()).await.expect("the server was started")
 }
 
@@ -85,7 +85,7 @@ async fn several_checks_with_bans_are_too() {
     for functions in [false, true] {
         for seed in 0..6 {
             let (server, memory, mut rng) = (RedisServer::start(), MemoryStore::new(), Rng::with_seed(seed));
-            let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE);
+            let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE);
             let settings = if functions { settings.functions() } else { settings };
             let redis = settings.connect(&server.url()).await.expect("the server was started");
             let (mut banned, mut all) = (0, 0);
@@ -102,7 +102,7 @@ async fn several_checks_with_bans_are_too() {
                             }
                             if rng.u8(..3) > 0 {
                                 let ban = Ban::new(rng.u32(1..5), MONTH, MONTH / 2);
-                                let ban = if rng.bool() { ban.growing(2.0, MONTH) } else { ban };
+                                let ban = if rng.bool() { ban.backoff(2.0, MONTH) } else { ban };
                                 let ban = if rng.bool() { ban.extending() } else { ban };
                                 *check = check.clone().ban(BanCheck::new(ban).counts(rng.u8(..6) > 0));
                             }
@@ -114,7 +114,7 @@ async fn several_checks_with_bans_are_too() {
                 for (checks, answer) in requests.iter().zip(answers) {
                     let found = answer.expect("the server is up");
                     let expected = memory.decide(checks, Ask::default()).wait().await.expect("memory is always there");
-                    let told = |decided: &tollgate::store::Decided| {
+                    let told = |decided: &tollgate::store::StoreDecision| {
                         let each: Vec<_> = decided
                             .decision
                             .outcomes()
@@ -144,7 +144,7 @@ async fn several_checks_with_bans_are_too() {
                     let counter = counter(&key, quota);
                     let found = redis.adjust(&counter, change).wait().await.expect("the server is up");
                     let expected = memory.adjust(&counter, change).wait().await.expect("memory is there");
-                    let told = |applied: &tollgate::store::Applied| (applied.units, applied.banned_for.is_some());
+                    let told = |applied: &tollgate::store::ChangeResult| (applied.units, applied.banned_for.is_some());
                     assert_eq!(told(&found), told(&expected), "{functions} {seed} {round} {change:?}");
                 }
             }
@@ -164,7 +164,7 @@ async fn as_many_bans_as_there_may_be_are_decided_alike() {
     for functions in [false, true] {
         let memory = MemoryStore::new();
         let settings =
-            RedisStore::builder().without_deny_cache().budget(PATIENCE).prefix(if functions { "f" } else { "s" });
+            RedisStore::builder().without_deny_cache().timeout(PATIENCE).prefix(if functions { "f" } else { "s" });
         let settings = if functions { settings.functions() } else { settings };
         let redis = settings.connect(&server.url()).await.expect("the server was started");
         let checks: Vec<Check> = (0..127)
@@ -306,7 +306,7 @@ async fn looks_write_nothing() {
 #[tokio::test]
 async fn a_clock_slower_than_the_servers_shortens_no_life() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE).with_clock(clock.clone());
+    let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE).with_clock(clock.clone());
     let redis = settings.connect(&server.url()).await.expect("the server was started");
     let quota = Quota::token_bucket(1, Duration::from_secs(2)).burst(100);
     let [each, all] = [both_ways(["a", "b", "c", "d"], quota, 1), both_ways(["e", "f", "g", "h"], quota, 1)];
@@ -373,7 +373,7 @@ async fn large_and_small_levels_follow_each_other_in_one_call() {
     let ticks = u64::try_from(LONGEST.as_millis()).expect("within the bounds");
     for with_functions in [false, true] {
         let (server, memory, mut rng) = (RedisServer::start(), MemoryStore::new(), Rng::with_seed(7));
-        let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE);
+        let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE);
         let settings = if with_functions { settings.functions() } else { settings };
         let redis = settings.connect(&server.url()).await.expect("the server was started");
         let mut sizes = [0; 2];

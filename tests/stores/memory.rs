@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use tollgate::store::{Answer, Ask, Change, Check, Counter, Store};
+use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Algorithm, Decision, Key, MemoryStore, Quota};
 
@@ -26,7 +26,7 @@ fn store(capacity: usize) -> (MemoryStore, ManualClock) {
 }
 
 fn decide(store: &MemoryStore, checks: &[Check]) -> Decision {
-    let Answer::Ready(decided) = store.decide(checks, Ask::default()) else { panic!("memory answers at once") };
+    let MaybeFuture::Ready(decided) = store.decide(checks, Ask::default()) else { panic!("memory answers at once") };
     decided.expect("memory never fails").decision
 }
 
@@ -97,7 +97,7 @@ fn a_key_that_was_refused_for_its_cost_is_not_evicted_while_active_ones_exist() 
 fn a_key_charged_into_debt_is_not_evicted_while_active_ones_exist() {
     let (store, _) = store(64);
     let charged = store.adjust(&counter("in debt", TWO_A_SECOND), Change::Charge(2));
-    assert!(matches!(&charged, Answer::Ready(Ok(applied)) if applied.units == 2), "{charged:?}");
+    assert!(matches!(&charged, MaybeFuture::Ready(Ok(applied)) if applied.units == 2), "{charged:?}");
     flood(&store, "active", 500);
     assert!(!admits(&store, "in debt", TWO_A_SECOND), "forgotten");
 }
@@ -131,7 +131,7 @@ fn looks_refusals_and_empty_refunds_keep_no_key() {
     assert!(decide(&store, &[check("look", TWO_A_MINUTE, 0)]).is_allowed());
     assert!(!decide(&store, &[check("refused", TWO_A_MINUTE, 3)]).is_allowed());
     let refunded = store.adjust(&counter("refund", TWO_A_MINUTE), Change::Refund(1));
-    assert!(matches!(&refunded, Answer::Ready(Ok(applied)) if applied.units == 0), "{refunded:?}");
+    assert!(matches!(&refunded, MaybeFuture::Ready(Ok(applied)) if applied.units == 0), "{refunded:?}");
     assert!(store.is_empty(), "{} keys", store.len());
 }
 

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use tollgate::shed::{FleetShedLayer, Ramp, WorkerShedLayer};
 use tollgate::store::{Ask, BackendStore, Check, MemoryTally};
 use tollgate::{
-    DenyCache, Error, Headers, Key, LeaseStore, Limiter, Lookup, MemoryStore, Policy, Quota, RateLimitLayer,
+    DenyCache, Error, Key, LeaseStore, Limiter, Lookup, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer,
     RatioStore, Rule, Store, TierLookup, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -66,18 +66,18 @@ fn stores_are_built_with_any_size_or_not_at_all() {
     assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).capacity(size).build(), decide);
     assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).report(size).build(), decide);
     assert_each(&[0, 1, u8::MAX], |shards| RatioStore::builder(MemoryTally::new()).shards(shards).build(), decide);
-    assert_each(&SIZES, |size| BackendStore::builder(table()).rounds(size).build(), decide);
+    assert_each(&SIZES, |size| BackendStore::builder(table()).max_transactions(size).build(), decide);
 }
 
 #[test]
 fn stores_are_built_with_any_time_and_share_or_not_at_all() {
-    assert_each(&SHARES, |share| LeaseStore::builder(MemoryStore::new()).share(share).build(), decide);
-    assert_each(&TIMES, |cap| DenyCache::builder().cap(cap).build(MemoryStore::new()), decide);
+    assert_each(&SHARES, |share| LeaseStore::builder(MemoryStore::new()).max_share(share).build(), decide);
+    assert_each(&TIMES, |cap| DenyCache::builder().max_ttl(cap).build(MemoryStore::new()), decide);
     assert_each(&TIMES, |tick| RatioStore::builder(MemoryTally::new()).tick(tick).build(), decide);
-    assert_each(&TIMES, |life| RatioStore::builder(MemoryTally::new()).life(life).build(), decide);
+    assert_each(&TIMES, |life| RatioStore::builder(MemoryTally::new()).ttl(life).build(), decide);
     let many = NonZeroU32::MAX;
     assert_each(&[many], |many| RatioStore::builder(MemoryTally::new()).instances(many).build(), decide);
-    assert_each(&TIMES, |budget| BackendStore::builder(table()).budget(budget).build(), decide);
+    assert_each(&TIMES, |budget| BackendStore::builder(table()).timeout(budget).build(), decide);
 }
 
 #[cfg(feature = "redis")]
@@ -94,17 +94,18 @@ fn redis_stores_are_built_with_any_setting_or_not_at_all() {
     assert_each(&SIZES, |size| nobody(RedisStore::builder().pool_size(size)), ask);
     assert_each(&SIZES, |size| nobody(RedisStore::builder().batch_size(size)), ask);
     assert_each(&SIZES, |size| nobody(RedisStore::builder().deny_cache_capacity(size)), ask);
-    assert_each(&TIMES, |time| nobody(RedisStore::builder().deny_cache_cap(time)), ask);
-    assert_each(&TIMES, |time| nobody(RedisStore::builder().budget(time)), ask);
+    assert_each(&TIMES, |time| nobody(RedisStore::builder().deny_cache_max_ttl(time)), ask);
+    assert_each(&TIMES, |time| nobody(RedisStore::builder().timeout(time)), ask);
     assert_each(&TIMES, |time| nobody(RedisStore::builder().connect_timeout(time)), ask);
 }
 
 #[test]
 fn layers_are_built_with_any_time_and_share_or_not_at_all() {
     let away = || RateLimitLayer::new(unavailable(), policy());
-    assert_each(&TIMES, |time| Ok(away().budget(time)), serve);
+    assert_each(&TIMES, |time| Ok(away().timeout(time)), serve);
     assert_each(&TIMES, |time| Ok(away().on_failure(tollgate::OnFailure::Allow).allow_for(time)), serve);
-    let headers = |most| RateLimitLayer::new(MemoryStore::new(), policy()).headers(Headers::both().jitter(most));
+    let headers =
+        |most| RateLimitLayer::new(MemoryStore::new(), policy()).headers(RateLimitHeaders::both().jitter(most));
     assert_each(&TIMES, |most| Ok(headers(most)), serve);
     let one = |policy| RateLimitLayer::composite(MemoryStore::new()).try_policies([policy]);
     assert_each(&SIZES, |cost| one(policy().cost(cost as u64)), serve);
@@ -112,7 +113,7 @@ fn layers_are_built_with_any_time_and_share_or_not_at_all() {
     assert_each(&SIZES, |hops| one(policy().key(key::client_ip().trusted_hops(hops))), serve);
     let limiter = || Limiter::new(unavailable(), [Rule::new("a", Quota::per_hour(1))]);
     let ask = |limiter: &Limiter| drop(run(limiter.check(&Key::new("user", "ada"))));
-    assert_each(&TIMES, |time| Ok(limiter().budget(time)), ask);
+    assert_each(&TIMES, |time| Ok(limiter().timeout(time)), ask);
     assert_each(&TIMES, |time| Ok(limiter().on_failure(tollgate::OnFailure::Allow).allow_for(time)), ask);
     let full = || WorkerShedLayer::measured("worker", || f64::NAN);
     assert_each(&TIMES, |time| Ok(full().retry_after(time)), serve);
@@ -122,7 +123,7 @@ fn layers_are_built_with_any_time_and_share_or_not_at_all() {
     assert_each(&TIMES, |time| Ramp::new().try_recovery(time).map(|ramp| full().ramp(ramp)), serve);
     let fleet = |share| FleetShedLayer::try_new(MemoryStore::new(), "fleet", Quota::concurrency(10), share);
     assert_each(&SHARES, fleet, serve);
-    assert_each(&TIMES, |time| fleet(0.5).map(|layer| layer.budget(time)), serve);
+    assert_each(&TIMES, |time| fleet(0.5).map(|layer| layer.timeout(time)), serve);
 }
 
 #[test]
@@ -135,10 +136,10 @@ fn lookups_are_built_with_any_size_and_time() {
     assert_each(&SIZES, |size| by_key(keys().capacity(size as u64)), serve);
     assert_each(&SIZES, |size| by_tier(tiers().in_flight(size)), serve);
     assert_each(&SIZES, |size| by_key(keys().in_flight(size)), serve);
-    for set in [TierLookup::lifetime, TierLookup::timeout] {
+    for set in [TierLookup::ttl, TierLookup::timeout] {
         assert_each(&TIMES, |time| by_tier(set(tiers(), time)), serve);
     }
-    assert_each(&TIMES, |time| by_key(keys().lifetime(time)), serve);
+    assert_each(&TIMES, |time| by_key(keys().ttl(time)), serve);
     assert_each(&TIMES, |time| by_key(keys().timeout(time)), serve);
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::time::sleep;
-use tollgate::store::{Applied, Ask, Change, Receipt, Settlement};
+use tollgate::store::{Ask, Change, ChangeResult, Receipt, Settlement};
 use tollgate::{DenyCache, Key, LeaseStore, Limiter, MemoryStore, Quota, Rule, Source, Store};
 
 use crate::support::checks::{check, counter};
@@ -17,7 +17,7 @@ use crate::support::clock::ManualClock;
 const S: u64 = 1_000_000;
 
 /// Slots that live 8 s; a cohort counts for 9 s.
-const SLOTS: Quota = Quota::concurrency(3).slot_life(Duration::from_secs(8));
+const SLOTS: Quota = Quota::concurrency(3).slot_ttl(Duration::from_secs(8));
 
 /// Takes slots that there are, or are not.
 async fn take(store: &dyn Store, cost: u64, is_allowed: bool) -> Receipt {
@@ -26,13 +26,13 @@ async fn take(store: &dyn Store, cost: u64, is_allowed: bool) -> Receipt {
     decided.receipt
 }
 
-async fn settle(store: &dyn Store, receipt: Receipt, change: Change) -> Applied {
+async fn settle(store: &dyn Store, receipt: Receipt, change: Change) -> ChangeResult {
     let applied = store.settle(receipt, &[Settlement::new(0, change)]).wait().await.expect("memory answers");
     applied.into_iter().next().expect("a result of the change")
 }
 
 /// The same slots by the stamp of their renewal.
-fn stamped(of: &Receipt, applied: &Applied) -> Receipt {
+fn stamped(of: &Receipt, applied: &ChangeResult) -> Receipt {
     Receipt::new(of.store(), of.taken().iter().map(|taken| taken.clone().stamp(applied.stamp)))
 }
 
@@ -80,7 +80,7 @@ async fn leases_pass_slots_on() {
 fn a_handler_that_blocks_at_once_costs_nobody_a_slot() {
     let runtime = Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("it starts");
     runtime.block_on(async {
-        let quota = Quota::concurrency(2).slot_life(Duration::from_secs(2));
+        let quota = Quota::concurrency(2).slot_ttl(Duration::from_secs(2));
         let limiter = Arc::new(Limiter::new(MemoryStore::new(), [Rule::new("slots", quota)]));
         let ada = Key::new("user", "ada");
         let (blocks, key) = (Arc::clone(&limiter), ada.clone());

@@ -17,7 +17,7 @@ macro_rules! passes_on {
             &self,
             checks: &[tollgate::store::Check],
             ask: tollgate::store::Ask,
-        ) -> tollgate::store::Answer<Result<tollgate::store::Decided, tollgate::Error>> {
+        ) -> tollgate::store::MaybeFuture<Result<tollgate::store::StoreDecision, tollgate::Error>> {
             self.$inner.decide(checks, ask)
         }
     };
@@ -35,7 +35,7 @@ macro_rules! passes_on {
             &self,
             counter: &tollgate::store::Counter,
             change: tollgate::store::Change,
-        ) -> tollgate::store::Answer<Result<tollgate::store::Applied, tollgate::Error>> {
+        ) -> tollgate::store::MaybeFuture<Result<tollgate::store::ChangeResult, tollgate::Error>> {
             self.$inner.adjust(counter, change)
         }
     };
@@ -72,6 +72,6 @@ impl<S: Store> Store for Bounded<S> {
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         let capabilities = Capabilities::without_bans(requirements)?;
-        Ok(self.1.map_or(capabilities, |budget| capabilities.budget(budget)))
+        Ok(self.1.map_or(capabilities, |budget| capabilities.timeout(budget)))
     }
 }

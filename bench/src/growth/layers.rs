@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tollgate::{Headers, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::{MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
 use tower::Layer;
 
 use super::report::{Table, Unit};
@@ -65,7 +65,7 @@ fn table(rounds: usize, requests: usize) -> Table {
 }
 
 fn sides(policies: usize) -> Sides {
-    let plain = boxed(layer(policies).headers(Headers::none()).layer(Inner));
+    let plain = boxed(layer(policies).headers(RateLimitHeaders::none()).layer(Inner));
     let mut full = boxed(layer(policies).layer(Inner));
     let [one, another] = [1, 2].map(|last| SocketAddr::from(([10, 255, 255, last], 40_000)));
     let response = call(&mut full, &one);

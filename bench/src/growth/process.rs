@@ -107,7 +107,7 @@ async fn entrant(side: &str, url: &str, keys: usize) -> Entrant {
         let connection = client.get_multiplexed_async_connection_with_config(&patient()).await;
         return Entrant::new(INCR, incr(connection.expect("the server answers"), keys));
     }
-    let builder = RedisStore::builder().budget(Duration::from_secs(5));
+    let builder = RedisStore::builder().timeout(Duration::from_secs(5));
     Entrant::new(STORE, stored(builder.connect(url).await.expect("the server answers"), keys))
 }
 

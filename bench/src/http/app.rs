@@ -8,7 +8,7 @@ use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
 use tollgate::store::RedisStoreBuilder;
-use tollgate::{Headers, Policy, Quota, RateLimitLayer, RedisStore, Store, key};
+use tollgate::{Policy, Quota, RateLimitHeaders, RateLimitLayer, RedisStore, Store, key};
 
 /// The header a request is counted by.
 pub(super) const HEADER: &str = "x-api-key";
@@ -58,17 +58,17 @@ pub(super) fn limited(store: impl Store, quota: Quota) -> Router {
 
 /// Without headers, as most other limiters do by default.
 pub(super) fn without_headers(store: impl Store) -> Router {
-    plain().layer(layer(store, roomy()).headers(Headers::none()))
+    plain().layer(layer(store, roomy()).headers(RateLimitHeaders::none()))
 }
 
 /// As other limiters: with neither headers nor a handle.
 pub(super) fn bare(store: impl Store) -> Router {
-    plain().layer(layer(store, roomy()).headers(Headers::none()).without_handle())
+    plain().layer(layer(store, roomy()).headers(RateLimitHeaders::none()).without_handle())
 }
 
 /// The headers that most other limiters have, and no handle.
 pub(super) fn with_legacy_headers(store: impl Store) -> Router {
-    plain().layer(layer(store, roomy()).headers(Headers::legacy()).without_handle())
+    plain().layer(layer(store, roomy()).headers(RateLimitHeaders::legacy()).without_handle())
 }
 
 /// Keys hold hashes of the header's values, as they do by default: those of all other sides hold the values.
@@ -86,5 +86,5 @@ pub(super) async fn connected(url: String) -> RedisStore {
 
 /// With the default settings, but that a slow machine is no timeout: under callgrind all are.
 pub(super) fn patient() -> RedisStoreBuilder {
-    RedisStore::builder().budget(Duration::from_secs(5)).connect_timeout(Duration::from_secs(30))
+    RedisStore::builder().timeout(Duration::from_secs(5)).connect_timeout(Duration::from_secs(30))
 }

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use futures::FutureExt;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
-use tollgate::store::{Answer, Applied, Ask, Change, Check, Counter, Decided, Receipt, Settlement, Settling};
+use tollgate::store::{
+    Ask, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Settlement, Settling, StoreDecision,
+};
 use tollgate::{Error, Key, Limiter, MemoryStore, Quota, Rule, Store};
 
 /// Units an hour: so few that a key that was used stays in use during a run.
@@ -136,7 +138,7 @@ struct Asking {
 }
 
 impl Store for Asking {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         self.asked.lock().expect("nothing panics").extend_from_slice(checks);
         self.store.decide(checks, ask)
     }
@@ -145,7 +147,7 @@ impl Store for Asking {
         self.store.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         self.store.adjust(counter, change)
     }
 }
@@ -153,7 +155,7 @@ impl Store for Asking {
 pub(crate) fn allows(store: &MemoryStore, check: &Check) -> bool {
     // Seen where it is, as it would be by who asked: a copy of all of it would be part of the time.
     let answer = store.decide(std::slice::from_ref(check), Ask::default());
-    let tollgate::store::Answer::Ready(Ok(decided)) = black_box(&answer) else {
+    let tollgate::store::MaybeFuture::Ready(Ok(decided)) = black_box(&answer) else {
         unreachable!("memory answers at once")
     };
     decided.decision.is_allowed()

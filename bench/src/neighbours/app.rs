@@ -13,7 +13,7 @@ use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
-use tollgate::{Handle, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Store, key};
+use tollgate::{Key, Limiter, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, Store, key};
 
 /// What users are told apart by.
 pub(super) const USER: &str = "x-api-key";
@@ -89,14 +89,14 @@ fn work(time: Duration) -> &'static str {
     "done"
 }
 
-async fn charges(Extension(limits): Extension<Handle>) -> &'static str {
+async fn charges(Extension(limits): Extension<RateLimitHandle>) -> &'static str {
     limits.charge(1);
     // Sent, and not waited for.
     let _ = limits.flush().now_or_never();
     work(WORK)
 }
 
-async fn settles(Extension(limits): Extension<Handle>) -> &'static str {
+async fn settles(Extension(limits): Extension<RateLimitHandle>) -> &'static str {
     limits.refund(1);
     work(LONG_WORK)
 }

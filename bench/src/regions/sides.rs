@@ -141,7 +141,7 @@ fn quota(store: Way, limit: u64) -> Quota {
 }
 
 fn limiter(store: impl Store, quota: Quota, instances: NonZeroU32) -> Limiter {
-    Limiter::new(store, [Rule::new("regions", quota)]).instances(instances).budget(BUDGET)
+    Limiter::new(store, [Rule::new("regions", quota)]).instances(instances).timeout(BUDGET)
 }
 
 /// Tries for a while, as a noisy machine is no reason to end.
@@ -149,7 +149,7 @@ async fn redis(urls: &str) -> RedisStore {
     let urls: Vec<&str> = urls.split(',').collect();
     let mut attempts = 0;
     loop {
-        let builder = RedisStore::builder().budget(BUDGET);
+        let builder = RedisStore::builder().timeout(BUDGET);
         let connected = match urls[..] {
             [url] => builder.connect(url).await,
             _ => builder.connect_cluster(&urls).await,

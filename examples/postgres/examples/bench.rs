@@ -40,7 +40,7 @@ async fn main() -> Result<(), BoxError> {
     };
     let round = Duration::from_secs_f64(arguments.next().map_or(Ok(2.0), |seconds| seconds.parse())?);
     let sides: [Side; 4] = [
-        ("Redis", Arc::new(RedisStore::builder().budget(BUDGET).connect(&redis).await?)),
+        ("Redis", Arc::new(RedisStore::builder().timeout(BUDGET).connect(&redis).await?)),
         ("PostgreSQL", Arc::new(store(&postgres, "logged", "").await?)),
         ("`synchronous_commit=off`", Arc::new(store(&postgres, "logged", "%20-c%20synchronous_commit%3Doff").await?)),
         ("`UNLOGGED`", Arc::new(store(&postgres, "unlogged", "").await?)),
@@ -69,7 +69,7 @@ async fn main() -> Result<(), BoxError> {
 async fn store(url: &str, kind: &str, options: &str) -> Result<BackendStore<Postgres>, BoxError> {
     let mark = if url.contains('?') { '&' } else { '?' };
     let url = format!("{url}{mark}options=-c%20search_path%3Dbench_{kind}{options}");
-    let postgres = Postgres::builder(&url).budget(BUDGET).connect_lazy()?;
+    let postgres = Postgres::builder(&url).timeout(BUDGET).connect_lazy()?;
     let client = postgres.pool().get().await?;
     client.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS bench_{kind}")).await?;
     drop(client);

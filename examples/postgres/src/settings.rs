@@ -50,7 +50,7 @@ impl Postgres {
 
 impl PostgresBuilder {
     /// Sets how long a decision may take, instead of 100 ms, which also bounds its locks on the server.
-    pub fn budget(self, budget: Duration) -> Self {
+    pub fn timeout(self, budget: Duration) -> Self {
         Self { budget, ..self }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::time::{Instant, sleep_until};
-use tollgate::store::{Answer, Ask, Check, Counter, MemoryTally};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture, MemoryTally};
 use tollgate::{Key, PolicyName, Quota, RatioStore, Store};
 
 use crate::faulty::{Calls, Faults, Faulty};
@@ -173,7 +173,7 @@ impl<'a> Fleet<'a> {
             checks.push(Check::new(self.callers[usize::try_from(caller).unwrap_or_default()].clone(), 1));
         }
         match self.stores[process].decide(&checks, Ask::default()) {
-            Answer::Ready(Ok(decided)) => decided.decision.is_allowed(),
+            MaybeFuture::Ready(Ok(decided)) => decided.decision.is_allowed(),
             _ => unreachable!("a ratio store decides at once"),
         }
     }

@@ -13,7 +13,7 @@ use tollgate::store::Mode;
 use tollgate::{Ban, Decision, Outcome, Source};
 
 use super::World;
-use super::client::{Answer, Client, key_of_user};
+use super::client::{Client, MaybeFuture, key_of_user};
 use super::plan::BanPlan;
 use super::record::Record;
 use super::state::State;
@@ -50,7 +50,7 @@ impl BanPlan {
     /// The ban.
     pub(super) fn ban(self) -> Ban {
         let [within, time, most] = [self.within_ms, self.time_ms, self.most_ms].map(Duration::from_millis);
-        let ban = Ban::new(self.after, within, time).growing(f64::from(self.growth) / 100.0, most).of_verified_keys();
+        let ban = Ban::new(self.after, within, time).backoff(f64::from(self.growth) / 100.0, most).of_verified_keys();
         if self.extends { ban.extending() } else { ban }
     }
 }
@@ -123,7 +123,7 @@ impl State {
     }
 
     /// No ban lasts longer than the longest, and a client that waits for `Retry-After` waits for its end.
-    pub(super) fn checks_banned(&mut self, record: &Record, answer: &Answer) {
+    pub(super) fn checks_banned(&mut self, record: &Record, answer: &MaybeFuture) {
         let Some(decision) = answer.extensions().get::<Decision>() else { return };
         for outcome in decision.outcomes() {
             let (Some(left), who) = (outcome.banned_for(), record.name()) else { continue };
@@ -163,7 +163,7 @@ impl State {
     }
 
     /// The problem type of a refusal is that of a ban, or of the quota.
-    pub(super) fn checks_problem(&mut self, place: usize, answer: Answer) {
+    pub(super) fn checks_problem(&mut self, place: usize, answer: MaybeFuture) {
         if self.policies[0].ban.is_none() || answer.status() != StatusCode::TOO_MANY_REQUESTS {
             return;
         }
@@ -216,7 +216,7 @@ fn may_be_strike(record: &Record) -> bool {
     let Some(decision) = &record.decision else { return true };
     let is_lost = record.has_left || record.is_excused;
     is_lost
-        || matches!(decision.source(), Source::Fallback | Source::Open)
+        || matches!(decision.source(), Source::Fallback | Source::FailOpen)
         || decision
             .outcomes()
             .iter()
@@ -224,7 +224,7 @@ fn may_be_strike(record: &Record) -> bool {
 }
 
 /// The whole body of an answer, which is there.
-fn text_of(answer: Answer) -> String {
+fn text_of(answer: MaybeFuture) -> String {
     let (mut body, mut text) = (Box::pin(answer.into_body()), Vec::new());
     let cx = &mut Context::from_waker(Waker::noop());
     while let Poll::Ready(Some(Ok(frame))) = Pin::as_mut(&mut body).poll_frame(cx) {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, advance, sleep, timeout};
-use tollgate::{Decision, Handle};
+use tollgate::{Decision, RateLimitHandle};
 use tower::Service;
 
 use super::World;
-use super::client::{Answer, Client, user_name};
+use super::client::{Client, MaybeFuture, user_name};
 use super::plan::{Ask, Lookup, Patience};
 use super::record::Record;
 
@@ -92,7 +92,7 @@ impl World {
         place
     }
 
-    fn is_answered(&self, place: usize, ask: &Ask, answer: &Answer) {
+    fn is_answered(&self, place: usize, ask: &Ask, answer: &MaybeFuture) {
         let mut state = self.lock();
         let decision = answer.extensions().get::<Decision>().cloned();
         let source = decision.as_ref().map(Decision::source);
@@ -151,7 +151,7 @@ fn request(job: Job) -> Request<String> {
 /// Serves a request as its plan says.
 pub(super) async fn handle(request: Request<String>) -> Response<String> {
     let job = request.extensions().get::<Job>().cloned().expect("every request has one");
-    let limits = request.extensions().get::<Handle>().cloned().expect("the layer adds it");
+    let limits = request.extensions().get::<RateLimitHandle>().cloned().expect("the layer adds it");
     job.begins(Some(limits.decision()));
     let does = job.ask.handler.clone();
     sleep(Duration::from_millis(does.sleeps_ms)).await;

@@ -54,7 +54,7 @@ impl State {
 
     /// A connection that is lost is one failure, however many waited for it: a few open no breaker.
     pub(super) fn checks_breakers(&mut self, ask: &Ask, is_asked: bool) {
-        let is_quick = self.processes[ask.process].budget() >= self.slowest();
+        let is_quick = self.processes[ask.process].timeout() >= self.slowest();
         if let Some(losses) = self.losses.filter(|losses| *losses < FAILURES && is_quick && !is_asked) {
             self.violate(format_args!("a breaker is open after {losses} lost connections"));
         }
@@ -62,12 +62,12 @@ impl State {
 
     /// Nobody is admitted without the store for longer than is allowed.
     pub(super) fn checks_allowed(&mut self, record: &Record, source: Source) {
-        let budget = self.processes[record.process].budget();
+        let budget = self.processes[record.process].timeout();
         if record.began.elapsed() > budget + TIMERS {
             // It was admitted before, and did not look.
             return;
         }
-        if source != Source::Open {
+        if source != Source::FailOpen {
             self.open_since[record.process] = None;
             return;
         }
@@ -105,10 +105,10 @@ impl State {
     pub(super) fn checks_calm(&mut self, place: usize, ask: &Ask, is_asked: bool) {
         let record = &self.records[place];
         let by = record.decision.as_ref().map(tollgate::Decision::source);
-        if by.is_some_and(|by| by != Source::Open) {
+        if by.is_some_and(|by| by != Source::FailOpen) {
             self.open_since[record.process] = None;
         }
-        let has_failed = !record.is_admitted && by.is_none() || matches!(by, Some(Source::Fallback | Source::Open));
+        let has_failed = !record.is_admitted && by.is_none() || matches!(by, Some(Source::Fallback | Source::FailOpen));
         // Shares are admitted whenever no ratio is known.
         let has_ratios = matches!(self.processes[record.process].around, Around::Ratio(_));
         let is_usual = !has_ratios && ask.patience == Patience::Waits && record.is_asked && !record.is_elsewhere;
@@ -117,7 +117,7 @@ impl State {
             return;
         }
         let waited = record.decided.unwrap_or_else(Instant::now) - record.began;
-        let budget = self.processes[record.process].budget();
+        let budget = self.processes[record.process].timeout();
         // Who fails for a breaker has not waited.
         if waited < budget && is_asked || budget >= self.slowest() {
             let (name, status) = (record.name(), record.status);

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tollgate::store::Mode;
 use tollgate::{Decision, Outcome, Source};
 
-use super::client::Answer;
+use super::client::MaybeFuture;
 use super::plan::{Around, Ask, By, Patience, Rule};
 use super::state::State;
 
@@ -28,7 +28,7 @@ impl State {
             Patience::Idles(millis) => Duration::from_millis(millis),
             _ => Duration::ZERO,
         };
-        let budget = self.processes[record.process].budget();
+        let budget = self.processes[record.process].timeout();
         let grace = if record.is_elsewhere { GRACE } else { Duration::ZERO };
         let most = budget.max(idles) + delay + TIMERS + grace + self.blocked_between(began, until);
         let waited = until - began;
@@ -57,7 +57,7 @@ impl State {
         let is_allowed = !refuses
             || match source {
                 Source::Fallback => process.rule != Rule::Deny,
-                Source::Open => process.rule == Rule::Allow,
+                Source::FailOpen => process.rule == Rule::Allow,
                 Source::DenyCache => false,
                 Source::Lease => process.around != Around::Plain,
                 _ => true,
@@ -84,7 +84,7 @@ impl State {
     }
 
     /// Headers say what is left.
-    pub(super) fn checks_headers(&mut self, place: usize, answer: &Answer) {
+    pub(super) fn checks_headers(&mut self, place: usize, answer: &MaybeFuture) {
         let record = self.records[place].clone();
         self.checks_deny_cache(&record, answer);
         self.checks_banned(&record, answer);

@@ -26,7 +26,7 @@ use super::plan::{Around, By, PolicyPlan, Process, Rule, Setting};
 use super::reported::Watched;
 
 /// A response without a body.
-pub(super) type Answer = Response<tollgate::ResponseBody<String>>;
+pub(super) type MaybeFuture = Response<tollgate::ResponseBody<String>>;
 
 /// A process: what its requests are sent to.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub(super) struct Client {
     pub(super) redis: RedisStore,
     pub(super) ratios: Option<RatioStore>,
     pub(super) limiter: Limiter,
-    pub(super) service: BoxCloneSyncService<Request<String>, Answer, Infallible>,
+    pub(super) service: BoxCloneSyncService<Request<String>, MaybeFuture, Infallible>,
 }
 
 impl Client {
@@ -59,7 +59,7 @@ impl Client {
             Rule::Deny => OnFailure::Deny,
         };
         let layer = layer.expose_decisions().on_failure(rule).allow_for(ALLOWED).policies(policies(setting, 100));
-        let layer = process.layer_budget_ms.map(Duration::from_millis).into_iter().fold(layer, RateLimitLayer::budget);
+        let layer = process.layer_budget_ms.map(Duration::from_millis).into_iter().fold(layer, RateLimitLayer::timeout);
         let service = BoxCloneSyncService::new(layer.layer(service_fn(served)));
         let limiter = Limiter::new(redis.clone(), policies(setting, 100).iter().map(|policy| policy.rule().clone()));
         Self { layer, redis, ratios, limiter, service }
@@ -91,7 +91,7 @@ fn ratios(world: &World, redis: &RedisStore, process: &Process, number: usize) -
     let Around::Ratio(plan) = process.around else { return None };
     let settings = RatioStore::builder(Watched::new(world.clone(), redis.clone(), number))
         .tick(Duration::from_millis(plan.tick_ms))
-        .life(Duration::from_millis(plan.life_ms))
+        .ttl(Duration::from_millis(plan.life_ms))
         .shards(plan.shards)
         .seed(world.lock().rng.u64(..));
     Some(settings.build().expect("the settings are valid"))
@@ -100,7 +100,7 @@ fn ratios(world: &World, redis: &RedisStore, process: &Process, number: usize) -
 fn redis(world: &World, setting: &Setting, number: usize) -> RedisStore {
     let (dialed, asked, process) = (world.clone(), world.clone(), &setting.processes[number]);
     let mut settings = RedisStore::builder()
-        .budget(Duration::from_millis(process.budget_ms))
+        .timeout(Duration::from_millis(process.budget_ms))
         .connect_timeout(Duration::from_millis(200))
         .pool_size(process.pool_size)
         .batch_size(process.batch_size)

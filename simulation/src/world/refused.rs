@@ -8,7 +8,7 @@ use tollgate::{Decision, Outcome, Source};
 
 use super::World;
 use super::bans::ban_of;
-use super::client::{Answer, Client, key_of_user};
+use super::client::{Client, MaybeFuture, key_of_user};
 use super::plan::Around;
 use super::record::Record;
 use super::state::State;
@@ -40,7 +40,7 @@ impl World {
 
 impl State {
     /// What one process refuses from memory, the server would refuse too.
-    pub(super) fn checks_deny_cache(&mut self, record: &Record, answer: &Answer) {
+    pub(super) fn checks_deny_cache(&mut self, record: &Record, answer: &MaybeFuture) {
         let decision = answer.extensions().get::<Decision>().cloned();
         let Some(decision) = decision.filter(|decision| decision.source() == Source::DenyCache) else { return };
         self.trace.meet("a refusal from memory");
@@ -49,7 +49,7 @@ impl State {
         let (is_alone, is_calm) = (self.processes.len() == 1, self.is_calm());
         // By the time it took to be asked: what came back since was not there then.
         let then = self.clock().saturating_sub(u64::try_from(record.began.elapsed().as_micros()).unwrap_or(0) + 2_000);
-        for outcome in decision.violated().filter(|_| is_sure) {
+        for outcome in decision.denied_by().filter(|_| is_sure) {
             let key = self.key_of(record.user, outcome);
             // That of an account may be another one, while it is not known.
             let is_certain = |key: &Arc<[u8]>| key.windows(8).any(|part| part == b"{header " || part == b"{global:");
@@ -120,7 +120,7 @@ impl State {
     }
 
     /// Who is refused may come again after the wait that it is told, and not before.
-    pub(super) fn checks_wait_told(&mut self, record: &Record, decision: &Decision, answer: &Answer) {
+    pub(super) fn checks_wait_told(&mut self, record: &Record, decision: &Decision, answer: &MaybeFuture) {
         let after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         if record.status == Some(429) && after == Some(0) {
             self.violate(format_args!("{} is told to come again at once", record.name()));
@@ -131,7 +131,7 @@ impl State {
         let is_disturbed = self.disturbed.is_some_and(|disturbed| disturbed >= record.began);
         let is_plain = self.processes[record.process].around == Around::Plain;
         let is_sure = is_plain && !is_disturbed && !self.is_crowd;
-        for outcome in decision.violated().filter(|_| is_sure) {
+        for outcome in decision.denied_by().filter(|_| is_sure) {
             let Some(wait) = outcome.retry_after() else { continue };
             let Some(event) = self.take(record.cost, outcome).filter(|event| event.what.taken() == 0) else { continue };
             let is_last = self.events.iter().rfind(|other| other.key == event.key).is_some_and(|last| *last == *event)

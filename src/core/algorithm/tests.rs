@@ -65,7 +65,7 @@ fn with_units(algorithm: Algorithm, window: Duration, limit: u64, extra: u64) ->
         Capacity::Queue => {
             let most = largest(|places| quota.try_queue(places).is_ok());
             let quota = quota.queue(if most == 0 { 0 } else { within(extra, most) });
-            quota.at_once(within(limit ^ extra, quota.capacity().min(1 << 32)))
+            quota.nodelay(within(limit ^ extra, quota.capacity().min(1 << 32)))
         }
         Capacity::Limit => quota,
     }

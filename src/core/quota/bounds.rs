@@ -27,7 +27,7 @@ const HOLD: u32 = 3_600;
 
 const ZERO_LIMIT: Fault = Fault::plain("limit 0 admits nothing: give at least 1");
 
-const NO_SLOTS: Fault = Fault::plain("slot life {window} is for a concurrency only: leave it out")
+const NO_SLOTS: Fault = Fault::plain("slot_ttl {window} is for a concurrency only: leave it out")
     .panics("a slot life and the longest hold are for a concurrency only");
 
 impl Quota {
@@ -69,7 +69,7 @@ impl Quota {
                 .bound(longest / MILLIS_A_DAY));
         }
         if given < facts.shortest_window.as_nanos() {
-            return Err(Fault::plain("slot life {window} is shorter than two heartbeats: give at least {bound}s")
+            return Err(Fault::plain("slot_ttl {window} is shorter than two heartbeats: give at least {bound}s")
                 .panics("the slot life is shorter than two heartbeats: give at least 2s")
                 .bound(facts.shortest_window.as_secs()));
         }
@@ -122,23 +122,23 @@ impl Quota {
 
     pub(super) const fn checked_at_once(self, requests: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Queue) {
-            return Err(Fault::of(requests, "at_once {given} is for a leaky bucket only: leave it out")
+            return Err(Fault::of(requests, "nodelay {given} is for a leaky bucket only: leave it out")
                 .panics("requests that start at once are for a leaky bucket only"));
         }
         if requests == 0 {
-            return Err(Fault::plain("at_once 0 lets nothing start: give at least 1"));
+            return Err(Fault::plain("nodelay 0 lets nothing start: give at least 1"));
         }
         if requests > self.capacity && self.capacity < MOST_AT_ONCE {
             return Err(Fault::of(
                 requests,
-                "at_once {given} is more than the queue holds: give at most {bound}, or a longer queue",
+                "nodelay {given} is more than the queue holds: give at most {bound}, or a longer queue",
             )
             .panics("more requests start at once than the queue holds: set it first")
             .bound(self.capacity));
         }
         if requests > MOST_AT_ONCE {
-            return Err(Fault::of(requests, "at_once {given} is too large: give at most 2^32")
-                .panics("at_once is too large: give at most 2^32"));
+            return Err(Fault::of(requests, "nodelay {given} is too large: give at most 2^32")
+                .panics("nodelay is too large: give at most 2^32"));
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
         let extra = (requests - 1) as u32;
@@ -174,15 +174,15 @@ impl Quota {
 
     pub(super) const fn checked_hold(self, longest: Duration) -> Result<Self, Fault> {
         if !self.facts().held {
-            return Err(Fault { says: "hold at most {window} is for a concurrency only: leave it out", ..NO_SLOTS });
+            return Err(Fault { says: "max_hold {window} is for a concurrency only: leave it out", ..NO_SLOTS });
         }
         if longest.as_secs() == 0 {
-            return Err(Fault::plain("hold at most {window} is too short: give at least 1s")
+            return Err(Fault::plain("max_hold {window} is too short: give at least 1s")
                 .panics("the longest hold is too short: give at least 1s"));
         }
         let seconds = longest.as_nanos().div_ceil(1_000_000_000);
         if seconds > u32::MAX as u128 {
-            return Err(Fault::plain("hold at most {window} is too long: give less than 136 years")
+            return Err(Fault::plain("max_hold {window} is too long: give less than 136 years")
                 .panics("the longest hold is too long: give less than 136 years"));
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
@@ -317,7 +317,7 @@ mod tests {
             Quota::fixed_window(limit, HOUR),
             Quota::sliding_window(limit, HOUR),
             Quota::token_bucket(limit, HOUR).burst(limit + more),
-            Quota::leaky_bucket(limit, HOUR).queue(more).at_once(more / 2 + 1),
+            Quota::leaky_bucket(limit, HOUR).queue(more).nodelay(more / 2 + 1),
             Quota::concurrency(limit),
         ]
     }
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn requests_that_start_at_once_are_divided() {
-        let quota = Quota::leaky_bucket(10, HOUR).queue(12).at_once(9);
+        let quota = Quota::leaky_bucket(10, HOUR).queue(12).nodelay(9);
         let parts = [0, 1, 2, 3].map(|index| quota.share(index, count(4)).starting_at_once());
         assert_eq!(parts, [3, 2, 2, 2]);
         assert_eq!(Quota::leaky_bucket(10, HOUR).queue(12).share(3, count(4)).starting_at_once(), 1);

@@ -137,7 +137,7 @@ impl Quota {
     /// `limit` requests at once: each takes a slot until its response body has ended, failed or been dropped.
     ///
     /// A request may take several slots, by its cost. While it is served, its process renews them; those of a process
-    /// that died are free again after a [`slot_life`](Self::slot_life), 30 s by default, and at most an eighth more.
+    /// that died are free again after a [`slot_ttl`](Self::slot_ttl), 30 s by default, and at most an eighth more.
     /// A task in each runtime whose requests take slots renews all slots of a layer or limiter, until none is held. Outside
     /// of a tokio runtime with timers slots are released, but may expire while they are held.
     ///
@@ -154,8 +154,8 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_slot_life`](Self::try_slot_life) returns an error.
-    pub const fn slot_life(self, life: Duration) -> Self {
+    /// Where [`try_slot_ttl`](Self::try_slot_ttl) returns an error.
+    pub const fn slot_ttl(self, life: Duration) -> Self {
         accept(self.checked_life(life))
     }
 
@@ -165,8 +165,8 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_hold_at_most`](Self::try_hold_at_most) returns an error.
-    pub const fn hold_at_most(self, longest: Duration) -> Self {
+    /// Where [`try_max_hold`](Self::try_max_hold) returns an error.
+    pub const fn max_hold(self, longest: Duration) -> Self {
         accept(self.checked_hold(longest))
     }
 
@@ -174,7 +174,7 @@ impl Quota {
     /// comes too early.
     ///
     /// With a cost of 1 unit each, a queued request waits for at most `places * window / limit`. The
-    /// [budget](crate::RateLimitLayer::budget) does not bound that wait.
+    /// [budget](crate::RateLimitLayer::timeout) does not bound that wait.
     ///
     /// # Panics
     ///
@@ -193,13 +193,13 @@ impl Quota {
     /// | `limit_req` | `Quota` |
     /// | --- | --- |
     /// | `burst=12` | `.queue(12)` |
-    /// | `burst=12 delay=8` | `.queue(12).at_once(9)` |
-    /// | `burst=12 nodelay` | `.queue(12).at_once(13)` |
+    /// | `burst=12 delay=8` | `.queue(12).nodelay(9)` |
+    /// | `burst=12 nodelay` | `.queue(12).nodelay(13)` |
     ///
     /// # Panics
     ///
-    /// Where [`try_at_once`](Self::try_at_once) returns an error.
-    pub const fn at_once(self, requests: u64) -> Self {
+    /// Where [`try_nodelay`](Self::try_nodelay) returns an error.
+    pub const fn nodelay(self, requests: u64) -> Self {
         accept(self.checked_at_once(requests))
     }
 
@@ -366,22 +366,22 @@ impl Quota {
         Self::try_new(Algorithm::Concurrency, limit, SLOT_LIFE)
     }
 
-    /// As [`slot_life`](Self::slot_life).
+    /// As [`slot_ttl`](Self::slot_ttl).
     ///
     /// # Errors
     ///
     /// If the algorithm is not a concurrency, or `life` is shorter than 2 s, not a whole number of ticks, or beyond the
     /// [bounds](Self#bounds).
-    pub fn try_slot_life(self, life: Duration) -> Result<Self, Error> {
+    pub fn try_slot_ttl(self, life: Duration) -> Result<Self, Error> {
         self.checked_life(life).map_err(|fault| fault.error(self.algorithm, life))
     }
 
-    /// As [`hold_at_most`](Self::hold_at_most).
+    /// As [`max_hold`](Self::max_hold).
     ///
     /// # Errors
     ///
     /// If the algorithm is not a concurrency, or `longest` is shorter than 1 s or longer than 136 years.
-    pub fn try_hold_at_most(self, longest: Duration) -> Result<Self, Error> {
+    pub fn try_max_hold(self, longest: Duration) -> Result<Self, Error> {
         self.checked_hold(longest).map_err(|fault| fault.error(self.algorithm, longest))
     }
 
@@ -390,18 +390,18 @@ impl Quota {
     /// # Errors
     ///
     /// If the algorithm is not a leaky bucket, there are more places than the [bounds](Self#bounds) allow, or fewer
-    /// than the requests that start [at once](Self::at_once) need.
+    /// than the requests that start [at once](Self::nodelay) need.
     pub fn try_queue(self, places: u64) -> Result<Self, Error> {
         self.checked_queue(places).map_err(|fault| fault.error(self.algorithm, self.window()))
     }
 
-    /// As [`at_once`](Self::at_once).
+    /// As [`nodelay`](Self::nodelay).
     ///
     /// # Errors
     ///
     /// If the algorithm is not a leaky bucket, no request would start at once, or more than the queue and one, or
     /// than 2^32.
-    pub fn try_at_once(self, requests: u64) -> Result<Self, Error> {
+    pub fn try_nodelay(self, requests: u64) -> Result<Self, Error> {
         self.checked_at_once(requests).map_err(|fault| fault.error(self.algorithm, self.window()))
     }
 

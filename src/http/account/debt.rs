@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::core::{Key, Outcome};
 use crate::http::policy::{Count, Policy};
-use crate::store::{self, Applied, Check, Counter, Mode, Receipt, Settlement, StoreId, Taken};
+use crate::store::{self, ChangeResult, Check, Counter, Mode, Receipt, ReceiptItem, Settlement, StoreId};
 
 /// The debt of a request to one counter, in units.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Debt {
 
 impl Debt {
     /// Creates the debt of what a decision took.
-    pub(super) fn new(place: usize, policy: &Policy, before: &Outcome, store: StoreId, taken: &Taken) -> Self {
+    pub(super) fn new(place: usize, policy: &Policy, before: &Outcome, store: StoreId, taken: &ReceiptItem) -> Self {
         let options = policy.options();
         Self {
             place,
@@ -59,7 +59,7 @@ impl Debt {
     }
 
     /// Adds what another decision took from the same counter.
-    pub(super) fn add(&mut self, taken: &Taken) {
+    pub(super) fn add(&mut self, taken: &ReceiptItem) {
         self.cost += taken.units;
         self.charge(taken.units);
         self.parts.add(taken.units, taken.stamp);
@@ -112,7 +112,7 @@ impl Debt {
     }
 
     /// Applies the result of what was sent. Units that the store did not charge are not owed any more.
-    pub(super) fn apply(&mut self, charged: u64, applied: &[Applied]) {
+    pub(super) fn apply(&mut self, charged: u64, applied: &[ChangeResult]) {
         let last = applied.last();
         if charged > 0 {
             let (units, stamp) = last.map_or((0, 0), |applied| (applied.units.min(charged), applied.stamp));
@@ -168,14 +168,14 @@ type Change = (Receipt, SmallVec<[Settlement; 1]>);
 struct Parts {
     store: StoreId,
     /// Never empty; only the first may have no units.
-    each: SmallVec<[Taken; 1]>,
+    each: SmallVec<[ReceiptItem; 1]>,
     /// The stamp of the part of which the last refund left some units.
     rest: Option<u64>,
 }
 
 impl Parts {
     /// Creates the first part.
-    fn new(store: StoreId, taken: &Taken) -> Self {
+    fn new(store: StoreId, taken: &ReceiptItem) -> Self {
         Self { store, each: SmallVec::from_buf([taken.clone()]), rest: None }
     }
 
@@ -246,7 +246,7 @@ impl Parts {
         }
     }
 
-    fn last(&mut self) -> &mut Taken {
+    fn last(&mut self) -> &mut ReceiptItem {
         self.each.last_mut().expect("there is always one part")
     }
 }
@@ -260,7 +260,13 @@ mod tests {
         let (quota, name) = (Quota::per_hour(100), "policy".try_into().expect("a valid name"));
         let counter = Counter::new(name, Key::new("global", ""), quota);
         let outcome = Outcome::allowed(&Check::new(counter.clone(), units), 50);
-        Debt::new(0, &Policy::new("policy", quota).metered(), &outcome, StoreId::new(), &Taken::new(counter, units, 1))
+        Debt::new(
+            0,
+            &Policy::new("policy", quota).metered(),
+            &outcome,
+            StoreId::new(),
+            &ReceiptItem::new(counter, units, 1),
+        )
     }
 
     #[test]
@@ -294,7 +300,7 @@ mod tests {
                     }
                 }
             }
-            debt.apply(charged, &[Applied::new(took, 2)]);
+            debt.apply(charged, &[ChangeResult::new(took, 2)]);
             assert_eq!((debt.owed, debt.parts.units(), debt.doubted), (expected, before + took, 0), "seed {seed}");
         }
     }
@@ -319,7 +325,7 @@ mod tests {
         debt.charge(u64::MAX);
         let (charged, _) = debt.due().expect("a charge");
         debt.charge(u64::MAX);
-        debt.apply(charged, &[Applied::new(1, 2)]);
+        debt.apply(charged, &[ChangeResult::new(1, 2)]);
         assert_eq!(debt.owed, u64::MAX);
         debt.refund(u64::MAX);
         assert_eq!((debt.owed, debt.parts.units()), (0, 2));
@@ -328,7 +334,7 @@ mod tests {
     fn parts(units: u64) -> Parts {
         let counter =
             Counter::new("policy".try_into().expect("a valid name"), Key::new("global", ""), Quota::per_hour(100));
-        Parts::new(StoreId::new(), &Taken::new(counter, units, 1))
+        Parts::new(StoreId::new(), &ReceiptItem::new(counter, units, 1))
     }
 
     #[test]

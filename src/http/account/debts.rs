@@ -18,7 +18,7 @@ use crate::core::{Decision, Lines, Outcome};
 use crate::http::gate::Gate;
 use crate::http::policy::{Count, Policy};
 use crate::store::{
-    Answer, Change, Receipt, Settlement, Settles, Settling, SlotGuard, Store, StoreId, Taken, WeakSlots,
+    Change, MaybeFuture, Receipt, ReceiptItem, Settlement, Settles, Settling, SlotGuard, Store, StoreId, WeakSlots,
 };
 
 /// How many checks of the handler are in the headers and settled with the response.
@@ -114,7 +114,7 @@ impl Debts {
     }
 
     /// Adds a debt if it can change: slots are released as such.
-    fn insert(&mut self, place: usize, policy: &Policy, outcome: &Outcome, store: StoreId, taken: &Taken) {
+    fn insert(&mut self, place: usize, policy: &Policy, outcome: &Outcome, store: StoreId, taken: &ReceiptItem) {
         let is_held = taken.counter.quota().facts().held;
         // What counts bytes takes none by itself, whatever the quota of a tier.
         let counts_bytes = policy.options().unit.is_some();
@@ -226,7 +226,7 @@ fn strike(gate: &Gate, policy: &Policy, receipt: Receipt) {
             telemetry.banned(&name, mode);
         }
     });
-    if let (Answer::Pending(reported), Ok(runtime)) = (reported, Runtime::try_current()) {
+    if let (MaybeFuture::Pending(reported), Ok(runtime)) = (reported, Runtime::try_current()) {
         runtime.spawn(reported);
     }
 }

@@ -27,12 +27,12 @@ use crate::core::{Decision, Error, Key};
 use crate::http::gate::SharedGate;
 use crate::http::policy::{Policy, Refused};
 use crate::limiter::{Draft, Flow, flow_of};
-use crate::store::{Ask, Check, Decided, SlotGuard, Store};
+use crate::store::{Ask, Check, SlotGuard, Store, StoreDecision};
 
 /// The real cost of a request in units, for the extensions of its response.
 ///
 /// It settles the [`metered`](Policy::metered) policies, of outer layers too: the difference to what they took, and to
-/// what the [handle](Handle) charged and refunded, is charged or refunded. A charge may exceed the limit by one
+/// what the [handle](RateLimitHandle) charged and refunded, is charged or refunded. A charge may exceed the limit by one
 /// capacity at most; 0 refunds everything. A response that does not [count](Policy::count) costs nothing, whatever its
 /// real cost.
 ///
@@ -40,20 +40,20 @@ use crate::store::{Ask, Check, Decided, SlotGuard, Store};
 ///
 /// ```
 /// use http::Response;
-/// use tollgate::RealCost;
+/// use tollgate::ActualCost;
 ///
 /// fn found(rows: Vec<String>) -> Response<String> {
-///     let cost = RealCost(rows.len() as u64);
+///     let cost = ActualCost(rows.len() as u64);
 ///     let mut response = Response::new(rows.join("\n"));
 ///     response.extensions_mut().insert(cost);
 ///     response
 /// }
 ///
 /// let response = found(vec!["a".into(), "b".into()]);
-/// assert_eq!(response.extensions().get(), Some(&RealCost(2)));
+/// assert_eq!(response.extensions().get(), Some(&ActualCost(2)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RealCost(pub u64);
+pub struct ActualCost(pub u64);
 
 /// A handle on the limits of the request that is being served, from the request's extensions.
 ///
@@ -67,9 +67,9 @@ pub struct RealCost(pub u64);
 /// # Examples
 ///
 /// ```
-/// use tollgate::{Handle, Key, Policy, Quota};
+/// use tollgate::{RateLimitHandle, Key, Policy, Quota};
 ///
-/// async fn login(limits: Handle, account: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// async fn login(limits: RateLimitHandle, account: &str) -> Result<(), Box<dyn std::error::Error>> {
 ///     let policy = Policy::new("account", Quota::per_hour(10));
 ///     let decision = limits.check(&policy, Key::hashed("account", account)).await?;
 ///     if !decision.is_allowed() {
@@ -81,14 +81,14 @@ pub struct RealCost(pub u64);
 /// # let _ = login;
 /// ```
 #[derive(Clone)]
-pub struct Handle {
+pub struct RateLimitHandle {
     shared: Arc<Shared>,
-    outer: Option<Arc<Handle>>,
+    outer: Option<Arc<RateLimitHandle>>,
 }
 
-impl Handle {
+impl RateLimitHandle {
     /// Creates the handle of one layer, in front of that of an outer one.
-    pub(super) fn new(shared: Arc<Shared>, outer: Option<Handle>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, outer: Option<RateLimitHandle>) -> Self {
         Self { shared, outer: outer.map(Arc::new) }
     }
 
@@ -117,9 +117,9 @@ impl Handle {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::Handle;
+    /// use tollgate::RateLimitHandle;
     ///
-    /// fn left(limits: &Handle) -> Option<u64> {
+    /// fn left(limits: &RateLimitHandle) -> Option<u64> {
     ///     limits.decision().binding().map(|outcome| outcome.remaining())
     /// }
     /// # let _ = left;
@@ -137,10 +137,10 @@ impl Handle {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::Handle;
+    /// use tollgate::RateLimitHandle;
     ///
     /// /// The handle of the outermost layer.
-    /// fn outermost(mut limits: &Handle) -> &Handle {
+    /// fn outermost(mut limits: &RateLimitHandle) -> &RateLimitHandle {
     ///     while let Some(outer) = limits.outer() {
     ///         limits = outer;
     ///     }
@@ -149,7 +149,7 @@ impl Handle {
     /// # let _ = outermost;
     /// ```
     #[must_use]
-    pub fn outer(&self) -> Option<&Handle> {
+    pub fn outer(&self) -> Option<&RateLimitHandle> {
         self.outer.as_deref()
     }
 
@@ -167,10 +167,10 @@ impl Handle {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::Handle;
+    /// use tollgate::RateLimitHandle;
     ///
     /// /// One unit for each row of a result.
-    /// fn on_rows(limits: &Handle, rows: u64) {
+    /// fn on_rows(limits: &RateLimitHandle, rows: u64) {
     ///     limits.charge(rows);
     /// }
     /// # let _ = on_rows;
@@ -187,10 +187,10 @@ impl Handle {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::Handle;
+    /// use tollgate::RateLimitHandle;
     ///
     /// /// A result that was cached costs only one unit of the ten that the policy took.
-    /// fn on_cached(limits: &Handle) {
+    /// fn on_cached(limits: &RateLimitHandle) {
     ///     limits.refund(9);
     /// }
     /// # let _ = on_cached;
@@ -230,10 +230,10 @@ impl Handle {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::Handle;
+    /// use tollgate::RateLimitHandle;
     ///
     /// /// One unit for each chunk that is streamed, settled with every hundredth.
-    /// async fn on_chunk(limits: &Handle, number: u64) -> Result<(), tollgate::Error> {
+    /// async fn on_chunk(limits: &RateLimitHandle, number: u64) -> Result<(), tollgate::Error> {
     ///     limits.charge(1);
     ///     if number % 100 == 0 {
     ///         limits.flush().await?;
@@ -277,10 +277,10 @@ impl Handle {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Error, Handle, Key, Policy, Quota};
+    /// use tollgate::{Error, RateLimitHandle, Key, Policy, Quota};
     ///
     /// /// How long a user has to wait before the next export; `None` if it is now.
-    /// async fn wait_of(limits: &Handle, user: &str) -> Result<Option<Duration>, Error> {
+    /// async fn wait_of(limits: &RateLimitHandle, user: &str) -> Result<Option<Duration>, Error> {
     ///     let policy = Policy::new("export", Quota::per_hour(4)).cost(2);
     ///     Ok(limits.check(&policy, Key::new("user", user)).await?.retry_after())
     /// }
@@ -294,7 +294,7 @@ impl Handle {
         let timer = limits.telemetry.start();
         let decided = limits.store.decide(&[check], Ask::default()).wait().await;
         limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));
-        let Decided { mut decision, receipt } = decided?;
+        let StoreDecision { mut decision, receipt } = decided?;
         if !policy.is_shown() {
             decision = decision.hidden();
         }
@@ -317,9 +317,9 @@ impl Handle {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::Handle;
+    /// use tollgate::RateLimitHandle;
     ///
-    /// async fn upgrade(limits: Handle, connection: impl Future<Output = ()> + Send + 'static) {
+    /// async fn upgrade(limits: RateLimitHandle, connection: impl Future<Output = ()> + Send + 'static) {
     ///     let slots = limits.slots();
     ///     tokio::spawn(async move {
     ///         let _slots = slots;
@@ -343,7 +343,7 @@ impl Handle {
     /// Returns the response to a refused request: 429 with a problem document and the headers of the limits, also for
     /// gRPC calls and with a body for HEAD requests.
     ///
-    /// A response that [`on_reject`](crate::RateLimitLayer::on_reject) builds needs the head of the request, and is not
+    /// A response that [`on_denied`](crate::RateLimitLayer::on_denied) builds needs the head of the request, and is not
     /// used here. It is no [failure](crate::Count::failures) of the client.
     pub fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         let mut response = self.shared.gate.responses.refusal(decision);
@@ -358,7 +358,7 @@ const NO_HANDLE: &str = "this route is in no RateLimitLayer, or in one that is w
 
 /// Rejects a request that no layer admitted with a 500, whose body says so.
 #[cfg(feature = "axum")]
-impl<S: Send + Sync> FromRequestParts<S> for Handle {
+impl<S: Send + Sync> FromRequestParts<S> for RateLimitHandle {
     type Rejection = (StatusCode, &'static str);
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
@@ -366,18 +366,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Handle {
     }
 }
 
-/// That of the request's [`Handle`].
+/// That of the request's [`RateLimitHandle`].
 #[cfg(feature = "axum")]
 impl<S: Send + Sync> FromRequestParts<S> for Decision {
     type Rejection = (StatusCode, &'static str);
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        Handle::from_request_parts(parts, state).await.map(|handle| handle.decision())
+        RateLimitHandle::from_request_parts(parts, state).await.map(|handle| handle.decision())
     }
 }
 
-impl fmt::Debug for Handle {
+impl fmt::Debug for RateLimitHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").finish_non_exhaustive()
+        f.debug_struct("RateLimitHandle").finish_non_exhaustive()
     }
 }

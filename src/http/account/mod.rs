@@ -1,7 +1,7 @@
 //! Accounts: the debts of an admitted request, until they are settled.
 //!
 //! A decision takes each policy's cost before the service is called. The final cost may differ: the
-//! [`Handle`] charges and refunds, the response has a [`RealCost`], or does not count. An [`Account`] begins with the
+//! [`RateLimitHandle`] charges and refunds, the response has a [`ActualCost`], or does not count. An [`Account`] begins with the
 //! decision, ends with the response (or when it is dropped), and makes the store's counters follow.
 //!
 //! One request has one [`shared`] state, for the layer and all handles. Its [`debts`] have a [`debt`] for each counter that
@@ -29,12 +29,12 @@ use http::response::Parts;
 use tokio::time::Timeout;
 
 use self::debts::Debts;
-pub use self::handle::{Handle, RealCost};
+pub use self::handle::{ActualCost, RateLimitHandle};
 use self::shared::Shared;
 use crate::core::{Decision, Error, in_drop};
 use crate::http::gate::Gate;
 use crate::http::policy::{AwaitsRefusals, Count};
-use crate::store::{Decided, SlotGuard};
+use crate::store::{SlotGuard, StoreDecision};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
 pub(crate) struct Account {
@@ -50,8 +50,8 @@ pub(crate) type InTime = Pin<Box<Timeout<Pin<Box<dyn Future<Output = Result<(), 
 
 impl Account {
     /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
-    fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
-        let Decided { decision, receipt } = decided;
+    fn new(gate: Arc<Gate>, policies: &[usize], decided: StoreDecision) -> Self {
+        let StoreDecision { decision, receipt } = decided;
         let is_delayed = !decision.delay().is_zero();
         let settles_nothing = gate.settles_nothing && !is_delayed;
         let debts =
@@ -88,13 +88,13 @@ impl Account {
         if self.gate().awaits_refusals {
             extensions.insert(AwaitsRefusals);
         }
-        let outer = extensions.get::<Handle>().cloned();
+        let outer = extensions.get::<RateLimitHandle>().cloned();
         if let Some(outer) = &outer {
             self.shared.is_nested.store(true, Ordering::Relaxed);
             outer.note_inner();
         }
         if self.gate().has_handles {
-            extensions.insert(Handle::new(Arc::clone(&self.shared), outer));
+            extensions.insert(RateLimitHandle::new(Arc::clone(&self.shared), outer));
         }
     }
 
@@ -111,7 +111,7 @@ impl Account {
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<InTime> {
-        let real = response.and_then(|parts| parts.extensions.get::<RealCost>()).map(|RealCost(units)| *units);
+        let real = response.and_then(|parts| parts.extensions.get::<ActualCost>()).map(|ActualCost(units)| *units);
         self.end(|count| count.counts(response), real)
     }
 
@@ -182,7 +182,7 @@ pub(crate) enum Admitted {
 
 impl Admitted {
     /// A request that the store decided; `policies` are the places of those in the decision, in its order.
-    pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
+    pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: StoreDecision) -> Self {
         if gate.has_handles || !gate.settles_nothing || !decided.decision.delay().is_zero() {
             return Self::WithAccount(Account::new(gate, policies, decided));
         }

@@ -19,7 +19,7 @@ use super::debts::{Debts, PendingChange};
 use crate::core::error::Kind;
 use crate::core::{Decision, Error, in_drop};
 use crate::http::gate::Gate;
-use crate::store::Answer;
+use crate::store::MaybeFuture;
 
 /// The account of a request, for the layer and the handles.
 pub(super) struct Shared {
@@ -65,7 +65,7 @@ impl Shared {
         let task = SettleTask::new(self, &mut debts);
         drop(debts);
         match is_read.then(|| task.follow()) {
-            Some(Answer::Pending(replied)) if waits => {
+            Some(MaybeFuture::Pending(replied)) if waits => {
                 Some(Box::pin(timeout(self.gate.limits.store.decision_budget(), replied)))
             }
             _ => None,
@@ -74,7 +74,7 @@ impl Shared {
 
     /// Settles what has changed since. It is sent at once, or after the settlement in flight, whether or not the answer
     /// is waited for.
-    pub(super) fn flush(self: &Arc<Self>) -> Answer<Result<(), Error>> {
+    pub(super) fn flush(self: &Arc<Self>) -> MaybeFuture<Result<(), Error>> {
         let task = SettleTask::new(self, &mut self.debts());
         task.follow()
     }
@@ -118,13 +118,13 @@ impl SettleTask {
     }
 
     /// Waits for the store in a task of its own, as the caller may leave.
-    fn follow(self) -> Answer<Result<(), Error>> {
+    fn follow(self) -> MaybeFuture<Result<(), Error>> {
         if self.has_turn && self.sent.is_empty() {
-            return Answer::Ready(Ok(()));
+            return MaybeFuture::Ready(Ok(()));
         }
-        let Ok(runtime) = Runtime::try_current() else { return Answer::pending(self.finish()) };
+        let Ok(runtime) = Runtime::try_current() else { return MaybeFuture::pending(self.finish()) };
         let finished = runtime.spawn(self.finish());
-        Answer::pending(async { finished.await.unwrap_or_else(|_| Err(unknown_result())) })
+        MaybeFuture::pending(async { finished.await.unwrap_or_else(|_| Err(unknown_result())) })
     }
 
     /// Waits for the store's replies, and applies them. Returns the last error.

@@ -19,7 +19,7 @@ use crate::http::key::{self, Extracted, MissingKey};
 use crate::http::policy::{AccessList, Policy, Terms, is_preflight};
 use crate::http::response::Refusal;
 use crate::limiter::Draft;
-use crate::store::{Answer, OnFailure};
+use crate::store::{MaybeFuture, OnFailure};
 
 /// One policy, and the request that it is resolved for.
 #[derive(Clone, Copy)]
@@ -78,11 +78,11 @@ impl<'a> Judge<'a> {
         let draft = Draft { only_ban: true, ..Draft::new(self.place, policy.rule(), 0) };
         let keyless = Keyless::new(draft, Terms { counted: true, keyed: false }, Skip::Scope);
         match policy.extractor().extract(parts) {
-            Answer::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_))) => {
+            MaybeFuture::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_))) => {
                 self.resolve_key(keyless, found).in_shadow()
             }
-            Answer::Ready(_) => Resolved::Skip(Skip::Scope),
-            Answer::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)).in_shadow(),
+            MaybeFuture::Ready(_) => Resolved::Skip(Skip::Scope),
+            MaybeFuture::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)).in_shadow(),
         }
     }
 
@@ -111,10 +111,10 @@ impl<'a> Judge<'a> {
             keyless.draft = keyless.draft.with_tier(policy.rule(), policy.tier_of(parts));
         }
         match policy.extractor().extract(parts) {
-            Answer::Ready(extracted) => self.resolve_key(keyless, extracted),
+            MaybeFuture::Ready(extracted) => self.resolve_key(keyless, extracted),
             // A preflight costs nothing, and must not cause lookups unless its key can refuse it.
-            Answer::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip(uncounted),
-            Answer::Pending(extracting) => {
+            MaybeFuture::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip(uncounted),
+            MaybeFuture::Pending(extracting) => {
                 keyless.denied_part = self.denies_part();
                 self.waits(keyless, Stage::Key(extracting))
             }
@@ -203,8 +203,8 @@ impl<'a> Judge<'a> {
             offered
         };
         match lookup.find(&key, offered) {
-            Answer::Ready(found) => self.check_tiered(keyless.draft, key, found),
-            Answer::Pending(tier) => self.waits(keyless, Stage::Tier(key, tier)),
+            MaybeFuture::Ready(found) => self.check_tiered(keyless.draft, key, found),
+            MaybeFuture::Pending(tier) => self.waits(keyless, Stage::Tier(key, tier)),
         }
     }
 
@@ -322,9 +322,9 @@ impl Judge<'_> {
         let list = self.policy.options().deny.as_deref().filter(|list| list.has_values());
         let Some((list, parts)) = list.zip(self.parts) else { return false };
         key::parts(self.policy.extractor()).into_iter().any(|part| match part.extract(parts) {
-            Answer::Ready(found) => found.into_key().is_ok_and(|(key, _)| list.has_key(&key)),
+            MaybeFuture::Ready(found) => found.into_key().is_ok_and(|(key, _)| list.has_key(&key)),
             // It would have to be looked up.
-            Answer::Pending(_) => false,
+            MaybeFuture::Pending(_) => false,
         })
     }
 }

@@ -21,13 +21,13 @@ pub(crate) use self::judge::Judge;
 use self::resolved::Stage;
 pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::{Decision, Error, Mode};
-use crate::http::account::{Admitted, Handle};
+use crate::http::account::{Admitted, RateLimitHandle};
 use crate::http::gate::Gate;
 use crate::http::key::Extracted;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan, in_time, late};
-use crate::store::{Ask, Call, Check, Decided, Deciding};
+use crate::store::{Ask, Call, Check, Deciding, StoreDecision};
 use crate::telemetry::Timer;
 
 /// The admitted request, or the reason for which it is not admitted.
@@ -154,7 +154,7 @@ fn resolve(
         }
     }
     if lacking.policy.is_some() || !plan.pending.is_empty() {
-        lacking.is_limited |= parts.extensions.get::<Handle>().is_some_and(Handle::is_limited);
+        lacking.is_limited |= parts.extensions.get::<RateLimitHandle>().is_some_and(RateLimitHandle::is_limited);
     }
     Ok(lacking)
 }
@@ -242,7 +242,7 @@ fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
 }
 
 /// Returns the verdict of a decision, after counting and logging it.
-fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<Decided, Error>) -> Verdict {
+fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<StoreDecision, Error>) -> Verdict {
     let mut decided = match decided {
         Ok(decided) => decided,
         Err(error) => {

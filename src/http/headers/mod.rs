@@ -13,6 +13,6 @@ mod settings;
 mod write;
 
 pub(crate) use self::fields::{Advertised, LARGEST, number, used, whole_seconds};
-pub use self::settings::{Dialect, Headers};
+pub use self::settings::{Draft, RateLimitHeaders};
 pub use self::write::EXPOSED_HEADERS;
 pub(crate) use self::write::{HeaderWriter, NO_STORE, PROBLEM};

@@ -12,14 +12,14 @@ use crate::random;
 /// # Examples
 ///
 /// ```
-/// use tollgate::{Dialect, Headers};
+/// use tollgate::{Draft, RateLimitHeaders};
 ///
-/// let headers = Headers::legacy().dialect(Dialect::Draft11);
+/// let headers = RateLimitHeaders::legacy().draft(Draft::Draft11);
 /// # let _ = headers;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Dialect {
+pub enum Draft {
     /// draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=50;t=30`.
     #[default]
     Draft11,
@@ -65,16 +65,16 @@ pub enum Dialect {
 /// # Examples
 ///
 /// ```
-/// use tollgate::Headers;
+/// use tollgate::RateLimitHeaders;
 ///
-/// let headers = Headers::legacy().reset_in_seconds().with_used();
+/// let headers = RateLimitHeaders::legacy().reset_in_seconds().with_used();
 /// # let _ = headers;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
-pub struct Headers {
-    pub(super) dialect: Option<Dialect>,
+pub struct RateLimitHeaders {
+    pub(super) dialect: Option<Draft>,
     pub(super) legacy: bool,
     /// Whether `X-RateLimit-Reset` counts from the response, and not in Unix time.
     pub(super) reset_in_seconds: bool,
@@ -84,7 +84,7 @@ pub struct Headers {
     jitter: u64,
 }
 
-impl Headers {
+impl RateLimitHeaders {
     /// Sends `RateLimit` and `RateLimit-Policy`, and `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
     pub fn both() -> Self {
         Self { legacy: true, ..Self::ietf() }
@@ -92,7 +92,7 @@ impl Headers {
 
     /// Sends `RateLimit` and `RateLimit-Policy` only.
     pub fn ietf() -> Self {
-        Self { dialect: Some(Dialect::default()), ..Self::none() }
+        Self { dialect: Some(Draft::default()), ..Self::none() }
     }
 
     /// Sends `X-RateLimit-Limit`, `-Remaining` and `-Reset` only, as many APIs do.
@@ -105,11 +105,11 @@ impl Headers {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{Headers, MemoryStore, Policy, Quota, RateLimitLayer};
+    /// use tollgate::{RateLimitHeaders, MemoryStore, Policy, Quota, RateLimitLayer};
     ///
     /// // For an API that does not publish its limits.
     /// let policy = Policy::new("api", Quota::per_minute(100));
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).headers(Headers::none());
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).headers(RateLimitHeaders::none());
     /// # let _ = layer;
     /// ```
     pub fn none() -> Self {
@@ -117,7 +117,7 @@ impl Headers {
     }
 
     /// Sets the draft that `RateLimit` and `RateLimit-Policy` follow, and sends them.
-    pub fn dialect(self, dialect: Dialect) -> Self {
+    pub fn draft(self, dialect: Draft) -> Self {
         Self { dialect: Some(dialect), ..self }
     }
 
@@ -148,9 +148,9 @@ impl Headers {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::Headers;
+    /// use tollgate::RateLimitHeaders;
     ///
-    /// let headers = Headers::both().jitter(Duration::from_secs(5));
+    /// let headers = RateLimitHeaders::both().jitter(Duration::from_secs(5));
     /// # let _ = headers;
     /// ```
     pub fn jitter(self, most: Duration) -> Self {

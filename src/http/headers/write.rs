@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::fields::{AT_ONCE, Advertised, ListField, number, used, whole_seconds};
 use super::merge::{Earlier, RATELIMIT, RATELIMIT_POLICY, is_of_limit, merge};
-use super::settings::Headers;
+use super::settings::RateLimitHeaders;
 use crate::core::{Decision, Limit, Mode, Outcome};
 use crate::http::grpc::{MESSAGE, PUSHBACK, STATUS};
 use crate::http::policy::Policy;
@@ -24,7 +24,7 @@ const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 
 /// The headers that a CORS layer has to expose, so that scripts in browsers can read the limits.
 ///
-/// It is all that any [`Headers`](crate::Headers) may send, so it need not change with them. A later version may have
+/// It is all that any [`RateLimitHeaders`](crate::RateLimitHeaders) may send, so it need not change with them. A later version may have
 /// more: rely on what is in it, not on how many. The last three are for calls of gRPC-Web.
 ///
 /// # Examples
@@ -51,7 +51,7 @@ const MOST: usize = 8;
 /// Writes the headers of a layer's policies.
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderWriter {
-    headers: Headers,
+    headers: RateLimitHeaders,
     policies: Vec<Rendered>,
     /// `RateLimit-Policy` of all policies as they are configured; `None` if no policy is shown.
     value: Option<HeaderValue>,
@@ -95,11 +95,11 @@ struct Bound<'a> {
 
 impl HeaderWriter {
     /// Creates a writer without policies.
-    pub(crate) fn new(headers: Headers) -> Self {
+    pub(crate) fn new(headers: RateLimitHeaders) -> Self {
         Self { headers, policies: Vec::new(), value: None }
     }
 
-    pub(crate) fn set_headers(&mut self, headers: Headers) {
+    pub(crate) fn set_headers(&mut self, headers: RateLimitHeaders) {
         self.headers = headers;
     }
 
@@ -114,7 +114,7 @@ impl HeaderWriter {
     }
 
     /// Returns which headers are sent.
-    pub(crate) fn headers(&self) -> &Headers {
+    pub(crate) fn headers(&self) -> &RateLimitHeaders {
         &self.headers
     }
 
@@ -170,7 +170,7 @@ impl HeaderWriter {
             return;
         }
         let later = decision.retry_after().map_or(0, |_| later);
-        self.insert(headers, decision, self.binding(decision), decision.violated(), later);
+        self.insert(headers, decision, self.binding(decision), decision.denied_by(), later);
     }
 
     /// Returns the headers of a refusal with a document; `wait` is in how many seconds to retry.
@@ -238,7 +238,7 @@ impl HeaderWriter {
         if decision.is_allowed() {
             decision.outcomes().iter().filter(shown).min_by_key(|outcome| (outcome.is_held(), outcome.remaining()))
         } else {
-            decision.violated().filter(shown).max_by_key(|outcome| outcome.retry_after().unwrap_or(Duration::MAX))
+            decision.denied_by().filter(shown).max_by_key(|outcome| outcome.retry_after().unwrap_or(Duration::MAX))
         }
     }
 
@@ -324,7 +324,7 @@ mod tests {
         let hidden = Policy::new("hidden", Quota::per_hour(3)).unadvertised();
         let policies =
             [hidden, Policy::new("a", Quota::per_minute(7)), Policy::new("b", Quota::per_second(10).burst(101))];
-        let mut writer = HeaderWriter::new(Headers::both());
+        let mut writer = HeaderWriter::new(RateLimitHeaders::both());
         writer.set_policies(&policies);
         let limit = |quota: Quota| {
             let counter = Counter::new("any".try_into().expect("a valid name"), Key::new("user", "ada"), quota);

@@ -20,7 +20,7 @@ use super::value::{Pick, carried, lines, trimmed};
 #[cfg(feature = "basic-auth")]
 use super::value::{Value, ValueKey, text};
 use super::{KeyExtractor, KeyInfo};
-use crate::core::{Answer, Key, Kind};
+use crate::core::{Key, Kind, MaybeFuture};
 use crate::lookup::RawValues;
 
 const SCHEME: &str = "Bearer";
@@ -44,11 +44,11 @@ struct Bearer;
 ///
 /// ```
 /// use tollgate::key::{self, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// let request = http::Request::get("/").header("authorization", "Bearer s3cret");
 /// let (parts, ()) = request.body(())?.into_parts();
-/// let Answer::Ready(Extracted::Key(key)) = key::bearer().extract(&parts) else { panic!("there is a token") };
+/// let MaybeFuture::Ready(Extracted::Key(key)) = key::bearer().extract(&parts) else { panic!("there is a token") };
 /// assert!(key.as_str().starts_with("bearer:#") && !key.as_str().contains("s3cret"));
 /// # Ok::<(), http::Error>(())
 /// ```
@@ -58,9 +58,9 @@ pub fn bearer() -> impl KeyExtractor + Copy + fmt::Debug {
 }
 
 impl KeyExtractor for Bearer {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         let token = credentials(parts, SCHEME, Pick::Same);
-        Answer::Ready(token.map(|found| found.map(|token| KIND.hashed(token))).into())
+        MaybeFuture::Ready(token.map(|found| found.map(|token| KIND.hashed(token))).into())
     }
 
     fn info(&self) -> KeyInfo {

@@ -15,7 +15,7 @@ use super::ip::{DEFAULT_V6_PREFIX, ip_key, parse_net, peer};
 use super::proxies::{ForwardHeader, Trust};
 use super::{Bannable, KeyExtractor, KeyInfo, MissingKey};
 use crate::core::error::built;
-use crate::core::{Answer, Error, Key};
+use crate::core::{Error, Key, MaybeFuture};
 
 /// Shorter prefixes of IPv6 addresses are of networks that several sites may share.
 const LEAST_SITE: u8 = 48;
@@ -223,12 +223,12 @@ impl ClientIp {
     /// use axum::extract::ConnectInfo;
     /// use std::net::SocketAddr;
     /// use tollgate::key::{self, Extracted, KeyExtractor};
-    /// use tollgate::store::Answer;
+    /// use tollgate::store::MaybeFuture;
     ///
     /// let (mut parts, ()) = http::Request::get("/").body(())?.into_parts();
     /// parts.extensions.insert(ConnectInfo("[2001:db8:0:1::9]:4711".parse::<SocketAddr>().expect("an address")));
     /// let by_network = key::client_ip().v6_prefix(64);
-    /// let Answer::Ready(Extracted::Key(key)) = by_network.extract(&parts) else { panic!("there is a peer") };
+    /// let MaybeFuture::Ready(Extracted::Key(key)) = by_network.extract(&parts) else { panic!("there is a peer") };
     /// assert_eq!(key.as_str(), "ip:2001:db8:0:1::/64");
     /// # Ok::<(), http::Error>(())
     /// ```
@@ -324,8 +324,8 @@ impl ClientIp {
 }
 
 impl KeyExtractor for ClientIp {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(self.address(parts).map(|address| ip_key(address, self.prefix())).into())
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
+        MaybeFuture::Ready(self.address(parts).map(|address| ip_key(address, self.prefix())).into())
     }
 
     /// A header is as true as the peers whose header counts.
@@ -378,11 +378,11 @@ pub struct PeerIp {
 /// use axum::extract::ConnectInfo;
 /// use std::net::SocketAddr;
 /// use tollgate::key::{self, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// let (mut parts, ()) = http::Request::get("/").body(())?.into_parts();
 /// parts.extensions.insert(ConnectInfo(SocketAddr::from(([203, 0, 113, 9], 4711))));
-/// let Answer::Ready(Extracted::Key(key)) = key::peer_ip().extract(&parts) else { panic!("there is a peer") };
+/// let MaybeFuture::Ready(Extracted::Key(key)) = key::peer_ip().extract(&parts) else { panic!("there is a peer") };
 /// assert_eq!(key.as_str(), "ip:203.0.113.9");
 /// # Ok::<(), http::Error>(())
 /// ```
@@ -401,8 +401,8 @@ impl PeerIp {
 }
 
 impl KeyExtractor for PeerIp {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(peer(parts).map(|address| ip_key(address, self.v6_prefix)).into())
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
+        MaybeFuture::Ready(peer(parts).map(|address| ip_key(address, self.v6_prefix)).into())
     }
 
     fn info(&self) -> KeyInfo {

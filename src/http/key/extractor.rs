@@ -19,7 +19,7 @@ use super::extracted::{Extracted, Secret};
 use super::info::KeyInfo;
 #[cfg(all(feature = "axum", feature = "lookup"))]
 use super::lookup::KeyLookup;
-use crate::core::{Answer, Error, Key};
+use crate::core::{Error, Key, MaybeFuture};
 use crate::lookup::RawValues;
 
 /// Extracts the key that identifies the client of a request.
@@ -38,7 +38,7 @@ use crate::lookup::RawValues;
 /// ```
 /// use http::request::Parts;
 /// use tollgate::key::{Extracted, KeyExtractor, KeyInfo};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 /// use tollgate::{AccessList, Key, MemoryStore, Policy, Quota, RateLimitLayer};
 ///
 /// /// Clients by their version, in a header that the application's gateway sets: `1` to `9`.
@@ -46,9 +46,9 @@ use crate::lookup::RawValues;
 /// struct ClientVersion;
 ///
 /// impl KeyExtractor for ClientVersion {
-///     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+///     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
 ///         let version = parts.headers.get("x-version");
-///         Answer::Ready(version.and_then(|version| self.key_of(version.as_bytes())).into())
+///         MaybeFuture::Ready(version.and_then(|version| self.key_of(version.as_bytes())).into())
 ///     }
 ///
 ///     fn info(&self) -> KeyInfo {
@@ -73,8 +73,8 @@ pub trait KeyExtractor: Any + Send + Sync {
     /// # Cancellation
     ///
     /// A future is polled only if no policy whose key is known at once refuses the request, and only for as long as
-    /// the [budget](crate::RateLimitLayer::budget) allows. It may be dropped before it is ready, also unpolled.
-    fn extract(&self, parts: &Parts) -> Answer<Extracted>;
+    /// the [budget](crate::RateLimitLayer::timeout) allows. It may be dropped before it is ready, also unpolled.
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted>;
 
     /// Returns what is known of the keys before there is a request. By default nothing is.
     fn info(&self) -> KeyInfo {
@@ -113,12 +113,12 @@ pub trait KeyExtractor: Any + Send + Sync {
     ///
     /// ```
     /// use tollgate::key::{self, Extracted, KeyExtractor};
-    /// use tollgate::store::Answer;
+    /// use tollgate::store::MaybeFuture;
     ///
     /// let by_tenant_and_method = key::header("x-tenant").plain().and(key::method());
     ///
     /// let (parts, ()) = http::Request::get("/").header("x-tenant", "acme").body(())?.into_parts();
-    /// let Answer::Ready(Extracted::Key(key)) = by_tenant_and_method.extract(&parts) else { panic!("it has both") };
+    /// let MaybeFuture::Ready(Extracted::Key(key)) = by_tenant_and_method.extract(&parts) else { panic!("it has both") };
     /// assert_eq!(key.as_str(), "header x-tenant+method:acme|GET");
     /// # Ok::<(), http::Error>(())
     /// ```
@@ -135,13 +135,13 @@ where
     F: Fn(&Parts) -> R + Send + Sync + 'static,
     R: Into<Extracted>,
 {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(self(parts).into())
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
+        MaybeFuture::Ready(self(parts).into())
     }
 }
 
 impl KeyExtractor for Arc<dyn KeyExtractor> {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         (**self).extract(parts)
     }
 
@@ -189,10 +189,10 @@ pub(crate) fn shared(key: impl KeyExtractor) -> Arc<dyn KeyExtractor> {
 }
 
 impl KeyExtractor for Join {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         match (self.first.extract(parts), self.second.extract(parts)) {
-            (Answer::Ready(first), Answer::Ready(second)) => Answer::Ready(join(first, second)),
-            (first, second) => Answer::pending(async move {
+            (MaybeFuture::Ready(first), MaybeFuture::Ready(second)) => MaybeFuture::Ready(join(first, second)),
+            (first, second) => MaybeFuture::pending(async move {
                 let (first, second) = both(first, second).await;
                 join(first, second)
             }),
@@ -219,7 +219,7 @@ impl KeyExtractor for Join {
 }
 
 /// Waits for two extractors concurrently.
-async fn both<T>(mut first: Answer<T>, mut second: Answer<T>) -> (T, T) {
+async fn both<T>(mut first: MaybeFuture<T>, mut second: MaybeFuture<T>) -> (T, T) {
     poll_fn(|cx| if first.is_ready(cx) & second.is_ready(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
     (first.wait().await, second.wait().await)
 }
@@ -307,7 +307,7 @@ pub(crate) fn bound(key: &Arc<dyn KeyExtractor>, layer: &ClientIp) -> Result<Arc
 /// ```
 /// use tollgate::Key;
 /// use tollgate::key::{self, Ambiguous, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// // `acme.example.com` is the tenant `acme`.
 /// let tenant = key::from_fn(|parts| {
@@ -318,7 +318,7 @@ pub(crate) fn bound(key: &Arc<dyn KeyExtractor>, layer: &ClientIp) -> Result<Arc
 ///
 /// let request = http::Request::get("/").header("host", "ACME.example.com:8080");
 /// let (parts, ()) = request.body(())?.into_parts();
-/// let Answer::Ready(Extracted::Key(key)) = tenant.extract(&parts) else { panic!("there is a host") };
+/// let MaybeFuture::Ready(Extracted::Key(key)) = tenant.extract(&parts) else { panic!("there is a host") };
 /// assert_eq!(key.as_str(), "tenant:acme");
 /// # Ok::<(), http::Error>(())
 /// ```

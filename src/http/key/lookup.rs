@@ -9,7 +9,7 @@ use http::request::Parts;
 
 use super::extractor::shared;
 use super::{Extracted, KeyExtractor, KeyInfo};
-use crate::core::{Answer, Error};
+use crate::core::{Error, MaybeFuture};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 
 /// An extractor that looks a key up by another one.
@@ -37,8 +37,8 @@ struct FoundKey(Extracted);
 ///   are checked first, without taking anything.
 /// - At most 256 lookups are in flight ([`in_flight`](KeyLookup::in_flight)), and one may take 1 s
 ///   ([`timeout`](KeyLookup::timeout)); a request waits for it no longer than its
-///   [budget](crate::RateLimitLayer::budget) allows.
-/// - The results for up to 10,000 keys are cached: a key for 60 s ([`lifetime`](KeyLookup::lifetime)); a missing or
+///   [budget](crate::RateLimitLayer::timeout) allows.
+/// - The results for up to 10,000 keys are cached: a key for 60 s ([`ttl`](KeyLookup::ttl)); a missing or
 ///   ambiguous key, or a response that rejects, for at most 10 s; a lookup that failed, timed out or panicked for 1 s.
 /// - A result that has expired is used for as long again where the fresh one takes longer than 10 ms, or cannot be had.
 ///
@@ -99,13 +99,13 @@ impl KeyLookup {
     ///
     /// At most 365 days. A missing or ambiguous key, or a response that rejects, is cached for 10 s, or for this long
     /// if it is less; a failed lookup for 1 s, whatever is set here.
-    pub fn lifetime(self, lifetime: Duration) -> Self {
+    pub fn ttl(self, lifetime: Duration) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime), ..self }
     }
 
     /// Sets the timeout of a lookup, instead of 1 s.
     ///
-    /// A request waits no longer than its [budget](crate::RateLimitLayer::budget) allows; a result that comes later,
+    /// A request waits no longer than its [budget](crate::RateLimitLayer::timeout) allows; a result that comes later,
     /// but before the timeout, is cached for the next one.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.timeout = timeout), ..self }
@@ -118,12 +118,12 @@ impl KeyLookup {
 }
 
 impl KeyExtractor for KeyLookup {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         let by = match self.by.extract(parts) {
-            Answer::Ready(by) => by,
-            Answer::Pending(by) => {
+            MaybeFuture::Ready(by) => by,
+            MaybeFuture::Pending(by) => {
                 let lookups = self.lookups.clone();
-                return Answer::pending(async move { find(&lookups, by.await, |_| {}).wait().await });
+                return MaybeFuture::pending(async move { find(&lookups, by.await, |_| {}).wait().await });
             }
         };
         find(&self.lookups, by, |offered| self.by.raw_values(parts, offered))
@@ -140,10 +140,10 @@ impl KeyExtractor for KeyLookup {
 }
 
 /// Looks up by a key, if there is one; `offer` is called only if nothing is cached.
-fn find(lookups: &Lookups<FoundKey>, by: Extracted, offer: impl FnOnce(&mut RawValues)) -> Answer<Extracted> {
+fn find(lookups: &Lookups<FoundKey>, by: Extracted, offer: impl FnOnce(&mut RawValues)) -> MaybeFuture<Extracted> {
     let (key, mut offered) = match by.into_key() {
         Ok(by) => by,
-        Err(other) => return Answer::Ready(other),
+        Err(other) => return MaybeFuture::Ready(other),
     };
     let offered = || {
         offer(&mut offered);
@@ -154,8 +154,8 @@ fn find(lookups: &Lookups<FoundKey>, by: Extracted, offer: impl FnOnce(&mut RawV
         Err(error) => Extracted::Failed(Box::new(error)),
     };
     match lookups.find(&key, offered) {
-        Answer::Ready(found) => Answer::Ready(extracted(found)),
-        Answer::Pending(finding) => Answer::pending(async move { extracted(finding.await) }),
+        MaybeFuture::Ready(found) => MaybeFuture::Ready(extracted(found)),
+        MaybeFuture::Pending(finding) => MaybeFuture::pending(async move { extracted(finding.await) }),
     }
 }
 

@@ -21,7 +21,7 @@ use super::extracted::{Ambiguous, Extracted};
 use super::template::{Piece, is_template, matched, normal, pieces};
 use super::value::{Value, ValueKey, bytes};
 use super::{Bannable, KeyExtractor, KeyInfo};
-use crate::core::{Answer, Key, Kind};
+use crate::core::{Key, Kind, MaybeFuture};
 use crate::lookup::RawValues;
 
 static KIND: Kind = Kind::fixed("route:");
@@ -58,8 +58,8 @@ pub fn route() -> impl KeyExtractor + Copy + fmt::Debug {
 }
 
 impl KeyExtractor for Route {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(Extracted::Key(KIND.key(template(parts).as_bytes())))
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
+        MaybeFuture::Ready(Extracted::Key(KIND.key(template(parts).as_bytes())))
     }
 
     /// Templates are the server's, and do not identify a client.

@@ -7,7 +7,7 @@ use http::request::Parts;
 
 use super::extracted::Extracted;
 use super::{Bannable, KeyExtractor, KeyInfo};
-use crate::core::{Answer, Key};
+use crate::core::{Key, MaybeFuture};
 
 const GLOBAL: Key = Key::fixed("global:");
 
@@ -34,8 +34,8 @@ pub fn global() -> impl KeyExtractor + Copy + fmt::Debug {
 }
 
 impl KeyExtractor for Global {
-    fn extract(&self, _: &Parts) -> Answer<Extracted> {
-        Answer::Ready(Extracted::Key(GLOBAL))
+    fn extract(&self, _: &Parts) -> MaybeFuture<Extracted> {
+        MaybeFuture::Ready(Extracted::Key(GLOBAL))
     }
 
     fn info(&self) -> KeyInfo {
@@ -79,10 +79,10 @@ struct Method;
 ///
 /// ```
 /// use tollgate::key::{self, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// let (parts, ()) = http::Request::head("/").body(())?.into_parts();
-/// let Answer::Ready(Extracted::Key(key)) = key::method().extract(&parts) else { panic!("there is a method") };
+/// let MaybeFuture::Ready(Extracted::Key(key)) = key::method().extract(&parts) else { panic!("there is a method") };
 /// assert_eq!(key.as_str(), "method:GET");
 /// # Ok::<(), http::Error>(())
 /// ```
@@ -92,8 +92,8 @@ pub fn method() -> impl KeyExtractor + Copy + fmt::Debug {
 }
 
 impl KeyExtractor for Method {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(Extracted::Key(method_key(&parts.method)))
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
+        MaybeFuture::Ready(Extracted::Key(method_key(&parts.method)))
     }
 
     /// A method does not identify a client.
@@ -132,7 +132,7 @@ pub struct Extension(Arc<dyn Fn(&Parts) -> Extracted + Send + Sync>);
 /// ```
 /// use tollgate::Key;
 /// use tollgate::key::{self, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// #[derive(Clone)]
 /// struct User {
@@ -142,9 +142,9 @@ pub struct Extension(Arc<dyn Fn(&Parts) -> Extracted + Send + Sync>);
 /// let by_user = key::extension(|user: &User| Key::new("user", user.id.to_string()));
 ///
 /// let (mut parts, ()) = http::Request::get("/").body(())?.into_parts();
-/// assert!(matches!(by_user.extract(&parts), Answer::Ready(Extracted::Missing)));
+/// assert!(matches!(by_user.extract(&parts), MaybeFuture::Ready(Extracted::Missing)));
 /// parts.extensions.insert(User { id: 7 });
-/// assert!(matches!(by_user.extract(&parts), Answer::Ready(Extracted::Key(key)) if key.as_str() == "user:7"));
+/// assert!(matches!(by_user.extract(&parts), MaybeFuture::Ready(Extracted::Key(key)) if key.as_str() == "user:7"));
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn extension<T, R>(find: impl Fn(&T) -> R + Send + Sync + 'static) -> Extension
@@ -156,8 +156,8 @@ where
 }
 
 impl KeyExtractor for Extension {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready((self.0)(parts))
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
+        MaybeFuture::Ready((self.0)(parts))
     }
 
     /// Extensions are set by the server, not by clients.

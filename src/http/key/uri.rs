@@ -15,7 +15,7 @@ use percent_encoding::{percent_decode_str, percent_encode_byte};
 use super::extracted::{Ambiguous, Extracted};
 use super::value::lines;
 use super::{Bannable, KeyExtractor, KeyInfo};
-use crate::core::{Answer, Key, Kind};
+use crate::core::{Key, Kind, MaybeFuture};
 use crate::lookup::RawValues;
 
 static HOST_KIND: Kind = Kind::fixed("host:");
@@ -44,10 +44,10 @@ pub struct Host;
 ///
 /// ```
 /// use tollgate::key::{self, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// let (parts, ()) = http::Request::get("/").header("host", "API.example.com.:443").body(())?.into_parts();
-/// let Answer::Ready(Extracted::Key(key)) = key::host().extract(&parts) else { panic!("there is a host") };
+/// let MaybeFuture::Ready(Extracted::Key(key)) = key::host().extract(&parts) else { panic!("there is a host") };
 /// assert_eq!(key.as_str(), "host:api.example.com");
 /// # Ok::<(), http::Error>(())
 /// ```
@@ -93,9 +93,9 @@ impl Host {
 }
 
 impl KeyExtractor for Host {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         let name = self.name(parts);
-        Answer::Ready(name.map(|name| name.map(|name| HOST_KIND.key(name.as_bytes()))).into())
+        MaybeFuture::Ready(name.map(|name| name.map(|name| HOST_KIND.key(name.as_bytes()))).into())
     }
 
     fn info(&self) -> KeyInfo {
@@ -181,14 +181,14 @@ struct Path;
 ///
 /// ```
 /// use tollgate::key::{self, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// let (parts, ()) = http::Request::get("/a%62c?page=2").body(())?.into_parts();
-/// let Answer::Ready(Extracted::Key(key)) = key::path().extract(&parts) else { panic!("there is a path") };
+/// let MaybeFuture::Ready(Extracted::Key(key)) = key::path().extract(&parts) else { panic!("there is a path") };
 /// assert_eq!(key.as_str(), "path:/abc");
 ///
 /// let (parts, ()) = http::Request::get("/a/../abc").body(())?.into_parts();
-/// assert!(matches!(key::path().extract(&parts), Answer::Ready(Extracted::Ambiguous)));
+/// assert!(matches!(key::path().extract(&parts), MaybeFuture::Ready(Extracted::Ambiguous)));
 /// # Ok::<(), http::Error>(())
 /// ```
 #[must_use]
@@ -197,8 +197,8 @@ pub fn path() -> impl KeyExtractor + Copy + fmt::Debug {
 }
 
 impl KeyExtractor for Path {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(path_form(parts.uri.path()).map(|path| PATH_KIND.key(path.as_bytes())).into())
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
+        MaybeFuture::Ready(path_form(parts.uri.path()).map(|path| PATH_KIND.key(path.as_bytes())).into())
     }
 
     fn info(&self) -> KeyInfo {

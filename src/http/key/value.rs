@@ -19,7 +19,7 @@ use super::extracted::{Ambiguous, Extracted};
 #[cfg(feature = "axum")]
 use super::route::param_value;
 use super::{KeyExtractor, KeyInfo};
-use crate::core::{Answer, Key, Kind};
+use crate::core::{Key, Kind, MaybeFuture};
 use crate::lookup::RawValues;
 
 /// A function that returns the normal form of a value.
@@ -77,17 +77,17 @@ enum ValueSource {
 ///
 /// ```
 /// use tollgate::key::{self, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// let region = key::header("x-region").plain();
 ///
 /// let (parts, ()) = http::Request::get("/").header("x-region", "eu").body(())?.into_parts();
-/// let Answer::Ready(Extracted::Key(key)) = region.extract(&parts) else { panic!("there is a header") };
+/// let MaybeFuture::Ready(Extracted::Key(key)) = region.extract(&parts) else { panic!("there is a header") };
 /// assert_eq!(key.as_str(), "header x-region:eu");
 ///
 /// let request = http::Request::get("/").header("x-region", "eu").header("x-region", "us");
 /// let (parts, ()) = request.body(())?.into_parts();
-/// assert!(matches!(region.extract(&parts), Answer::Ready(Extracted::Ambiguous)));
+/// assert!(matches!(region.extract(&parts), MaybeFuture::Ready(Extracted::Ambiguous)));
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn header(name: &'static str) -> ValueKey {
@@ -113,16 +113,16 @@ pub fn header(name: &'static str) -> ValueKey {
 ///
 /// ```
 /// use tollgate::key::{self, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// let theme = key::cookie("theme").plain();
 ///
 /// let (parts, ()) = http::Request::get("/").header("cookie", "id=7; theme=dark").body(())?.into_parts();
-/// let Answer::Ready(Extracted::Key(key)) = theme.extract(&parts) else { panic!("there is a cookie") };
+/// let MaybeFuture::Ready(Extracted::Key(key)) = theme.extract(&parts) else { panic!("there is a cookie") };
 /// assert_eq!(key.as_str(), "cookie theme:dark");
 ///
 /// let (parts, ()) = http::Request::get("/").header("cookie", "theme=dark; theme=light").body(())?.into_parts();
-/// assert!(matches!(theme.extract(&parts), Answer::Ready(Extracted::Ambiguous)));
+/// assert!(matches!(theme.extract(&parts), MaybeFuture::Ready(Extracted::Ambiguous)));
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn cookie(name: &str) -> ValueKey {
@@ -144,16 +144,16 @@ pub fn cookie(name: &str) -> ValueKey {
 ///
 /// ```
 /// use tollgate::key::{self, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// let tenant = key::query("tenant");
 ///
 /// let (parts, ()) = http::Request::get("/orders?tenant=acme&page=2").body(())?.into_parts();
-/// let Answer::Ready(Extracted::Key(key)) = tenant.extract(&parts) else { panic!("there is a tenant") };
+/// let MaybeFuture::Ready(Extracted::Key(key)) = tenant.extract(&parts) else { panic!("there is a tenant") };
 /// assert_eq!(key.as_str(), "query tenant:acme");
 ///
 /// let (parts, ()) = http::Request::get("/orders?tenant=acme&tenant=eve").body(())?.into_parts();
-/// assert!(matches!(tenant.extract(&parts), Answer::Ready(Extracted::Ambiguous)));
+/// assert!(matches!(tenant.extract(&parts), MaybeFuture::Ready(Extracted::Ambiguous)));
 /// # Ok::<(), http::Error>(())
 /// ```
 #[cfg(feature = "query")]
@@ -207,14 +207,14 @@ pub fn path_param(name: &str) -> ValueKey {
 ///
 /// ```
 /// use tollgate::key::{self, Extracted, KeyExtractor};
-/// use tollgate::store::Answer;
+/// use tollgate::store::MaybeFuture;
 ///
 /// let user = key::basic_user().plain().ignore_case();
 ///
 /// // `Ada:secret`
 /// let request = http::Request::get("/").header("authorization", "Basic QWRhOnNlY3JldA==");
 /// let (parts, ()) = request.body(())?.into_parts();
-/// let Answer::Ready(Extracted::Key(key)) = user.extract(&parts) else { panic!("there is a name") };
+/// let MaybeFuture::Ready(Extracted::Key(key)) = user.extract(&parts) else { panic!("there is a name") };
 /// assert_eq!(key.as_str(), "basic_user:ada");
 /// # Ok::<(), http::Error>(())
 /// ```
@@ -338,8 +338,8 @@ impl ValueKey {
 }
 
 impl KeyExtractor for ValueKey {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(self.value(parts).map(|value| value.map(|value| self.key(&value))).into())
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
+        MaybeFuture::Ready(self.value(parts).map(|value| value.map(|value| self.key(&value))).into())
     }
 
     fn info(&self) -> KeyInfo {

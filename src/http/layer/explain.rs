@@ -11,7 +11,7 @@ use crate::http::admission::{Judge, Resolved, Skip};
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::lookup::RawValues;
-use crate::store::{Answer, Check};
+use crate::store::{Check, MaybeFuture};
 
 impl RateLimitLayer {
     /// Returns what the policies make of a request: which apply, by which key, at which cost, and why the others do not.
@@ -47,7 +47,7 @@ impl RateLimitLayer {
 }
 
 /// Returns what a policy makes of a request.
-fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> Explained {
+fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplanation {
     let (mut quota, mut key, mut cost) = (*policy.quota(), None, 0);
     let (verdict, why): (_, Option<Cow<'static, str>>) = match resolved {
         Resolved::Check(check) => {
@@ -61,7 +61,7 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> Explained {
         Resolved::Refused(refusal) => (Verdict::Refuses, Some(of_refusal(&refusal).into())),
     };
     let rule = policy.rule();
-    Explained { policy: rule.name().clone(), quota, key, cost, mode: rule.mode(), verdict, why }
+    PolicyExplanation { policy: rule.name().clone(), quota, key, cost, mode: rule.mode(), verdict, why }
 }
 
 /// Returns what is special of a check.
@@ -82,7 +82,7 @@ fn of_check(check: &Check, policy: &Policy) -> Option<&'static str> {
 /// Returns whether the tier of a key is not known, as its lookup has failed.
 fn has_no_tier(policy: &Policy, check: &Check) -> bool {
     let tier = policy.rule().tiers().map(|lookup| lookup.find(check.counter.key(), RawValues::default));
-    matches!(tier, Some(Answer::Ready(Err(_))))
+    matches!(tier, Some(MaybeFuture::Ready(Err(_))))
 }
 
 /// Returns why a request is not counted.
@@ -142,12 +142,12 @@ const HEADER: [&str; 6] = ["policy", "applies", "key", "cost", "quota", "why"];
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Explanation {
-    policies: Vec<Explained>,
+    policies: Vec<PolicyExplanation>,
 }
 
 /// What one policy makes of a request.
 #[derive(Clone, Debug)]
-pub struct Explained {
+pub struct PolicyExplanation {
     policy: PolicyName,
     quota: Quota,
     key: Option<Key>,
@@ -172,12 +172,12 @@ enum Verdict {
 
 impl Explanation {
     /// Returns the policies in the order in which they were added, also those after one that refuses the request.
-    pub fn policies(&self) -> &[Explained] {
+    pub fn policies(&self) -> &[PolicyExplanation] {
         &self.policies
     }
 }
 
-impl Explained {
+impl PolicyExplanation {
     /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
         self.policy.as_str()
@@ -240,7 +240,7 @@ impl Explained {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = self.policies.iter().map(Explained::row);
+        let lines = self.policies.iter().map(PolicyExplanation::row);
         let lines: Vec<[String; 6]> = iter::once(HEADER.map(str::to_owned)).chain(lines).collect();
         // A format takes no larger width, and panics.
         let most = usize::from(u16::MAX);

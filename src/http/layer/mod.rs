@@ -20,19 +20,19 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tower::Layer;
 
-pub use self::explain::{Explained, Explanation};
+pub use self::explain::{Explanation, PolicyExplanation};
 #[cfg(feature = "axum")]
 use crate::core::error::built;
 use crate::core::{Decision, Error};
 use crate::http::gate::{Gate, SharedGate};
-use crate::http::headers::Headers;
+use crate::http::headers::RateLimitHeaders;
 #[cfg(feature = "axum")]
 use crate::http::key;
 use crate::http::policy::Policy;
 use crate::http::response::Drain;
 use crate::http::service::RateLimit;
 use crate::limiter::{InForce, Limiter};
-use crate::store::{BreakerState, Decided, FailureRules, OnFailure, Store};
+use crate::store::{BreakerState, FailureRules, OnFailure, Store, StoreDecision};
 
 /// A [`Layer`] that limits the rate of requests to the service it wraps.
 ///
@@ -43,7 +43,7 @@ use crate::store::{BreakerState, Decided, FailureRules, OnFailure, Store};
 /// Nested layers cannot do that.
 ///
 /// A request that comes to a layer and, further inside, to the same layer or a clone of it is counted once by each
-/// policy: the inner layer finds the [`Handle`](crate::Handle) of the outer one, and warns once (TG010). If a handler
+/// policy: the inner layer finds the [`RateLimitHandle`](crate::RateLimitHandle) of the outer one, and warns once (TG010). If a handler
 /// sends several requests with the extensions of its own one, all but the first are counted.
 ///
 /// Each setter returns a new layer with the same store and counters; services that were made before keep their
@@ -175,25 +175,25 @@ impl RateLimitLayer {
         self.try_change(|gate| gate.client = client)
     }
 
-    /// Sets which headers clients receive, instead of [`Headers::both`].
+    /// Sets which headers clients receive, instead of [`RateLimitHeaders::both`].
     ///
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{Headers, MemoryStore, Policy, Quota, RateLimitLayer};
+    /// use tollgate::{RateLimitHeaders, MemoryStore, Policy, Quota, RateLimitLayer};
     ///
     /// let policy = Policy::new("api", Quota::per_minute(100));
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).headers(Headers::ietf());
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).headers(RateLimitHeaders::ietf());
     /// # let _ = layer;
     /// ```
-    pub fn headers(self, headers: Headers) -> Self {
+    pub fn headers(self, headers: RateLimitHeaders) -> Self {
         self.change(|gate| gate.responses.headers.set_headers(headers))
     }
 
     /// Inserts the [`Decision`](crate::Decision) into the extensions of responses, those of refused requests included.
     ///
     /// For layers outside of this one that read it there, such as one that traces. A handler reads it from the
-    /// [`Handle`](crate::Handle) of its request, and [`on_reject`](Self::on_reject) gets it: neither needs this
+    /// [`RateLimitHandle`](crate::RateLimitHandle) of its request, and [`on_denied`](Self::on_denied) gets it: neither needs this
     /// setting. Where layers are nested, the decisions of those outside of this one
     /// [follow](crate::Decision::outer) it. A refusal by an inner layer without this setting has only the decision of
     /// this layer, which admitted the request: set it on both.
@@ -211,12 +211,12 @@ impl RateLimitLayer {
         self.change(|gate| gate.responses.exposes_decisions = true)
     }
 
-    /// Passes requests on without a [`Handle`](crate::Handle), for services that do not read it. Where nothing of
+    /// Passes requests on without a [`RateLimitHandle`](crate::RateLimitHandle), for services that do not read it. Where nothing of
     /// a request is settled later, that saves two allocations.
     ///
     /// Handlers then cannot read the decision, charge, refund, check or hold slots: what they find is the handle of a
     /// layer outside, if that has one. Layers inside do not know of this one, so they may warn that nothing limits a
-    /// request. A [`RealCost`](crate::RealCost) in the extensions of a response is charged as before.
+    /// request. A [`ActualCost`](crate::ActualCost) in the extensions of a response is charged as before.
     ///
     /// # Examples
     ///
@@ -340,9 +340,9 @@ impl RateLimitLayer {
 
     /// Sets the budget of one decision: the longest it may take.
     ///
-    /// The default is the [store's own budget](crate::store::Capabilities::budget), 100 ms for a [`RedisStore`](crate::RedisStore), or 100
+    /// The default is the [store's own budget](crate::store::Capabilities::timeout), 100 ms for a [`RedisStore`](crate::RedisStore), or 100
     /// ms for a store that has none. A longer one gives lookups more time, and the store none: for slow links set the
-    /// budget of the store, as with [`RedisStoreBuilder::budget`](crate::store::RedisStoreBuilder::budget). Zero is
+    /// budget of the store, as with [`RedisStoreBuilder::timeout`](crate::store::RedisStoreBuilder::timeout). Zero is
     /// taken as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime only the budget of the store applies; a
     /// runtime must have timers enabled.
     ///
@@ -365,10 +365,10 @@ impl RateLimitLayer {
     /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
     ///
     /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)))
-    ///     .budget(Duration::from_millis(20));
+    ///     .timeout(Duration::from_millis(20));
     /// # let _ = layer;
     /// ```
-    pub fn budget(self, budget: Duration) -> Self {
+    pub fn timeout(self, budget: Duration) -> Self {
         self.change_failure(|rules| rules.budget = Some(budget.max(Duration::from_millis(1))))
     }
 
@@ -430,7 +430,7 @@ impl RateLimitLayer {
     pub(crate) fn prepared(
         self,
         prepare: fn(Policy) -> Result<Policy, Error>,
-        refuses: Option<fn(&Decided) -> Option<Decision>>,
+        refuses: Option<fn(&StoreDecision) -> Option<Decision>>,
     ) -> Result<Self, Error> {
         self.try_change(|gate| (gate.prepare, gate.refuses, gate.has_handles) = (prepare, refuses, true))
     }

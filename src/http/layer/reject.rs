@@ -42,14 +42,14 @@ impl RateLimitLayer {
     /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
     ///
     /// let policy = Policy::new("api", Quota::per_minute(100));
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_reject(|_, _| {
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_denied(|_, _| {
     ///     let mut response = Response::new("slow down");
     ///     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
     ///     response
     /// });
     /// # let _ = layer;
     /// ```
-    pub fn on_reject<F, T>(self, build: F) -> Self
+    pub fn on_denied<F, T>(self, build: F) -> Self
     where
         F: Fn(&Parts, &Decision) -> Response<T> + Send + Sync + 'static,
         T: Into<Bytes>,
@@ -57,7 +57,7 @@ impl RateLimitLayer {
         self.reject_by(move |parts, decision| (!grpc::is_call(parts)).then(|| build(parts, decision).map(Into::into)))
     }
 
-    /// Like [`on_reject`](Self::on_reject), but the closure may return anything that implements axum's `IntoResponse`.
+    /// Like [`on_denied`](Self::on_denied), but the closure may return anything that implements axum's `IntoResponse`.
     ///
     /// The body must be complete and of known size, as text, JSON and bytes are. A streamed body is not waited for: the layer then sends
     /// its own response, and logs a warning with the code `rejection_streamed`, once a second at most.
@@ -70,16 +70,16 @@ impl RateLimitLayer {
     /// use axum::{Json, http::StatusCode};
     /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
     ///
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).reject_with(
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).on_denied_with(
     ///     |_, decision| {
-    ///         let policies: Vec<String> = decision.violated().map(|outcome| outcome.policy().to_owned()).collect();
+    ///         let policies: Vec<String> = decision.denied_by().map(|outcome| outcome.policy().to_owned()).collect();
     ///         (StatusCode::TOO_MANY_REQUESTS, Json(BTreeMap::from([("limits", policies)])))
     ///     },
     /// );
     /// # let _ = layer;
     /// ```
     #[cfg(feature = "axum")]
-    pub fn reject_with<F, R>(self, build: F) -> Self
+    pub fn on_denied_with<F, R>(self, build: F) -> Self
     where
         F: Fn(&Parts, &Decision) -> R + Send + Sync + 'static,
         R: IntoResponse,
@@ -118,7 +118,7 @@ fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
         tracing::warn!(
             code = "rejection_streamed",
             more,
-            "the body that reject_with returned is streamed or failed: the layer's own response was sent instead"
+            "the body that on_denied_with returned is streamed or failed: the layer's own response was sent instead"
         );
     });
     None

@@ -97,7 +97,7 @@ impl Policy {
     ///
     /// const MINUTE: Duration = Duration::from_secs(60);
     /// let login = || Policy::new("login", Quota::per_minute(5));
-    /// let ban = Ban::new(10, 5 * MINUTE, 15 * MINUTE).growing(2.0, 1_440 * MINUTE);
+    /// let ban = Ban::new(10, 5 * MINUTE, 15 * MINUTE).backoff(2.0, 1_440 * MINUTE);
     /// let layer = RateLimitLayer::try_new(MemoryStore::new(), login().key(key::peer_ip()).ban(ban))?;
     ///
     /// let error = RateLimitLayer::try_new(MemoryStore::new(), login().key(key::header("x-user")).ban(ban));
@@ -176,8 +176,8 @@ impl Policy {
         Self { rule, ..self }.with(|options| options.cost_by = Some(Arc::new(cost)))
     }
 
-    /// Settles each request by its real cost, which the handler reports by [`RealCost`](crate::RealCost) or
-    /// [`Handle`](crate::Handle).
+    /// Settles each request by its real cost, which the handler reports by [`ActualCost`](crate::ActualCost) or
+    /// [`RateLimitHandle`](crate::RateLimitHandle).
     ///
     /// The units that are taken before the inner service is called are an estimate: the difference is charged or
     /// refunded.

@@ -32,7 +32,7 @@ use crate::http::grpc;
 ///
 /// A request that this crate refuses inside of the layer is neither a failure nor a success of its client, whatever the
 /// response is: if a layer inside does not call its inner service, if the request is [shed](crate::shed), or if the
-/// handler returns [`Handle::refusal`](crate::Handle::refusal). So no ban begins because the service was overloaded.
+/// handler returns [`RateLimitHandle::refusal`](crate::RateLimitHandle::refusal). So no ban begins because the service was overloaded.
 /// [`statuses`](Self::statuses) and [`when`](Self::when) count what they name, by whomever it is: `statuses([429])` counts
 /// refusals of layers inside.
 ///
@@ -145,10 +145,10 @@ impl Count {
     ///
     /// A request is refused by a layer that does not call its inner service: by a policy, a deny list, for a key that
     /// is missing, ambiguous or rejected, or as no decision could be made, whatever the response is, also one of the
-    /// application ([`on_reject`](crate::RateLimitLayer::on_reject)). So it is if it was [shed](crate::shed).
+    /// application ([`on_denied`](crate::RateLimitLayer::on_denied)). So it is if it was [shed](crate::shed).
     ///
     /// What the service inside refuses counts, also by
-    /// [`Handle::refusal`](crate::Handle::refusal), and so do errors of the inner service.
+    /// [`RateLimitHandle::refusal`](crate::RateLimitHandle::refusal), and so do errors of the inner service.
     ///
     /// As with any count, units are taken until the response is known, and refusals of such a policy are not cached. A
     /// flood of requests that are refused inside is not limited by it: leave it out where the policy has to

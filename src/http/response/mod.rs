@@ -27,7 +27,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 pub(crate) use self::drain::Drain;
 use crate::core::{Decision, Error, Outcome};
 use crate::http::grpc;
-use crate::http::headers::{HeaderWriter, Headers, LARGEST, NO_STORE, number, whole_seconds};
+use crate::http::headers::{HeaderWriter, LARGEST, NO_STORE, RateLimitHeaders, number, whole_seconds};
 use crate::telemetry::Undecided;
 
 /// The detail of a 403 to a request without a key.
@@ -84,7 +84,7 @@ pub(crate) struct Responses {
 impl Responses {
     /// Creates the default: all headers but the optional ones, and problem documents.
     pub(crate) fn new() -> Self {
-        let headers = HeaderWriter::new(Headers::both());
+        let headers = HeaderWriter::new(RateLimitHeaders::both());
         Self { headers, reject: None, exposes_decisions: false, drain: Drain::default() }
     }
 
@@ -150,7 +150,7 @@ impl Responses {
     /// Returns a 429 with a problem document.
     pub(crate) fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         let later = self.headers.headers().later();
-        let shown = decision.violated().filter(|outcome| self.headers.shows(outcome));
+        let shown = decision.denied_by().filter(|outcome| self.headers.shows(outcome));
         let (wait, is_guess) = (wait(decision, later), decision.retry_is_guess());
         let document = problem::quota_exceeded(wait, is_guess, decision.is_banned(), shown.map(Outcome::policy));
         let mut response = Response::new(document);

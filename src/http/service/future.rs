@@ -20,7 +20,7 @@ use tokio::time::Sleep;
 use tower::Service;
 
 use super::body::{self, ResponseBody};
-use crate::http::account::{Account, Admitted, Handle, InTime, RealCost};
+use crate::http::account::{Account, ActualCost, Admitted, InTime, RateLimitHandle};
 use crate::http::admission::Admission;
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
@@ -127,7 +127,7 @@ where
 {
     match admitted {
         Some(Admitted::WithAccount(account)) => {
-            let has_real_cost = |response: &Response<R>| response.extensions().get::<RealCost>().is_some();
+            let has_real_cost = |response: &Response<R>| response.extensions().get::<ActualCost>().is_some();
             if !account.gate().is_metered && returned.as_ref().is_ok_and(has_real_cost) {
                 account.warn_of_real_cost();
             }
@@ -157,7 +157,7 @@ where
 {
     let (parts, body) = request.into_parts();
     // By a handle of a layer outside, a check may await the refusal that is made later.
-    let has_outer = parts.extensions.get::<Handle>().is_some();
+    let has_outer = parts.extensions.get::<RateLimitHandle>().is_some();
     let mut response = gate.refuse(refusal, &parts, has_outer);
     gate.responses.drain.start(&parts, body, response.headers_mut());
     response.map(ResponseBody::own)

@@ -14,7 +14,7 @@ use tower::Service;
 
 use super::body::ResponseBody;
 use super::future::ResponseFuture;
-use crate::http::account::Handle;
+use crate::http::account::RateLimitHandle;
 use crate::http::admission::Admission;
 use crate::http::gate::SharedGate;
 
@@ -95,7 +95,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let gate = self.gate.load();
-        let outer = if gate.has_handles { parts.extensions.get::<Handle>() } else { None };
+        let outer = if gate.has_handles { parts.extensions.get::<RateLimitHandle>() } else { None };
         let admission = Admission::of(&gate, &parts, outer.and_then(|outer| outer.let_in(&self.gate)));
         let request = Request::from_parts(parts, body);
         match admission {

@@ -18,7 +18,7 @@ use tower::{Layer, Service};
 use super::shedder::{Class, Shedder};
 use crate::core::error::built;
 use crate::core::{Error, PolicyName, Quota};
-use crate::http::headers::Headers;
+use crate::http::headers::RateLimitHeaders;
 use crate::http::key;
 use crate::http::layer::RateLimitLayer;
 use crate::http::policy::Policy;
@@ -48,7 +48,7 @@ const WAIT: Duration = Duration::from_secs(1);
 /// | the quota or more | is served | is shed |
 ///
 /// A request holds its slot until the end of its response's body, or until that is dropped, as with any
-/// [`Quota::concurrency`]; a [`Handle`](crate::Handle) can hold it longer. CORS preflights take none.
+/// [`Quota::concurrency`]; a [`RateLimitHandle`](crate::RateLimitHandle) can hold it longer. CORS preflights take none.
 ///
 /// While the store is unavailable, each process sheds by its share of the slots: these divided by
 /// [`instances`](Self::instances), rounded up.
@@ -110,7 +110,7 @@ impl FleetShedLayer {
         let of_all = Policy::try_new(name, quota)?.tier(move |parts| is_critical(parts).then_some(any));
         let of_others = Policy::try_new(&format!("{name}{OTHERS}"), others)?.when(move |parts| !is_critical(parts));
         let policies = [of_all, of_others].map(|policy| policy.key(key::global()).unadvertised());
-        let limits = RateLimitLayer::composite(store).headers(Headers::none()).try_policies(policies)?;
+        let limits = RateLimitLayer::composite(store).headers(RateLimitHeaders::none()).try_policies(policies)?;
         Ok(Self::of(limits, shedder))
     }
 
@@ -126,9 +126,9 @@ impl FleetShedLayer {
         Self { limits: self.limits.instances(instances), ..self }
     }
 
-    /// Sets the budget of one decision, as that of a [layer](RateLimitLayer::budget).
-    pub fn budget(self, budget: Duration) -> Self {
-        Self { limits: self.limits.budget(budget), ..self }
+    /// Sets the budget of one decision, as that of a [layer](RateLimitLayer::timeout).
+    pub fn timeout(self, budget: Duration) -> Self {
+        Self { limits: self.limits.timeout(budget), ..self }
     }
 
     /// Sets how much of the body of a request that is shed is read, as

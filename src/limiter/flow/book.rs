@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::error::{FlowError, Reason};
 use super::portion::{Hold, Portion};
-use crate::core::{Decided, Error, Source};
+use crate::core::{Error, Source, StoreDecision};
 use crate::store::{Check, Receipt};
 
 /// How long units are held that nobody takes.
@@ -227,9 +227,9 @@ impl Book {
     }
 
     /// Notes the decision about the units of a call. If none was made, all who wait are refused.
-    pub(super) fn decided(&mut self, units: u64, decided: Result<Decided, Error>) {
+    pub(super) fn decided(&mut self, units: u64, decided: Result<StoreDecision, Error>) {
         let now = Instant::now();
-        let Decided { decision, receipt } = match decided {
+        let StoreDecision { decision, receipt } = match decided {
             Ok(decided) => decided,
             Err(error) => {
                 self.last = Some(Err(Arc::new(error)));
@@ -240,7 +240,7 @@ impl Book {
         if decision.is_allowed() {
             self.portion.admitted(self.last().map(|last| now - last.at), &decision);
             // Where everything is admitted, what the front needs takes no further decisions.
-            let lack = if decision.source() == Source::Open { self.need().saturating_sub(self.free) } else { 0 };
+            let lack = if decision.source() == Source::FailOpen { self.need().saturating_sub(self.free) } else { 0 };
             let units = units.max(lack);
             self.free = self.free.saturating_add(units);
             self.lots.push_back(Lot { receipt, units, left: units, at: now });

@@ -19,7 +19,7 @@ use crate::core::{Decision, Error, PolicyName, Quota};
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("messages", Quota::per_hour(2))]);
 /// let flow = limiter.flow(&Key::new("user", "ada")).await?;
-/// flow.take(2).await.expect("two messages an hour");
+/// flow.acquire(2).await.expect("two messages an hour");
 ///
 /// let error: FlowError = flow.check(1).await.expect_err("the third one");
 /// assert_eq!(error.policy(), Some("messages"));
@@ -63,7 +63,7 @@ impl FlowError {
     }
 
     /// Returns whether the store refuses the units.
-    pub fn is_refused(&self) -> bool {
+    pub fn is_denied(&self) -> bool {
         matches!(self.0, Reason::Refused { .. })
     }
 

@@ -21,9 +21,9 @@ use crate::store::FailureStore;
 ///
 /// | method | if no units are leased | for |
 /// | --- | --- | --- |
-/// | [`try_take`](Self::try_take) | returns an error at once | a handler that must not wait |
+/// | [`try_acquire`](Self::try_acquire) | returns an error at once | a handler that must not wait |
 /// | [`check`](Self::check) | waits for a call to the store, and returns its refusal | messages that are refused, or end the connection |
-/// | [`take`](Self::take) | waits until the quota has gained them | pacing |
+/// | [`acquire`](Self::acquire) | waits until the quota has gained them | pacing |
 ///
 /// # Accuracy
 ///
@@ -33,7 +33,7 @@ use crate::store::FailureStore;
 /// it has not passed. Units are charged at most 2 s before they pass: those that are leased are refunded after 1 s,
 /// unless somebody waits for more, and those that are set aside for somebody who waited pass within another 1 s, or are
 /// refunded: at the latest when that one is polled or dropped. So over any interval *d* all processes together pass at
-/// most what the quota admits in *d* + 2 s. Units for a [`take`](Self::take) of more than that are charged as the quota
+/// most what the quota admits in *d* + 2 s. Units for a [`acquire`](Self::acquire) of more than that are charged as the quota
 /// gains them.
 ///
 /// A refusal is kept for as long as it lasts, and for 5 s at most: so long, a refund, a reset or a lifted ban may go
@@ -60,7 +60,7 @@ use crate::store::FailureStore;
 /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("messages", Quota::per_second(100))]);
 /// let flow = limiter.flow(&Key::new("user", "ada")).await?;
 /// for _ in 0..10 {
-///     assert!(flow.try_take(1).is_ok());
+///     assert!(flow.try_acquire(1).is_ok());
 /// }
 /// # Ok(())
 /// # }
@@ -68,7 +68,7 @@ use crate::store::FailureStore;
 #[must_use = "a flow that takes nothing limits nothing"]
 pub struct Flow {
     pool: Arc<Pool>,
-    /// What [`poll_take`](Self::poll_take) waits for.
+    /// What [`poll_acquire`](Self::poll_acquire) waits for.
     taking: Option<Taking>,
 }
 
@@ -88,7 +88,7 @@ impl Flow {
     ///
     /// If too few are leased, or others wait for them. With [`FlowError::is_pending`] nothing refuses them: a call for
     /// a portion is in flight.
-    pub fn try_take(&self, units: u64) -> Result<(), FlowError> {
+    pub fn try_acquire(&self, units: u64) -> Result<(), FlowError> {
         let want = Want { least: units, most: units, waits: Waits::ForCall };
         // Tokio has those who poll much wait, although there are units.
         let taking = pin!(unconstrained(self.pool.acquire(want)));
@@ -132,24 +132,24 @@ impl Flow {
     /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("bytes", Quota::per_second(1_000_000))]);
     /// let flow = limiter.flow(&Key::new("user", "ada")).await?;
     /// for chunk in [[0_u8; 4_096]; 3] {
-    ///     flow.take(chunk.len() as u64).await?;
+    ///     flow.acquire(chunk.len() as u64).await?;
     ///     // Send the chunk.
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn take(&self, units: u64) -> Result<(), FlowError> {
+    pub async fn acquire(&self, units: u64) -> Result<(), FlowError> {
         self.pool.acquire(Want { least: units, most: units, waits: Waits::ForQuota }).await.map(drop)
     }
 
-    /// Polls for units, as [`take`](Self::take): for streams, sinks and bodies of your own.
+    /// Polls for units, as [`acquire`](Self::acquire): for streams, sinks and bodies of your own.
     ///
     /// Between two results, `units` must be the same. The flow keeps its place in the line, until it is dropped.
     ///
     /// # Errors
     ///
-    /// As [`take`](Self::take).
-    pub fn poll_take(&mut self, cx: &mut Context<'_>, units: u64) -> Poll<Result<(), FlowError>> {
+    /// As [`acquire`](Self::acquire).
+    pub fn poll_acquire(&mut self, cx: &mut Context<'_>, units: u64) -> Poll<Result<(), FlowError>> {
         let want = Want { least: units, most: units, waits: Waits::ForQuota };
         self.poll(cx, want).map_ok(drop)
     }

@@ -24,7 +24,7 @@ use super::book::{Book, Waits, Want};
 use super::error::FlowError;
 use crate::core::Error;
 use crate::core::error::Kind;
-use crate::store::{Answer, Ask, Change, Check, Decided, FailureStore, Settlement, Store};
+use crate::store::{Ask, Change, Check, FailureStore, MaybeFuture, Settlement, Store, StoreDecision};
 use crate::telemetry::Telemetry;
 
 /// Why no decision could be made.
@@ -130,7 +130,7 @@ impl Pool {
         let checks = (self.now)(&self.checks);
         let mut state = self.state();
         state.book.portion.adapt(&checks);
-        Some(state.book.refusal(want.least)).filter(FlowError::is_refused).map(Err)
+        Some(state.book.refusal(want.least)).filter(FlowError::is_denied).map(Err)
     }
 
     /// Takes units, or waits for them in line.
@@ -148,7 +148,7 @@ impl Pool {
             let claimed = self.update(|state| state.book.claim(place.ticket, want.least));
             // It was polled so late that its units were refunded, or gained by now, or that the store is back; or the task
             // was lost.
-            let is_over = |error: &FlowError| error.is_pending() || want.waits == Waits::ForQuota && error.is_refused();
+            let is_over = |error: &FlowError| error.is_pending() || want.waits == Waits::ForQuota && error.is_denied();
             if claimed.as_ref().is_err_and(is_over) {
                 continue;
             }
@@ -187,11 +187,11 @@ impl Pool {
         });
         let checks: Each = checks.into_iter().map(|check| check.cost(units)).collect();
         let pending = match self.store.decide(&checks, Ask::default()) {
-            Answer::Ready(decided) => return self.decided(&checks, units, decided),
-            Answer::Pending(_) if Runtime::try_current().is_err() => {
+            MaybeFuture::Ready(decided) => return self.decided(&checks, units, decided),
+            MaybeFuture::Pending(_) if Runtime::try_current().is_err() => {
                 return self.fail("a flow needs a tokio runtime, as its store does not decide at once");
             }
-            Answer::Pending(pending) => pending,
+            MaybeFuture::Pending(pending) => pending,
         };
         let pool = Arc::clone(self);
         let mut call: Call = Box::pin(async move { pool.decided(&checks, units, pending.await) });
@@ -202,7 +202,7 @@ impl Pool {
     }
 
     /// Notes the result of a call.
-    fn decided(&self, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
+    fn decided(&self, checks: &[Check], units: u64, decided: Result<StoreDecision, Error>) {
         if let Ok(decided) = &decided {
             self.pools.telemetry.portion_decided(checks, decided.decision.is_allowed());
         }

@@ -133,7 +133,7 @@ where
             *waiting = Some((item, units));
         }
         let units = waiting.as_ref().map_or(0, |(_, units)| *units);
-        let taken = ready!(flow.poll_take(cx, units));
+        let taken = ready!(flow.poll_acquire(cx, units));
         Poll::Ready(waiting.take().map(|(item, _)| taken.map(|()| item)))
     }
 
@@ -155,7 +155,7 @@ where
         let Waiting { flow, item: waiting } = this.sink;
         let Some((_, units)) = waiting else { return Poll::Ready(Ok(())) };
         ready!(this.inner.as_mut().poll_ready(cx)).map_err(PacedError::Inner)?;
-        let taken = ready!(flow.poll_take(cx, *units));
+        let taken = ready!(flow.poll_acquire(cx, *units));
         let Some((item, _)) = waiting.take() else { return Poll::Ready(Ok(())) };
         taken.map_err(PacedError::Flow)?;
         Poll::Ready(this.inner.start_send(item).map_err(PacedError::Inner))

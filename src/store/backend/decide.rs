@@ -32,7 +32,7 @@ use crate::core::{Error, Quota, error};
 use crate::store::bans::log;
 use crate::store::clock::micros;
 use crate::store::evaluate::{adjustment, applied, decided, evaluate, finish, is_kept};
-use crate::store::{Applied, Change, Check, Decided, StoreId, Taken};
+use crate::store::{Change, ChangeResult, Check, ReceiptItem, StoreDecision, StoreId};
 
 /// The result of each job, in their order.
 pub(super) type Results = Vec<Result<Done, Error>>;
@@ -83,14 +83,14 @@ impl States<'_> {
         {
             let (before, _) = mem::replace(self.entry(&job.ids[0]), (Ok(None), Some(Duration::ZERO)));
             let found = !matches!(before, Ok(None));
-            return Ok(Done::Applied(Applied::new(found.into(), change.1.stamp)));
+            return Ok(Done::ChangeResult(ChangeResult::new(found.into(), change.1.stamp)));
         }
         for (index, id) in job.ids.iter().enumerate() {
             self.check(id, job.work.quota(index))?;
         }
         Ok(match &job.work {
-            Work::Decide(checks) => Done::Decided(self.decide(checks, &job.ids)),
-            Work::Adjust(change) => Done::Applied(self.adjust(change, &job.ids[0])),
+            Work::Decide(checks) => Done::StoreDecision(self.decide(checks, &job.ids)),
+            Work::Adjust(change) => Done::ChangeResult(self.adjust(change, &job.ids[0])),
         })
     }
 
@@ -111,7 +111,7 @@ impl States<'_> {
         self.by_id.into_iter().filter_map(written).collect()
     }
 
-    fn decide(&mut self, checks: &[Check], ids: &[StateId]) -> Decided {
+    fn decide(&mut self, checks: &[Check], ids: &[StateId]) -> StoreDecision {
         let state = |index: usize| self.state(&ids[index]).map(Cow::Borrowed);
         let now = |quota: &Quota| quota.tick().of(self.now_us);
         let (mut steps, refused) = evaluate(checks, state, now);
@@ -127,8 +127,12 @@ impl States<'_> {
         decided(self.store, checks, &steps, refused)
     }
 
-    fn adjust(&mut self, (before, taken, change): &(Vec<Taken>, Taken, Change), id: &StateId) -> Applied {
-        let Taken { counter, floor, .. } = taken;
+    fn adjust(
+        &mut self,
+        (before, taken, change): &(Vec<ReceiptItem>, ReceiptItem, Change),
+        id: &StateId,
+    ) -> ChangeResult {
+        let ReceiptItem { counter, floor, .. } = taken;
         let quota = counter.quota();
         let now = quota.tick().of(self.now_us);
         let Adjusted { units, state } = quota.adjust(self.state(id), now, adjustment(before, taken, *change));

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::traits::StateId;
 use crate::core::{Error, Quota};
 use crate::store::bans::changed;
-use crate::store::{Applied, Change, Check, Decided, Taken};
+use crate::store::{Change, ChangeResult, Check, ReceiptItem, StoreDecision};
 
 /// The most states in a transaction, and so of a job.
 pub(super) const MOST_STATES: usize = 128;
@@ -96,28 +96,28 @@ pub(super) enum Work {
     /// Decide these checks as one, those of bans included.
     Decide(SmallVec<[Check; 1]>),
     /// Change what was taken; the list is what the same request took before.
-    Adjust(Box<(Vec<Taken>, Taken, Change)>),
+    Adjust(Box<(Vec<ReceiptItem>, ReceiptItem, Change)>),
 }
 
 /// What was done.
 #[derive(Debug)]
 pub(super) enum Done {
-    Decided(Decided),
-    Applied(Applied),
+    StoreDecision(StoreDecision),
+    ChangeResult(ChangeResult),
 }
 
 impl Done {
-    pub(super) fn decided(self) -> Decided {
+    pub(super) fn decided(self) -> StoreDecision {
         match self {
-            Self::Decided(decided) => decided,
-            Self::Applied(_) => unreachable!("a decision was wanted"),
+            Self::StoreDecision(decided) => decided,
+            Self::ChangeResult(_) => unreachable!("a decision was wanted"),
         }
     }
 
-    pub(super) fn applied(self) -> Applied {
+    pub(super) fn applied(self) -> ChangeResult {
         match self {
-            Self::Applied(applied) => applied,
-            Self::Decided(_) => unreachable!("a change was wanted"),
+            Self::ChangeResult(applied) => applied,
+            Self::StoreDecision(_) => unreachable!("a change was wanted"),
         }
     }
 }
@@ -152,7 +152,7 @@ impl Work {
     }
 
     /// Changes what was taken, by a request that took others `before`.
-    pub(super) fn adjust(before: &[Taken], taken: &Taken, change: Change) -> Self {
+    pub(super) fn adjust(before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> Self {
         let (taken, change) = changed(taken, change);
         Self::Adjust(Box::new((before.to_vec(), taken.into_owned(), change)))
     }

@@ -29,7 +29,7 @@ use crate::core::Error;
 use crate::core::error::Kind;
 use crate::random;
 use crate::store::around::settle_each;
-use crate::store::{Answer, Change, Receipt, Settlement, Settling, StoreId};
+use crate::store::{Change, MaybeFuture, Receipt, Settlement, Settling, StoreId};
 
 /// How often a transaction is tried.
 const TRIES: u32 = 16;
@@ -69,7 +69,7 @@ impl<B: StateBackend> Shared<B> {
 
     /// Begins some work, or has it wait for the states that it needs. Its caller waits until a time; without one it is a
     /// settlement, which is tried again if it surely was not made.
-    pub(super) fn submit(self: &Arc<Self>, work: Work, until: Option<Instant>) -> Answer<Result<Done, Error>> {
+    pub(super) fn submit(self: &Arc<Self>, work: Work, until: Option<Instant>) -> MaybeFuture<Result<Done, Error>> {
         let (budget, (sender, mut reply)) = (self.budget, oneshot::channel());
         let (ids, pause) = (work.ids(), until.is_none().then_some(PAUSE));
         let over = until.unwrap_or_else(|| Instant::now() + LATE.max(budget));
@@ -77,9 +77,9 @@ impl<B: StateBackend> Shared<B> {
         // By then a settlement has the result of its last try.
         let until = until.unwrap_or(over + LATE + budget);
         match reply.try_recv() {
-            Ok(result) => Answer::Ready(result),
-            Err(TryRecvError::Closed) => Answer::Ready(Err(lost())),
-            Err(TryRecvError::Empty) => Answer::pending(async move {
+            Ok(result) => MaybeFuture::Ready(result),
+            Err(TryRecvError::Closed) => MaybeFuture::Ready(Err(lost())),
+            Err(TryRecvError::Empty) => MaybeFuture::pending(async move {
                 if let Some(result) = within(until, &mut reply).await {
                     return result.unwrap_or_else(|_| Err(lost()));
                 }
@@ -210,7 +210,7 @@ impl<B: StateBackend> Transaction<B> {
     /// keep what they took, as work may have been done.
     fn complete(&mut self, done: Results) {
         for (job, result) in mem::take(&mut self.jobs).into_iter().zip(done) {
-            if let Err(Ok(Done::Decided(decided))) = job.reply.send(result)
+            if let Err(Ok(Done::StoreDecision(decided))) = job.reply.send(result)
                 && job.until <= Instant::now()
             {
                 self.shared.refund(&decided.receipt);

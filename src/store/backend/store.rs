@@ -13,8 +13,8 @@ use crate::core::{Error, kept};
 use crate::store::bans::with_bans;
 use crate::store::evaluate::{decided, of_any};
 use crate::store::{
-    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
-    Store,
+    Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Requirement, Settlement, Settling,
+    Store, StoreDecision,
 };
 
 /// The longest budget: points in time beyond it could not be represented.
@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// transactions wait for each other, or conflict. Requests over different counters have transactions of their own, 16 at a
 /// time unless it is [set](super::BackendStoreBuilder::rounds); beyond that they share some, too.
 ///
-/// A decision takes at most the [budget](super::BackendStoreBuilder::budget), 100 ms by default. If the database has
+/// A decision takes at most the [budget](super::BackendStoreBuilder::timeout), 100 ms by default. If the database has
 /// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks,
 /// of which one with a ban counts as two.
 ///
@@ -57,14 +57,14 @@ impl<B: StateBackend> BackendStore<B> {
 }
 
 impl<B: StateBackend> Store for BackendStore<B> {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         if checks.is_empty() {
-            return Answer::Ready(Ok(decided(self.shared.id, &[], &[], false)));
+            return MaybeFuture::Ready(Ok(decided(self.shared.id, &[], &[], false)));
         }
         let checks = with_bans(checks);
         let states = checks.len();
         if states > MOST_STATES {
-            return Answer::Ready(Err(Error::invalid(format!(
+            return MaybeFuture::Ready(Err(Error::invalid(format!(
                 "{states} policies and bans at once are too many for a database: at most {MOST_STATES}"
             ))));
         }
@@ -75,19 +75,19 @@ impl<B: StateBackend> Store for BackendStore<B> {
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.shared.id {
-            return Answer::Ready(Ok(Vec::new()));
+            return MaybeFuture::Ready(Ok(Vec::new()));
         }
         self.shared.settle(&receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         let work = Work::adjust(&[], &of_any(counter), change);
         self.shared.submit(work, Some(Instant::now() + self.shared.budget)).map(|done| done.map(Done::applied))
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         let capabilities = Capabilities::with_few_bans(requirements, MOST_STATES)?;
-        Ok(capabilities.budget(self.shared.budget).id(self.shared.id))
+        Ok(capabilities.timeout(self.shared.budget).id(self.shared.id))
     }
 }
 
@@ -114,7 +114,7 @@ impl<B: StateBackend> fmt::Debug for BackendStore<B> {
 ///
 /// /// A store on a pool of 8 connections.
 /// fn store<B: StateBackend>(database: B) -> Result<BackendStore<B>, Error> {
-///     BackendStore::builder(database).budget(Duration::from_millis(50)).rounds(8).build()
+///     BackendStore::builder(database).timeout(Duration::from_millis(50)).max_transactions(8).build()
 /// }
 /// ```
 #[must_use]
@@ -128,7 +128,7 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
     /// Sets how long a decision may take, instead of 100 ms; 0 is refused by [`build`](Self::build).
     ///
     /// It covers loading, trying again after conflicts, and committing. Timers add up to 2 ms.
-    pub fn budget(self, budget: Duration) -> Self {
+    pub fn timeout(self, budget: Duration) -> Self {
         Self { budget, ..self }
     }
 
@@ -136,7 +136,7 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
     ///
     /// Give as many as the database's pool has connections. A transaction that has not returned keeps its place for up to
     /// 10 s beyond the budget.
-    pub fn rounds(self, rounds: usize) -> Self {
+    pub fn max_transactions(self, rounds: usize) -> Self {
         Self { rounds, ..self }
     }
 

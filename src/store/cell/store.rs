@@ -16,8 +16,8 @@ use crate::core::{Error, Key, Quota, Requirement};
 use crate::store::evaluate::decided_one;
 use crate::store::redis::in_time;
 use crate::store::{
-    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Credentials, Decided, Receipt, RedisStore,
-    RedisStoreBuilder, Settlement, Settling, Store, StoreId,
+    Ask, Capabilities, Change, ChangeResult, Check, Counter, Credentials, MaybeFuture, Receipt, RedisStore,
+    RedisStoreBuilder, Settlement, Settling, Store, StoreDecision, StoreId,
 };
 
 /// Token buckets (GCRA) that the Redis module
@@ -75,24 +75,24 @@ pub struct RedisCellStore {
 }
 
 impl Store for RedisCellStore {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let check = match checks {
             [check] => check.clone(),
             [] => {
                 let decision = Decision::new([], Source::Store);
-                return Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(self.id, []) }));
+                return MaybeFuture::Ready(Ok(StoreDecision { decision, receipt: Receipt::new(self.id, []) }));
             }
             several => {
                 let text = format!("redis-cell decides one check a request, not {}: give one", several.len());
-                return Answer::Ready(Err(Error::invalid(text + OR_SCRIPTS)));
+                return MaybeFuture::Ready(Err(Error::invalid(text + OR_SCRIPTS)));
             }
         };
         let throttle = match Throttle::of(self.redis.cell_key(&check.counter), &check) {
             Ok(throttle) => throttle,
-            Err(error) => return Answer::Ready(Err(error)),
+            Err(error) => return MaybeFuture::Ready(Err(error)),
         };
         let Self { id, redis } = self.clone();
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             let reply = redis.command_by(throttle.command(), ask.deadline).await?;
             Ok(decided_one(id, &check, &throttle.step(reply)?))
         })
@@ -103,24 +103,24 @@ impl Store for RedisCellStore {
         if receipt.store() == self.id {
             tracing::debug!(?changes, "redis-cell keeps what was taken as it is");
         }
-        Answer::Ready(Ok(changes.iter().map(|_| Applied::new(0, 0)).collect()))
+        MaybeFuture::Ready(Ok(changes.iter().map(|_| ChangeResult::new(0, 0)).collect()))
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         if change != Change::Reset {
             let text = "redis-cell neither gives units back nor charges past the limit: reset the counter";
-            return Answer::Ready(Err(Error::invalid(text.to_owned() + OR_SCRIPTS)));
+            return MaybeFuture::Ready(Err(Error::invalid(text.to_owned() + OR_SCRIPTS)));
         }
         let (redis, key) = (self.redis.clone(), self.redis.cell_key(counter));
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             let deleted = redis.command(cmd("DEL").arg(key)).await?;
-            Ok(Applied::new(u64::from_redis_value(deleted).unwrap_or_default().min(1), 0))
+            Ok(ChangeResult::new(u64::from_redis_value(deleted).unwrap_or_default().min(1), 0))
         })
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         supports(requirements)?;
-        Ok(Capabilities::default().budget(self.redis.budget()).id(self.id))
+        Ok(Capabilities::default().timeout(self.redis.timeout()).id(self.id))
     }
 }
 
@@ -141,7 +141,7 @@ impl fmt::Debug for RedisCellStore {
 /// # async fn run() -> Result<(), tollgate::Error> {
 /// let store = RedisCellStore::builder()
 ///     .prefix("shop")
-///     .budget(Duration::from_millis(50))
+///     .timeout(Duration::from_millis(50))
 ///     .connect_timeout(Duration::from_secs(1))
 ///     .connect("redis://127.0.0.1:6379")
 ///     .await?;
@@ -165,8 +165,8 @@ impl RedisCellStoreBuilder {
     /// Sets how long one decision may take, instead of 100 ms: waiting for a connection, sending,
     /// and the reply. A decision that takes longer is an error that
     /// [`is_timeout`](Error::is_timeout).
-    pub fn budget(self, budget: Duration) -> Self {
-        Self { settings: self.settings.budget(budget) }
+    pub fn timeout(self, budget: Duration) -> Self {
+        Self { settings: self.settings.timeout(budget) }
     }
 
     /// Sets how long connecting may take, instead of 500 ms. A decision waits for it no longer than

@@ -15,11 +15,11 @@ use super::refusals::Refusals;
 use crate::core::{Checks, Error, kept};
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::{
-    Answer, Applied, Ask, AskMode, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement,
-    Settling, Store, StoreId,
+    Ask, AskMode, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Requirement, Settlement,
+    Settling, Store, StoreDecision, StoreId,
 };
 
-/// How long a refusal is served at most, unless another [cap](DenyCacheBuilder::cap) is set.
+/// How long a refusal is served at most, unless another [cap](DenyCacheBuilder::max_ttl) is set.
 const DEFAULT_CAP: Duration = Duration::from_secs(1);
 /// How many refusals are kept, unless another [capacity](DenyCacheBuilder::capacity) is set.
 const DEFAULT_CAPACITY: usize = 100_000;
@@ -28,7 +28,7 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///
 /// A [`RedisStore`](crate::RedisStore) has one built in. After the inner store refused a check, the same check is
 /// refused without calling it for as long as that refusal lasts, and for at most 1 s (the
-/// [cap](DenyCacheBuilder::cap)), counted from when the inner store was called. The same check is the same cost from
+/// [cap](DenyCacheBuilder::max_ttl)), counted from when the inner store was called. The same check is the same cost from
 /// the same counter under the same quota. A larger cost is refused as well, unless the algorithm is a sliding one: then
 /// only the store knows how long another cost has to wait, so it is called once for each. Nothing is ever admitted from
 /// the cache.
@@ -65,8 +65,8 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// use tollgate::{DenyCache, MemoryStore};
 ///
 /// # fn main() -> Result<(), tollgate::Error> {
-/// let store = DenyCache::builder().cap(Duration::from_millis(200)).build(MemoryStore::new())?;
-/// assert_eq!(store.refused_from_cache(), 0);
+/// let store = DenyCache::builder().max_ttl(Duration::from_millis(200)).build(MemoryStore::new())?;
+/// assert_eq!(store.denied_from_cache(), 0);
 /// # Ok(())
 /// # }
 /// ```
@@ -86,7 +86,7 @@ pub struct DenyCache<S> {
 /// use std::time::Duration;
 /// use tollgate::{DenyCache, MemoryStore};
 ///
-/// let settings = DenyCache::builder().cap(Duration::from_millis(500)).capacity(10_000);
+/// let settings = DenyCache::builder().max_ttl(Duration::from_millis(500)).capacity(10_000);
 /// assert!(settings.build(MemoryStore::new()).is_ok());
 /// ```
 #[must_use]
@@ -133,7 +133,7 @@ impl<S> DenyCache<S> {
     }
 
     /// Returns how many requests were refused without calling the inner store, by all clones together.
-    pub fn refused_from_cache(&self) -> u64 {
+    pub fn denied_from_cache(&self) -> u64 {
         self.refusals.from_cache.load(Ordering::Relaxed)
     }
 
@@ -160,10 +160,10 @@ impl DenyCacheBuilder {
     /// use std::time::Duration;
     /// use tollgate::{DenyCache, MemoryStore};
     ///
-    /// assert!(DenyCache::builder().cap(Duration::from_millis(200)).build(MemoryStore::new()).is_ok());
-    /// assert!(DenyCache::builder().cap(Duration::ZERO).build(MemoryStore::new()).is_err());
+    /// assert!(DenyCache::builder().max_ttl(Duration::from_millis(200)).build(MemoryStore::new()).is_ok());
+    /// assert!(DenyCache::builder().max_ttl(Duration::ZERO).build(MemoryStore::new()).is_err());
     /// ```
-    pub fn cap(self, cap: Duration) -> Self {
+    pub fn max_ttl(self, cap: Duration) -> Self {
         Self { cap, ..self }
     }
 
@@ -215,10 +215,10 @@ impl DenyCacheBuilder {
 }
 
 impl<S: Store> Store for DenyCache<S> {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         self.decide_by(checks, ask.mode, |inner| match inner.decide(checks, ask) {
-            Answer::Ready(decided) => Called::Ready(decided),
-            Answer::Pending(mut pending) => {
+            MaybeFuture::Ready(decided) => Called::Ready(decided),
+            MaybeFuture::Pending(mut pending) => {
                 let mut checks = kept(checks);
                 Called::Pending(poll_fn(move |cx| {
                     pending.as_mut().poll(cx).map(|decided| (mem::take(&mut checks), decided))
@@ -230,7 +230,7 @@ impl<S: Store> Store for DenyCache<S> {
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.taken().is_empty() {
             // As that of a cached refusal, which no other store knows.
-            return Answer::Ready(Ok(changes.iter().map(|settlement| settlement.nothing(&receipt)).collect()));
+            return MaybeFuture::Ready(Ok(changes.iter().map(|settlement| settlement.nothing(&receipt)).collect()));
         }
         let taken = changes.iter().filter_map(|settlement| settlement.of(&receipt));
         let counters: SmallVec<[Counter; 1]> = taken.map(|(taken, _)| taken.counter.clone()).collect();
@@ -244,7 +244,7 @@ impl<S: Store> Store for DenyCache<S> {
         })
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         self.refusals.changed(counter);
         // Again once it is made, for calls made meanwhile.
         let (refusals, changed) = (Arc::clone(&self.refusals), counter.clone());
@@ -261,7 +261,7 @@ impl<S: Store> Store for DenyCache<S> {
 
 /// A call of the inner store: its decision, or a future that returns it with the checks.
 pub(crate) enum Called<F> {
-    Ready(Result<Decided, Error>),
+    Ready(Result<StoreDecision, Error>),
     Pending(F),
 }
 
@@ -273,23 +273,23 @@ impl<S> DenyCache<S> {
         checks: &[Check],
         mode: AskMode,
         call: impl FnOnce(&S) -> Called<F>,
-    ) -> Answer<Result<Decided, Error>>
+    ) -> MaybeFuture<Result<StoreDecision, Error>>
     where
-        F: Future<Output = (Checks, Result<Decided, Error>)> + Send + Unpin + 'static,
+        F: Future<Output = (Checks, Result<StoreDecision, Error>)> + Send + Unpin + 'static,
     {
         let snapshot = self.refusals.snapshot(checks);
         if let Some(refused) = self.refusals.refusal(&snapshot, checks, mode) {
-            return Answer::Ready(Ok(refused));
+            return MaybeFuture::Ready(Ok(refused));
         }
         let refusals = &self.refusals;
         match call(&self.inner) {
             Called::Ready(decided) => {
                 refusals.record(&snapshot, checks, &decided);
-                Answer::Ready(decided)
+                MaybeFuture::Ready(decided)
             }
             Called::Pending(mut call) => {
                 let refusals = Arc::clone(refusals);
-                Answer::pending(poll_fn(move |cx| {
+                MaybeFuture::pending(poll_fn(move |cx| {
                     let (checks, decided) = ready!(Pin::new(&mut call).poll(cx));
                     refusals.record(&snapshot, &checks, &decided);
                     Poll::Ready(decided)

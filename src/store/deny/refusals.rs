@@ -20,7 +20,7 @@ use crate::core::Error;
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::clock::{Clock, micros};
 use crate::store::map::{Fingerprint, Fingerprints, Shards};
-use crate::store::{AskMode, Check, Counter, Decided, Mode, Receipt, Settles, StoreId};
+use crate::store::{AskMode, Check, Counter, Mode, Receipt, Settles, StoreDecision, StoreId};
 
 /// A change may arrive this much later than it is made. Refusals by calls made meanwhile are not cached.
 const ON_ITS_WAY_US: u64 = 100_000;
@@ -97,7 +97,7 @@ impl Refusals {
     ///
     /// A request that may be a strike is refused only if a key is banned: the store counts strikes. A check of which
     /// nothing is cached reports that nothing remains, which is never too much.
-    pub(super) fn refusal(&self, snapshot: &Snapshot, checks: &[Check], mode: AskMode) -> Option<Decided> {
+    pub(super) fn refusal(&self, snapshot: &Snapshot, checks: &[Check], mode: AskMode) -> Option<StoreDecision> {
         let now = snapshot.sent;
         let may_be_live = || snapshot.counters.iter().any(|counter| self.generations.of(*counter).may_be_live(now));
         if mode == AskMode::Probe || !snapshot.is_simple || !may_be_live() {
@@ -116,15 +116,15 @@ impl Refusals {
             Some(refusal) => refusal.outcome(check, now),
             None => Outcome::allowed(check, 0),
         });
-        Some(Decided::new(Decision::new(outcomes, Source::DenyCache), Receipt::empty(self.id)))
+        Some(StoreDecision::new(Decision::new(outcomes, Source::DenyCache), Receipt::empty(self.id)))
     }
 
     /// Records a decision. Refusals are those of the store itself, and not of another source, such as a fallback.
     ///
     /// If a look has nothing left beyond its floor, a cost of one unit would be refused. Of looks with bans only the
     /// refusals by a ban are cached, as others may be strikes.
-    pub(super) fn record(&self, snapshot: &Snapshot, checks: &[Check], decided: &Result<Decided, Error>) {
-        let Ok(Decided { decision, .. }) = decided else { return };
+    pub(super) fn record(&self, snapshot: &Snapshot, checks: &[Check], decided: &Result<StoreDecision, Error>) {
+        let Ok(StoreDecision { decision, .. }) = decided else { return };
         let (outcomes, is_empty) = (decision.outcomes(), |look: &Outcome| look.remaining() == 0);
         match snapshot.looks {
             false if decision.is_allowed() => self.note_taken(snapshot, checks),

@@ -19,7 +19,7 @@ pub(super) const BUDGET: Duration = Duration::from_millis(100);
 /// Timeouts, lost connections and errors returned by the server are failures. One failed call or connection is one
 /// failure, however many requests waited for it: a store may decide many requests in one call, and they fail or succeed
 /// together. For other stores each decision counts as a call, and so does each decision that the layer ends with its
-/// own timer, because the store has no [budget](crate::store::Capabilities::budget).
+/// own timer, because the store has no [budget](crate::store::Capabilities::timeout).
 ///
 /// After 5 failures in a row, or after 10 within a second that are at least half of the calls since the first of them,
 /// the circuit breaker opens: the store is no longer called, so that during an outage no request waits for a timeout.

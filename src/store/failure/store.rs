@@ -29,8 +29,8 @@ use crate::core::{Checks, Error, Requirement, kept};
 use crate::store::breaker::{FIRST_WAIT_MS, LONGEST_PROBE, Permit};
 use crate::store::slots::{SlotHold, SlotRenewer, Unclaimed};
 use crate::store::{
-    Answer, Applied, Ask, AskMode, BreakerState, Capabilities, Change, Check, Counter, Deadline, Decided, Receipt,
-    Settlement, Settling, Store,
+    Ask, AskMode, BreakerState, Capabilities, Change, ChangeResult, Check, Counter, Deadline, MaybeFuture, Receipt,
+    Settlement, Settling, Store, StoreDecision,
 };
 
 /// A store as layers and limiters keep it.
@@ -92,7 +92,7 @@ impl FailureStore {
         if checks.is_empty() {
             // No policy applies, so it does not matter whether the store is available.
             let receipt = Receipt::new(self.without.local.id(), []);
-            return Deciding::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
+            return Deciding::Ready(Ok(StoreDecision { decision: Decision::new([], Source::Store), receipt }));
         }
         let Some(permit) = self.without.breaker.acquire() else {
             let text = "the store is not called, as it failed too often a moment ago";
@@ -106,12 +106,12 @@ impl FailureStore {
         let is_shorter = self.own.is_some_and(|own| own > budget);
         let deadline = if is_shorter { ask.deadline.earlier(Deadline::after(budget)) } else { ask.deadline };
         match self.inner.decide(checks, Ask { deadline, mode }) {
-            Answer::Ready(mut decided) => {
+            MaybeFuture::Ready(mut decided) => {
                 self.without.report(permit, &decided);
                 self.without.stand_in(checks, &mut decided);
                 Deciding::Ready(decided)
             }
-            Answer::Pending(pending) => Deciding::Waits(self.wait(pending, permit, checks, ask.deadline, budget)),
+            MaybeFuture::Pending(pending) => Deciding::Waits(self.wait(pending, permit, checks, ask.deadline, budget)),
         }
     }
 
@@ -135,10 +135,10 @@ impl FailureStore {
 }
 
 impl Store for FailureStore {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         match self.begin(checks, ask) {
-            Deciding::Ready(decided) => Answer::Ready(decided),
-            Deciding::Waits(call) => Answer::pending(call.of(kept(checks))),
+            Deciding::Ready(decided) => MaybeFuture::Ready(decided),
+            Deciding::Waits(call) => MaybeFuture::pending(call.of(kept(checks))),
         }
     }
 
@@ -146,7 +146,7 @@ impl Store for FailureStore {
         settle(&*self.inner, &self.without, receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         self.inner.adjust(counter, change)
     }
 
@@ -156,11 +156,11 @@ impl Store for FailureStore {
 }
 
 /// A decision of the inner store that is waited for.
-type Pending = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
+type Pending = Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
 
 /// A decision, or the wait for it, which is to be given the [checks](Call::of).
 pub(crate) enum Deciding {
-    Ready(Result<Decided, Error>),
+    Ready(Result<StoreDecision, Error>),
     Waits(Call),
 }
 
@@ -199,7 +199,7 @@ impl Call {
     }
 
     /// Polls for what the inner store decided, and reports that.
-    fn reported(&mut self, cx: &mut Context<'_>) -> Poll<Result<Decided, Error>> {
+    fn reported(&mut self, cx: &mut Context<'_>) -> Poll<Result<StoreDecision, Error>> {
         let decided = ready!(self.pending.as_mut().poll(cx));
         if let Some(permit) = self.permit.take() {
             self.without.report(permit, &decided);
@@ -209,7 +209,7 @@ impl Call {
 }
 
 impl Future for Call {
-    type Output = Result<Decided, Error>;
+    type Output = Result<StoreDecision, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut decided = ready!(self.reported(cx));
@@ -230,7 +230,7 @@ impl Drop for Call {
 /// Settles a receipt by the store that made it.
 fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Settlement]) -> Settling {
     if changes.is_empty() {
-        return Answer::Ready(Ok(Vec::new()));
+        return MaybeFuture::Ready(Ok(Vec::new()));
     }
     if receipt.store() == without.local.id() {
         without.local.settle(receipt, changes)
@@ -241,7 +241,7 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
 
 /// Waits until a time; a decision that comes later is dropped, as its store keeps no deadline.
 /// There are no timers outside of a runtime, where it waits for as long as the store does.
-async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result<Decided, Error> {
+async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result<StoreDecision, Error> {
     if Runtime::try_current().is_err() {
         return pending.await;
     }

@@ -25,7 +25,7 @@ use crate::core::decision::{Decision, Outcome, Source};
 use crate::core::{Error, Lines};
 use crate::store::breaker::{FIRST_WAIT_MS, Permit, ReportedBreaker, Whose, millis};
 use crate::store::share;
-use crate::store::{Check, Clock, Decided, MemoryStore, Mode, Receipt, SystemClock};
+use crate::store::{Check, Clock, MemoryStore, Mode, Receipt, StoreDecision, SystemClock};
 
 /// The rules, the state of the store, and the local store.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Without {
     }
 
     /// Reports the outcome of a call to the breaker, as the table above says. Once for each permit.
-    pub(super) fn report(&self, permit: Permit, decided: &Result<Decided, Error>) {
+    pub(super) fn report(&self, permit: Permit, decided: &Result<StoreDecision, Error>) {
         match decided {
             // A decision from a cache in this process does not show whether the store works.
             Ok(decided) if decided.decision.source() != Source::Store => self.gave_up(permit, 0),
@@ -125,7 +125,7 @@ impl Without {
 
     /// Replaces an error by a decision of the rules. With [`OnFailure::Deny`] the error stays,
     /// unless no check is enforced.
-    pub(super) fn stand_in(&self, checks: &[Check], decided: &mut Result<Decided, Error>) {
+    pub(super) fn stand_in(&self, checks: &[Check], decided: &mut Result<StoreDecision, Error>) {
         let Err(error) = decided else { return };
         *decided = match self.rule(error) {
             OnFailure::Fallback => share::decide(&self.local, self.rules.instances.into(), checks),
@@ -133,7 +133,7 @@ impl Without {
             // As if nothing had been taken of any quota.
             OnFailure::Allow | OnFailure::Deny => {
                 let outcomes = checks.iter().map(|check| Outcome::allowed(check, check.counter.quota().capacity()));
-                Ok(Decided::new(Decision::new(outcomes, Source::Open), Receipt::empty(self.local.id())))
+                Ok(StoreDecision::new(Decision::new(outcomes, Source::FailOpen), Receipt::empty(self.local.id())))
             }
         };
     }

@@ -18,7 +18,7 @@ use super::leases::Leases;
 use super::lot::lifetime;
 use crate::core::decision::{Decision, Source};
 use crate::store::map::Locked;
-use crate::store::{Check, Decided, Receipt, Taken};
+use crate::store::{Check, Receipt, ReceiptItem, StoreDecision};
 
 /// What a request makes others do, once no lock is held: leases to request; and those to return, which were found to be
 /// over, with debts to charge.
@@ -28,7 +28,7 @@ type Tasks = (SmallVec<[Want; 2]>, Vec<Back>);
 ///
 /// New leases are requested. A closed store admits nothing.
 #[inline]
-pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<Decided> {
+pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<StoreDecision> {
     if leases.closed.load(Ordering::Relaxed) || !is_plain(checks) {
         return None;
     }
@@ -45,7 +45,7 @@ pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<Decided> {
 
 /// Spends all checks or none, under the locks of all. Demand is noted only of requests whose
 /// keys all are hot: leases cannot cover the others, however many there are.
-fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tasks) -> Option<Decided> {
+fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tasks) -> Option<StoreDecision> {
     let mut locked = leases.shards.lock_all(checks.iter().map(|check| leases.hash(&check.counter)));
     let mut hot = true;
     for (index, check) in checks.iter().enumerate() {
@@ -76,7 +76,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tas
 }
 
 /// As [`attempt`], for a request with one check, which most have: with one look into one part.
-fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Tasks) -> Option<Decided> {
+fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Tasks) -> Option<StoreDecision> {
     let hash = leases.hash(&check.counter);
     let mut hot_keys = leases.shards.lock(hash);
     let key = hot_keys.heat(hash, &check.counter, now)?;
@@ -89,12 +89,12 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Ta
     hot_keys.counts.spend(&taken);
     drop(hot_keys);
     let decision = Decision::new([outcome], Source::Lease);
-    Some(Decided { decision, receipt: Receipt::of_one(leases.id, taken) })
+    Some(StoreDecision { decision, receipt: Receipt::of_one(leases.id, taken) })
 }
 
 /// Spends the units of all checks, which the caller has found to be admitted.
-fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> Decided {
-    let mut taken: SmallVec<[Taken; 1]> = SmallVec::with_capacity(checks.len());
+fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> StoreDecision {
+    let mut taken: SmallVec<[ReceiptItem; 1]> = SmallVec::with_capacity(checks.len());
     let outcomes = checks.iter().enumerate().map(|(index, check)| {
         let (hash, hot_keys) = locked.of(index);
         let (outcome, part) = hot_keys.find(hash, &check.counter).expect("it is hot").spend(check, now);
@@ -103,7 +103,7 @@ fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], no
         outcome
     });
     let decision = Decision::new(outcomes, Source::Lease);
-    Decided { decision, receipt: Receipt::new(leases.id, taken) }
+    StoreDecision { decision, receipt: Receipt::new(leases.id, taken) }
 }
 
 /// Notes the demand of one check; a lease that its key wants is marked as in flight, so that no other request causes

@@ -20,7 +20,7 @@ use super::hot_keys::{HotKeys, LeaseCounts};
 use super::leases::{Leases, MOST_CALLS};
 use super::lot::Lot;
 use crate::core::Error;
-use crate::store::{Answer, Ask, Check, Counter, Decided, Store};
+use crate::store::{Ask, Check, Counter, MaybeFuture, Store, StoreDecision};
 
 /// A lease call in flight. Dropped without a result it counts as failed, as when a runtime ends.
 struct LeaseCall {
@@ -49,20 +49,20 @@ pub(super) fn request_lease(leases: &Arc<Leases>, want: Want) {
         let (sent, wall) = (leases.now(), leases.wall(want.counter.quota()));
         let mut call = LeaseCall { leases: Arc::clone(leases), want: Some(want), sent, wall, _permit: permit };
         match (leases.inner.decide(&[check], Ask::default()), Runtime::try_current()) {
-            (Answer::Ready(result), _) => next = call.completed(result),
-            (Answer::Pending(pending), Ok(runtime)) => drop(runtime.spawn(async move {
+            (MaybeFuture::Ready(result), _) => next = call.completed(result),
+            (MaybeFuture::Pending(pending), Ok(runtime)) => drop(runtime.spawn(async move {
                 if let Some(next) = call.completed(pending.await) {
                     request_lease(&call.leases, next);
                 }
             })),
-            (Answer::Pending(_), Err(_)) => {}
+            (MaybeFuture::Pending(_), Err(_)) => {}
         }
     }
 }
 
 impl LeaseCall {
     /// Ends the call by what the inner store decided; returns the lease to request next.
-    fn completed(&mut self, result: Result<Decided, Error>) -> Option<Want> {
+    fn completed(&mut self, result: Result<StoreDecision, Error>) -> Option<Want> {
         let want = self.want.take()?;
         match result {
             Ok(decided) if decided.decision.is_allowed() && !decided.receipt.taken().is_empty() => {
@@ -91,7 +91,7 @@ impl Drop for LeaseCall {
 /// One that came too late is returned, and one that was requested before a reset is lost: it is not known on which
 /// side of it the units were charged. A lease whose receipt is another store's than the earlier ones' is returned,
 /// too, and so is one whose stamp looks like a number of a call here.
-fn keep(leases: &Leases, want: &Want, decided: Decided, (sent, wall): (u64, Option<u64>)) -> Option<Want> {
+fn keep(leases: &Leases, want: &Want, decided: StoreDecision, (sent, wall): (u64, Option<u64>)) -> Option<Want> {
     let (now, quota) = (leases.now(), want.counter.quota());
     let known = *leases.inner_id.get_or_init(|| decided.receipt.store()) == decided.receipt.store();
     let (lot, seen) = Lot::new(decided, sent, wall, now);

@@ -14,7 +14,7 @@ use super::lot::{Lot, Seen, lifetime, period};
 use crate::core::decision::{Measures, Outcome};
 use crate::store::clock::micros;
 use crate::store::map::Entry;
-use crate::store::{Check, Counter, Taken};
+use crate::store::{Check, Counter, ReceiptItem};
 
 /// The number of the next lease call of any store: a key that is forgotten must not know the calls it had before.
 static CALLS: AtomicU64 = AtomicU64::new(1);
@@ -206,7 +206,7 @@ impl HotKey {
     ///
     /// What remains is what was left in the inner store at the last lease, and what is held here, up to the capacity,
     /// less what is owed.
-    pub(super) fn spend(&mut self, check: &Check, now: u64) -> (Outcome, Taken) {
+    pub(super) fn spend(&mut self, check: &Check, now: u64) -> (Outcome, ReceiptItem) {
         let stamp = if let Some(lot) = self.lots.iter_mut().find(|lot| lot.covers(check.cost, now)) {
             lot.left -= check.cost;
             lot.stamp()
@@ -220,7 +220,7 @@ impl HotKey {
         let wait = if remaining == 0 { reset } else { 0 };
         let window = quota.tick().of(micros(self.seen.window));
         let measures = Measures { fits: true, remaining, wait, reset, window, delay: 0 };
-        let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp };
+        let taken = ReceiptItem { counter: check.counter.clone(), units: check.cost, floor: 0, stamp };
         (Outcome::from_measures(check, &measures), taken)
     }
 

@@ -17,7 +17,7 @@ use super::demand::{HOT, OVERDRAWN};
 use super::hot_key::{Back, HotKey};
 use super::lot::{lifetime, period};
 use crate::store::map::Table;
-use crate::store::{Counter, Taken};
+use crate::store::{Counter, ReceiptItem};
 
 /// Cells for each hot key there is room for.
 const CELLS: usize = 4;
@@ -154,7 +154,7 @@ impl LeaseCounts {
     }
 
     /// Counts units that a request spent here: those of no lease are owed.
-    pub(super) fn spend(&mut self, taken: &Taken) {
+    pub(super) fn spend(&mut self, taken: &ReceiptItem) {
         self.spent += taken.units;
         self.owed += if taken.stamp < OVERDRAWN { 0 } else { taken.units };
     }

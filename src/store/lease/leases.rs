@@ -19,8 +19,8 @@ use crate::core::{Decision, Error, Quota};
 use crate::store::clock::micros;
 use crate::store::map::{CounterHasher, Shards};
 use crate::store::{
-    Answer, Applied, Ask, AskMode, Change, Check, Clock, Counter, Decided, Receipt, Settlement, Settling, Store,
-    StoreId, Taken,
+    Ask, AskMode, Change, ChangeResult, Check, Clock, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, Settling,
+    Store, StoreDecision, StoreId,
 };
 
 /// Lease calls in flight at most; more are not made.
@@ -121,7 +121,7 @@ impl Leases {
 
     /// Has the inner store look at checks that cost nothing; units held here are added to what it finds to remain, and
     /// units owed are not left.
-    pub(super) fn look(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    pub(super) fn look(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let held: SmallVec<[(u64, u64); 4]> = checks.iter().map(|check| self.held(&check.counter)).collect();
         if held.iter().all(|units| *units == (0, 0)) {
             return self.inner.decide(checks, ask);
@@ -129,10 +129,10 @@ impl Leases {
         // What the inner store refuses may be admitted by units held here.
         let looked = self.inner.decide(checks, ask.mode(AskMode::Normal));
         looked.map(move |decided| {
-            let Decided { decision, receipt } = decided?;
+            let StoreDecision { decision, receipt } = decided?;
             let outcomes = decision.outcomes().iter().zip(&held);
             let outcomes = outcomes.map(|(outcome, &(held, owed))| outcome.with_more(held, owed));
-            Ok(Decided::new(Decision::new(outcomes, decision.source()), receipt))
+            Ok(StoreDecision::new(Decision::new(outcomes, decision.source()), receipt))
         })
     }
 
@@ -154,7 +154,7 @@ impl Leases {
                     hot_keys.counts.lost += left - returned;
                 }
                 Back::Debt(counter, units) => {
-                    drop(self.settle_there(&[], &Taken::new(counter, 0, 0), 0, Change::Charge(units)));
+                    drop(self.settle_there(&[], &ReceiptItem::new(counter, 0, 0), 0, Change::Charge(units)));
                     let mut hot_keys = self.shards.lock(hash);
                     hot_keys.counts.leased += units;
                     hot_keys.counts.owed -= units;
@@ -194,11 +194,11 @@ impl Leases {
     /// Refunded units are owed no more, or return to their lot, if that is neither over nor given up; else, and with
     /// every charge, the change goes to the inner store under its own stamp. Of overdrawn units whose payment is not
     /// known any more nothing is refunded.
-    pub(super) fn settle(self: &Arc<Self>, before: &[Taken], taken: &Taken, change: Change) -> Settling {
+    pub(super) fn settle(self: &Arc<Self>, before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> Settling {
         let Change::Refund(units) = change else {
             let (leases, hash) = (Arc::clone(self), self.hash(&taken.counter));
             let stamp = self.translated(taken).unwrap_or(0);
-            let count = move |applied: &Vec<Applied>| {
+            let count = move |applied: &Vec<ChangeResult>| {
                 let units: u64 = applied.iter().map(|applied| applied.units).sum();
                 let mut hot_keys = leases.shards.lock(hash);
                 hot_keys.counts.leased += units;
@@ -208,19 +208,21 @@ impl Leases {
         };
         let (done, rest, there) = self.take_back(taken, units);
         if rest == 0 {
-            return Answer::Ready(Ok(vec![Applied::new(done, taken.stamp)]));
+            return MaybeFuture::Ready(Ok(vec![ChangeResult::new(done, taken.stamp)]));
         }
         let stamp = taken.stamp;
         self.settle_there(before, taken, there, Change::Refund(rest)).map(move |applied| {
-            let done = |applied: Applied| Applied { units: applied.units + done, stamp, ..applied };
+            let done = |applied: ChangeResult| ChangeResult { units: applied.units + done, stamp, ..applied };
             applied.map(|applied| applied.into_iter().map(done).collect())
         })
     }
 
     /// Settles units in the inner store, which has this stamp for them.
-    fn settle_there(&self, before: &[Taken], taken: &Taken, stamp: u64, change: Change) -> Settling {
-        let Some(&store) = self.inner_id.get() else { return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])) };
-        let at = |taken: &Taken, stamp| Taken { stamp, ..taken.clone() };
+    fn settle_there(&self, before: &[ReceiptItem], taken: &ReceiptItem, stamp: u64, change: Change) -> Settling {
+        let Some(&store) = self.inner_id.get() else {
+            return MaybeFuture::Ready(Ok(vec![ChangeResult::new(0, taken.stamp)]));
+        };
+        let at = |taken: &ReceiptItem, stamp| ReceiptItem { stamp, ..taken.clone() };
         let earlier = before.iter().filter_map(|part| Some(at(part, self.translated(part)?)));
         let receipt = Receipt::new(store, earlier.chain([at(taken, stamp)]));
         let settlement = Settlement::new(receipt.taken().len() - 1, change);
@@ -228,7 +230,7 @@ impl Leases {
     }
 
     /// Returns the inner store's stamp of units that were taken here; `None` for overdrawn ones that are not paid.
-    fn translated(&self, taken: &Taken) -> Option<u64> {
+    fn translated(&self, taken: &ReceiptItem) -> Option<u64> {
         if taken.stamp < OVERDRAWN {
             return Some(taken.stamp);
         }
@@ -240,7 +242,7 @@ impl Leases {
     /// the inner store, with its stamp.
     ///
     /// All of them no longer count as spent.
-    fn take_back(&self, taken: &Taken, units: u64) -> (u64, u64, u64) {
+    fn take_back(&self, taken: &ReceiptItem, units: u64) -> (u64, u64, u64) {
         let (hash, now) = (self.hash(&taken.counter), self.now());
         let mut hot_keys = self.shards.lock(hash);
         let HotKeys { table, counts, .. } = &mut *hot_keys;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::core::Quota;
 use crate::core::algorithm::Refund;
 use crate::store::clock::micros;
-use crate::store::{Counter, Decided, Receipt};
+use crate::store::{Counter, Receipt, StoreDecision};
 
 /// Times are microseconds of this process's clock.
 #[derive(Debug)]
@@ -65,8 +65,8 @@ pub(super) fn period(quota: &Quota, overdraft: u64) -> u64 {
 impl Lot {
     /// What an allowed decision about one check leased, and what it says of the counter. It may have been made as soon as
     /// it was sent, so all times are counted from then; `wall` is the wall clock's time then, if windows are aligned.
-    pub(super) fn new(decided: Decided, sent: u64, wall: Option<u64>, received: u64) -> (Self, Seen) {
-        let Decided { decision, receipt } = decided;
+    pub(super) fn new(decided: StoreDecision, sent: u64, wall: Option<u64>, received: u64) -> (Self, Seen) {
+        let StoreDecision { decision, receipt } = decided;
         let (outcome, taken) = (&decision.outcomes()[0], &receipt.taken()[0]);
         let (quota, granted) = (outcome.quota(), taken.units);
         let window = quota.window_end(outcome.reset_after()).map_or(u64::MAX / 4, micros);
@@ -156,14 +156,14 @@ impl Seen {
 mod tests {
     use super::*;
     use crate::core::Key;
-    use crate::store::{Answer, Ask, Check, MemoryStore, Store};
+    use crate::store::{Ask, Check, MaybeFuture, MemoryStore, Store};
 
     const QUOTA: Quota = Quota::token_bucket(600, Duration::from_secs(60));
 
     /// A lease of 50 units, requested at 1 s and granted at 1.4 s.
     fn lot(store: &MemoryStore, quota: Quota) -> Lot {
         let counter = Counter::new("p".try_into().expect("a valid name"), Key::new("k", "v"), quota);
-        let Answer::Ready(decided) = store.decide(&[Check::new(counter, 50)], Ask::default()) else {
+        let MaybeFuture::Ready(decided) = store.decide(&[Check::new(counter, 50)], Ask::default()) else {
             panic!("memory decides at once")
         };
         Lot::new(decided.expect("memory decides"), 1_000_000, None, 1_400_000).0

@@ -13,8 +13,8 @@ use super::leases::Leases;
 use crate::core::{Error, Requirement};
 use crate::store::around::settle_each;
 use crate::store::{
-    Answer, Applied, Ask, AskMode, Capabilities, Change, Check, Clock, Counter, Decided, Receipt, Settlement, Settles,
-    Settling, Store, SystemClock,
+    Ask, AskMode, Capabilities, Change, ChangeResult, Check, Clock, Counter, MaybeFuture, Receipt, Settlement, Settles,
+    Settling, Store, StoreDecision, SystemClock,
 };
 
 /// The share of a limit one process holds at most, unless another is set.
@@ -107,7 +107,7 @@ pub struct LeaseStore {
 /// ```
 /// use tollgate::{LeaseStore, MemoryStore};
 ///
-/// let settings = LeaseStore::builder(MemoryStore::new()).share(0.2).capacity(1_000);
+/// let settings = LeaseStore::builder(MemoryStore::new()).max_share(0.2).capacity(1_000);
 /// assert!(settings.build().is_ok());
 /// ```
 #[must_use]
@@ -174,10 +174,10 @@ impl LeaseStoreBuilder {
     /// ```
     /// use tollgate::{LeaseStore, MemoryStore};
     ///
-    /// assert!(LeaseStore::builder(MemoryStore::new()).share(0.5).build().is_ok());
-    /// assert!(LeaseStore::builder(MemoryStore::new()).share(0.0).build().is_err());
+    /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.5).build().is_ok());
+    /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.0).build().is_err());
     /// ```
-    pub fn share(self, share: f64) -> Self {
+    pub fn max_share(self, share: f64) -> Self {
         Self { share, ..self }
     }
 
@@ -244,12 +244,12 @@ impl Drop for Forgetting {
 }
 
 impl Store for LeaseStore {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         if ask.mode == AskMode::Probe {
             return self.leases.inner.decide(checks, ask);
         }
         match admit(&self.leases, checks) {
-            Some(decided) => Answer::Ready(Ok(decided)),
+            Some(decided) => MaybeFuture::Ready(Ok(decided)),
             None if checks.iter().all(|check| check.cost == 0) => self.leases.look(checks, ask),
             None => self.leases.inner.decide(checks, ask),
         }
@@ -262,11 +262,11 @@ impl Store for LeaseStore {
             self.leases.inner.settle(receipt, changes)
         };
         // What remains at the inner store is not all that remains.
-        let strip = |applied: Applied| Applied { outcome: None, ..applied };
+        let strip = |applied: ChangeResult| ChangeResult { outcome: None, ..applied };
         settling.map(move |applied| applied.map(|applied| applied.into_iter().map(strip).collect()))
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         if change != Change::Reset {
             return self.leases.inner.adjust(counter, change);
         }

@@ -18,7 +18,7 @@ use crate::store::bans::{changed, log, with_bans};
 use crate::store::clock::{Clock, Times};
 use crate::store::evaluate::{adjustment, applied, decided, decided_one, evaluate, finish, is_kept};
 use crate::store::map::{Fingerprint, Fingerprints, Shards};
-use crate::store::{Applied, Change, Check, Decided, Mode, StoreId, Taken};
+use crate::store::{Change, ChangeResult, Check, Mode, ReceiptItem, StoreDecision, StoreId};
 
 /// Several parts are made only if each has room for so many keys.
 const KEYS_PER_PART: usize = 1_024;
@@ -45,7 +45,7 @@ impl SharedCounters {
 
     /// Decides what most requests have: one check, with one look into one part.
     #[inline]
-    pub(super) fn decide_one(&self, check: &Check) -> Decided {
+    pub(super) fn decide_one(&self, check: &Check) -> StoreDecision {
         let of = self.fingerprints.of(&check.counter);
         let step = {
             let mut counters = self.shards.lock(of.hash);
@@ -58,7 +58,7 @@ impl SharedCounters {
     }
 
     /// Decides several checks as one: all are taken, or none is.
-    pub(super) fn decide(&self, checks: &[Check]) -> Decided {
+    pub(super) fn decide(&self, checks: &[Check]) -> StoreDecision {
         let checks = &*with_bans(checks);
         // Pushed one by one, which is quicker than to collect them where there are few.
         let mut fingerprints = SmallVec::<[Fingerprint; 4]>::with_capacity(checks.len());
@@ -90,14 +90,14 @@ impl SharedCounters {
     ///
     /// `before` matters to token buckets, which refund no units that time has refilled since: which ones those are
     /// depends on what else the request took from the same bucket.
-    pub(super) fn adjust(&self, before: &[Taken], taken: &Taken, change: Change) -> Applied {
+    pub(super) fn adjust(&self, before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> ChangeResult {
         let (taken, change) = changed(taken, change);
-        let Taken { counter, floor, .. } = &*taken;
+        let ReceiptItem { counter, floor, .. } = &*taken;
         let of = self.fingerprints.of(counter);
         if change == Change::Reset {
             // The next request finds an unused counter.
             let found = self.shards.lock(of.hash).remove(of);
-            return Applied::new(found.into(), taken.stamp);
+            return ChangeResult::new(found.into(), taken.stamp);
         }
         let (units, step) = {
             let mut counters = self.shards.lock(of.hash);

@@ -10,8 +10,8 @@ use crate::core::Error;
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::evaluate::of_any;
 use crate::store::{
-    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
-    Store, StoreId,
+    Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Requirement, Settlement, Settling,
+    Store, StoreDecision, StoreId,
 };
 
 /// Keys of a store that no other capacity was set for: 32 MB of entries, in tables of about twice that.
@@ -184,24 +184,24 @@ impl fmt::Debug for MemoryStoreBuilder {
 }
 
 impl Store for MemoryStore {
-    fn decide(&self, checks: &[Check], _: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         if let [check @ Check { ban: None, .. }] = checks {
-            return Answer::Ready(Ok(self.shared.decide_one(check)));
+            return MaybeFuture::Ready(Ok(self.shared.decide_one(check)));
         }
-        Answer::Ready(Ok(self.shared.decide(checks)))
+        MaybeFuture::Ready(Ok(self.shared.decide(checks)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.shared.id {
-            return Answer::Ready(Ok(Vec::new()));
+            return MaybeFuture::Ready(Ok(Vec::new()));
         }
-        Answer::Ready(Ok(Settlement::each(changes, &receipt, |before, taken, change| {
+        MaybeFuture::Ready(Ok(Settlement::each(changes, &receipt, |before, taken, change| {
             self.shared.adjust(before, taken, change)
         })))
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(self.shared.adjust(&[], &of_any(counter), change)))
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
+        MaybeFuture::Ready(Ok(self.shared.adjust(&[], &of_any(counter), change)))
     }
 
     fn capabilities(&self, _: &[Requirement<'_>]) -> Result<Capabilities, Error> {

@@ -64,7 +64,7 @@ impl RatioStoreBuilder {
     }
 
     /// Sets how long the last ratio holds if the tally does not reply, instead of 10 ticks: from 2 to 600 ticks.
-    pub fn life(self, life: Duration) -> Self {
+    pub fn ttl(self, life: Duration) -> Self {
         Self { life: Some(life), ..self }
     }
 

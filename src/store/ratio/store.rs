@@ -20,7 +20,8 @@ use crate::core::{Error, Mode, Requirement};
 use crate::store::around::settle_each;
 use crate::store::map::Locked;
 use crate::store::{
-    Answer, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store, share,
+    Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Settlement, Settling, Store,
+    StoreDecision, share,
 };
 
 /// A store that calls no server for a request: it admits the share of each key's requests that fits the limit of all
@@ -109,11 +110,11 @@ impl RatioStore {
     }
 
     /// Forgets the ratio and the share of a counter in this process.
-    fn reset(&self, counter: &Counter) -> Answer<Result<Applied, Error>> {
+    fn reset(&self, counter: &Counter) -> MaybeFuture<Result<ChangeResult, Error>> {
         let hash = self.shared.hasher.of(counter);
         let found = self.shared.parts.lock(hash).table.remove(hash, |entry| entry.is_of(counter)).is_some();
         let locally = self.shared.local.adjust(counter, Change::Reset);
-        locally.map(move |applied| applied.map(|of| Applied { units: of.units.max(found.into()), ..of }))
+        locally.map(move |applied| applied.map(|of| ChangeResult { units: of.units.max(found.into()), ..of }))
     }
 
     /// Returns how many processes reported in the last tick; `None` if that is not known, as before the first totals and
@@ -136,22 +137,22 @@ impl RatioStore {
 }
 
 impl Store for RatioStore {
-    fn decide(&self, checks: &[Check], _: Ask) -> Answer<Result<Decided, Error>> {
-        Answer::Ready(decide(&self.shared, checks))
+    fn decide(&self, checks: &[Check], _: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
+        MaybeFuture::Ready(decide(&self.shared, checks))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() == self.shared.local.id() {
             return self.shared.local.settle(receipt, changes);
         }
-        settle_each(&receipt, changes, |_, taken, _| Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])))
+        settle_each(&receipt, changes, |_, taken, _| MaybeFuture::Ready(Ok(vec![ChangeResult::new(0, taken.stamp)])))
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         if change == Change::Reset {
             return self.reset(counter);
         }
-        Answer::Ready(Err(Error::invalid(format!(
+        MaybeFuture::Ready(Err(Error::invalid(format!(
             "policy {:?} is limited by a ratio, and has no counter to change: use another store for it",
             counter.policy().as_str()
         ))))
@@ -176,7 +177,7 @@ impl fmt::Debug for RatioStore {
 /// # Errors
 ///
 /// If a quota has no ratio, and those of the memory store, for checks that it cannot decide.
-fn decide(shared: &Arc<Shared>, checks: &[Check]) -> Result<Decided, Error> {
+fn decide(shared: &Arc<Shared>, checks: &[Check]) -> Result<StoreDecision, Error> {
     // Tiers have quotas that `capabilities` has not checked.
     checks.iter().try_for_each(|check| check_quota(check.counter.policy(), check.counter.quota()))?;
     let now = Instant::now();
@@ -202,7 +203,7 @@ fn decide(shared: &Arc<Shared>, checks: &[Check]) -> Result<Decided, Error> {
     }
     drop(locked);
     shared.telemetry.ratios_applied(checks, &outcomes);
-    Ok(Decided::new(Decision::new(outcomes, Source::Ratio), Receipt::new(shared.id, [])))
+    Ok(StoreDecision::new(Decision::new(outcomes, Source::Ratio), Receipt::new(shared.id, [])))
 }
 
 /// Decides a check that is offered.
@@ -245,7 +246,7 @@ fn all_by_share(
     locked: &mut Locked<'_, Part>,
     checks: &[Check],
     now: Instant,
-) -> Result<Decided, Error> {
+) -> Result<StoreDecision, Error> {
     let decided = share::decide(&shared.local, shared.instances(), checks)?;
     for (index, (check, outcome)) in checks.iter().zip(decided.decision.outcomes()).enumerate() {
         let (hash, part) = locked.of(index);

@@ -19,7 +19,7 @@ use crate::core::algorithm::Step;
 use crate::core::{Checks, Error};
 use crate::store::bans::with_bans;
 use crate::store::evaluate::decided;
-use crate::store::{Check, Deadline, Decided};
+use crate::store::{Check, Deadline, StoreDecision};
 
 /// The checks of one slot.
 struct Part {
@@ -53,13 +53,13 @@ impl Engine {
         self: Arc<Self>,
         checks: Checks,
         deadline: Deadline,
-    ) -> impl Future<Output = Result<Decided, Error>> {
+    ) -> impl Future<Output = Result<StoreDecision, Error>> {
         let deciding = tokio::spawn(self.decide_parts(checks, deadline));
         async { deciding.await.unwrap_or_else(|_| Err(stopped())) }
     }
 
     /// Sends the parts, waits for all of them, and refunds those that fit if another one did not.
-    async fn decide_parts(self: Arc<Self>, checks: Checks, deadline: Deadline) -> Result<Decided, Error> {
+    async fn decide_parts(self: Arc<Self>, checks: Checks, deadline: Deadline) -> Result<StoreDecision, Error> {
         let checks = with_bans(&checks);
         let parts = self.parts(&checks);
         // Otherwise the units of the other parts would be taken for a moment, in vain.

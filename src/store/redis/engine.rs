@@ -27,8 +27,8 @@ use crate::store::clock::micros;
 use crate::store::deny::Refusals;
 use crate::store::evaluate::{decided, decided_one};
 use crate::store::{
-    Answer, Change, Check, Clock, Deadline, Decided, DenyCacheBuilder, Receipt, Settlement, Settling, StoreId,
-    SystemClock,
+    Change, Check, Clock, Deadline, DenyCacheBuilder, MaybeFuture, Receipt, Settlement, Settling, StoreDecision,
+    StoreId, SystemClock,
 };
 
 /// What all clones of a store share: its servers, its settings and the cached refusals.
@@ -122,7 +122,7 @@ impl Engine {
     /// Dropping the future cancels nothing.
     pub(super) fn settle(&self, receipt: &Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.id {
-            return Answer::Ready(Ok(Vec::new()));
+            return MaybeFuture::Ready(Ok(Vec::new()));
         }
         settle_each(receipt, changes, |before, taken, change| {
             let (taken, change) = changed(taken, change);
@@ -130,7 +130,7 @@ impl Engine {
             let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
             let sent = self.servers.settle(Job::new(request, Timeout::of_settlement(self.budget), slot));
             let taken = taken.into_owned();
-            Answer::pending(async move {
+            MaybeFuture::pending(async move {
                 let part = sent?.await.unwrap_or_else(|_| Err(stopped()))?;
                 Ok(vec![applied_change(&taken, change, part)?])
             })
@@ -157,7 +157,7 @@ impl Engine {
             // It ends with the connection at the latest, which is not read for long.
             runtime.spawn(async move {
                 let Ok(part) = late.await else { return };
-                let Ok(Decided { receipt, .. }) = engine.decided(&checks, part) else { return };
+                let Ok(StoreDecision { receipt, .. }) = engine.decided(&checks, part) else { return };
                 engine.refund_all(&receipt);
             });
         }
@@ -169,7 +169,7 @@ impl Engine {
     /// # Errors
     ///
     /// If the reply is not one to these checks.
-    pub(super) fn decided(&self, checks: &[Check], part: Part) -> Result<Decided, Error> {
+    pub(super) fn decided(&self, checks: &[Check], part: Part) -> Result<StoreDecision, Error> {
         let part = part.script()?;
         let now_us = part.now_us();
         decided_by(self.id, checks, part).inspect_err(|_| self.time.learn(now_us))
@@ -233,7 +233,7 @@ fn key_of(command: &Cmd) -> Option<&[u8]> {
 }
 
 /// As [`Engine::decided`]. The decisions of one call name it, as they do if they fail together: that is one failure.
-fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<Decided, Error> {
+fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<StoreDecision, Error> {
     let call = part.call;
     let read = || {
         if let [check @ Check { ban: None, .. }] = checks {
@@ -244,7 +244,7 @@ fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<Decided,
         Ok(decided(id, &checks, &verdict.steps, verdict.refused))
     };
     match read() {
-        Ok(Decided { decision, receipt }) => Ok(Decided { decision, receipt: receipt.of_call(call) }),
+        Ok(StoreDecision { decision, receipt }) => Ok(StoreDecision { decision, receipt: receipt.of_call(call) }),
         Err(error) => Err(call.into_iter().fold(error, Error::of_call)),
     }
 }

@@ -24,8 +24,8 @@ use crate::store::bans::{changed, size, with_bans};
 use crate::store::deny::Called;
 use crate::store::evaluate::of_any;
 use crate::store::{
-    Answer, Applied, Ask, BreakerState, Capabilities, Change, Check, Counter, Deadline, Decided, DenyCache, Receipt,
-    Report, Requirement, Settlement, Settling, Store, Tally, Totals,
+    Ask, BreakerState, Capabilities, Change, ChangeResult, Check, Counter, Deadline, DenyCache, MaybeFuture, Receipt,
+    Report, Requirement, Settlement, Settling, Store, StoreDecision, Tally, Totals,
 };
 
 /// Counters in Redis, shared by all processes that use it.
@@ -35,7 +35,7 @@ use crate::store::{
 /// primary that sentinels name. It caches refusals for up to 1 s, as a [`DenyCache`](crate::DenyCache) does.
 ///
 /// The store survives restarts of the server: a decision that fails meanwhile returns an error within its budget (100
-/// ms unless it is [set](crate::store::RedisStoreBuilder::budget)), and later ones connect again. Clones share
+/// ms unless it is [set](crate::store::RedisStoreBuilder::timeout)), and later ones connect again. Clones share
 /// connections and cached refusals. Decisions need a tokio runtime with I/O and time enabled.
 ///
 /// Give each service a [prefix](crate::store::RedisStoreBuilder::prefix) of its own, as in
@@ -162,7 +162,7 @@ impl RedisStore {
 
     /// Returns how long one decision may take.
     #[cfg(feature = "redis-cell")]
-    pub(in crate::store) fn budget(&self) -> Duration {
+    pub(in crate::store) fn timeout(&self) -> Duration {
         self.engine().budget
     }
 
@@ -176,16 +176,16 @@ impl RedisStore {
     /// use tollgate::RedisStore;
     ///
     /// let store = RedisStore::connect_lazy("redis://127.0.0.1:6379")?;
-    /// assert_eq!(store.refused_from_cache(), 0);
+    /// assert_eq!(store.denied_from_cache(), 0);
     /// # Ok::<(), tollgate::Error>(())
     /// ```
-    pub fn refused_from_cache(&self) -> u64 {
-        self.store.refused_from_cache()
+    pub fn denied_from_cache(&self) -> u64 {
+        self.store.denied_from_cache()
     }
 }
 
 impl Store for RedisStore {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         self.store.decide_by(checks, ask.mode, |raw| raw.call(checks, ask.deadline))
     }
 
@@ -193,7 +193,7 @@ impl Store for RedisStore {
         self.store.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         self.store.adjust(counter, change)
     }
 
@@ -231,7 +231,7 @@ impl RawRedisStore {
         let (Self(engine), size) = (self, size(checks));
         if checks.is_empty() {
             let receipt = Receipt::empty(engine.id);
-            return Called::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
+            return Called::Ready(Ok(StoreDecision { decision: Decision::new([], Source::Store), receipt }));
         }
         if size > MOST_CHECKS {
             let text = format!("{size} checks and bans in one decision are too many: give at most {MOST_CHECKS}");
@@ -259,11 +259,11 @@ struct PendingDecision {
 enum Way {
     /// All keys are in one slot.
     Together(PendingReply),
-    Apart(Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>),
+    Apart(Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>),
 }
 
 impl Future for PendingDecision {
-    type Output = (Checks, Result<Decided, Error>);
+    type Output = (Checks, Result<StoreDecision, Error>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { engine, checks, way } = &mut *self;
@@ -279,10 +279,10 @@ impl Future for PendingDecision {
 }
 
 impl Store for RawRedisStore {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         match self.call(checks, ask.deadline) {
-            Called::Ready(decided) => Answer::Ready(decided),
-            Called::Pending(call) => Answer::pending(async move { call.await.1 }),
+            Called::Ready(decided) => MaybeFuture::Ready(decided),
+            Called::Pending(call) => MaybeFuture::pending(async move { call.await.1 }),
         }
     }
 
@@ -290,12 +290,12 @@ impl Store for RawRedisStore {
         self.0.settle(&receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         let (taken, engine) = (of_any(counter), Arc::clone(&self.0));
         let (taken, change) = changed(&taken, change);
         let request = Request::adjustment(&engine.prefix, &[], &taken, change, || engine.time.now_ms());
         let (asking, taken) = (engine.call(request, Deadline::none()), taken.into_owned());
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             // There is nothing to refund if the reply is late.
             let part = asking.await.map_err(|no_reply| no_reply.error)?.script()?;
             let now_us = part.now_us();
@@ -305,6 +305,6 @@ impl Store for RawRedisStore {
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         let capabilities = Capabilities::with_few_bans(requirements, MOST_CHECKS)?;
-        Ok(capabilities.budget(self.0.budget).id(self.0.id))
+        Ok(capabilities.timeout(self.0.budget).id(self.0.id))
     }
 }

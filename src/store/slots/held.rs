@@ -31,7 +31,7 @@ use tokio::time::Instant;
 
 use crate::core::Error;
 use crate::core::algorithm::HEARTBEAT;
-use crate::store::{Applied, Change, Counter, Receipt, Settlement, StoreId, Taken};
+use crate::store::{Change, ChangeResult, Counter, Receipt, ReceiptItem, Settlement, StoreId};
 
 /// The most settlements in flight; beyond that they wait, the releases of a cohort as one.
 const MAX_IN_FLIGHT: usize = 1_024;
@@ -43,7 +43,7 @@ type CounterRef = (StoreId, Counter);
 pub(super) type HoldId = (Instant, u64);
 
 /// The result of a settlement; `None` if it is lost.
-pub(super) type Settled = Option<Result<Vec<Applied>, Error>>;
+pub(super) type Settled = Option<Result<Vec<ChangeResult>, Error>>;
 
 /// All that is held. It grows and shrinks with the slots.
 #[derive(Debug, Default)]
@@ -92,15 +92,15 @@ impl PendingSettlement {
     pub(super) fn settlement(&self) -> (Receipt, [Settlement; 1]) {
         let ((store, counter), SlotCohort { is_held, units, stamp, .. }) = (&self.counter, self.cohort);
         let change = if is_held { Change::Renew(units) } else { Change::Refund(units) };
-        (Receipt::new(*store, [Taken::new(counter.clone(), units, stamp)]), [Settlement::new(0, change)])
+        (Receipt::new(*store, [ReceiptItem::new(counter.clone(), units, stamp)]), [Settlement::new(0, change)])
     }
 }
 
 impl HeldSlots {
     /// Adds slots that were just taken.
-    pub(super) fn hold(&mut self, store: StoreId, taken: &Taken, now: Instant) -> HoldId {
+    pub(super) fn hold(&mut self, store: StoreId, taken: &ReceiptItem, now: Instant) -> HoldId {
         let (counter, quota) = ((store, taken.counter.clone()), taken.counter.quota());
-        let Taken { units, stamp, .. } = *taken;
+        let ReceiptItem { units, stamp, .. } = *taken;
         self.last_hold += 1;
         let hold = (now + quota.hold(), self.last_hold);
         let (due, number) = (now + renewed_after(quota.window()), self.last_hold);

@@ -18,7 +18,7 @@ use super::held::{HeldSlots, HoldId, PendingSettlement, Settled};
 use crate::core::algorithm::HEARTBEAT;
 use crate::core::error::Kind;
 use crate::core::{Error, in_drop};
-use crate::store::{Answer, Decided, Receipt, Settlement, Settling};
+use crate::store::{MaybeFuture, Receipt, Settlement, Settling, StoreDecision};
 use crate::telemetry::Telemetry;
 
 /// Passes a settlement to the store that made the decision.
@@ -114,8 +114,8 @@ impl SlotRenewer {
             let mut sent = InFlight { renewer: Arc::clone(self), settlement, result: None };
             match in_drop(|| (self.settle)(receipt, &changes)) {
                 None => {}
-                Some(Answer::Ready(result)) => sent.result = Some(result),
-                Some(Answer::Pending(result)) => {
+                Some(MaybeFuture::Ready(result)) => sent.result = Some(result),
+                Some(MaybeFuture::Pending(result)) => {
                     // On a thread without a runtime, because what it sends may be refused, or be a renewal.
                     let of_task = || self.state().tasks.last().map(|(runtime, _)| runtime.clone());
                     let Some(runtime) = Runtime::try_current().ok().or_else(of_task) else { continue };
@@ -168,8 +168,8 @@ pub(crate) type WeakSlots = SmallVec<[Weak<SlotHold>; 1]>;
 
 /// Holds slots of a [`Quota::concurrency`](crate::Quota::concurrency) until it and all its clones are dropped.
 ///
-/// [`Handle::slots`](crate::Handle::slots) returns that of a request, and [`Limiter::acquire`](crate::Limiter::acquire)
-/// that of other work. It holds slots for at most [`hold_at_most`](crate::Quota::hold_at_most): then they are released,
+/// [`Handle::slots`](crate::RateLimitHandle::slots) returns that of a request, and [`Limiter::acquire`](crate::Limiter::acquire)
+/// that of other work. It holds slots for at most [`max_hold`](crate::Quota::max_hold): then they are released,
 /// and it holds nothing. The default holds nothing from the start.
 ///
 /// # Examples
@@ -237,14 +237,14 @@ impl fmt::Debug for SlotGuard {
 /// has disconnected, and no body of a response will end.
 pub(in crate::store) struct Unclaimed {
     renewer: Arc<SlotRenewer>,
-    decided: Option<Result<Decided, Error>>,
+    decided: Option<Result<StoreDecision, Error>>,
     /// When it is too late to hold its slots: nothing renews them before.
     until: Option<Instant>,
 }
 
 impl Unclaimed {
     /// A result that its caller has not received yet.
-    pub(in crate::store) fn new(renewer: Arc<SlotRenewer>, decided: Result<Decided, Error>) -> Self {
+    pub(in crate::store) fn new(renewer: Arc<SlotRenewer>, decided: Result<StoreDecision, Error>) -> Self {
         let slots = decided.iter().flat_map(|decided| decided.receipt.taken()).filter(|taken| taken.holds_slots());
         let until = slots.map(|taken| taken.counter.quota().window() / 3).min().map(|time| Instant::now() + time);
         Self { renewer, decided: Some(decided), until }
@@ -256,7 +256,7 @@ impl Unclaimed {
     ///
     /// That of the result. If the caller did not poll for so long that its slots may expire, they are released, and it
     /// is a timeout.
-    pub(in crate::store) fn claim(mut self) -> Result<Decided, Error> {
+    pub(in crate::store) fn claim(mut self) -> Result<StoreDecision, Error> {
         if self.until.is_some_and(|until| until < Instant::now()) {
             return Err(Error::new(Kind::Timeout, "the caller did not poll its decision for a third of a slot life"));
         }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, advance, sleep, sleep_until};
 
 use super::*;
 use crate::core::{Decision, Error, Key, Quota, Source};
-use crate::store::{Answer, Applied, Change, Counter, Decided, Receipt, StoreId, Taken};
+use crate::store::{Change, ChangeResult, Counter, MaybeFuture, Receipt, ReceiptItem, StoreDecision, StoreId};
 
 const LIFE: Duration = Duration::from_secs(6);
 
@@ -33,23 +33,23 @@ fn renewer(replies: Replies) -> (Arc<SlotRenewer>, Log) {
     let renewer = SlotRenewer::new(move |receipt, changes| {
         let [settlement] = changes else { panic!("one change at a time") };
         sent.lock().expect("nothing panics").push(settlement.change);
-        let applied = Ok(vec![Applied::new(receipt.taken()[0].units, receipt.taken()[0].stamp + 1)]);
+        let applied = Ok(vec![ChangeResult::new(receipt.taken()[0].units, receipt.taken()[0].stamp + 1)]);
         match replies {
-            Replies::AtOnce => Answer::Ready(applied),
-            Replies::Later => Answer::pending(async {
+            Replies::AtOnce => MaybeFuture::Ready(applied),
+            Replies::Later => MaybeFuture::pending(async {
                 sleep(Duration::from_millis(5)).await;
                 applied
             }),
-            Replies::Never => Answer::pending(pending()),
+            Replies::Never => MaybeFuture::pending(pending()),
         }
     });
     (renewer, log)
 }
 
 fn receipt(units: u64) -> Receipt {
-    let quota = Quota::concurrency(1_000).slot_life(LIFE).hold_at_most(Duration::from_secs(60));
+    let quota = Quota::concurrency(1_000).slot_ttl(LIFE).max_hold(Duration::from_secs(60));
     let counter = Counter::new("streams".try_into().expect("a valid name"), Key::new("user", "ada"), quota);
-    Receipt::new(StoreId::new(), [Taken::new(counter, units, 1)])
+    Receipt::new(StoreId::new(), [ReceiptItem::new(counter, units, 1)])
 }
 
 fn sent(log: &Log) -> Vec<Change> {
@@ -65,7 +65,7 @@ fn what_takes_no_slots_is_not_held() {
     let (renewer, log) = renewer(Replies::AtOnce);
     assert!(renewer.hold(&receipt(0)).is_none());
     let counter = Counter::new("all".try_into().expect("a valid name"), Key::new("user", "ada"), Quota::per_hour(5));
-    assert!(renewer.hold(&Receipt::new(StoreId::new(), [Taken::new(counter, 1, 1)])).is_none());
+    assert!(renewer.hold(&Receipt::new(StoreId::new(), [ReceiptItem::new(counter, 1, 1)])).is_none());
     assert!(sent(&log).is_empty());
 }
 
@@ -115,7 +115,7 @@ async fn a_step_of_the_clock_renews_once() {
 #[tokio::test(start_paused = true)]
 async fn a_decision_that_nobody_receives_releases_its_slots() {
     let (renewer, log) = renewer(Replies::Later);
-    let decided = || Decided::new(Decision::new([], Source::Store), receipt(2));
+    let decided = || StoreDecision::new(Decision::new([], Source::Store), receipt(2));
     drop(Unclaimed::new(Arc::clone(&renewer), Ok(decided())));
     assert_eq!(sent(&log), [Change::Refund(2)]);
     drop(Unclaimed::new(Arc::clone(&renewer), Err(Error::invalid("nothing was taken"))));
@@ -206,9 +206,9 @@ fn a_release_that_is_refused_is_sent_again_though_its_thread_has_no_runtime() {
         let mut log = sends.lock().expect("nothing panics");
         log.push(changes[0].change);
         let is_refused = log.len() == 1;
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             sleep(Duration::from_millis(5)).await;
-            if is_refused { Err(Error::invalid("not now").unsent()) } else { Ok(vec![Applied::new(1, 1)]) }
+            if is_refused { Err(Error::invalid("not now").unsent()) } else { Ok(vec![ChangeResult::new(1, 1)]) }
         })
     });
     drop(runtime.block_on(async { renewer.hold(&receipt(1)) }));
@@ -236,7 +236,7 @@ fn panicking() -> (Arc<SlotRenewer>, Log) {
     let renewer = SlotRenewer::new(move |_, changes| {
         assert!(!panics.swap(false, Ordering::Relaxed), "as the test wants");
         sends.lock().expect("nothing panics").push(changes[0].change);
-        Answer::Ready(Ok(vec![Applied::new(1, 2)]))
+        MaybeFuture::Ready(Ok(vec![ChangeResult::new(1, 2)]))
     });
     (renewer, log)
 }
@@ -267,7 +267,7 @@ async fn after_a_store_that_panics_in_a_renewal_the_next_request_has_it_sent_aga
 #[tokio::test(start_paused = true)]
 async fn a_decision_that_is_received_when_its_slots_may_have_expired_is_a_timeout() {
     let (renewer, log) = renewer(Replies::Later);
-    let decided = || Ok(Decided::new(Decision::new([], Source::Store), receipt(2)));
+    let decided = || Ok(StoreDecision::new(Decision::new([], Source::Store), receipt(2)));
     let (soon, late) =
         (Unclaimed::new(Arc::clone(&renewer), decided()), Unclaimed::new(Arc::clone(&renewer), decided()));
     sleep(LIFE / 3).await;

@@ -14,7 +14,7 @@ const fn seconds(seconds: u64) -> Duration {
 
 /// After three strikes within 60 s: 100 s, 200 s, and at most 300 s.
 fn ban() -> Ban {
-    Ban::new(3, seconds(60), seconds(100)).growing(2.0, seconds(300))
+    Ban::new(3, seconds(60), seconds(100)).backoff(2.0, seconds(300))
 }
 
 /// A unit at a second is admitted, after which the window has none.
@@ -128,7 +128,7 @@ fn strikes() -> Vec<Table> {
     let taken = |at: u64| admits(at * S, 1, 0, 45 * S).ban(ban());
     let full = |at: u64| denies(at * S, 1, 0, S, (45 - at) * S).guessed().ban(ban());
     let slots = [taken(0), full(1), full(2), barred(3, 100), barred(90, 13), taken(103)];
-    tables.push(table("slots_have_bans_too", Quota::concurrency(1).slot_life(us(40 * S)), slots));
+    tables.push(table("slots_have_bans_too", Quota::concurrency(1).slot_ttl(us(40 * S)), slots));
     let window = |at: u64, left| denies(at * S, 1, 0, (60 - at) * S + 1, left).ban(ban());
     let first = admits(0, 1, 0, 120 * S).ban(ban());
     let barred = |at: u64, left, reset| denies(at * S, 1, 0, left, reset).banned().ban(ban());

@@ -12,7 +12,7 @@ use super::rows::{S, us};
 use super::subject::{Checked, Stop, Subject, counter, decide};
 use crate::core::decision::Source;
 use crate::core::{Algorithm, Outcome, Quota};
-use crate::store::{Change, Check, Counter, Decided, MemoryStore, Settlement, Store};
+use crate::store::{Change, Check, Counter, MemoryStore, Settlement, Store, StoreDecision};
 
 /// An hour, so that nothing returns while a case runs.
 const WINDOW: u64 = 3_600 * S;
@@ -89,7 +89,7 @@ async fn remaining(on: &Subject, check: Check, expected: u64) -> Checked {
     Ok(())
 }
 
-fn left_of(decided: &Decided) -> u64 {
+fn left_of(decided: &StoreDecision) -> u64 {
     decided.decision.outcomes().first().map_or(0, Outcome::remaining)
 }
 

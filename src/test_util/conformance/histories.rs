@@ -12,7 +12,9 @@ use self::With::{Back, Bans, Changes, Limits, Reserves};
 use super::rows::{DAY, EPOCH_US, MS, S, Whole, micros, us};
 use super::subject::{Checked, Stop, Subject, again, counter, decide, of_checks};
 use crate::core::{Algorithm, Ban, Error, Outcome, Quota};
-use crate::store::{Applied, BanCheck, Change, Check, Counter, Decided, MemoryStore, Mode, Settlement, Store};
+use crate::store::{
+    BanCheck, Change, ChangeResult, Check, Counter, MemoryStore, Mode, Settlement, Store, StoreDecision,
+};
 
 /// The cases: how many checks a request has at most, and what else.
 ///
@@ -79,7 +81,7 @@ fn families() -> Vec<Family> {
                 // Each of them is refused but by the algorithm that has it.
                 let quota = quota.try_burst(burst * halves / 2).unwrap_or(quota);
                 let quota = quota.try_queue(queue * halves / 2).unwrap_or(quota);
-                Some(quota.try_at_once(at_once).unwrap_or(quota))
+                Some(quota.try_nodelay(at_once).unwrap_or(quota))
             };
             families.extend(of(2).and_then(|quota| Some([quota, of(1)?, of(4).unwrap_or(quota)])));
         }
@@ -143,7 +145,7 @@ fn any_ban(rng: &mut Rng) -> Ban {
     let within = us(rng.u64(1..20) * CELL + 27 * S);
     let ban = Ban::new([1, 2, 2, 3, 5][rng.usize(..5)], within, us(rng.u64(1..10) * CELL));
     let ban = if rng.u8(..4) == 0 { ban.extending() } else { ban };
-    if rng.bool() { ban } else { ban.growing([1.0, 1.5, 2.0, 3.333][rng.usize(..4)], us(rng.u64(10..40) * CELL)) }
+    if rng.bool() { ban } else { ban.backoff([1.0, 1.5, 2.0, 3.333][rng.usize(..4)], us(rng.u64(10..40) * CELL)) }
 }
 
 /// A history of one store, and of one in memory which receives the same calls.
@@ -158,7 +160,7 @@ struct History<'a> {
     model: MemoryStore,
     now: u64,
     since: Instant,
-    receipts: Vec<(Vec<Check>, Decided, Decided)>,
+    receipts: Vec<(Vec<Check>, StoreDecision, StoreDecision)>,
     /// What was called so far, for who reads of a difference.
     calls: Vec<Call>,
     /// When all that was taken is back, after the last decision.
@@ -241,7 +243,7 @@ impl History<'_> {
     }
 
     /// Decides a request by both stores, and compares the decisions and what they took.
-    async fn decide(&mut self, checks: &[Check]) -> Result<(Decided, Decided), Stop> {
+    async fn decide(&mut self, checks: &[Check]) -> Result<(StoreDecision, StoreDecision), Stop> {
         self.on.at(self.now)?;
         let found = self.on.decide(checks).await?;
         let expected = decide(&self.model, checks).await?;
@@ -290,14 +292,14 @@ impl History<'_> {
     /// admitted then. With a ban they are not decided before, as that may be a strike.
     ///
     /// Not on a clock that steps back: a state so far ahead that it is set aside counts again after the wait.
-    async fn wait_as_told(&mut self, checks: &[Check], expected: &Decided) -> Checked {
+    async fn wait_as_told(&mut self, checks: &[Check], expected: &StoreDecision) -> Checked {
         let Some(wait) = expected.decision.retry_after().filter(|_| self.on.clock.is_some() && !self.has(Back)) else {
             return Ok(());
         };
         // Slots may be held for longer than a ban.
         let is_guess = |outcome: &Outcome| outcome.retry_is_guess() || outcome.is_banned() && outcome.is_held();
         let is_exact =
-            !expected.decision.violated().any(is_guess) && checks.iter().all(|check| check.mode == Mode::Enforce);
+            !expected.decision.denied_by().any(is_guess) && checks.iter().all(|check| check.mode == Mode::Enforce);
         let (then, has_bans) = (self.now + micros(wait), self.has(Bans));
         if !is_exact || self.rng.bool() || has_bans && then % CELL >= CELL / 2 {
             return Ok(());
@@ -358,9 +360,16 @@ impl History<'_> {
         }
     }
 
-    fn compare_applied(&mut self, found: &[Applied], expected: &[Applied], on: &Check, change: Change) -> Checked {
-        let of =
-            |applied: &[Applied]| applied.iter().map(|one| (one.units, one.banned_for.is_some(), one.began)).collect();
+    fn compare_applied(
+        &mut self,
+        found: &[ChangeResult],
+        expected: &[ChangeResult],
+        on: &Check,
+        change: Change,
+    ) -> Checked {
+        let of = |applied: &[ChangeResult]| {
+            applied.iter().map(|one| (one.units, one.banned_for.is_some(), one.began)).collect()
+        };
         let (found, units): (Vec<_>, Vec<_>) = (of(found), of(expected));
         let how = || format!("expected {units:?}, found {found:?}");
         self.compare(found == units, vec![on.clone()], Some(change), how)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::ManualClock;
 use super::subject::{Checked, Subject, again, counter, of_checks, own_clock};
 use crate::core::{Ban, Outcome, Quota};
-use crate::store::{BanCheck, Change, Check, Decided, Mode, Settlement};
+use crate::store::{BanCheck, Change, Check, Mode, Settlement, StoreDecision};
 
 pub(super) const S: u64 = 1_000_000;
 pub(super) const MS: u64 = 1_000;
@@ -57,7 +57,7 @@ struct Asked {
     floor: u64,
     mode: Mode,
     ban: Option<BanCheck>,
-    answer: Answer,
+    answer: MaybeFuture,
 }
 
 /// Changes to the counter, or to what the request at an index of the table took: of a check, and the units.
@@ -70,7 +70,7 @@ struct Changed {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Answer {
+struct MaybeFuture {
     allowed: bool,
     remaining: u64,
     retry_after: Option<Duration>,
@@ -80,7 +80,7 @@ struct Answer {
     banned: bool,
 }
 
-impl Answer {
+impl MaybeFuture {
     fn of(outcome: &Outcome) -> Self {
         Self {
             allowed: outcome.is_allowed(),
@@ -108,13 +108,13 @@ impl Answer {
 pub(super) struct Whole {
     allowed: bool,
     taken: Vec<u64>,
-    answers: Vec<Answer>,
+    answers: Vec<MaybeFuture>,
 }
 
 impl Whole {
-    pub(super) fn of(decided: &Decided) -> Self {
+    pub(super) fn of(decided: &StoreDecision) -> Self {
         let taken = decided.receipt.taken().iter().map(|taken| taken.units).collect();
-        let answers = decided.decision.outcomes().iter().map(Answer::of).collect();
+        let answers = decided.decision.outcomes().iter().map(MaybeFuture::of).collect();
         Self { allowed: decided.decision.is_allowed(), taken, answers }
     }
 
@@ -156,7 +156,8 @@ pub(super) fn banned(now: u64, cost: u64, left: u64) -> Row {
 #[track_caller]
 fn row(now: u64, cost: u64, remaining: u64, retry_after: Option<Duration>, reset_after: u64) -> Row {
     let (reset_after, delay, place) = (us(reset_after), Duration::ZERO, Location::caller());
-    let answer = Answer { allowed: false, remaining, retry_after, is_guess: false, reset_after, delay, banned: false };
+    let answer =
+        MaybeFuture { allowed: false, remaining, retry_after, is_guess: false, reset_after, delay, banned: false };
     let (policy, key, mode) = ("policy", "ada", Mode::Enforce);
     let asked = Asked { policy, key, quota: None, cost, floor: 0, mode, ban: None, answer };
     Row { now, asked: vec![asked], change: None, place }
@@ -295,7 +296,7 @@ impl Subject {
         Ok(())
     }
 
-    async fn change(&self, on: &Check, changed: &Changed, requests: &mut [Decided], place: &str) -> Checked {
+    async fn change(&self, on: &Check, changed: &Changed, requests: &mut [StoreDecision], place: &str) -> Checked {
         let Changed { request, changes, bans } = changed;
         let applied = match request {
             None => vec![self.adjust(&on.counter, changes[0].1).await?],

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::super::ManualClock;
 use crate::core::{Error, Key, PolicyName, Quota, Requirement, Settles};
-use crate::store::{Applied, Ask, Change, Check, Counter, Decided, MemoryStore, Receipt, Settlement, Store};
+use crate::store::{Ask, Change, ChangeResult, Check, Counter, MemoryStore, Receipt, Settlement, Store, StoreDecision};
 
 /// Whether a case ran to its end.
 pub(super) type Checked = Result<(), Stop>;
@@ -95,13 +95,17 @@ impl Subject {
         self.store.capabilities(&all).map(drop).map_err(|error| Stop::LeftOut(error.to_string()))
     }
 
-    pub(super) async fn decide(&self, checks: &[Check]) -> Result<Decided, Stop> {
+    pub(super) async fn decide(&self, checks: &[Check]) -> Result<StoreDecision, Stop> {
         let each = checks.iter().map(|check| (&check.counter, check.floor > 0, check.ban.is_some()));
         self.supports(each, checks.first().map_or_else(Settles::default, |check| check.settles))?;
         decide(&*self.store, checks).await
     }
 
-    pub(super) async fn settle(&self, decided: Decided, changes: &[Settlement]) -> Result<Vec<Applied>, Stop> {
+    pub(super) async fn settle(
+        &self,
+        decided: StoreDecision,
+        changes: &[Settlement],
+    ) -> Result<Vec<ChangeResult>, Stop> {
         let bans = changes.iter().any(|settlement| is_of_ban(settlement.change));
         let taken = decided.receipt.taken().iter().map(|taken| (&taken.counter, taken.floor > 0, bans));
         self.supports(taken, Settles::ByOutcome)?;
@@ -109,7 +113,7 @@ impl Subject {
         applied.map_err(|error| Stop::failed("a settlement", &error))
     }
 
-    pub(super) async fn adjust(&self, counter: &Counter, change: Change) -> Result<Applied, Stop> {
+    pub(super) async fn adjust(&self, counter: &Counter, change: Change) -> Result<ChangeResult, Stop> {
         // Each store resets counters.
         if change != Change::Reset {
             self.supports([(counter, false, is_of_ban(change))].into_iter(), Settles::ByOutcome)?;
@@ -136,7 +140,7 @@ impl Subject {
     }
 }
 
-pub(super) async fn decide(store: &dyn Store, checks: &[Check]) -> Result<Decided, Stop> {
+pub(super) async fn decide(store: &dyn Store, checks: &[Check]) -> Result<StoreDecision, Stop> {
     store.decide(checks, Ask::default()).wait().await.map_err(|error| Stop::failed("a decision", &error))
 }
 
@@ -149,7 +153,7 @@ fn is_of_ban(change: Change) -> bool {
 }
 
 /// The same request; after a refund or a renewal, with the units that are left and their stamp.
-pub(super) fn again(decided: &Decided, changed: Option<(Change, &Applied)>) -> Decided {
+pub(super) fn again(decided: &StoreDecision, changed: Option<(Change, &ChangeResult)>) -> StoreDecision {
     let taken = decided.receipt.taken().iter().cloned().map(|taken| match changed {
         Some((Change::Refund(_), applied)) => {
             let units = taken.units.saturating_sub(applied.units);
@@ -158,7 +162,7 @@ pub(super) fn again(decided: &Decided, changed: Option<(Change, &Applied)>) -> D
         Some((_, applied)) => taken.stamp(applied.stamp),
         None => taken,
     });
-    Decided::new(decided.decision.clone(), Receipt::new(decided.receipt.store(), taken))
+    StoreDecision::new(decided.decision.clone(), Receipt::new(decided.receipt.store(), taken))
 }
 
 pub(super) fn counter(policy: &str, key: &str, quota: Quota) -> Counter {

@@ -160,7 +160,7 @@ fn buckets() -> Vec<Table> {
         ),
         table(
             "leaky_bucket_with_some_at_once",
-            Quota::leaky_bucket(6, us(60 * S)).queue(4).at_once(3),
+            Quota::leaky_bucket(6, us(60 * S)).queue(4).nodelay(3),
             [
                 admits(0, 2, 3, 20 * S),
                 admits(0, 1, 2, 30 * S),
@@ -177,7 +177,7 @@ fn buckets() -> Vec<Table> {
 fn slots() -> Vec<Table> {
     vec![table(
         "concurrency",
-        Quota::concurrency(5).slot_life(us(40 * S)),
+        Quota::concurrency(5).slot_ttl(us(40 * S)),
         [
             admits(0, 2, 3, 45 * S),
             admits(5 * S - 1, 1, 2, 40 * S + 1),

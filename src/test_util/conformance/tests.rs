@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::*;
 use crate::core::{Algorithm, Decision, Error, Outcome, PolicyName, Requirement};
 use crate::store::{
-    Answer, Applied, Ask, Capabilities, Change, Check, Clock, Counter, Decided, MemoryStore, Mode, Receipt, Settlement,
-    Settling,
+    Ask, Capabilities, Change, ChangeResult, Check, Clock, Counter, MaybeFuture, MemoryStore, Mode, Receipt,
+    Settlement, Settling, StoreDecision,
 };
 
 /// Lists what may be wrong with a store.
@@ -120,8 +120,10 @@ impl Wrong {
         wrong.resets_after(outcome.reset_after() + more)
     }
 
-    fn all_at_once(&self, checks: &[Check]) -> Result<Decided, Error> {
-        let Answer::Ready(decided) = self.inner.decide(checks, Ask::default()) else { panic!("memory does not wait") };
+    fn all_at_once(&self, checks: &[Check]) -> Result<StoreDecision, Error> {
+        let MaybeFuture::Ready(decided) = self.inner.decide(checks, Ask::default()) else {
+            panic!("memory does not wait")
+        };
         decided
     }
 
@@ -137,9 +139,9 @@ impl Wrong {
 }
 
 impl Store for Wrong {
-    fn decide(&self, checks: &[Check], _: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         if self.fault == Fails && !self.is_first.swap(false, Ordering::SeqCst) {
-            return Answer::Ready(Err(Error::timeout("it is slow")));
+            return MaybeFuture::Ready(Err(Error::timeout("it is slow")));
         }
         let mut checks: Vec<Check> = checks.iter().cloned().map(|check| self.check(check)).collect();
         if self.fault == CountsRepeatsOnce && checks.len() > 1 {
@@ -151,7 +153,7 @@ impl Store for Wrong {
             }
         }
         let decided = self.all_at_once(&checks);
-        Answer::Ready(decided.map(|decided| match self.fault {
+        MaybeFuture::Ready(decided.map(|decided| match self.fault {
             TakesWhatFitsOfRefusedRequests if !decided.decision.is_allowed() => {
                 for check in &checks {
                     let _ = self.all_at_once(std::slice::from_ref(check));
@@ -161,14 +163,14 @@ impl Store for Wrong {
             ForgetsOne => {
                 let outcomes = decided.decision.outcomes();
                 let kept = outcomes.iter().take(outcomes.len().saturating_sub(1)).cloned();
-                Decided::new(Decision::new(kept, decided.decision.source()), decided.receipt)
+                StoreDecision::new(Decision::new(kept, decided.decision.source()), decided.receipt)
             }
             WaitsATickLess | ResetsATickLate | LeavesOneMore => {
                 let outcomes =
                     decided.decision.outcomes().iter().zip(&checks).map(|(one, check)| self.outcome(one, check));
-                Decided::new(Decision::new(outcomes, decided.decision.source()), decided.receipt)
+                StoreDecision::new(Decision::new(outcomes, decided.decision.source()), decided.receipt)
             }
-            ReturnsNoReceipt => Decided::new(decided.decision, Receipt::new(decided.receipt.store(), [])),
+            ReturnsNoReceipt => StoreDecision::new(decided.decision, Receipt::new(decided.receipt.store(), [])),
             _ => decided,
         }))
     }
@@ -181,8 +183,8 @@ impl Store for Wrong {
         self.inner.settle(receipt, &changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        let applied = |units| Answer::Ready(Ok(Applied::new(units, 0)));
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
+        let applied = |units| MaybeFuture::Ready(Ok(ChangeResult::new(units, 0)));
         match (self.fault, change) {
             (ResetsNothing, Change::Reset) => applied(1),
             (FindsNone | FindsSomeAlways, Change::Reset) => {
@@ -199,9 +201,9 @@ impl Store for Wrong {
 struct Racy(Arc<MemoryStore>);
 
 impl Store for Racy {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let (store, checks) = (Arc::clone(&self.0), checks.to_vec());
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             let looks: Vec<Check> = checks.iter().map(|check| check.clone().cost(0)).collect();
             let looked = store.decide(&looks, ask).wait().await?;
             let left = looked.decision.outcomes().iter().map(Outcome::remaining);
@@ -221,7 +223,7 @@ impl Store for Racy {
         self.0.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         self.0.adjust(counter, change)
     }
 }
@@ -258,7 +260,7 @@ async fn a_report_of_differences_panics_with_each_of_them() {
 struct Picky(MemoryStore);
 
 impl Store for Picky {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         self.0.decide(checks, ask)
     }
 
@@ -266,7 +268,7 @@ impl Store for Picky {
         self.0.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         self.0.adjust(counter, change)
     }
 

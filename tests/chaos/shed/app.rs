@@ -29,7 +29,7 @@ const HALF: Duration = Duration::from_millis(20);
 /// A slot nobody renews or releases is free after this time.
 pub(super) const LIFE: Duration = Duration::from_secs(10);
 /// Requests at once.
-pub(super) const SLOTS: Quota = Quota::concurrency(60).slot_life(LIFE);
+pub(super) const SLOTS: Quota = Quota::concurrency(60).slot_ttl(LIFE);
 const RESERVE: f64 = 0.2;
 /// Of them, for requests that are not critical.
 pub(super) const OTHERS: u64 = 48;

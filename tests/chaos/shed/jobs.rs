@@ -13,7 +13,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use super::app::{INSTANCES, LIFE};
 
 /// Jobs at once.
-pub(super) const SLOTS: Quota = Quota::concurrency(4).slot_life(LIFE);
+pub(super) const SLOTS: Quota = Quota::concurrency(4).slot_ttl(LIFE);
 const WORKERS: usize = 8;
 const TAKES: Duration = Duration::from_millis(20);
 /// A worker looks so often whether it is to stop.

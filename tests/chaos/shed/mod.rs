@@ -36,13 +36,13 @@ fn attempt(case: &Case) -> Report {
 
 /// Waits until no slot is taken any more, and returns how long that took; `None` if some stay for a life and longer.
 async fn until_back(url: &str) -> Option<Duration> {
-    let store = RedisStore::builder().budget(PATIENCE).connect(url).await.expect("Redis is back");
+    let store = RedisStore::builder().timeout(PATIENCE).connect(url).await.expect("Redis is back");
     let rules = [
         (Rule::new("fleet", app::SLOTS), Key::new("global", "")),
         (Rule::new("fleet.others", app::SLOTS), Key::new("global", "")),
         (Rule::new("jobs", jobs::SLOTS), jobs::key()),
     ];
-    let limiters = rules.map(|(rule, key)| (Limiter::new(store.clone(), [rule]).budget(PATIENCE), key));
+    let limiters = rules.map(|(rule, key)| (Limiter::new(store.clone(), [rule]).timeout(PATIENCE), key));
     let start = Instant::now();
     while start.elapsed() < app::LIFE + PATIENCE {
         let mut taken = 0;

@@ -116,28 +116,28 @@ fn a_burst_a_queue_and_slots_are_refused_where_there_are_none() {
         let quota = Quota::try_new(algorithm, 5, at_least(algorithm, SECOND)).expect("within the bounds");
         assert_eq!(quota.try_burst(2).is_ok(), algorithm == Algorithm::TokenBucket, "{algorithm:?}");
         assert_eq!(quota.try_queue(2).is_ok(), algorithm == Algorithm::LeakyBucket, "{algorithm:?}");
-        assert_eq!(quota.try_at_once(1).is_ok(), algorithm == Algorithm::LeakyBucket, "{algorithm:?}");
+        assert_eq!(quota.try_nodelay(1).is_ok(), algorithm == Algorithm::LeakyBucket, "{algorithm:?}");
         let has_slots = algorithm == Algorithm::Concurrency;
-        assert_eq!(quota.try_slot_life(4 * SECOND).is_ok(), has_slots, "{algorithm:?}");
-        assert_eq!(quota.try_hold_at_most(4 * SECOND).is_ok(), has_slots, "{algorithm:?}");
+        assert_eq!(quota.try_slot_ttl(4 * SECOND).is_ok(), has_slots, "{algorithm:?}");
+        assert_eq!(quota.try_max_hold(4 * SECOND).is_ok(), has_slots, "{algorithm:?}");
     }
 }
 
 #[test]
 fn as_many_start_at_once_as_the_queue_and_one_and_at_least_one() {
     let strict = Quota::leaky_bucket(6, SECOND);
-    assert_eq!(refusal(strict.try_at_once(0)), "at_once 0 lets nothing start: give at least 1");
-    let most = "at_once 2 is more than the queue holds: give at most 1, or a longer queue";
-    assert_eq!(refusal(strict.try_at_once(2)), most);
-    assert_eq!(assert_most(|requests| strict.queue(4).try_at_once(requests.max(1))), 5);
+    assert_eq!(refusal(strict.try_nodelay(0)), "nodelay 0 lets nothing start: give at least 1");
+    let most = "nodelay 2 is more than the queue holds: give at most 1, or a longer queue";
+    assert_eq!(refusal(strict.try_nodelay(2)), most);
+    assert_eq!(assert_most(|requests| strict.queue(4).try_nodelay(requests.max(1))), 5);
     let long = Quota::leaky_bucket(1 << 39, SECOND).queue(1 << 39);
-    assert_eq!(refusal(long.try_at_once((1 << 32) + 1)), "at_once 4294967297 is too large: give at most 2^32");
-    assert!(long.try_at_once(1 << 32).is_ok());
+    assert_eq!(refusal(long.try_nodelay((1 << 32) + 1)), "nodelay 4294967297 is too large: give at most 2^32");
+    assert!(long.try_nodelay(1 << 32).is_ok());
     let short = "queue 3 is too short for the requests that start at once: give at least 4";
-    assert_eq!(refusal(strict.queue(9).at_once(5).try_queue(3)), short);
-    assert_eq!(strict.queue(9).at_once(5).try_queue(4).ok(), Some(strict.queue(4).at_once(5)));
-    assert_eq!(strict.queue(4).at_once(1), strict.queue(4));
-    assert_eq!(refusal(Quota::per_second(1).try_at_once(3)), "at_once 3 is for a leaky bucket only: leave it out");
+    assert_eq!(refusal(strict.queue(9).nodelay(5).try_queue(3)), short);
+    assert_eq!(strict.queue(9).nodelay(5).try_queue(4).ok(), Some(strict.queue(4).nodelay(5)));
+    assert_eq!(strict.queue(4).nodelay(1), strict.queue(4));
+    assert_eq!(refusal(Quota::per_second(1).try_nodelay(3)), "nodelay 3 is for a leaky bucket only: leave it out");
 }
 
 #[test]
@@ -178,19 +178,19 @@ fn a_window_is_whole_ticks_and_not_too_long() {
 fn a_slot_lives_two_heartbeats_at_least_and_is_held_for_a_second_at_least() {
     let slots = Quota::concurrency(5);
     assert_eq!((slots.limit(), slots.capacity(), slots.window()), (5, 5, Duration::from_secs(30)));
-    assert_eq!(slots.slot_life(2 * SECOND).window(), 2 * SECOND);
-    let short = "slot life 1.999999s is shorter than two heartbeats: give at least 2s";
-    assert_eq!(refusal(slots.try_slot_life(Duration::from_micros(1_999_999))), short);
-    assert!(refusal(slots.try_slot_life(Duration::from_nanos(2_000_000_001))).contains("whole"));
-    assert!(refusal(slots.try_slot_life(70 * YEAR)).contains("too long"));
-    assert!(refusal(slots.try_hold_at_most(Duration::from_millis(999))).contains("give at least 1s"));
-    assert!(refusal(slots.try_hold_at_most(137 * YEAR)).contains("give less than 136 years"));
+    assert_eq!(slots.slot_ttl(2 * SECOND).window(), 2 * SECOND);
+    let short = "slot_ttl 1.999999s is shorter than two heartbeats: give at least 2s";
+    assert_eq!(refusal(slots.try_slot_ttl(Duration::from_micros(1_999_999))), short);
+    assert!(refusal(slots.try_slot_ttl(Duration::from_nanos(2_000_000_001))).contains("whole"));
+    assert!(refusal(slots.try_slot_ttl(70 * YEAR)).contains("too long"));
+    assert!(refusal(slots.try_max_hold(Duration::from_millis(999))).contains("give at least 1s"));
+    assert!(refusal(slots.try_max_hold(137 * YEAR)).contains("give less than 136 years"));
     // Whole seconds, rounded up, whichever is set first.
-    let held = slots.hold_at_most(Duration::from_millis(1_001)).slot_life(2 * SECOND);
-    assert_eq!(held, slots.slot_life(2 * SECOND).hold_at_most(2 * SECOND));
-    assert_ne!(held, slots.slot_life(2 * SECOND));
-    assert!(refusal(Quota::per_second(1).try_slot_life(2 * SECOND)).contains("for a concurrency only"));
-    assert!(refusal(Quota::per_second(1).try_hold_at_most(2 * SECOND)).contains("for a concurrency only"));
+    let held = slots.max_hold(Duration::from_millis(1_001)).slot_ttl(2 * SECOND);
+    assert_eq!(held, slots.slot_ttl(2 * SECOND).max_hold(2 * SECOND));
+    assert_ne!(held, slots.slot_ttl(2 * SECOND));
+    assert!(refusal(Quota::per_second(1).try_slot_ttl(2 * SECOND)).contains("for a concurrency only"));
+    assert!(refusal(Quota::per_second(1).try_max_hold(2 * SECOND)).contains("for a concurrency only"));
     assert_eq!(slots.to_string(), "5 at once (concurrency)");
 }
 

@@ -12,10 +12,10 @@ use futures::future::join_all;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::{Barrier, Semaphore};
-use tollgate::store::{Answer, Ask, Change, Check, Counter, Receipt, Settlement, Settling};
+use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Receipt, Settlement, Settling};
 use tollgate::{
-    Count, Decision, Error, Handle, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore,
-    Source, Store, key,
+    ActualCost, Count, Decision, Error, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer,
+    RedisStore, Source, Store, key,
 };
 use tower::Service;
 use tower::{Layer, ServiceExt, service_fn};
@@ -65,18 +65,18 @@ async fn on_each_store(test: impl AsyncFn(&Rig)) {
     let store = Arc::new(MemoryStore::builder().with_clock(clock.reader()).build());
     test(&Rig { name: "memory", clock, store, _server: None }).await;
     let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings = RedisStore::builder().with_clock(clock.reader()).budget(Duration::from_secs(10));
+    let settings = RedisStore::builder().with_clock(clock.reader()).timeout(Duration::from_secs(10));
     let store = Arc::new(settings.connect(&server.url()).await.expect("the server was started"));
     test(&Rig { name: "Redis", clock, store, _server: Some(server) }).await;
 }
 
-fn handle(request: &Request<Text>) -> Handle {
-    request.extensions().get::<Handle>().cloned().expect("the layer is outside")
+fn handle(request: &Request<Text>) -> RateLimitHandle {
+    request.extensions().get::<RateLimitHandle>().cloned().expect("the layer is outside")
 }
 
 fn cost(units: u64) -> Response<Text> {
     let mut response = Response::new(Text::default());
-    response.extensions_mut().insert(RealCost(units));
+    response.extensions_mut().insert(ActualCost(units));
     response
 }
 
@@ -200,7 +200,7 @@ async fn a_client_that_waits_for_its_answer_has_its_refund() {
     let server = RedisServer::start();
     let mut services = Vec::new();
     for _ in 0..2 {
-        let settings = RedisStore::builder().budget(Duration::from_secs(10));
+        let settings = RedisStore::builder().timeout(Duration::from_secs(10));
         let store = settings.connect(&server.url()).await.expect("the server was started");
         let policy = Policy::new("policy", Quota::per_hour(1)).count(Count::failures());
         let layer = RateLimitLayer::new(store, policy);
@@ -218,7 +218,7 @@ async fn a_client_that_waits_for_its_answer_has_its_refund() {
 async fn serve<F>(
     rig: &Rig,
     quota: Quota,
-    handler: impl Fn(Handle) -> F + Clone + Send + 'static,
+    handler: impl Fn(RateLimitHandle) -> F + Clone + Send + 'static,
 ) -> Response<impl Sized>
 where
     F: Future<Output = Response<Text>> + Send + 'static,
@@ -231,7 +231,7 @@ where
 }
 
 /// Charges units at once.
-async fn charge(handle: &Handle, units: u64) {
+async fn charge(handle: &RateLimitHandle, units: u64) {
     handle.charge(units);
     handle.flush().await.expect("the store answers");
 }
@@ -248,7 +248,7 @@ async fn many_small_charges_of_a_bucket_give_back_as_much_as_a_large_one() {
         let quota = Quota::token_bucket(3_600, HOUR).burst(100);
         for (charges, units) in [(20, 1), (1, 20)] {
             let clock = rig.clock.clone();
-            let handler = move |handle: Handle| {
+            let handler = move |handle: RateLimitHandle| {
                 let clock = clock.clone();
                 async move {
                     for _ in 0..charges {
@@ -272,7 +272,7 @@ async fn many_small_charges_of_a_bucket_give_back_as_much_as_a_large_one() {
 async fn what_was_charged_outside_of_a_runtime_can_be_given_back() {
     on_each_store(async |rig| {
         for quota in ALL {
-            let handler = |handle: Handle| async move {
+            let handler = |handle: RateLimitHandle| async move {
                 let charged = std::thread::spawn(move || futures::executor::block_on(charge(&handle, 50)));
                 while !charged.is_finished() {
                     answered().await;
@@ -293,7 +293,7 @@ async fn what_was_charged_outside_of_a_runtime_can_be_given_back() {
 async fn a_runtime_that_ends_with_a_charge_on_its_way_holds_no_refund_up() {
     on_each_store(async |rig| {
         for quota in ALL {
-            let handler = |handle: Handle| async move {
+            let handler = |handle: RateLimitHandle| async move {
                 let other = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
                 {
                     let _entered = other.enter();
@@ -319,7 +319,7 @@ async fn a_runtime_that_ends_with_a_charge_on_its_way_holds_no_refund_up() {
 async fn the_last_in_a_line_can_leave_it_one_after_the_other() {
     on_each_store(async |rig| {
         let quota = Quota::leaky_bucket(100, 1_000 * HOUR).queue(99);
-        let handler = |handle: Handle| async move {
+        let handler = |handle: RateLimitHandle| async move {
             charge(&handle, 9).await;
             let mut response = cost(8);
             response.extensions_mut().insert(handle);
@@ -327,7 +327,7 @@ async fn the_last_in_a_line_can_leave_it_one_after_the_other() {
         };
         let response = serve(rig, quota, handler).await;
         assert_eq!(rig.left(quota).await, 92, "{}", rig.name);
-        let handle = response.extensions().get::<Handle>().expect("it was kept");
+        let handle = response.extensions().get::<RateLimitHandle>().expect("it was kept");
         handle.refund(3);
         handle.flush().await.expect("the store answers");
         assert_eq!(rig.left(quota).await, 95, "{}", rig.name);
@@ -357,13 +357,13 @@ async fn a_charge_to_a_sliding_window_is_bounded_with_what_counts_of_the_window_
 async fn what_a_handle_asks_for_after_the_response_is_given_back_by_it_alone() {
     on_each_store(async |rig| {
         let (quota, later) = (Quota::fixed_window(100, HOUR), Quota::fixed_window(50, HOUR));
-        let handler = |handle: Handle| async move {
+        let handler = |handle: RateLimitHandle| async move {
             let mut response = cost(1);
             response.extensions_mut().insert(handle);
             response
         };
         let response = serve(rig, quota, handler).await;
-        let handle = response.extensions().get::<Handle>().expect("it was kept");
+        let handle = response.extensions().get::<RateLimitHandle>().expect("it was kept");
         let metered = Policy::new("policy", later).metered();
         for _ in 0..10 {
             let _ = handle.check(&metered, Key::new("user", "ada")).await.expect("the store answers");
@@ -420,7 +420,7 @@ struct Slow(MemoryStore);
 impl Store for Slow {
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         let settled = self.0.settle(receipt, changes).wait();
-        Answer::pending(async {
+        MaybeFuture::pending(async {
             tokio::time::sleep(Duration::from_secs(600)).await;
             settled.await
         })
@@ -449,7 +449,7 @@ struct Deaf(MemoryStore);
 impl Store for Deaf {
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         drop(self.0.settle(receipt, changes));
-        Answer::pending(async { Err(Error::store("nobody answers", std::io::Error::other("gone"))) })
+        MaybeFuture::pending(async { Err(Error::store("nobody answers", std::io::Error::other("gone"))) })
     }
 
     passes_on!(0: decide, adjust);
@@ -522,7 +522,7 @@ async fn a_charge_in_which_the_store_panicked_is_not_made_again() {
     let quota = Quota::fixed_window(100, HOUR);
     let store = Arc::new(Shaky(MemoryStore::builder().with_clock(ManualClock::new().reader()).build()));
     let rig = Rig { name: "shaky", clock: ManualClock::new(), store, _server: None };
-    let handler = |handle: Handle| async move {
+    let handler = |handle: RateLimitHandle| async move {
         for _ in 0..3 {
             let charging = tokio::spawn({
                 let handle = handle.clone();
@@ -575,7 +575,7 @@ async fn stores_around_a_store_give_back_as_much_of_many_small_charges() {
         }
         let left = rig.left(quota).await;
         let clock = rig.clock.clone();
-        let handler = move |handle: Handle| {
+        let handler = move |handle: RateLimitHandle| {
             let clock = clock.clone();
             async move {
                 for _ in 0..20 {
@@ -620,7 +620,7 @@ async fn a_request_leaves_a_line_with_all_that_it_took_there() {
 async fn a_handler_that_asks_one_counter_for_ever_is_shown_the_first_checks_and_settled_for_all() {
     on_each_store(async |rig| {
         let (quota, asked) = (Quota::fixed_window(100, HOUR), Quota::fixed_window(5_000, HOUR));
-        let handler = move |handle: Handle| async move {
+        let handler = move |handle: RateLimitHandle| async move {
             let policy = Policy::new("policy", asked).count(Count::failures());
             for _ in 0..500 {
                 let _ = handle.check(&policy, Key::new("user", "ada")).await.expect("the store answers");

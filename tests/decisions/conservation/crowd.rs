@@ -12,7 +12,7 @@ use http_body_util::Full;
 use tokio::sync::oneshot;
 use tollgate::store::{Ask, Check, Counter};
 use tollgate::{
-    Count, Handle, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store,
+    ActualCost, Count, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Store,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -44,7 +44,7 @@ struct Script {
 enum End {
     Counts,
     CountsNot,
-    RealCost(u64),
+    ActualCost(u64),
     Dropped,
 }
 
@@ -53,7 +53,7 @@ impl Script {
         let end = match rng.u32(..4) {
             0 => End::Counts,
             1 => End::CountsNot,
-            2 => End::RealCost(rng.u64(..9)),
+            2 => End::ActualCost(rng.u64(..9)),
             _ => End::Dropped,
         };
         let charges = [rng.u64(..5), rng.u64(..5)];
@@ -62,7 +62,7 @@ impl Script {
     }
 
     /// Passes some time, in which the store may settle what was changed.
-    async fn after_change(self, handle: &Handle) {
+    async fn after_change(self, handle: &RateLimitHandle) {
         if self.flushes {
             handle.flush().await.expect("the store answers");
         } else {
@@ -74,7 +74,7 @@ impl Script {
         let by_then = match self.end {
             End::Counts | End::Dropped => (self.cost + self.charges[0] + self.charges[1]).saturating_sub(self.refund),
             End::CountsNot => 0,
-            End::RealCost(units) => units,
+            End::ActualCost(units) => units,
         };
         self.late.map_or(by_then, |[charge, refund]| (by_then + charge).saturating_sub(refund))
     }
@@ -82,7 +82,7 @@ impl Script {
 
 /// Serves as the script says, and says so before it hangs.
 async fn serve(mut request: Request<Text>) -> Result<Response<Text>, Infallible> {
-    let handle = request.extensions().get::<Handle>().cloned().expect("the layer is outside");
+    let handle = request.extensions().get::<RateLimitHandle>().cloned().expect("the layer is outside");
     let script = *request.extensions().get::<Script>().expect("each request has one");
     let hangs = request.extensions_mut().remove::<Arc<std::sync::Mutex<Option<oneshot::Sender<()>>>>>();
     handle.charge(script.charges[0]);
@@ -93,9 +93,9 @@ async fn serve(mut request: Request<Text>) -> Result<Response<Text>, Infallible>
     match script.end {
         End::Counts => *response.status_mut() = StatusCode::BAD_GATEWAY,
         End::CountsNot => {}
-        End::RealCost(units) => {
+        End::ActualCost(units) => {
             *response.status_mut() = StatusCode::BAD_GATEWAY;
-            response.extensions_mut().insert(RealCost(units));
+            response.extensions_mut().insert(ActualCost(units));
         }
         End::Dropped => {
             let hangs = hangs.and_then(|hangs| hangs.lock().ok()?.take());
@@ -133,7 +133,7 @@ async fn ask(layer: RateLimitLayer, mut rng: Rng) -> u64 {
             let response = served.await.expect("it does not fail");
             assert_ne!(response.status(), StatusCode::TOO_MANY_REQUESTS, "there are enough units");
             if let Some([charge, refund]) = script.late {
-                let handle = response.extensions().get::<Handle>().expect("it was kept");
+                let handle = response.extensions().get::<RateLimitHandle>().expect("it was kept");
                 handle.charge(charge);
                 script.after_change(handle).await;
                 handle.refund(refund);
@@ -196,7 +196,7 @@ async fn a_crowd_owes_what_it_should_in_memory() {
 async fn a_crowd_of_two_servers_owes_what_it_should_in_one_redis() {
     for quota in QUOTAS {
         let server = RedisServer::start();
-        let connect = async || RedisStore::builder().budget(Duration::from_secs(10)).connect(&server.url()).await;
+        let connect = async || RedisStore::builder().timeout(Duration::from_secs(10)).connect(&server.url()).await;
         let stores: [Arc<dyn Store>; 2] = [
             Arc::new(connect().await.expect("the server was started")),
             Arc::new(connect().await.expect("the server was started")),
@@ -211,7 +211,7 @@ async fn leases_lose_no_more_than_they_say() {
     for (quota, overdraft) in QUOTAS.into_iter().flat_map(|quota| [(quota, 0), (quota, 100)]) {
         let server = RedisServer::start();
         let inner = RedisStore::builder()
-            .budget(Duration::from_secs(10))
+            .timeout(Duration::from_secs(10))
             .connect(&server.url())
             .await
             .expect("the server was started");

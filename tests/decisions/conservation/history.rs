@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tollgate::store::{Ask, Check};
 use tollgate::{
-    Algorithm, Count, Handle, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store, key,
+    ActualCost, Algorithm, Count, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Store, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -45,7 +45,7 @@ enum Command {
     Refund(u64),
     /// Settles what was charged and refunded, and waits for that or does not.
     Flush(bool),
-    Answer(StatusCode, Option<u64>),
+    MaybeFuture(StatusCode, Option<u64>),
 }
 
 /// A request on its way.
@@ -53,7 +53,7 @@ struct Open {
     commands: UnboundedSender<Command>,
     served: JoinHandle<()>,
     /// What is left of it after its response.
-    handle: Arc<std::sync::Mutex<Option<Handle>>>,
+    handle: Arc<std::sync::Mutex<Option<RateLimitHandle>>>,
 }
 
 struct History<S> {
@@ -87,11 +87,11 @@ fn quota(algorithm: Algorithm, is_redis: bool) -> (Quota, Duration) {
 
 /// Does what it is told to.
 async fn serve(mut request: Request<Text>) -> Result<Response<Text>, Infallible> {
-    let handle = request.extensions().get::<Handle>().cloned().expect("the layer is outside");
+    let handle = request.extensions().get::<RateLimitHandle>().cloned().expect("the layer is outside");
     let commands = request.extensions_mut().remove::<Arc<tokio::sync::Mutex<UnboundedReceiver<Command>>>>();
     let commands = commands.expect("each request has its own");
     let mut commands = commands.lock().await;
-    let kept = request.extensions_mut().remove::<Arc<std::sync::Mutex<Option<Handle>>>>();
+    let kept = request.extensions_mut().remove::<Arc<std::sync::Mutex<Option<RateLimitHandle>>>>();
     *kept.expect("each request has one").lock().expect("it is not poisoned") = Some(handle.clone());
     while let Some(command) = commands.recv().await {
         match command {
@@ -102,11 +102,11 @@ async fn serve(mut request: Request<Text>) -> Result<Response<Text>, Infallible>
                 let flushed = handle.flush();
                 let _ = if waits { Some(flushed.await) } else { flushed.now_or_never() };
             }
-            Command::Answer(status, real) => {
+            Command::MaybeFuture(status, real) => {
                 let mut response = Response::new(Text::default());
                 *response.status_mut() = status;
                 if let Some(units) = real {
-                    response.extensions_mut().insert(RealCost(units));
+                    response.extensions_mut().insert(ActualCost(units));
                 }
                 return Ok(response);
             }
@@ -167,7 +167,7 @@ impl<S: Store> History<S> {
             5..8 => Command::Flush(rng.bool()),
             8..12 => {
                 let status = if rng.bool() { StatusCode::OK } else { StatusCode::BAD_GATEWAY };
-                Command::Answer(status, rng.bool().then(|| rng.u64(..12)))
+                Command::MaybeFuture(status, rng.bool().then(|| rng.u64(..12)))
             }
             _ => {
                 open.swap_remove(place).served.abort();
@@ -253,7 +253,7 @@ fn request(layer: &RateLimitLayer, key: &str, cost: u64) -> Open {
     request.headers_mut().insert("x-key", key.parse().expect("ASCII"));
     request.extensions_mut().insert(cost);
     request.extensions_mut().insert(Arc::new(tokio::sync::Mutex::new(receiver)));
-    let handle = Arc::<std::sync::Mutex<Option<Handle>>>::default();
+    let handle = Arc::<std::sync::Mutex<Option<RateLimitHandle>>>::default();
     request.extensions_mut().insert(Arc::clone(&handle));
     let service = layer.layer(service_fn(serve));
     let served = tokio::spawn(async move {
@@ -292,7 +292,7 @@ async fn both(what: &str, quota: impl Fn(bool) -> (Quota, Duration)) {
     run(what, quota(false), "memory", MemoryStore::builder().with_clock(clock.reader()).build(), clock).await;
     let (clock, server) = (ManualClock::new(), RedisServer::start());
     let settings =
-        RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(60));
+        RedisStore::builder().without_deny_cache().with_clock(clock.reader()).timeout(Duration::from_secs(60));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     run(what, quota(true), "Redis", store, clock).await;
 }

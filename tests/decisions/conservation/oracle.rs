@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::MemoryStore;
-use tollgate::store::{Answer, Ask, Change, Check, Counter, Decided, Store};
+use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Store, StoreDecision};
 
 use super::recorder::Book;
 use crate::support::clock::ManualClock;
@@ -16,7 +16,7 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    pub(crate) fn of(decided: &Decided) -> Self {
+    pub(crate) fn of(decided: &StoreDecision) -> Self {
         let outcome = &decided.decision.outcomes()[0];
         Self { remaining: outcome.remaining(), reset: outcome.reset_after() }
     }
@@ -29,7 +29,7 @@ pub(crate) fn replay(book: &Book, now: u64) -> Left {
     for part in book.parts.iter().filter(|part| part.units > 0) {
         clock.set(part.at);
         if part.is_charge {
-            let Answer::Ready(Ok(applied)) = store.adjust(&book.counter, Change::Charge(part.units)) else {
+            let MaybeFuture::Ready(Ok(applied)) = store.adjust(&book.counter, Change::Charge(part.units)) else {
                 panic!("memory answers")
             };
             assert_eq!(applied.units, part.units, "less is owed, so no charge is cut: {book:?}");
@@ -42,8 +42,8 @@ pub(crate) fn replay(book: &Book, now: u64) -> Left {
     Left::of(&decide(&store, &book.counter, 0))
 }
 
-fn decide(store: &MemoryStore, counter: &Counter, cost: u64) -> Decided {
-    let Answer::Ready(Ok(decided)) = store.decide(&[Check::new(counter.clone(), cost)], Ask::default()) else {
+fn decide(store: &MemoryStore, counter: &Counter, cost: u64) -> StoreDecision {
+    let MaybeFuture::Ready(Ok(decided)) = store.decide(&[Check::new(counter.clone(), cost)], Ask::default()) else {
         panic!("memory answers")
     };
     decided

@@ -9,7 +9,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 use tollgate::store::{
-    Answer, Applied, Ask, Change, Check, Counter, Decided, Receipt, Settlement, Settling, StoreId, Taken,
+    Ask, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, Settling, StoreDecision,
+    StoreId,
 };
 use tollgate::{Error, Key, LeaseStore, MemoryStore, Quota, Source, Store};
 
@@ -64,8 +65,8 @@ impl Rough {
     fn ask<T: Send + 'static>(
         &self,
         fate: Fate,
-        ask: impl FnOnce(&MemoryStore) -> Answer<Result<T, Error>> + Send + 'static,
-    ) -> Answer<Result<T, Error>> {
+        ask: impl FnOnce(&MemoryStore) -> MaybeFuture<Result<T, Error>> + Send + 'static,
+    ) -> MaybeFuture<Result<T, Error>> {
         let (start, inner) = (Instant::now(), self.inner.clone());
         let asked = tokio::spawn(async move {
             sleep(fate.before).await;
@@ -77,12 +78,12 @@ impl Rough {
             sleep(BUDGET.saturating_sub(start.elapsed())).await;
             Err(Error::store("no answer in time", "it is a test"))
         });
-        Answer::pending(async move { asked.await.expect("it ends") })
+        MaybeFuture::pending(async move { asked.await.expect("it ends") })
     }
 }
 
 impl Store for Rough {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let checks = checks.to_vec();
         self.ask(self.fate(), move |inner| inner.decide(&checks, ask))
     }
@@ -99,14 +100,14 @@ impl Store for Rough {
         }
         let (cut, counter) = (Arc::clone(&self.cut), receipt.taken()[0].counter.clone());
         self.ask(Fate { arrives: true, ..fate }, move |inner| {
-            let Answer::Ready(Ok(applied)) = inner.settle(receipt, &changes) else { panic!("memory answers") };
+            let MaybeFuture::Ready(Ok(applied)) = inner.settle(receipt, &changes) else { panic!("memory answers") };
             *lock(&cut).entry(counter).or_default() += units - applied[0].units;
-            Answer::Ready(Ok(applied))
+            MaybeFuture::Ready(Ok(applied))
         })
     }
 
     /// A reset that is lost says nothing of what is left.
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         assert_eq!(change, Change::Reset);
         let (fate, counter) = (Fate { arrives: true, is_answered: true, ..self.fate() }, counter.clone());
         self.ask(fate, move |inner| inner.adjust(&counter, change))
@@ -117,7 +118,7 @@ impl Store for Rough {
 struct Request {
     number: u64,
     store: StoreId,
-    parts: Vec<Taken>,
+    parts: Vec<ReceiptItem>,
 }
 
 impl Request {
@@ -183,7 +184,7 @@ impl History {
         };
         // Few keys find room in some histories.
         let capacity = if rng.bool() { 10_000 } else { 3 };
-        let settings = LeaseStore::builder(rough.clone()).share(0.2).overdraft(OVERDRAFT).capacity(capacity);
+        let settings = LeaseStore::builder(rough.clone()).max_share(0.2).overdraft(OVERDRAFT).capacity(capacity);
         let leases = settings.with_clock(clock).build().expect("the settings are valid");
         let keys = (0..KEYS).map(|_| Arc::default()).collect();
         Self { rough, leases, rng, quota, keys, is_calm, requests: 0, counts: [0; 5] }
@@ -220,7 +221,7 @@ impl History {
             (owed.resets, owed.is_resetting)
         };
         match self.leases.decide(&[Check::new(self.counter(key), cost)], Ask::default()) {
-            Answer::Ready(decided) => {
+            MaybeFuture::Ready(decided) => {
                 let decided = decided.expect("it was admitted here");
                 assert_eq!(decided.decision.source(), Source::Lease);
                 self.counts[0] += 1;
@@ -230,7 +231,7 @@ impl History {
                 assert!(used + cost <= most, "{cost} units were admitted for key {key} over {used}, {cut} cut");
                 add(&mut owed, number, &decided);
             }
-            Answer::Pending(decided) => drop(tokio::spawn(async move {
+            MaybeFuture::Pending(decided) => drop(tokio::spawn(async move {
                 let Ok(decided) = decided.await else { return };
                 let mut owed = lock(&owed);
                 let is_void = before || owed.is_resetting || owed.resets != resets;
@@ -260,7 +261,7 @@ impl History {
         tokio::spawn(async move {
             let applied = settling.wait().await;
             let mut owed = lock(&owed);
-            let Ok(Some(Applied { units, stamp, .. })) = applied.map(|applied| applied.into_iter().next()) else {
+            let Ok(Some(ChangeResult { units, stamp, .. })) = applied.map(|applied| applied.into_iter().next()) else {
                 return;
             };
             let is_current = owed.resets == resets;
@@ -316,7 +317,7 @@ impl History {
     fn take_elsewhere(&mut self, key: usize) {
         let mut owed = lock(&self.keys[key]);
         let check = Check::new(self.counter(key), 3);
-        let Answer::Ready(Ok(decided)) = self.rough.inner.decide(&[check], Ask::default()) else {
+        let MaybeFuture::Ready(Ok(decided)) = self.rough.inner.decide(&[check], Ask::default()) else {
             panic!("memory answers")
         };
         if decided.decision.is_allowed() && !owed.is_resetting {
@@ -356,7 +357,7 @@ impl History {
                 _ => Quota::fixed_window(AMPLE, MONTH),
             };
             let look = Check::new(Counter::new(counter.policy().clone(), counter.key().clone(), ample), 0);
-            let Answer::Ready(Ok(looked)) = self.rough.inner.decide(&[look], Ask::default()) else {
+            let MaybeFuture::Ready(Ok(looked)) = self.rough.inner.decide(&[look], Ask::default()) else {
                 panic!("memory answers")
             };
             let taken = AMPLE - looked.decision.outcomes()[0].remaining();
@@ -376,7 +377,7 @@ fn assert_balanced(leases: &LeaseStore) {
     assert!(had >= counts.spent + counts.returned + counts.lost, "{counts:?}");
 }
 
-fn add(owed: &mut Owed, number: u64, decided: &Decided) {
+fn add(owed: &mut Owed, number: u64, decided: &StoreDecision) {
     let (store, parts) = (decided.receipt.store(), decided.receipt.taken().to_vec());
     owed.open.push(Request { number, store, parts });
 }

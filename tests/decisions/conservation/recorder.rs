@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tollgate::store::{
-    Answer, Applied, Ask, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store, Taken,
+    Ask, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, Settling, Store,
+    StoreDecision,
 };
 use tollgate::{Algorithm, Error};
 
@@ -107,7 +108,7 @@ impl Notes {
         });
     }
 
-    fn decided(&self, check: &Check, place: usize, decided: &Result<Decided, Error>) {
+    fn decided(&self, check: &Check, place: usize, decided: &Result<StoreDecision, Error>) {
         let taken = decided.as_ref().ok().and_then(|decided| decided.receipt.taken().first());
         let (units, stamp) = taken.map_or((0, 0), |taken| (taken.units, taken.stamp));
         self.took(&check.counter, place, units, stamp);
@@ -134,7 +135,7 @@ impl Notes {
     }
 
     /// Writes down that a change is made to what was taken.
-    fn makes(&self, taken: &Taken, change: Change) -> Made {
+    fn makes(&self, taken: &ReceiptItem, change: Change) -> Made {
         let place = match change {
             Change::Refund(units) => {
                 assert!(units <= taken.units, "{units} units of {taken:?} are given back");
@@ -146,7 +147,7 @@ impl Notes {
         Made { change, place }
     }
 
-    fn applied(&self, counter: &Counter, made: &[Made], applied: &Result<Vec<Applied>, Error>) {
+    fn applied(&self, counter: &Counter, made: &[Made], applied: &Result<Vec<ChangeResult>, Error>) {
         for (made, applied) in made.iter().zip(applied.as_ref().map(Vec::as_slice).unwrap_or_default()) {
             match made.change {
                 Change::Charge(_) => self.took(counter, made.place, applied.units, applied.stamp),
@@ -167,15 +168,15 @@ fn lost() -> Error {
 }
 
 impl<S: Store> Store for Recorder<S> {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let ([check], notes) = (checks, self.notes()) else { panic!("one policy each") };
         let check = check.clone();
         match self.inner.decide(checks, ask) {
-            Answer::Ready(decided) => {
+            MaybeFuture::Ready(decided) => {
                 notes.decided(&check, notes.begin(&check.counter, false), &decided);
-                Answer::Ready(decided)
+                MaybeFuture::Ready(decided)
             }
-            Answer::Pending(pending) => Answer::pending(async move {
+            MaybeFuture::Pending(pending) => MaybeFuture::pending(async move {
                 notes.in_flight.fetch_add(1, Ordering::SeqCst);
                 // It goes on if its caller goes away: what it took stays taken.
                 let deciding = tokio::spawn(async move {
@@ -200,11 +201,11 @@ impl<S: Store> Store for Recorder<S> {
         let made: Vec<Made> = each.collect();
         let loses = self.loses(&made);
         match self.inner.settle(receipt, changes) {
-            Answer::Ready(applied) => {
+            MaybeFuture::Ready(applied) => {
                 notes.applied(&counter, &made, &applied);
-                Answer::Ready(if loses { Err(lost()) } else { applied })
+                MaybeFuture::Ready(if loses { Err(lost()) } else { applied })
             }
-            Answer::Pending(pending) => {
+            MaybeFuture::Pending(pending) => {
                 notes.in_flight.fetch_add(1, Ordering::SeqCst);
                 let settling = tokio::spawn(async move {
                     let applied = pending.await;
@@ -212,7 +213,7 @@ impl<S: Store> Store for Recorder<S> {
                     notes.in_flight.fetch_sub(1, Ordering::SeqCst);
                     if loses { Err(lost()) } else { applied }
                 });
-                Answer::pending(async move { settling.await.expect("it ends") })
+                MaybeFuture::pending(async move { settling.await.expect("it ends") })
             }
         }
     }

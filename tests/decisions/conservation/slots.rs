@@ -12,8 +12,8 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::{Instant, sleep};
 use tollgate::test_util::ManualClock;
 use tollgate::{
-    Handle, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody, Rule, SlotGuard, Store,
-    key,
+    Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, ResponseBody, Rule,
+    SlotGuard, Store, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -21,8 +21,8 @@ use crate::support::server::RedisServer;
 use crate::support::slow::many;
 
 const LIFE: Duration = Duration::from_secs(2);
-const STREAMS: Quota = Quota::concurrency(30).slot_life(LIFE);
-const OTHERS: Quota = Quota::concurrency(25).slot_life(LIFE);
+const STREAMS: Quota = Quota::concurrency(30).slot_ttl(LIFE);
+const OTHERS: Quota = Quota::concurrency(25).slot_ttl(LIFE);
 const USERS: [&str; 2] = ["ada", "bob"];
 
 /// What holds slots.
@@ -68,7 +68,7 @@ impl World {
         let request = request.body(String::new()).expect("a request");
         let service = self.layers[rng.usize(..2)].layer(service_fn(async |request: Request<String>| {
             let mut response = Response::new(Full::from("hello"));
-            let handle: &Handle = request.extensions().get().expect("the layer gives it");
+            let handle: &RateLimitHandle = request.extensions().get().expect("the layer gives it");
             response.extensions_mut().insert(handle.slots());
             Ok::<_, Infallible>(response)
         }));
@@ -163,7 +163,7 @@ async fn redis_counts_what_bodies_and_guards_of_two_processes_hold_for_several_l
     let redis = RedisServer::start();
     for seed in 0..many([2, 20]) {
         let _: String = redis.ask(&["FLUSHALL"]);
-        let connect = async || RedisStore::builder().budget(Duration::from_secs(10)).connect(&redis.url()).await;
+        let connect = async || RedisStore::builder().timeout(Duration::from_secs(10)).connect(&redis.url()).await;
         let stores = [connect().await.expect("Redis is there"), connect().await.expect("Redis is there")];
         let mut world = World::new(stores, Duration::from_secs(1));
         world.live(seed, 1_000, Duration::from_millis(100)).await;

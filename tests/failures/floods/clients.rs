@@ -8,9 +8,9 @@ use axum::body::{Body, Bytes};
 use axum::routing::get;
 use futures::future::join_all;
 use http::{Request, StatusCode};
-use tollgate::bandwidth::{BandwidthLayer, Over};
+use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::{
-    AccessList, Ban, Handle, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, TierLookup, key,
+    AccessList, Ban, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, TierLookup, key,
 };
 use tower::ServiceExt;
 
@@ -98,7 +98,7 @@ async fn unknown_addresses() {
 
 async fn checks_of_a_handler() {
     let policy = Policy::new("rows", MANY).metered();
-    let handler = async move |handle: Handle| {
+    let handler = async move |handle: RateLimitHandle| {
         for number in 0..3 * FLOOD {
             let _ = handle.check(&policy, Key::new("row", number.to_string())).await.expect("memory never fails");
         }
@@ -108,7 +108,7 @@ async fn checks_of_a_handler() {
 }
 
 async fn streamed_rejections() {
-    let layer = layer(per_user(ONE)).reject_with(|_, _| {
+    let layer = layer(per_user(ONE)).on_denied_with(|_, _| {
         let chunks = futures::stream::pending::<Result<Bytes, Infallible>>();
         (StatusCode::IM_A_TEAPOT, Body::from_stream(chunks))
     });
@@ -118,7 +118,7 @@ async fn streamed_rejections() {
 
 async fn tiers_of_bytes() {
     let policy = per_user(MANY).tier(|_| Some(Quota::leaky_bucket(1_000, HOUR)));
-    let layer = BandwidthLayer::responses(layer(policy), Over::Pace);
+    let layer = BandwidthLayer::responses(layer(policy), OnLimit::Throttle);
     let app = Router::new().route("/", get(|| async { "bytes" })).layer(layer);
     send(&app, (0..FLOOD).map(|number| request(&number.to_string()))).await;
 }

@@ -90,7 +90,7 @@ async fn outages_of_a_tally() {
 
 /// Three episodes in which all requests but ten are shed.
 async fn overload() {
-    let quota = Quota::concurrency(10).slot_life(Duration::from_secs(3));
+    let quota = Quota::concurrency(10).slot_ttl(Duration::from_secs(3));
     let clock = ManualClock::paused();
     let store = MemoryStore::builder().with_clock(clock).build();
     let layer = FleetShedLayer::new(store, "flooded", quota, 0.2);

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use http::Request;
-use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, Rule, key};
+use tollgate::{ActualCost, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
 
 use super::{Cause, FLOOD, Row, assert_bounded, request, run, send, send_many};
 use crate::rig::MANY;
@@ -65,7 +65,7 @@ async fn without_policies() {
 async fn unmetered_costs() {
     let costly = || async {
         let mut response = ().into_response();
-        response.extensions_mut().insert(RealCost(50));
+        response.extensions_mut().insert(ActualCost(50));
         response
     };
     let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("setup", MANY));

@@ -41,7 +41,7 @@ fn values_of_another_program() {
     let redis = RedisServer::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let settings = RedisStore::builder().budget(Duration::from_secs(10));
+        let settings = RedisStore::builder().timeout(Duration::from_secs(10));
         let store = settings.connect(&redis.url()).await.expect("the server was started");
         let layer = RateLimitLayer::new(store, per_user(AMPLE));
         send_many(&layer).await;
@@ -55,7 +55,7 @@ fn charges(count: usize) {
     let redis = RedisServer::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let settings = RedisStore::builder().budget(Duration::from_secs(10));
+        let settings = RedisStore::builder().timeout(Duration::from_secs(10));
         let store = settings.connect(&redis.url()).await.expect("the server was started");
         let decided = store.decide(&[check("hot", AMPLE, 1)], Ask::default()).wait().await.expect("Redis decides");
         let () = redis.ask(&["CLIENT", "PAUSE", "60000", "ALL"]);

@@ -10,8 +10,8 @@ use http_body_util::Full;
 use tokio::time::timeout;
 use tollgate::test_util::StoreFn;
 use tollgate::{
-    AccessList, Ban, Count, DenyCache, Handle, Key, Limiter, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer,
-    Rule, Source, key,
+    AccessList, Ban, Count, DenyCache, Key, Limiter, MemoryStore, MissingKey, Policy, Quota, RateLimitHandle,
+    RateLimitLayer, Rule, Source, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -71,7 +71,7 @@ async fn each_source_has_its_name() {
         (Source::Lease, "lease"),
         (Source::Ratio, "ratio"),
         (Source::Fallback, "fallback"),
-        (Source::Open, "open"),
+        (Source::FailOpen, "open"),
     ] {
         let watch = Watch::start();
         let is_first = AtomicBool::new(true);
@@ -176,7 +176,8 @@ async fn what_a_handler_and_a_limiter_ask_counts_and_a_look_does_not() {
     let (watch, layer) = (Watch::start(), RateLimitLayer::new(MemoryStore::new(), per_user(MANY)));
     let account = Policy::new("account", ONE);
     let serve = service_fn(|request: Request<Full<Bytes>>| {
-        let (limits, account) = (request.extensions().get::<Handle>().expect("a handle").clone(), account.clone());
+        let (limits, account) =
+            (request.extensions().get::<RateLimitHandle>().expect("a handle").clone(), account.clone());
         async move {
             for _ in 0..2 {
                 let _ = limits.check(&account, Key::new("account", "ada")).await.expect("memory decides");

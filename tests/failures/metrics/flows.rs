@@ -23,7 +23,7 @@ async fn units_portions_and_waits_are_counted_by_policy() {
     assert_eq!(of("units_total{policy=bytes,kind=refunded}"), 0);
     assert!(of("portions_total{policy=bytes,verdict=allowed}") > 0);
     assert_eq!(of("portions_total{policy=bytes,verdict=refused}"), 0, "the last portion said that it was the last one");
-    flow.take(1).await.expect("the next window");
+    flow.acquire(1).await.expect("the next window");
     assert!(watch.values("flow_wait_seconds{policy=bytes}").iter().any(|seconds| (50.0..=66.0).contains(seconds)));
     drop(limiter.flow(&Key::new("user", "bob")).await.expect("memory never fails"));
     assert_eq!(watch.changes().get("tollgate_flow_units_total{policy=bytes,kind=refunded}"), Some(&1));

@@ -15,7 +15,8 @@ use crate::support::server::RedisServer;
 async fn on_each_store(test: impl AsyncFn(&'static str, Arc<dyn Store>)) {
     test("memory", Arc::new(MemoryStore::new())).await;
     let server = RedisServer::start();
-    let redis = RedisStore::builder().budget(10 * SECOND).connect(&server.url()).await.expect("the server was started");
+    let redis =
+        RedisStore::builder().timeout(10 * SECOND).connect(&server.url()).await.expect("the server was started");
     test("Redis", Arc::new(redis)).await;
 }
 

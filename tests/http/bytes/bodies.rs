@@ -12,11 +12,11 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use tokio::time::{Instant, sleep};
-use tollgate::bandwidth::{BandwidthLayer, LimitedBody, Over};
+use tollgate::bandwidth::{BandwidthLayer, LimitedBody, OnLimit};
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{
-    BodyError, Count, DenyCache, FlowError, Handle, Key, LeaseStore, Limiter, MemoryStore, OnFailure, Policy, Quota,
-    RateLimitLayer, Rule, Store, key,
+    BodyError, Count, DenyCache, FlowError, Key, LeaseStore, Limiter, MemoryStore, OnFailure, Policy, Quota,
+    RateLimitHandle, RateLimitLayer, Rule, Store, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -44,7 +44,7 @@ fn cause<E: Error + 'static>(error: &BodyError) -> &E {
 
 #[tokio::test(start_paused = true)]
 async fn a_paced_body_passes_whole_with_its_trailers_at_the_rate_of_the_quota() {
-    let rig = Rig::new([bytes(SECOND)], Over::Pace);
+    let rig = Rig::new([bytes(SECOND)], OnLimit::Throttle);
     let all = pattern(5_000);
     let chunks = [all.slice(..3_000), Bytes::new(), all.slice(3_000..3_010), all.slice(3_010..)];
     let response = rig.send(body(chunks, true)).await;
@@ -61,7 +61,7 @@ async fn a_paced_body_passes_whole_with_its_trailers_at_the_rate_of_the_quota() 
 
 #[tokio::test(start_paused = true)]
 async fn a_body_with_a_known_size_keeps_it_and_its_end() {
-    let rig = Rig::new([bytes(SECOND)], Over::Pace);
+    let rig = Rig::new([bytes(SECOND)], OnLimit::Throttle);
     let inner = Full::new(pattern(2_500)).map_err(|never| match never {}).boxed_unsync();
     let mut body = Box::pin(rig.send(inner).await.into_body());
     let mut left = 2_500;
@@ -75,7 +75,7 @@ async fn a_body_with_a_known_size_keeps_it_and_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_body_fails_with_the_limit_and_later_requests_are_refused() {
-    let rig = Rig::new([bytes(HOUR)], Over::Cut);
+    let rig = Rig::new([bytes(HOUR)], OnLimit::Abort);
     let first = rig.send(body([pattern(600)], false)).await;
     assert_eq!(first.into_body().collect().await.expect("it fits").to_bytes().len(), 600);
     assert_eq!(left(&rig, "bytes", HOUR).await, 400);
@@ -90,7 +90,7 @@ async fn a_cut_body_fails_with_the_limit_and_later_requests_are_refused() {
     };
     assert_eq!(passed, 400, "all that was left has passed");
     let error = cause::<FlowError>(&error);
-    assert!(error.is_refused() && error.policy() == Some("bytes") && error.quota() == Some(&HOUR), "{error}");
+    assert!(error.is_denied() && error.policy() == Some("bytes") && error.quota() == Some(&HOUR), "{error}");
     assert!(second.frame().await.is_none() && second.is_end_stream(), "nothing comes after an error");
 
     let refused = rig.send(body([], false)).await;
@@ -104,7 +104,7 @@ async fn retry_after_of_a_request_whose_body_would_be_cut_is_never_early() {
     let windows = [Quota::fixed_window, Quota::sliding_window, Quota::sliding_log].map(|of| of(10_000, minute));
     for quota in windows.into_iter().chain([Quota::per_minute(10_000)]) {
         for left in [0, 1, 10] {
-            let rig = Rig::new([bytes(quota)], Over::Cut);
+            let rig = Rig::new([bytes(quota)], OnLimit::Abort);
             let limiter = Limiter::new(rig.store.clone(), [Rule::new("bytes", quota)]);
             let _ = limiter.check_n(&Key::new("global", ""), 4_000).await.expect("memory decides");
             sleep(Duration::from_millis(5_300)).await;
@@ -127,7 +127,7 @@ async fn retry_after_of_a_request_whose_body_would_be_cut_is_never_early() {
 async fn of_a_body_that_one_layer_paces_and_another_cuts_each_does_its_own() {
     for is_cut_inside in [false, true] {
         let day = Policy::new("day", Quota::fixed_window(5_000, Duration::from_secs(86_400)));
-        let (slow, day) = (Rig::new([Policy::new("slow", SECOND)], Over::Pace), Rig::new([day], Over::Cut));
+        let (slow, day) = (Rig::new([Policy::new("slow", SECOND)], OnLimit::Throttle), Rig::new([day], OnLimit::Abort));
         let layers = if is_cut_inside { [&slow, &day] } else { [&day, &slow] };
         let start = Instant::now();
         let answer = through(layers, body([pattern(4_000)], false)).await;
@@ -150,7 +150,7 @@ async fn a_request_whose_body_would_be_cut_is_counted_by_the_layer_outside_unles
         let requests = Policy::new("requests", Quota::fixed_window(10, Duration::from_secs(3_600)));
         let requests = if served { requests.count(Count::served()) } else { requests };
         let outer = RateLimitLayer::new(memory(&ManualClock::paused()), requests);
-        let rig = Rig::new([bytes(HOUR)], Over::Cut);
+        let rig = Rig::new([bytes(HOUR)], OnLimit::Abort);
         let send = async || {
             let inner = rig.layer.layer(serve(|| body([pattern(1_000)], false)));
             outer.layer(inner).oneshot(Request::new(String::new())).await.expect("a response")
@@ -172,7 +172,8 @@ async fn a_request_whose_body_would_be_cut_is_counted_by_the_layer_outside_unles
 #[tokio::test(start_paused = true)]
 async fn of_policies_of_several_keys_the_strictest_holds_and_each_client_has_its_own() {
     let user = Policy::new("user", Quota::fixed_window(1_000, Duration::from_secs(3_600))).key(key::header("x-user"));
-    let rig = Rig::new([user, Policy::new("all", Quota::fixed_window(1_500, Duration::from_secs(3_600)))], Over::Cut);
+    let rig =
+        Rig::new([user, Policy::new("all", Quota::fixed_window(1_500, Duration::from_secs(3_600)))], OnLimit::Abort);
     let get = async |user: &'static str| {
         let inner = serve(|| body([pattern(900)], false));
         let request = Request::builder().header("x-user", user).body(String::new()).expect("valid");
@@ -188,7 +189,7 @@ async fn of_policies_of_several_keys_the_strictest_holds_and_each_client_has_its
 #[tokio::test(start_paused = true)]
 async fn stores_around_a_store_cut_bodies_too() {
     async fn cuts(store: impl Store) {
-        let layer = BandwidthLayer::responses(RateLimitLayer::new(store, bytes(HOUR)), Over::Cut);
+        let layer = BandwidthLayer::responses(RateLimitLayer::new(store, bytes(HOUR)), OnLimit::Abort);
         let get = async |size| {
             let answer =
                 layer.layer(serve(move || body([pattern(size)], false))).oneshot(Request::new(String::new())).await;
@@ -205,9 +206,9 @@ async fn stores_around_a_store_cut_bodies_too() {
 async fn handlers_find_the_handle_of_the_layer_outside() {
     let outer = RateLimitLayer::new(memory(&ManualClock::paused()), Policy::new("requests", Quota::per_hour(10)));
     for is_outside in [true, false] {
-        let rig = Rig::new([bytes(HOUR)], Over::Pace);
+        let rig = Rig::new([bytes(HOUR)], OnLimit::Throttle);
         let inner = service_fn(move |request: Request<LimitedBody<String>>| {
-            let handle = request.extensions().get::<Handle>();
+            let handle = request.extensions().get::<RateLimitHandle>();
             let names = handle.map(|handle| handle.decision().outcomes()[0].policy().to_owned());
             assert_eq!(names.as_deref(), is_outside.then_some("requests"));
             std::future::ready(Ok::<_, Infallible>(Response::new(body([], false))))
@@ -223,7 +224,7 @@ async fn handlers_find_the_handle_of_the_layer_outside() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grpc_call_whose_body_would_be_cut_is_refused_in_its_terms() {
-    let rig = Rig::new([bytes(HOUR)], Over::Cut);
+    let rig = Rig::new([bytes(HOUR)], OnLimit::Abort);
     rig.send(body([pattern(1_000)], false)).await.into_body().collect().await.expect("it fits");
     let call = Request::post("/a.B/c").header("content-type", "application/grpc").body(String::new()).expect("valid");
     let answer = rig.layer.layer(serve(|| panic!("it is refused"))).oneshot(call).await.expect("a response");
@@ -236,7 +237,7 @@ async fn while_the_store_fails_the_rule_of_the_layer_decides() {
         let failing = FailingStore::new(MemoryStore::new());
         failing.fail();
         let limits = RateLimitLayer::new(failing.clone(), bytes(HOUR)).on_failure(rule);
-        let layer = BandwidthLayer::responses(limits, Over::Cut);
+        let layer = BandwidthLayer::responses(limits, OnLimit::Abort);
         let inner = serve(|| body([pattern(5_000)], false));
         let answer = layer.layer(inner).oneshot(Request::new(String::new())).await.expect("a response");
         let status = if rule == OnFailure::Deny { 503 } else { 200 };
@@ -248,7 +249,7 @@ async fn while_the_store_fails_the_rule_of_the_layer_decides() {
 
 #[tokio::test(start_paused = true)]
 async fn bodies_without_bytes_take_nothing() {
-    for over in [Over::Pace, Over::Cut] {
+    for over in [OnLimit::Throttle, OnLimit::Abort] {
         let rig = Rig::new([bytes(HOUR)], over);
         let empty = Empty::new().map_err(|never| match never {}).boxed_unsync();
         rig.send(empty).await.into_body().collect().await.expect("nothing");
@@ -259,7 +260,7 @@ async fn bodies_without_bytes_take_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_never_read_takes_nothing_and_one_that_is_left_returns_what_it_holds() {
-    let rig = Rig::new([bytes(HOUR)], Over::Pace);
+    let rig = Rig::new([bytes(HOUR)], OnLimit::Throttle);
     let never = rig.send(body([pattern(600)], false)).await;
     assert_eq!(left(&rig, "bytes", HOUR).await, 1_000);
     let mut once = Box::pin(rig.send(body([pattern(1), pattern(600)], false)).await.into_body());
@@ -273,7 +274,7 @@ async fn a_body_that_is_never_read_takes_nothing_and_one_that_is_left_returns_wh
 #[tokio::test(start_paused = true)]
 async fn a_client_that_vanishes_at_any_await_takes_what_has_passed() {
     for polls in 0..12 {
-        let rig = Rig::new([bytes(Quota::fixed_window(1_000, Duration::from_secs(5)))], Over::Pace);
+        let rig = Rig::new([bytes(Quota::fixed_window(1_000, Duration::from_secs(5)))], OnLimit::Throttle);
         let mut body = Box::pin(rig.send(body((0..10).map(|_| pattern(300)), false)).await.into_body());
         let mut passed = 0;
         for poll in 0..polls {
@@ -293,7 +294,7 @@ async fn a_client_that_vanishes_at_any_await_takes_what_has_passed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_paced_body_reads_one_frame_ahead_at_most() {
-    let rig = Rig::new([bytes(SECOND)], Over::Pace);
+    let rig = Rig::new([bytes(SECOND)], OnLimit::Throttle);
     let read = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = read.clone();
     let frames = stream::iter(0..20).map(move |_| {
@@ -311,7 +312,7 @@ async fn a_paced_body_reads_one_frame_ahead_at_most() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_of_the_inner_body_pass() {
-    let rig = Rig::new([bytes(SECOND)], Over::Pace);
+    let rig = Rig::new([bytes(SECOND)], OnLimit::Throttle);
     let frames = stream::iter([Ok(Frame::data(pattern(10))), Err(io::Error::other("it broke"))]);
     let mut body = Box::pin(rig.send(StreamBody::new(frames).boxed_unsync()).await.into_body());
     body.frame().await.expect("data").expect("it passes");
@@ -324,7 +325,7 @@ async fn errors_of_the_inner_body_pass() {
 async fn a_policy_in_shadow_mode_or_of_other_requests_limits_nothing() {
     let shadow = bytes(HOUR).shadow();
     let other = Policy::new("posts", HOUR).methods([http::Method::POST]);
-    let rig = Rig::new([shadow, other], Over::Cut);
+    let rig = Rig::new([shadow, other], OnLimit::Abort);
     for _ in 0..3 {
         let read = rig.send(body([pattern(5_000)], false)).await.into_body().collect().await.expect("no limit");
         assert_eq!(read.to_bytes().len(), 5_000);
@@ -333,7 +334,7 @@ async fn a_policy_in_shadow_mode_or_of_other_requests_limits_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn policies_that_are_replaced_pace_bodies_that_are_being_read() {
-    let rig = Rig::new([bytes(Quota::per_second(100))], Over::Pace);
+    let rig = Rig::new([bytes(Quota::per_second(100))], OnLimit::Throttle);
     let mut body = Box::pin(rig.send(body([pattern(10_000)], false)).await.into_body());
     sleep_read(&mut body, 200).await;
     rig.layer.limits().replace_policies([bytes(Quota::per_second(10_000))]).expect("it is valid");
@@ -357,7 +358,7 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn clients_that_read_again_all_at_once_pass_no_more_than_a_burst() {
-    let rig = Rig::new([bytes(SECOND)], Over::Pace);
+    let rig = Rig::new([bytes(SECOND)], OnLimit::Throttle);
     let mut idle = Vec::new();
     for _ in 0..60 {
         idle.push(Box::pin(rig.send(body((0..3).map(|_| pattern(1_000)), false)).await.into_body()));
@@ -377,7 +378,7 @@ async fn clients_that_read_again_all_at_once_pass_no_more_than_a_burst() {
 #[tokio::test(start_paused = true)]
 async fn a_large_reserve_refuses_nobody_while_enough_is_left() {
     let quota = Quota::per_second(40_000);
-    let rig = Rig::new([bytes(quota).reserve(0.8, |_| false)], Over::Cut);
+    let rig = Rig::new([bytes(quota).reserve(0.8, |_| false)], OnLimit::Abort);
     for _ in 0..5 {
         let answer = rig.send(body([pattern(1_000)], false)).await;
         assert_eq!(answer.status(), StatusCode::OK);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::bandwidth::{BandwidthLayer, Over};
+use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::{Ban, Count, Error, MemoryStore, Policy, Quota, RateLimitLayer};
 
 const MINUTE: Quota = Quota::per_minute(1_000);
@@ -17,7 +17,7 @@ fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built_and_when_policies
     let bytes = |quota| Policy::new("bytes", quota);
     let ban = Ban::new(3, Duration::from_secs(60), Duration::from_secs(60));
     let limits = |policy| RateLimitLayer::new(MemoryStore::new(), policy);
-    let layer = BandwidthLayer::responses(limits(bytes(MINUTE)), Over::Pace);
+    let layer = BandwidthLayer::responses(limits(bytes(MINUTE)), OnLimit::Throttle);
     let wrong = [
         (bytes(Quota::concurrency(5)), "a concurrency cannot limit bytes"),
         (bytes(Quota::leaky_bucket(5, Duration::from_secs(1)).queue(5)), "a leaky_bucket cannot limit bytes"),
@@ -31,14 +31,14 @@ fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built_and_when_policies
     for (policy, text) in wrong {
         names(&layer.limits().replace_policies([policy.clone()]).expect_err("it makes no sense"), text);
         let Ok(limits) = RateLimitLayer::try_new(MemoryStore::new(), policy) else { continue };
-        names(&BandwidthLayer::try_responses(limits.clone(), Over::Pace).expect_err("it makes no sense"), text);
-        names(&BandwidthLayer::try_requests(limits, Over::Cut).expect_err("it makes no sense"), text);
+        names(&BandwidthLayer::try_responses(limits.clone(), OnLimit::Throttle).expect_err("it makes no sense"), text);
+        names(&BandwidthLayer::try_requests(limits, OnLimit::Abort).expect_err("it makes no sense"), text);
     }
-    assert!(BandwidthLayer::try_requests(limits(bytes(MINUTE).shadow().unadvertised()), Over::Pace).is_ok());
+    assert!(BandwidthLayer::try_requests(limits(bytes(MINUTE).shadow().unadvertised()), OnLimit::Throttle).is_ok());
 }
 
 #[test]
 fn layers_of_one_that_has_no_handles_limit_bytes() {
     let limits = RateLimitLayer::new(MemoryStore::new(), Policy::new("bytes", MINUTE)).without_handle();
-    assert!(BandwidthLayer::try_requests(limits, Over::Cut).is_ok());
+    assert!(BandwidthLayer::try_requests(limits, OnLimit::Abort).is_ok());
 }

@@ -12,9 +12,10 @@ use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, StreamBody};
-use tollgate::bandwidth::{BandwidthLayer, LimitedBody, Over};
+use tollgate::bandwidth::{BandwidthLayer, LimitedBody, OnLimit};
 use tollgate::store::{
-    self, Applied, Ask, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement, Settlement, Settling,
+    self, Ask, Capabilities, Change, ChangeResult, Check, Counter, Receipt, Requirement, Settlement, Settling,
+    StoreDecision,
 };
 use tollgate::test_util::{ManualClock, RecordingStore};
 use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Rule, Store};
@@ -23,7 +24,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use crate::support::time::memory;
 
 pub(super) type Inner = UnsyncBoxBody<Bytes, io::Error>;
-pub(super) type Answer = Response<ResponseBody<LimitedBody<Inner>>>;
+pub(super) type MaybeFuture = Response<ResponseBody<LimitedBody<Inner>>>;
 
 /// The store of a layer, by tokio's paused time; what is left of a policy's counter is asked by its name.
 pub(super) struct Rig {
@@ -33,7 +34,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    pub(super) fn new(policies: impl IntoIterator<Item = Policy>, over: Over) -> Self {
+    pub(super) fn new(policies: impl IntoIterator<Item = Policy>, over: OnLimit) -> Self {
         let taken = Arc::new(AtomicU64::new(0));
         let counting = Counting { inner: memory(&ManualClock::paused()), taken: Arc::clone(&taken) };
         let store = RecordingStore::new(counting);
@@ -42,7 +43,7 @@ impl Rig {
     }
 
     /// Sends a request whose response has this body.
-    pub(super) async fn send(&self, body: Inner) -> Answer {
+    pub(super) async fn send(&self, body: Inner) -> MaybeFuture {
         self.layer.layer(serve(once(body))).oneshot(Request::new(String::new())).await.expect("a response")
     }
 
@@ -72,11 +73,11 @@ pub(super) struct Counting {
 }
 
 impl Store for Counting {
-    fn decide(&self, checks: &[Check], ask: Ask) -> store::Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> store::MaybeFuture<Result<StoreDecision, Error>> {
         let decided = self.inner.decide(checks, ask).wait().now_or_never().expect("memory decides");
-        let Ok(decided) = decided else { return store::Answer::Ready(decided) };
+        let Ok(decided) = decided else { return store::MaybeFuture::Ready(decided) };
         self.taken.fetch_add(decided.receipt.taken().first().map_or(0, |taken| taken.units), Relaxed);
-        store::Answer::Ready(Ok(decided))
+        store::MaybeFuture::Ready(Ok(decided))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -88,7 +89,7 @@ impl Store for Counting {
         self.inner.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> store::Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> store::MaybeFuture<Result<ChangeResult, Error>> {
         self.inner.adjust(counter, change)
     }
 

@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
-use tollgate::bandwidth::{BandwidthLayer, Over};
+use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, Store};
 
 use super::rig::pattern;
@@ -86,7 +86,7 @@ fn client(is_http2: bool) -> Client<HttpConnector, Empty<Bytes>> {
     Client::builder(TokioExecutor::new()).http2_only(is_http2).build_http()
 }
 
-fn downloads(store: impl Store, quota: Quota, over: Over) -> BandwidthLayer {
+fn downloads(store: impl Store, quota: Quota, over: OnLimit) -> BandwidthLayer {
     BandwidthLayer::responses(RateLimitLayer::new(store, Policy::new("downloads", quota)), over)
 }
 
@@ -95,7 +95,7 @@ async fn downloads_at_once_pass_no_more_than_the_quota_admits() {
     const RATE: u64 = 2_000_000;
     let store = MemoryStore::new();
     let start = Instant::now();
-    let server = Arc::new(Server::start(downloads(store, Quota::per_second(RATE), Over::Pace)).await);
+    let server = Arc::new(Server::start(downloads(store, Quota::per_second(RATE), OnLimit::Throttle)).await);
     let read = Arc::<AtomicU64>::default();
     let mut all = JoinSet::new();
     for number in 0..6 {
@@ -117,7 +117,7 @@ async fn downloads_at_once_pass_no_more_than_the_quota_admits() {
 async fn a_cut_download_ends_with_an_error_and_not_as_if_it_were_whole() {
     for is_http2 in [false, true] {
         let quota = Quota::fixed_window(3_000_000, Duration::from_secs(3_600));
-        let server = Server::start(downloads(MemoryStore::new(), quota, Over::Cut)).await;
+        let server = Server::start(downloads(MemoryStore::new(), quota, OnLimit::Abort)).await;
         let read = Arc::<AtomicU64>::default();
         let error = soon(server.download(is_http2, Arc::clone(&read))).await.expect_err("it is cut");
         // HTTP/1 ends before its length, and HTTP/2 is reset.
@@ -132,7 +132,7 @@ async fn a_cut_download_ends_with_an_error_and_not_as_if_it_were_whole() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_read_nothing_or_vanish_keep_no_others_waiting() {
     let quota = Quota::per_second(20_000_000);
-    let server = Server::start(downloads(MemoryStore::new(), quota, Over::Pace)).await;
+    let server = Server::start(downloads(MemoryStore::new(), quota, OnLimit::Throttle)).await;
     let mut silent = Vec::new();
     for number in 0..20 {
         let mut stream = TcpStream::connect(server.address).await.expect("it listens");
@@ -150,7 +150,7 @@ async fn clients_that_read_nothing_or_vanish_keep_no_others_waiting() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn uploads_are_paced_and_cut() {
-    for (over, is_whole) in [(Over::Pace, true), (Over::Cut, false)] {
+    for (over, is_whole) in [(OnLimit::Throttle, true), (OnLimit::Abort, false)] {
         let quota = Quota::per_second(200_000);
         let limits = RateLimitLayer::new(MemoryStore::new(), Policy::new("uploads", quota));
         let server = Server::start(BandwidthLayer::requests(limits, over)).await;
@@ -171,7 +171,7 @@ async fn two_servers_on_one_redis_pass_no_more_than_one_quota_and_make_no_call_p
     const RATE: u64 = 4_000_000;
     let redis = crate::support::server::RedisServer::start();
     let store = async || {
-        let store = tollgate::RedisStore::builder().budget(Duration::from_secs(5)).connect(&redis.url()).await;
+        let store = tollgate::RedisStore::builder().timeout(Duration::from_secs(5)).connect(&redis.url()).await;
         store.expect("the server was started")
     };
     let start = Instant::now();
@@ -179,7 +179,7 @@ async fn two_servers_on_one_redis_pass_no_more_than_one_quota_and_make_no_call_p
     let servers = futures::future::join_all(servers)
         .await
         .into_iter()
-        .map(async |store| Arc::new(Server::start(downloads(store, Quota::per_second(RATE), Over::Pace)).await));
+        .map(async |store| Arc::new(Server::start(downloads(store, Quota::per_second(RATE), OnLimit::Throttle)).await));
     let servers = futures::future::join_all(servers).await;
     let read = Arc::<AtomicU64>::default();
     let mut all = JoinSet::new();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Request;
 use http_body_util::BodyExt;
-use tollgate::bandwidth::{BandwidthLayer, Over};
+use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::test_util::ManualClock;
 use tollgate::{Policy, Quota, RateLimitLayer};
 use tower::{Layer, ServiceExt};
@@ -17,7 +17,7 @@ const HOUR: Quota = Quota::fixed_window(1_000, Duration::from_secs(3_600));
 #[tokio::test(start_paused = true)]
 async fn a_tier_that_has_no_portions_leaves_a_policy_its_own_quota() {
     for tier in [Quota::concurrency(5), Quota::leaky_bucket(5, Duration::from_secs(1))] {
-        for over in [Over::Cut, Over::Pace] {
+        for over in [OnLimit::Abort, OnLimit::Throttle] {
             let policy = Policy::new("bytes", HOUR).tier(move |_| Some(tier));
             let limits = RateLimitLayer::new(memory(&ManualClock::paused()), policy);
             let service = BandwidthLayer::responses(limits, over).layer(serve(once(body([pattern(5_000)], false))));
@@ -33,7 +33,7 @@ async fn a_reserve_is_left_for_critical_requests() {
     let policy =
         Policy::new("bytes", HOUR).reserve(0.5, |parts: &http::request::Parts| parts.headers.contains_key("vip"));
     let limits = RateLimitLayer::new(memory(&ManualClock::paused()), policy);
-    let layer = BandwidthLayer::responses(limits, Over::Cut);
+    let layer = BandwidthLayer::responses(limits, OnLimit::Abort);
     let send = async |vip: bool| {
         let mut request = Request::new(String::new());
         if vip {
@@ -54,7 +54,7 @@ async fn policies_that_are_replaced_while_a_body_waits() {
     let clock = ManualClock::paused();
     let of = |quota| Policy::new("bytes", quota);
     let limits = RateLimitLayer::new(memory(&clock), of(HOUR));
-    let layer = BandwidthLayer::responses(limits, Over::Pace);
+    let layer = BandwidthLayer::responses(limits, OnLimit::Throttle);
     let service = layer.layer(serve(once(body([pattern(5_000)], false))));
     let response = service.oneshot(Request::new(String::new())).await.expect("a response");
     let reading = tokio::spawn(response.into_body().collect());
@@ -69,14 +69,14 @@ async fn a_leaky_tier_leaves_a_policy_its_own_quota() {
     let tier = Quota::leaky_bucket(5, Duration::from_secs(1));
     let policy = Policy::new("bytes", HOUR).tier(move |_| Some(tier));
     let limits = RateLimitLayer::new(memory(&ManualClock::paused()), policy);
-    let service = BandwidthLayer::responses(limits, Over::Cut).layer(serve(once(body([pattern(5_000)], false))));
+    let service = BandwidthLayer::responses(limits, OnLimit::Abort).layer(serve(once(body([pattern(5_000)], false))));
     let response = service.oneshot(Request::new(String::new())).await.expect("a response");
     assert!(response.into_body().collect().await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_in_shadow_mode_counts_what_passes() {
-    let rig = super::rig::Rig::new([Policy::new("bytes", HOUR).shadow()], Over::Cut);
+    let rig = super::rig::Rig::new([Policy::new("bytes", HOUR).shadow()], OnLimit::Abort);
     let read = rig.send(body([pattern(10)], false)).await.into_body().collect().await.expect("it is in shadow mode");
     assert_eq!(read.to_bytes().len(), 10);
     assert_eq!(super::rig::left(&rig, "bytes", HOUR).await, 990);
@@ -89,7 +89,7 @@ async fn while_the_store_fails_the_reserve_of_a_share_is_left_for_critical_reque
     let store = tollgate::test_util::FailingStore::new(memory(&ManualClock::paused()));
     store.fail();
     let limits = RateLimitLayer::new(store, policy).instances(std::num::NonZeroU32::new(2).expect("2"));
-    let layer = BandwidthLayer::responses(limits, Over::Cut);
+    let layer = BandwidthLayer::responses(limits, OnLimit::Abort);
     let chunks = (0..100).map(|_| pattern(10));
     let service = layer.layer(serve(once(body(chunks, false))));
     let response = service.oneshot(Request::new(String::new())).await.expect("a response");
@@ -104,7 +104,7 @@ async fn while_the_store_fails_the_reserve_of_a_share_is_left_for_critical_reque
 #[test]
 fn a_policy_of_a_layer_of_bandwidth_is_checked_again_when_it_comes_back() {
     let limits = RateLimitLayer::new(memory(&ManualClock::new()), Policy::new("bytes", HOUR));
-    let layer = BandwidthLayer::responses(limits, Over::Cut);
+    let layer = BandwidthLayer::responses(limits, OnLimit::Abort);
     let policy = || layer.limits().find_policy("bytes").expect("it is there");
     assert!(layer.limits().replace_policies([policy().metered()]).is_err(), "bytes are not metered");
     assert!(layer.limits().replace_policies([policy().cost(7)]).is_err(), "bytes have no cost");
@@ -114,7 +114,8 @@ fn a_policy_of_a_layer_of_bandwidth_is_checked_again_when_it_comes_back() {
 async fn a_policy_of_a_layer_of_bandwidth_limits_requests_where_it_is_given_to_another_layer() {
     let quota = Quota::fixed_window(1, Duration::from_secs(3_600));
     let limits = RateLimitLayer::new(memory(&ManualClock::paused()), Policy::new("bytes", quota));
-    let bytes = BandwidthLayer::responses(limits, Over::Pace).limits().find_policy("bytes").expect("it is there");
+    let bytes =
+        BandwidthLayer::responses(limits, OnLimit::Throttle).limits().find_policy("bytes").expect("it is there");
     let Ok(layer) = RateLimitLayer::try_new(memory(&ManualClock::paused()), bytes) else { return };
     let mut statuses = Vec::new();
     for _ in 0..3 {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::ConnectInfo;
 use http::Request;
-use tollgate::test_util::{Sent, send};
+use tollgate::test_util::{TestResponse, send};
 use tollgate::{Ban, Key, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, key};
 
 use super::rig::HOUR;
@@ -33,7 +33,7 @@ fn with_header(mut request: Request<String>, name: &'static str, value: &str) ->
     request
 }
 
-fn is_banned(sent: &Sent) -> bool {
+fn is_banned(sent: &TestResponse) -> bool {
     sent.decision().is_some_and(tollgate::Decision::is_banned)
 }
 

@@ -127,7 +127,7 @@ async fn requests_dropped_anywhere_over_memory_are_accounted_for_and_leave_nothi
 #[tokio::test]
 async fn requests_dropped_anywhere_over_redis_are_accounted_for_and_leave_nothing() {
     let server = RedisServer::start();
-    let settings = RedisStore::builder().budget(Duration::from_secs(10));
+    let settings = RedisStore::builder().timeout(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     assert_accounted(store).await;
     let clients: String = server.ask(&["CLIENT", "LIST"]);
@@ -137,7 +137,7 @@ async fn requests_dropped_anywhere_over_redis_are_accounted_for_and_leave_nothin
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_dropped_anywhere_beside_others_take_nothing_from_them() {
     let server = RedisServer::start();
-    let settings = RedisStore::builder().budget(Duration::from_secs(10));
+    let settings = RedisStore::builder().timeout(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     let callers = (0..16).map(|caller| {
         let (store, inner) = (store.clone(), Inner::default());

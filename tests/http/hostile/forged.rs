@@ -52,7 +52,7 @@ fn encoded(value: &[u8]) -> String {
 
 /// Checks that each of the values is counted for itself in Redis, and the victim apart.
 async fn assert_apart(server: &RedisServer, key: impl KeyExtractor, uri: impl Fn(&str) -> String) {
-    let settings = RedisStore::builder().budget(Duration::from_secs(10));
+    let settings = RedisStore::builder().timeout(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     let app = app(store, [Policy::new("api", FIVE).key(key)]);
     let before = server.keys().len();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use http::{Method, Request};
-use tollgate::test_util::{ManualClock, RecordingStore, Sent, send};
+use tollgate::test_util::{ManualClock, RecordingStore, TestResponse, send};
 use tollgate::{Ban, Decision, DenyCache, Lookup, MemoryStore, Policy, Quota, RateLimitLayer, TierLookup, key};
 
 use crate::support::time::memory;
@@ -33,7 +33,7 @@ fn request(method: Method) -> Request<String> {
     request
 }
 
-async fn one(layer: &RateLimitLayer, method: Method) -> Sent {
+async fn one(layer: &RateLimitLayer, method: Method) -> TestResponse {
     send(layer, 1, |_| request(method.clone())).await.remove(0)
 }
 
@@ -43,11 +43,11 @@ async fn ban(layer: &RateLimitLayer) {
     }
 }
 
-fn is_banned(sent: &Sent) -> bool {
+fn is_banned(sent: &TestResponse) -> bool {
     sent.decision().is_some_and(Decision::is_banned)
 }
 
-fn headers(sent: &Sent) -> Vec<String> {
+fn headers(sent: &TestResponse) -> Vec<String> {
     let limits = sent.headers().iter().filter(|(name, _)| name.as_str().contains("ratelimit"));
     let mut all: Vec<String> =
         limits.map(|(name, value)| format!("{name}: {}", value.to_str().expect("ASCII"))).collect();
@@ -131,11 +131,11 @@ async fn a_flood_of_a_banned_client_is_refused_from_the_cache_on_all_routes() {
     let cache = DenyCache::builder().with_clock(clock.clone()).build(memory(&clock)).expect("valid settings");
     let layer = RateLimitLayer::composite(cache.clone()).policy(login()).policy(others());
     ban(&layer).await;
-    let before = cache.refused_from_cache();
+    let before = cache.denied_from_cache();
     for _ in 0..100 {
         assert!(is_banned(&one(&layer, Method::GET).await));
     }
-    assert_eq!(cache.refused_from_cache() - before, 99);
+    assert_eq!(cache.denied_from_cache() - before, 99);
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn so_it_is_where_each_request_has_another_key_to_look_up() {
     });
     let sent = sent.await;
     assert_eq!(sent.iter().map(is_banned).collect::<Vec<_>>(), [&[false; 2][..], &[true; 101]].concat());
-    assert_eq!(cache.refused_from_cache(), 100);
+    assert_eq!(cache.denied_from_cache(), 100);
     clock.advance(10 * MINUTE);
     assert!(one(&layer, Method::POST).await.is_admitted());
 }
@@ -164,12 +164,12 @@ async fn a_flood_of_a_banned_client_that_alternates_routes_is_refused_from_the_c
     let cache = DenyCache::builder().with_clock(clock.clone()).build(memory(&clock)).expect("valid settings");
     let layer = RateLimitLayer::composite(cache.clone()).policy(login()).policy(others());
     ban(&layer).await;
-    let before = cache.refused_from_cache();
+    let before = cache.denied_from_cache();
     for request in 0..100 {
         let method = if request % 2 == 0 { Method::GET } else { Method::POST };
         assert!(is_banned(&one(&layer, method).await));
     }
-    let cached = cache.refused_from_cache() - before;
+    let cached = cache.denied_from_cache() - before;
     assert!(cached >= 97, "{cached} of 100 were refused from the cache");
 }
 

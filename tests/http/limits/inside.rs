@@ -12,7 +12,9 @@ use http::{Method, Request, StatusCode, Version};
 use tollgate::key::Ambiguous;
 use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
 use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Count, Handle, Key, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate::{
+    Ban, Count, Key, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, key,
+};
 use tower::ServiceExt;
 
 use crate::support::doubles::unavailable;
@@ -52,7 +54,7 @@ fn limited(policy: Policy) -> Router {
 }
 
 /// The response of a handler that checks one more policy.
-async fn checks(handle: Handle) -> Response {
+async fn checks(handle: RateLimitHandle) -> Response {
     let policy = Policy::new("export", FIVE).cost(6);
     let decision = handle.check(&policy, Key::new("global", "")).await.expect("the store decides");
     handle.refusal(&decision).map(Body::from)
@@ -73,7 +75,7 @@ async fn overloaded() -> Router {
 async fn refusing() -> Vec<(&'static str, u16, Router)> {
     let tenant = || Policy::new("tenant", FIVE).missing_key(MissingKey::Deny);
     let own = RateLimitLayer::new(MemoryStore::new(), Policy::new("own", ONE));
-    let own = hello().layer(own.on_reject(|_, _| StatusCode::PAYMENT_REQUIRED.into_response().map(|_| "pay")));
+    let own = hello().layer(own.on_denied(|_, _| StatusCode::PAYMENT_REQUIRED.into_response().map(|_| "pay")));
     let failed = RateLimitLayer::new(unavailable(), Policy::new("failed", FIVE)).on_failure(OnFailure::Deny);
     let fleet = hello().layer(FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5));
     vec![
@@ -90,7 +92,7 @@ async fn refusing() -> Vec<(&'static str, u16, Router)> {
 
 fn outside(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
     let layer = RateLimitLayer::composite(MemoryStore::new()).policies(policies);
-    layer.on_reject(|_, _| OUTSIDE.into_response().map(|_| "outside"))
+    layer.on_denied(|_, _| OUTSIDE.into_response().map(|_| "outside"))
 }
 
 /// Bans after three responses, and admits five that count.
@@ -154,7 +156,7 @@ async fn failures_of_the_service_behind_layers_that_refuse_none_still_count() {
 #[cfg(feature = "config")]
 async fn failures_in_files_are_those_of_the_service_too() {
     let file = "[[policy]]\nname = \"login\"\nkey = \"peer_ip\"\nlimit = 5\nwindow = \"1h\"\ncount = \"failures\"\n\
-                ban = { after = 3, within = \"5m\", time = \"15m\", on = \"failures\" }";
+                ban = { after = 3, within = \"5m\", duration = \"15m\", on = \"failures\" }";
     for row in refusing().await {
         let config = tollgate::config::Config::from_toml(file).expect("a file without mistakes");
         assert!(admits_more(&row, outside(config.into_policies()), get).await, "{}", row.0);

@@ -7,8 +7,8 @@ use http::Method;
 use tollgate::key::{self, KeyExtractor};
 use tollgate::test_util::{ManualClock, send};
 use tollgate::{
-    BackPressureLayer, Ban, Decision, Error, Handle, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitLayer,
-    Rule,
+    BackPressureLayer, Ban, Decision, Error, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitHandle,
+    RateLimitLayer, Rule,
 };
 
 use crate::support::time::memory;
@@ -175,7 +175,7 @@ async fn a_handler_s_check_by_a_key_of_another_kind_than_the_policy_s_is_an_erro
     use tower::{Layer, ServiceExt, service_fn};
     let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("all", TEN));
     let service = layer.layer(service_fn(async |request: http::Request<String>| {
-        let handle: &Handle = request.extensions().get().expect("the layer inserts it");
+        let handle: &RateLimitHandle = request.extensions().get().expect("the layer inserts it");
         is_for_none(handle.check(&by_user("user", TEN), Key::new("user", "ada")).await, &["\"user\"", "header x-user"]);
         for policy in [by_user("user", TEN), Policy::new("more", TEN)] {
             assert!(handle.check(&policy, user()).await.expect("it is of the kind").is_allowed());

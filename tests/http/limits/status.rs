@@ -11,7 +11,7 @@ use axum::routing::get;
 use futures::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
-use tollgate::bandwidth::{BandwidthLayer, Over};
+use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::test_util::ManualClock;
 use tollgate::{AccessList, OnFailure, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
@@ -74,7 +74,7 @@ fn what_is_counted_besides_requests_has_a_name_and_slots_have_no_reset() {
     let downloads = r#""downloads":{"limit":1000,"used":0,"remaining":1000,"reset":R,"unit":"content-bytes"}"#;
     let expected = |resource| format!(r#"{{"resources":{{{resource}}}}}"#);
     told(&app(&layer([slots])), "ada", &expected(streams), &[]);
-    let bandwidth = BandwidthLayer::responses(layer([bytes]), Over::Pace);
+    let bandwidth = BandwidthLayer::responses(layer([bytes]), OnLimit::Throttle);
     told(&app(bandwidth.limits()), "ada", &expected(downloads), &[Duration::ZERO]);
 }
 

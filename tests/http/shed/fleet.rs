@@ -14,7 +14,7 @@ use tollgate::RedisStore;
 use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
 use tollgate::store::{Ask, Check, Counter};
 use tollgate::test_util::ManualClock;
-use tollgate::{Handle, Key, MemoryStore, Quota, Store};
+use tollgate::{Key, MemoryStore, Quota, RateLimitHandle, Store};
 use tower::{Service as _, ServiceExt};
 
 use super::rig::{Service, Text, behind, hello, is_shed, of_class, said, serving, text};
@@ -73,7 +73,7 @@ async fn on_each_store(test: impl AsyncFn(&Shared)) {
     #[cfg(feature = "redis")]
     {
         let server = RedisServer::start();
-        let settings = RedisStore::builder().budget(Duration::from_secs(10));
+        let settings = RedisStore::builder().timeout(Duration::from_secs(10));
         let store = Arc::new(settings.connect(&server.url()).await.expect("the server was started"));
         test(&Shared { name: "Redis", store, _server: Some(server) }).await;
     }
@@ -245,7 +245,7 @@ async fn a_handle_holds_the_slots_of_an_upgrade() {
     on_each_store(async |shared: &Shared| {
         let (guards, mut taken) = futures::channel::mpsc::unbounded();
         let inner = serving(move |request| {
-            let handle = request.extensions().get::<Handle>().expect("of the shedder");
+            let handle = request.extensions().get::<RateLimitHandle>().expect("of the shedder");
             guards.unbounded_send(handle.slots()).expect("the test waits");
             Response::new(text(""))
         });
@@ -260,7 +260,7 @@ async fn a_handle_holds_the_slots_of_an_upgrade() {
 #[tokio::test]
 async fn slots_are_renewed_as_long_as_they_are_held() {
     let store = MemoryStore::builder().with_clock(ManualClock::paused()).build();
-    let quota = TEN.slot_life(Duration::from_secs(3));
+    let quota = TEN.slot_ttl(Duration::from_secs(3));
     let service = behind(&FleetShedLayer::new(store, "fleet", quota, 0.2).classify(said), hello());
     let _critical = served(&service, 6, Class::Critical).await;
     let _others = served(&service, 4, Class::Read).await;

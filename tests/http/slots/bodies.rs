@@ -10,7 +10,7 @@ use futures::FutureExt;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Frame;
 use tokio::time::sleep;
-use tollgate::store::{Answer, Ask, Check, Decided};
+use tollgate::store::{Ask, Check, MaybeFuture, StoreDecision};
 use tollgate::{Count, Error, MemoryStore, Policy, Quota, RateLimitLayer, Store};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -144,9 +144,9 @@ fn a_call_holds_its_slot_until_its_trailers_have_been_sent() {
 struct Slow(MemoryStore);
 
 impl Store for Slow {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let (store, checks) = (self.0.clone(), checks.to_vec());
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             sleep(Duration::from_millis(10)).await;
             store.decide(&checks, ask).wait().await
         })

@@ -8,7 +8,7 @@ use std::thread;
 
 use futures::FutureExt;
 use http::{Request, Response};
-use tollgate::{Handle, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule};
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule};
 use tower::{Layer, Service, service_fn};
 
 const REQUESTS: u32 = 5_000;
@@ -23,7 +23,11 @@ fn user() -> Key {
 }
 
 /// Takes a slot for each handle, on a thread of its own: sends `()` before the check, and the handle after it.
-fn check_each(handles: Receiver<Handle>, begun: Sender<()>, checked: Sender<Handle>) -> thread::JoinHandle<()> {
+fn check_each(
+    handles: Receiver<RateLimitHandle>,
+    begun: Sender<()>,
+    checked: Sender<RateLimitHandle>,
+) -> thread::JoinHandle<()> {
     let exports = Policy::new("exports", SLOTS);
     thread::spawn(move || {
         for handle in handles {
@@ -39,7 +43,7 @@ fn check_each(handles: Receiver<Handle>, begun: Sender<()>, checked: Sender<Hand
 fn held_after_drops(policy: Policy) -> usize {
     let (called, calls) = channel();
     let service = service_fn(move |request: Request<String>| {
-        called.send(request.extensions().get::<Handle>().cloned()).expect("the test receives it");
+        called.send(request.extensions().get::<RateLimitHandle>().cloned()).expect("the test receives it");
         pending::<Result<Response<String>, Infallible>>()
     });
     let store = MemoryStore::new();

@@ -8,17 +8,20 @@ use futures::channel::oneshot;
 use http::{Request, Response, StatusCode};
 use tokio::time::sleep;
 use tollgate::test_util::ManualClock;
-use tollgate::{Handle, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, SlotGuard};
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, SlotGuard};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{Service, TWO, around, empty, full, left, left_of, send, streams};
 
-fn handle(request: &Request<String>) -> Handle {
-    request.extensions().get::<Handle>().expect("the layer gives it").clone()
+fn handle(request: &Request<String>) -> RateLimitHandle {
+    request.extensions().get::<RateLimitHandle>().expect("the layer gives it").clone()
 }
 
 /// A layer whose service puts what `keep` makes of each handle into a list.
-fn keeping<T: Send + 'static>(layer: &RateLimitLayer, keep: fn(&Handle) -> T) -> (Service, Arc<Mutex<Vec<T>>>) {
+fn keeping<T: Send + 'static>(
+    layer: &RateLimitLayer,
+    keep: fn(&RateLimitHandle) -> T,
+) -> (Service, Arc<Mutex<Vec<T>>>) {
     let kept = Arc::<Mutex<Vec<T>>>::default();
     let list = Arc::clone(&kept);
     let service = around(layer, move |request| {
@@ -33,7 +36,7 @@ fn keeping<T: Send + 'static>(layer: &RateLimitLayer, keep: fn(&Handle) -> T) ->
 #[test]
 fn a_guard_keeps_the_slots_of_an_upgraded_connection_until_all_its_clones_are_dropped() {
     let layer = streams(TWO);
-    let (service, guards) = keeping(&layer, Handle::slots);
+    let (service, guards) = keeping(&layer, RateLimitHandle::slots);
     drop(send(&service));
     assert_eq!(left(&layer), 1);
     let guard = guards.lock().expect("nothing panics").remove(0);
@@ -49,9 +52,9 @@ fn a_guard_keeps_the_slots_of_an_upgraded_connection_until_all_its_clones_are_dr
 #[tokio::test]
 async fn the_slots_of_an_upgraded_connection_are_renewed_and_released_though_its_task_panics() {
     let store = MemoryStore::builder().with_clock(ManualClock::paused()).build();
-    let policy = Policy::new("streams", TWO.slot_life(Duration::from_secs(3)));
+    let policy = Policy::new("streams", TWO.slot_ttl(Duration::from_secs(3)));
     let layer = RateLimitLayer::new(store, policy);
-    let (service, guards) = keeping(&layer, Handle::slots);
+    let (service, guards) = keeping(&layer, RateLimitHandle::slots);
     drop(send(&service));
     let guard = guards.lock().expect("nothing panics").remove(0);
     let connection = tokio::spawn(async move {
@@ -70,7 +73,7 @@ async fn the_slots_of_an_upgraded_connection_are_renewed_and_released_though_its
 #[test]
 fn a_handle_that_is_kept_keeps_no_slots_and_gives_no_guard_of_them() {
     let layer = streams(TWO);
-    let (service, handles) = keeping(&layer, Handle::clone);
+    let (service, handles) = keeping(&layer, RateLimitHandle::clone);
     drop(send(&service));
     assert_eq!(left(&layer), 2);
     assert!(handles.lock().expect("nothing panics")[0].slots().is_empty());
@@ -79,7 +82,7 @@ fn a_handle_that_is_kept_keeps_no_slots_and_gives_no_guard_of_them() {
 #[test]
 fn a_guard_that_is_made_while_the_body_is_sent_holds_its_slots_on() {
     let layer = streams(TWO);
-    let kept = Arc::<Mutex<Vec<Handle>>>::default();
+    let kept = Arc::<Mutex<Vec<RateLimitHandle>>>::default();
     let list = Arc::clone(&kept);
     let service = around(&layer, move |request| {
         list.lock().expect("nothing panics").push(handle(&request));
@@ -96,7 +99,7 @@ fn a_guard_that_is_made_while_the_body_is_sent_holds_its_slots_on() {
 #[test]
 fn a_request_without_slots_has_an_empty_guard() {
     let layer = streams(Quota::per_hour(10));
-    let (service, guards) = keeping(&layer, Handle::slots);
+    let (service, guards) = keeping(&layer, RateLimitHandle::slots);
     drop(send(&service));
     assert!(guards.lock().expect("nothing panics")[0].is_empty());
 }
@@ -104,7 +107,7 @@ fn a_request_without_slots_has_an_empty_guard() {
 #[tokio::test]
 async fn what_a_handler_checks_is_held_until_its_body_ends_and_not_at_all_after_that() {
     let layer = streams(TWO);
-    let kept = Arc::<Mutex<Vec<Handle>>>::default();
+    let kept = Arc::<Mutex<Vec<RateLimitHandle>>>::default();
     let list = Arc::clone(&kept);
     let exports = || Policy::new("exports", Quota::concurrency(3));
     let inner = layer.layer(service_fn(move |request: Request<String>| {

@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use futures::FutureExt;
 use http::{Request, Response, StatusCode};
 use tollgate::{
-    Count, DenyCache, Handle, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, Rule,
-    Store, key,
+    ActualCost, Count, DenyCache, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitHandle,
+    RateLimitLayer, Rule, Store, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -16,7 +16,7 @@ use super::rig::{TWO, around, everybody, feeding, full, left, left_of, send, sen
 fn each_of_nested_layers_holds_its_slots_until_the_body_ends() {
     let (outer, inner) = (streams(TWO), streams(Quota::concurrency(1)));
     let nested = outer.layer(inner.layer(service_fn(async |request: Request<String>| {
-        let guard = request.extensions().get::<Handle>().expect("the layer gives it").slots();
+        let guard = request.extensions().get::<RateLimitHandle>().expect("the layer gives it").slots();
         assert!(!guard.is_empty());
         Ok::<_, Infallible>(Response::new(String::from("hello")))
     })));
@@ -81,11 +81,11 @@ fn a_slot_is_not_settled_by_a_real_cost_nor_by_charges_of_the_handler() {
     let limiter = Limiter::new(store.clone(), [Rule::new("streams", Quota::concurrency(4))]);
     let layer = RateLimitLayer::new(store, policy.key(key::header("x-user").plain()));
     let service = around(&layer, |request| {
-        let handle = request.extensions().get::<Handle>().expect("the layer gives it");
+        let handle = request.extensions().get::<RateLimitHandle>().expect("the layer gives it");
         handle.charge(2);
         handle.refund(1);
         let mut response = Response::new(full("hello"));
-        response.extensions_mut().insert(RealCost(3));
+        response.extensions_mut().insert(ActualCost(3));
         response
     });
     let request = Request::get("/").header("x-user", "ada").body(String::new()).expect("a request");

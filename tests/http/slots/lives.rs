@@ -14,7 +14,7 @@ const LIFE: Duration = Duration::from_secs(4);
 /// A layer whose store's clock is the paused time of the runtime.
 fn streams(quota: Quota) -> RateLimitLayer {
     let store = MemoryStore::builder().with_clock(ManualClock::paused()).build();
-    RateLimitLayer::new(store, Policy::new("streams", quota.slot_life(LIFE)))
+    RateLimitLayer::new(store, Policy::new("streams", quota.slot_ttl(LIFE)))
 }
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn a_stream_that_is_longer_than_three_lives_keeps_its_slot() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_its_slot_no_longer_than_it_may() {
-    let layer = streams(Quota::concurrency(1).hold_at_most(Duration::from_secs(20)));
+    let layer = streams(Quota::concurrency(1).max_hold(Duration::from_secs(20)));
     let (service, mut senders) = feeding(&layer);
     let (slow, _sender) = send_fed(&service, &mut senders);
     sleep(Duration::from_millis(19_900)).await;

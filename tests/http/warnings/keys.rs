@@ -156,7 +156,7 @@ fn a_request_of_which_a_policy_only_looks_at_the_ban_says_nothing_of_its_key() {
 async fn keys_whose_lookups_time_out_are_not_missing() {
     let never = |_: Lookup| std::future::pending::<Result<Option<Key>, Infallible>>();
     let account = Policy::new("account", MANY).key(key::lookup(key::header("x-api-key"), never));
-    let (logged, app) = (Logged::start(), app(&layer([account]).budget(Duration::from_millis(20))));
+    let (logged, app) = (Logged::start(), app(&layer([account]).timeout(Duration::from_millis(20))));
     for client in 0..3 {
         let with_key = request("/", &[("x-api-key", &client.to_string())]);
         assert_eq!(app.clone().oneshot(with_key).await.expect("a response").status(), 200);

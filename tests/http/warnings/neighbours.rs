@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use tollgate::{Ban, Handle, Key, Policy, Quota, RealCost, key};
+use tollgate::{ActualCost, Ban, Key, Policy, Quota, RateLimitHandle, key};
 use tower::ServiceExt;
 
 use super::{Logged, MANY, app, layer, pages, request, send, visit, visit_often};
@@ -22,7 +22,7 @@ fn by_key() -> Policy {
 
 fn with_real_cost() -> http::Response<Body> {
     let mut response = http::Response::new(Body::empty());
-    response.extensions_mut().insert(RealCost(10));
+    response.extensions_mut().insert(ActualCost(10));
     response
 }
 
@@ -51,7 +51,7 @@ fn a_policy_that_limits_nothing_hides_no_request_without_a_limit() {
 #[tokio::test]
 async fn a_handler_that_checks_a_metered_policy_charges_somebody() {
     for charges in [false, true] {
-        let handler = move |limits: Handle| async move {
+        let handler = move |limits: RateLimitHandle| async move {
             let account = Policy::new("account", MANY).metered();
             let checked = limits.check(&account, Key::new("account", "ada")).await.expect("memory never fails");
             assert!(checked.is_allowed());

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
 use futures::FutureExt;
-use tollgate::{Handle, Key, Limiter, MemoryStore, Policy, Quota, RealCost, Rule};
+use tollgate::{ActualCost, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, Rule};
 
 use super::{Logged, MANY, app, layer, pages, visit, visit_often};
 
@@ -17,7 +17,7 @@ fn by_global(name: &str) -> Policy {
 fn costly() -> Router {
     let page = || async {
         let mut response = Response::new(Body::empty());
-        response.extensions_mut().insert(RealCost(50));
+        response.extensions_mut().insert(ActualCost(50));
         response
     };
     Router::new().route("/", get(page))
@@ -34,7 +34,7 @@ fn a_real_cost_that_no_policy_charges_is_one_warning() {
 #[test]
 fn units_that_a_handler_charges_to_no_policy_are_one_warning_however_often_policies_are_replaced() {
     let (logged, limits) = (Logged::start(), layer([by_global("api")]));
-    let charge = async |handle: Handle| {
+    let charge = async |handle: RateLimitHandle| {
         handle.charge(3);
         handle.refund(1);
     };
@@ -43,7 +43,7 @@ fn units_that_a_handler_charges_to_no_policy_are_one_warning_however_often_polic
         assert_eq!(visit(&app, "/"), 200);
         limits.replace_policies([by_global("api")]).expect("they are valid");
     }
-    logged.only("TG007", &["a Handle charged", "metered()"], || visit(&app, "/"));
+    logged.only("TG007", &["a RateLimitHandle charged", "metered()"], || visit(&app, "/"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use axum::extract::ConnectInfo;
 use tollgate::MissingKey;
 use tollgate::key::{self, ClientIp, Extracted, KeyExtractor, client_ip};
-use tollgate::store::Answer;
+use tollgate::store::MaybeFuture;
 
 use super::{head, head_from, text};
 
@@ -328,7 +328,7 @@ fn trusting_what_is_no_network_panics() {
 fn the_name_of_a_header_may_be_in_any_case() {
     let parts = http::Request::get("/").header("x-api-key", "1").body(()).expect("a request").into_parts().0;
     let of = |name| match key::header(name).plain().extract(&parts) {
-        Answer::Ready(Extracted::Key(key)) => key.as_str().to_owned(),
+        MaybeFuture::Ready(Extracted::Key(key)) => key.as_str().to_owned(),
         _ => panic!("{name} is there"),
     };
     assert_eq!((of("X-Api-Key"), of("x-api-key")), ("header x-api-key:1".to_owned(), "header x-api-key:1".to_owned()));

@@ -94,5 +94,5 @@ proptest! {
 }
 
 fn answers(key: &impl KeyExtractor, parts: &http::request::Parts) -> bool {
-    matches!(key.extract(parts), tollgate::store::Answer::Ready(_))
+    matches!(key.extract(parts), tollgate::store::MaybeFuture::Ready(_))
 }

@@ -6,7 +6,7 @@ use axum::extract::ConnectInfo;
 use axum::extract::connect_info::MockConnectInfo;
 use http::request::Parts;
 use tollgate::key::{self, ClientIp, Extracted, KeyExtractor, client_ip};
-use tollgate::store::Answer;
+use tollgate::store::MaybeFuture;
 
 const XFF: &str = "x-forwarded-for";
 
@@ -21,7 +21,7 @@ fn address(last: u8) -> SocketAddr {
 #[track_caller]
 fn counts_as(parts: &Parts, key: Option<&str>) {
     for extractor in [&key::peer_ip() as &dyn KeyExtractor, &client_ip()] {
-        let Answer::Ready(found) = extractor.extract(parts) else { panic!("it is there at once") };
+        let MaybeFuture::Ready(found) = extractor.extract(parts) else { panic!("it is there at once") };
         let found = if let Extracted::Key(key) = &found { Some(key.as_str()) } else { None };
         assert_eq!(found, key);
     }

@@ -6,7 +6,7 @@ use std::future::ready;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Version};
 use tollgate::key::{self, Ambiguous, Extracted, KeyExtractor};
-use tollgate::store::Answer;
+use tollgate::store::MaybeFuture;
 use tollgate::{AccessList, Key, MissingKey, TierLookup};
 
 use super::rig::{ONE, body, expect, get, one, policy, send, service, with};
@@ -160,8 +160,8 @@ fn in_shadow_they_are_never_refused() {
 struct Later;
 
 impl KeyExtractor for Later {
-    fn extract(&self, _: &Parts) -> Answer<Extracted> {
-        Answer::pending(async { Extracted::Ambiguous })
+    fn extract(&self, _: &Parts) -> MaybeFuture<Extracted> {
+        MaybeFuture::pending(async { Extracted::Ambiguous })
     }
 }
 

@@ -95,5 +95,5 @@ fn only_a_fixed_window_counts_by_a_calendar() {
     refused(&without, 5, &["window \"day\" is for a fixed_window only"]);
     let slots = "[[policy]]\nname = \"a\"\nalgorithm = \"concurrency\"\nlimit = 3\n";
     refused(&format!("{slots}zone = \"UTC\""), 5, &["zone has no effect without a window of"]);
-    refused(&format!("{slots}window = \"day\""), 5, &["a concurrency has a slot_life, and no window"]);
+    refused(&format!("{slots}window = \"day\""), 5, &["a concurrency has a slot_ttl, and no window"]);
 }

@@ -92,7 +92,7 @@ fn two_files_with_the_same_fleet_are_told_from_those_with_another() {
     for (from, to) in [("4", "5"), ("0.5", "0.6"), ("\"high\"", "\"low\""), ("x-priority", "x-class")] {
         assert!(!running.has_fleet_of(&config(&FLEET.replace(from, to))), "{to}");
     }
-    assert!(!running.has_fleet_of(&config(&format!("{FLEET}slot_life = \"10s\""))));
+    assert!(!running.has_fleet_of(&config(&format!("{FLEET}slot_ttl = \"10s\""))));
     assert!(!running.has_fleet_of(&Config::default()));
     assert!(Config::default().has_fleet_of(&config("[server]\ninstances = 2")));
 }
@@ -127,8 +127,8 @@ fn every_mistake_in_a_fleet_names_its_line() {
         ("limit = 2_000_000", 2, &["limit 2000000 is too large"]),
         ("limit = -1", 2, &["`-1`"]),
         ("window = \"1s\"", 2, &["unknown field `window`"]),
-        ("\nslot_life = \"1s\"", 3, &["slot life 1s is shorter than two heartbeats"]),
-        ("hold_at_most = \"10ms\"", 2, &["hold at most 10ms is too short"]),
+        ("\nslot_ttl = \"1s\"", 3, &["slot_ttl 1s is shorter than two heartbeats"]),
+        ("max_hold = \"10ms\"", 2, &["max_hold 10ms is too short"]),
         ("reserve = 0", 2, &["reserve 0 is not allowed: give a fraction above 0 and below 1"]),
         ("reserve = 1", 2, &["reserve 1 is not allowed"]),
         ("reserve = 1.5", 2, &["reserve 1.5 is not allowed"]),

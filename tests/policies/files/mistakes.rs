@@ -1,7 +1,7 @@
 //! Mistakes in the options of a policy: each names its line.
 
 use tollgate::MemoryStore;
-use tollgate::bandwidth::{BandwidthLayer, Over};
+use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::config::Config;
 
 use super::{all_refused, policy};
@@ -126,9 +126,9 @@ fn reserves_tiers_and_switches_are_checked() {
     ]);
     let of_file = |lines| Config::from_toml(&policy(lines)).expect("it is valid").layer(MemoryStore::new());
     let limits = of_file("key = \"header:x-user\"").expect("it is valid");
-    assert!(BandwidthLayer::try_responses(limits, Over::Pace).is_ok());
+    assert!(BandwidthLayer::try_responses(limits, OnLimit::Throttle).is_ok());
     let limits = of_file("cost = 2").expect("it is valid");
-    let error = BandwidthLayer::try_responses(limits, Over::Pace).expect_err("bytes cost one unit each");
+    let error = BandwidthLayer::try_responses(limits, OnLimit::Throttle).expect_err("bytes cost one unit each");
     assert!(error.to_string().contains("leave out cost"), "{error}");
 }
 
@@ -140,40 +140,40 @@ fn bans_are_checked_at_the_field_at_fault() {
         ("ban = 3".to_owned(), 3, "policy.ban: invalid type: integer `3`, expected a table such as { after = 10"),
         ("ban = {}".to_owned(), 3, "policy.ban: missing field `after`"),
         (format!("ban = {{ {usual} }}"), 3, "policy.ban: missing field `after`"),
-        ("ban = { after = 3, time = \"1m\" }".to_owned(), 3, "policy.ban: missing field `within`"),
+        ("ban = { after = 3, duration = \"1m\" }".to_owned(), 3, "policy.ban: missing field `within`"),
         ("ban = { after = 3, within = \"1m\" }".to_owned(), 3, "policy.ban: missing field `time`"),
         (format!("ban = {{ after = 0, {usual} }}"), 3, "after must be from 1 to 100000 strikes"),
         (format!("ban = {{ after = 99_999_999_999, {usual} }}"), 3, "after must be from 1 to 100000 strikes"),
         (format!("ban = {{\n after = -1,\n {usual} }}"), 4, "policy.ban.after: invalid value: integer `-1`"),
         (
-            "ban = {\n after = 3,\n within = \"0s\",\n time = \"1m\" }".to_owned(),
+            "ban = {\n after = 3,\n within = \"0s\",\n duration = \"1m\" }".to_owned(),
             5,
             "within must be whole milliseconds, from 1ms to 366 days",
         ),
         (
-            "ban = {\n after = 3,\n within = \"1m\",\n time = \"0s\" }".to_owned(),
+            "ban = {\n after = 3,\n within = \"1m\",\n duration = \"0s\" }".to_owned(),
             6,
             "time must be whole milliseconds, from 1ms",
         ),
         (
-            "ban = {\n after = 3,\n within = \"1m\",\n time = \"9000d\" }".to_owned(),
+            "ban = {\n after = 3,\n within = \"1m\",\n duration = \"9000d\" }".to_owned(),
             6,
             "time must be whole milliseconds, from 1ms to 366 days",
         ),
-        (with("growth = 2"), 4, "growth has no effect without the longest ban, such as most = \"1d\": add it"),
-        (with("most = \"1d\""), 4, "most has no effect without growth, such as growth = 2: add it"),
-        (with("\n growth = 0.5, most = \"1d\""), 5, "growth must be from 1 to 100, not 0.5"),
-        (with("\n growth = nan, most = \"1d\""), 5, "growth must be from 1 to 100, not NaN"),
-        (with("\n growth = 101, most = \"1d\""), 5, "growth must be from 1 to 100, not 101"),
+        (with("backoff = 2"), 4, "backoff has no effect without the longest ban, such as max = \"1d\": add it"),
+        (with("max = \"1d\""), 4, "max has no effect without backoff, such as backoff = 2: add it"),
+        (with("\n backoff = 0.5, max = \"1d\""), 5, "backoff must be from 1 to 100, not 0.5"),
+        (with("\n backoff = nan, max = \"1d\""), 5, "backoff must be from 1 to 100, not NaN"),
+        (with("\n backoff = 101, max = \"1d\""), 5, "backoff must be from 1 to 100, not 101"),
         (
-            with("\n growth = \"2\", most = \"1d\""),
+            with("\n backoff = \"2\", max = \"1d\""),
             5,
-            "policy.ban.growth: invalid type: string \"2\", expected a number such as 0.2 or 2, without quotes",
+            "policy.ban.backoff: invalid type: string \"2\", expected a number such as 0.2 or 2, without quotes",
         ),
-        (with("\n growth = 1, most = \"1d\""), 5, "growth has no effect without a factor above 1"),
-        (with("\n growth = 1.0001, most = \"1d\""), 5, "growth has no effect without a factor above 1"),
-        (with("growth = 2,\n most = \"5m\""), 5, "from the first of 900s to 366 days, not 300s"),
-        (with("growth = 2,\n most = \"9000d\""), 5, "the longest ban must be whole milliseconds"),
+        (with("\n backoff = 1, max = \"1d\""), 5, "backoff has no effect without a factor above 1"),
+        (with("\n backoff = 1.0001, max = \"1d\""), 5, "backoff has no effect without a factor above 1"),
+        (with("backoff = 2,\n max = \"5m\""), 5, "from the first of 900s to 366 days, not 300s"),
+        (with("backoff = 2,\n max = \"9000d\""), 5, "the longest ban must be whole milliseconds"),
         (with("\n forever = true"), 5, "unknown field `forever`"),
         (with("\n extend = 1"), 5, "policy.ban.extend: invalid type: integer `1`, expected true or false"),
         (with("\n layer = \"yes\""), 5, "policy.ban.layer: "),
@@ -200,16 +200,16 @@ fn bans_are_checked_at_the_field_at_fault() {
 #[test]
 fn a_ban_in_a_file_is_the_one_in_code() {
     let file = "[[policy]]\nname = \"a\"\nkey = \"header:x-user\"\nlimit = 1\nwindow = \"1h\"\n\
-        ban = { after = 2, within = \"1h\", time = \"10m\", growth = 1.5, most = \"1d\", extend = true, verified_key = true }\n";
+        ban = { after = 2, within = \"1h\", duration = \"10m\", backoff = 1.5, max = \"1d\", extend = true, verified_key = true }\n";
     assert!(Config::from_toml(file).is_ok());
 }
 
 #[test]
 fn times_of_slots_are_for_a_concurrency() {
     all_refused(&[
-        ("slot_life = \"30s\"", 3, &["slot life 30s is for a concurrency only"]),
-        ("hold_at_most = \"1h\"", 3, &["hold at most 3600s is for a concurrency only"]),
-        ("slot_life = 30", 3, &["policy.slot_life: expected a duration in quotes"]),
+        ("slot_ttl = \"30s\"", 3, &["slot_ttl 30s is for a concurrency only"]),
+        ("max_hold = \"1h\"", 3, &["max_hold 3600s is for a concurrency only"]),
+        ("slot_ttl = 30", 3, &["policy.slot_ttl: expected a duration in quotes"]),
     ]);
 }
 

@@ -130,14 +130,14 @@ fn a_concurrency_has_times_of_slots_instead_of_a_window() {
     let quota = |lines: &str| Config::from_toml(&file(lines)).map(|config| *config.policies()[0].quota());
     let second = Duration::from_secs(1);
     assert_eq!(quota("").unwrap(), Quota::concurrency(3));
-    let given = quota("slot_life = \"1m 30s\"\nhold_at_most = \"2m\"").unwrap();
-    assert_eq!(given, Quota::concurrency(3).slot_life(90 * second).hold_at_most(120 * second));
+    let given = quota("slot_ttl = \"1m 30s\"\nmax_hold = \"2m\"").unwrap();
+    assert_eq!(given, Quota::concurrency(3).slot_ttl(90 * second).max_hold(120 * second));
     let fault = |lines: &str| quota(lines).expect_err(lines).to_string();
-    assert!(fault("window = \"60s\"").starts_with("line 5: a concurrency has a slot_life"));
-    assert!(fault("slot_life = \"1s\"").starts_with("line 5: slot life 1s is shorter than two heartbeats"));
-    assert!(fault("\nhold_at_most = \"10ms\"").starts_with("line 6: hold at most 10ms is too short"));
+    assert!(fault("window = \"60s\"").starts_with("line 5: a concurrency has a slot_ttl"));
+    assert!(fault("slot_ttl = \"1s\"").starts_with("line 5: slot_ttl 1s is shorter than two heartbeats"));
+    assert!(fault("\nmax_hold = \"10ms\"").starts_with("line 6: max_hold 10ms is too short"));
     assert!(fault("burst = 5").starts_with("line 5: burst 5 is for a token bucket only"));
-    let tiers = "slot_life = \"4s\"\nhold_at_most = \"2m\"\ntiers = { by = \"header:x-plan\", pro = 2_000_000 }";
+    let tiers = "slot_ttl = \"4s\"\nmax_hold = \"2m\"\ntiers = { by = \"header:x-plan\", pro = 2_000_000 }";
     assert!(fault(tiers).starts_with("line 7: tier \"pro\": limit 2000000 is too large for a concurrency"));
 }
 
@@ -241,14 +241,14 @@ fn every_mistake_in_a_policy_names_its_line() {
             &["algorithm \"leaky\" is unknown", "give one of fixed_window, sliding_log, ", ", long_sliding_log"],
         ),
         ("algorithm = \"fixed_window\"\nburst = 5", 4, &["burst 5", "token bucket only"]),
-        ("at_once = 5", 3, &["at_once 5", "leaky bucket only"]),
+        ("nodelay = 5", 3, &["nodelay 5", "leaky bucket only"]),
         ("queue = 5", 3, &["queue 5", "leaky bucket only"]),
         (
             "algorithm = \"leaky_bucket\"\nqueue = 9_000_000_000_000",
             4,
             &["queue 9000000000000 is too large", "at most"],
         ),
-        ("algorithm = \"leaky_bucket\"\nat_once = 9\nqueue = 4", 4, &["at_once 9 is more than the queue holds", "5"]),
+        ("algorithm = \"leaky_bucket\"\nnodelay = 9\nqueue = 4", 4, &["nodelay 9 is more than the queue holds", "5"]),
         ("burst = 0", 3, &["burst 0", "at least 1"]),
         ("burst = 9_000_000_000_000", 3, &["burst 9000000000000 is too large", "at most"]),
         (

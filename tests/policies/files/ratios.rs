@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::config::Config;
-use tollgate::store::{Answer, Ask, Check, Counter, MemoryTally, Store};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture, MemoryTally, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, MemoryStore, Quota, RatioStore, Source};
 
@@ -49,7 +49,7 @@ async fn instances_are_those_of_the_server() {
     let check = [Check::new(counter, 1)];
     let mut admitted = 0;
     for _ in 0..1_000 {
-        let Answer::Ready(decided) = store.decide(&check, Ask::default()) else { panic!("a request waits") };
+        let MaybeFuture::Ready(decided) = store.decide(&check, Ask::default()) else { panic!("a request waits") };
         let decision = decided.expect("it decides").decision;
         assert_eq!(decision.source(), Source::Fallback);
         admitted += u32::from(decision.is_allowed());
@@ -134,7 +134,7 @@ fn a_policy_that_has_no_ratio_is_an_error_at_the_line_of_its_name() {
         ("count = \"failures\"", "policy \"a\" settles units by the outcome, and a ratio refunds none"),
         ("metered = true", "settles units by the outcome"),
         ("refund_dropped = true", "settles units by the outcome"),
-        ("key = \"peer_ip\"\nban = { after = 9, within = \"1m\", time = \"1m\" }", "policy \"a\" has a ban"),
+        ("key = \"peer_ip\"\nban = { after = 9, within = \"1m\", duration = \"1m\" }", "policy \"a\" has a ban"),
     ] {
         let file = policy(lines);
         let name = file.lines().position(|line| line.starts_with("name")).expect("a name") + 1;

@@ -9,7 +9,7 @@ use axum::routing::any;
 use axum::{Router, http::HeaderMap};
 use http::{Request, StatusCode};
 use tollgate::config::Config;
-use tollgate::{MemoryStore, RateLimitLayer, RealCost};
+use tollgate::{ActualCost, MemoryStore, RateLimitLayer};
 use tower::ServiceExt;
 
 pub(crate) fn limited(file: &str) -> Router {
@@ -29,7 +29,7 @@ async fn handler(headers: HeaderMap) -> Response {
     let status = number("want").and_then(|status| StatusCode::from_u16(u16::try_from(status).ok()?).ok());
     *response.status_mut() = status.unwrap_or_default();
     if let Some(units) = number("real") {
-        response.extensions_mut().insert(RealCost(units));
+        response.extensions_mut().insert(ActualCost(units));
     }
     response
 }

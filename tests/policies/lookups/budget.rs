@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::request::Parts;
 use tokio::time::{Instant, sleep};
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{Answer, Store};
+use tollgate::store::{MaybeFuture, Store};
 use tollgate::test_util::FailingStore;
 use tollgate::{Decision, Key, Limiter, Policy, RateLimitLayer, Rule, Source};
 
@@ -27,9 +27,9 @@ fn late(by: Duration, own: Option<Duration>) -> impl Store {
 struct Slow(Option<Duration>);
 
 impl KeyExtractor for Slow {
-    fn extract(&self, _: &Parts) -> Answer<Extracted> {
+    fn extract(&self, _: &Parts) -> MaybeFuture<Extracted> {
         let late = self.0;
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             match late {
                 Some(late) => sleep(late).await,
                 None => pending().await,
@@ -56,7 +56,7 @@ fn source(response: &Answered) -> Source {
 async fn a_key_that_hangs_is_waited_for_half_of_the_budget() {
     let hangs = || RateLimitLayer::new(memory(), by(Slow(None)));
     assert_eq!(takes(&hangs(), ms(50)).await.status(), 200);
-    assert_eq!(takes(&hangs().budget(ms(400)), ms(200)).await.status(), 200);
+    assert_eq!(takes(&hangs().timeout(ms(400)), ms(200)).await.status(), 200);
     let looked_up = by(key::lookup(key::header("x-token"), |_| pending::<Result<Key, &str>>()));
     assert_eq!(takes(&RateLimitLayer::new(memory(), looked_up), ms(50)).await.status(), 200);
 }
@@ -109,7 +109,7 @@ async fn a_look_a_lookup_and_a_decision_are_within_the_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_without_end_waits_for_the_lookup() {
-    let layer = RateLimitLayer::new(memory(), by(Slow(Some(Duration::from_secs(1_000))))).budget(Duration::MAX);
+    let layer = RateLimitLayer::new(memory(), by(Slow(Some(Duration::from_secs(1_000))))).timeout(Duration::MAX);
     takes(&layer, Duration::from_secs(1_000)).await;
 }
 

@@ -34,7 +34,7 @@ fn gated(directory: &Directory) -> (Arc<Notify>, TierLookup) {
 async fn a_lookup_goes_on_when_the_request_that_began_it_is_gone() {
     let directory = Directory::default();
     let (open, lookup) = gated(&directory);
-    let layer = layer(lookup.timeout(Duration::from_secs(20))).budget(Duration::from_secs(40));
+    let layer = layer(lookup.timeout(Duration::from_secs(20))).timeout(Duration::from_secs(40));
     let mut first = Box::pin(told(&layer, "ada", "x-ratelimit-limit"));
     assert!((&mut first).now_or_never().is_none());
     let mut second = Box::pin(told(&layer, "ada", "x-ratelimit-limit"));
@@ -48,7 +48,7 @@ async fn a_lookup_goes_on_when_the_request_that_began_it_is_gone() {
 #[tokio::test]
 async fn a_request_that_is_polled_once_and_left_holds_up_no_other() {
     let directory = Directory::default();
-    let layer = layer(directory.tiers(ms(5)).timeout(Duration::from_secs(20))).budget(Duration::from_secs(40));
+    let layer = layer(directory.tiers(ms(5)).timeout(Duration::from_secs(20))).timeout(Duration::from_secs(40));
     let mut left = Box::pin(told(&layer, "ada", "x-ratelimit-limit"));
     assert!((&mut left).now_or_never().is_none());
     let others = join_all((0..20).map(|_| told(&layer, "ada", "x-ratelimit-limit"))).await;
@@ -61,7 +61,7 @@ async fn a_request_that_is_polled_once_and_left_holds_up_no_other() {
 fn a_request_that_is_polled_once_on_a_thread_that_then_blocks_holds_up_no_other() {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let directory = Directory::default();
-    let layer = layer(directory.tiers(ms(5)).timeout(Duration::from_secs(20))).budget(Duration::from_secs(40));
+    let layer = layer(directory.tiers(ms(5)).timeout(Duration::from_secs(20))).timeout(Duration::from_secs(40));
     let (unblock, blocked) = std::sync::mpsc::channel::<()>();
     let limit = runtime.block_on(async {
         let (began, begins) = tokio::sync::oneshot::channel();
@@ -117,7 +117,7 @@ async fn a_lookup_goes_on_after_its_requests_did_without_and_is_remembered() {
 fn a_lookup_whose_runtime_ends_is_made_on_that_of_the_next_request() {
     let directory = Directory::default();
     let (open, lookup) = gated(&directory);
-    let layer = layer(lookup.timeout(Duration::from_secs(20))).budget(Duration::from_secs(40));
+    let layer = layer(lookup.timeout(Duration::from_secs(20))).timeout(Duration::from_secs(40));
     let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (one, other) = (runtime(), runtime());
     one.block_on(async {

@@ -93,7 +93,7 @@ async fn a_banned_key_stays_banned_while_its_tier_is_unknown() {
     let directory = Directory::default();
     let asked = directory.clone();
     let lookup = directory.tiers_by(move |_| ready(if asked.asked() == 1 { Ok(Some(ONE)) } else { Err("away") }));
-    let lookup = lookup.lifetime(ms(1_000)).on_unknown(UnknownTier::Skip);
+    let lookup = lookup.ttl(ms(1_000)).on_unknown(UnknownTier::Skip);
     let ban = Ban::new(1, HOUR, HOUR).of_verified_keys();
     let layer = RateLimitLayer::new(memory(), tiered(lookup).ban(ban));
     assert_eq!([status(&layer, "ada").await, status(&layer, "ada").await], [200, 429]);
@@ -179,7 +179,7 @@ async fn a_note_that_a_lookup_is_late_does_not_replace_its_result() {
 #[tokio::test(start_paused = true)]
 async fn a_lookup_that_was_late_is_made_again_when_its_result_is_over() {
     let directory = Directory::default();
-    let layer = RateLimitLayer::new(memory(), tiered(directory.tiers(ms(70)).lifetime(ms(100))));
+    let layer = RateLimitLayer::new(memory(), tiered(directory.tiers(ms(70)).ttl(ms(100))));
     assert_eq!(limit(&layer, "ada").await, "100000", "it is late");
     sleep(ms(350)).await;
     assert_eq!(limit(&layer, "ada").await, "100000", "it is late again");

@@ -154,7 +154,7 @@ async fn a_deny_cache_learns_from_looks_and_admits_again_in_time() {
     {
         clock.set(at(millis * 1_000));
         assert_eq!(status(&layer, &format!("{token}")).await, answer, "at {millis} ms");
-        assert_eq!(store.refused_from_cache(), answered, "at {millis} ms");
+        assert_eq!(store.denied_from_cache(), answered, "at {millis} ms");
         expected.extend((answer == 200).then_some(()));
         assert_eq!(directory.asked(), expected.len());
     }

@@ -114,7 +114,7 @@ impl Rig {
 
     pub(crate) async fn redis() -> Self {
         let server = RedisServer::start();
-        let settings = RedisStore::builder().with_clock(ManualClock::new()).budget(Duration::from_secs(10));
+        let settings = RedisStore::builder().with_clock(ManualClock::new()).timeout(Duration::from_secs(10));
         let store = settings.connect(&server.url()).await.expect("the server was started");
         Self::of("Redis", store, Some(server))
     }
@@ -135,7 +135,7 @@ impl Rig {
     }
 
     pub(crate) fn layer(&self, policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
-        RateLimitLayer::composite(self.store.clone()).policies(policies).budget(Duration::from_secs(10))
+        RateLimitLayer::composite(self.store.clone()).policies(policies).timeout(Duration::from_secs(10))
     }
 }
 

@@ -66,7 +66,7 @@ async fn a_flood_of_refused_keys_is_refused_from_memory() {
     let store = tollgate::DenyCache::new(rig.store.clone());
     let layer = RateLimitLayer::composite(store).policies([address(), tiered(directory.tiers(ms(0)))]);
     for token in 0..109 {
-        assert_eq!(status(&layer.clone().budget(Duration::from_secs(10)), &format!("{token}")).await, 200);
+        assert_eq!(status(&layer.clone().timeout(Duration::from_secs(10)), &format!("{token}")).await, 200);
     }
     let before = rig.asked();
     for token in 109..250 {

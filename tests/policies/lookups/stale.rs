@@ -89,7 +89,7 @@ async fn an_expired_result_is_used_long_before_a_long_timeout() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_result_of_a_short_lifetime_is_used_for_as_long_again_and_no_longer() {
     let directory = Directory::default();
-    let lookup = then(&directory, ms(0), Err("the directory is away")).lifetime(ms(200));
+    let lookup = then(&directory, ms(0), Err("the directory is away")).ttl(ms(200));
     let layer = RateLimitLayer::new(memory(), tiered(lookup));
     assert_eq!(limit(&layer, "ada").await, "200000");
     advance(ms(250)).await;

@@ -58,7 +58,7 @@ async fn where_a_missing_key_is_refused_an_unknown_one_is_too() {
 async fn a_denied_client_does_not_pass_by_having_look_ups_fail() {
     let stolen = || AccessList::default().key_of("account", "stolen");
     let late = Directory::default().accounts(ms(10)).in_flight(1);
-    let layer = RateLimitLayer::new(memory(), by(late).deny(stolen())).budget(HOUR);
+    let layer = RateLimitLayer::new(memory(), by(late).deny(stolen())).timeout(HOUR);
     let (busy, full) = tokio::join!(status(&layer, "made-up"), status(&layer, "stolen"));
     assert_eq!((busy.as_u16(), full.as_u16()), (200, 503));
     assert_eq!([status(&layer, "stolen").await, status(&layer, "ada").await], [403, 200]);

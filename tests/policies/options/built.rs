@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Method, StatusCode};
 use tollgate::key::{Extracted, KeyExtractor, KeyInfo};
-use tollgate::store::Answer;
+use tollgate::store::MaybeFuture;
 use tollgate::{
     AccessList, Ban, Count, Error, Limiter, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, Rule, TierLookup,
     key,
@@ -89,8 +89,8 @@ fn a_cost_that_can_never_fit_is_an_error_in_a_limiter_unless_a_tier_may_change_t
 struct Strict;
 
 impl KeyExtractor for Strict {
-    fn extract(&self, _: &Parts) -> Answer<Extracted> {
-        Answer::Ready(Extracted::Missing)
+    fn extract(&self, _: &Parts) -> MaybeFuture<Extracted> {
+        MaybeFuture::Ready(Extracted::Missing)
     }
 
     fn info(&self) -> KeyInfo {

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, StreamBody};
 use tollgate::test_util::FailingStore;
-use tollgate::{Count, Handle, Policy, Quota, RateLimitLayer, RealCost};
+use tollgate::{ActualCost, Count, Policy, Quota, RateLimitHandle, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{HOUR, Rig, Text, background, get, line, on_each_store};
@@ -240,7 +240,7 @@ async fn what_a_call_really_cost_is_owed_if_it_counts_and_nothing_else() {
             let name = format!("metered-{place}");
             let layer = rig.layer([Policy::new(&name, FIVE).metered().count(Count::failures())]);
             let inner = service_fn(move |request: Request<Text>| {
-                let limits: Handle = request.extensions().get().cloned().expect("the layer gives a handle");
+                let limits: RateLimitHandle = request.extensions().get().cloned().expect("the layer gives a handle");
                 let mut response = response(GRPC, body).map(|body| {
                     // While the body is streamed.
                     body.map_frame(move |frame| {
@@ -250,7 +250,7 @@ async fn what_a_call_really_cost_is_owed_if_it_counts_and_nothing_else() {
                         frame
                     })
                 });
-                response.extensions_mut().insert(RealCost(3));
+                response.extensions_mut().insert(ActualCost(3));
                 future::ready(Ok::<_, Infallible>(response))
             });
             let response = layer.layer(inner).oneshot(get()).await.expect("the service does not fail");

@@ -54,7 +54,7 @@ async fn a_refusal_names_every_policy_that_is_violated_and_the_longest_wait() {
         assert_eq!(line(&refused, "ratelimit-policy"), policies, "{}", rig.name);
         assert_eq!(line(&refused, "ratelimit"), r#""user";r=0;t=3600, "ip";r=0;t=60"#, "{}", rig.name);
         assert_eq!(line(&refused, "retry-after"), "3600", "{}", rig.name);
-        let told: Vec<_> = refused.extensions().get::<Decision>().expect("a decision").violated().cloned().collect();
+        let told: Vec<_> = refused.extensions().get::<Decision>().expect("a decision").denied_by().cloned().collect();
         assert_eq!(told.len(), 2, "{}", rig.name);
         assert!(body(refused).ends_with(r#""violated-policies":["ip","user"]}"#), "{}", rig.name);
         let other = send(&service, and(from("10.0.0.1"), "x-user", "bob")).await;

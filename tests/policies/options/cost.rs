@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use tollgate::store::Change;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
-use tollgate::{Error, Handle, Policy, Quota, RateLimitLayer, RealCost, key};
+use tollgate::{ActualCost, Error, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
 use tower::util::BoxCloneService;
 use tower::{Layer, service_fn};
 
@@ -38,9 +38,9 @@ fn metering(layer: &RateLimitLayer) -> Service {
     over(layer, |request| {
         let mut response = Response::new(Text::default());
         if let Some(units) = number(&request, "x-real") {
-            response.extensions_mut().insert(RealCost(units));
+            response.extensions_mut().insert(ActualCost(units));
         }
-        let handle: &Handle = request.extensions().get().expect("the layer gives a handle");
+        let handle: &RateLimitHandle = request.extensions().get().expect("the layer gives a handle");
         if let Some(units) = number(&request, "x-charge") {
             handle.charge(units);
         }
@@ -215,12 +215,12 @@ async fn a_refund_gives_back_what_was_taken_at_each_time() {
 }
 
 /// A layer over a handler that waits.
-fn awaiting<F>(layer: &RateLimitLayer, handler: impl Fn(Handle) -> F + Clone + Send + 'static) -> Service
+fn awaiting<F>(layer: &RateLimitLayer, handler: impl Fn(RateLimitHandle) -> F + Clone + Send + 'static) -> Service
 where
     F: Future<Output = ()> + Send,
 {
     BoxCloneService::new(layer.layer(service_fn(move |request: Request<Text>| {
-        let serving = handler(request.extensions().get::<Handle>().expect("the layer gives a handle").clone());
+        let serving = handler(request.extensions().get::<RateLimitHandle>().expect("the layer gives a handle").clone());
         async move {
             serving.await;
             Ok::<_, Infallible>(Response::new(Text::default()))
@@ -260,7 +260,7 @@ async fn charges_whose_replies_are_lost_are_not_made_again() {
 fn a_refund_after_a_bounded_charge_gave_back_what_others_had_taken() {
     let rig = Rig::memory();
     let service = over(&rig.layer([metered(BUCKET)]), |request| {
-        let handle: &Handle = request.extensions().get().expect("the layer gives a handle");
+        let handle: &RateLimitHandle = request.extensions().get().expect("the layer gives a handle");
         if request.headers().contains_key("x-all") {
             handle.charge(u64::MAX);
             handle.refund(u64::MAX);

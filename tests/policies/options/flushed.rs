@@ -10,11 +10,11 @@ use futures::future::join_all;
 use http::{Request, Response};
 use tollgate::store::Change;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
-use tollgate::{Handle, MemoryStore, Policy, Quota, RateLimitLayer, RealCost};
+use tollgate::{ActualCost, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::rig::{Answer, HOUR, Rig, Service, Text, background, get, line, on_each_store, send};
+use super::rig::{HOUR, MaybeFuture, Rig, Service, Text, background, get, line, on_each_store, send};
 use crate::support::soon::soon;
 use crate::support::time::memory;
 
@@ -25,12 +25,12 @@ fn metered() -> Policy {
 }
 
 /// A layer over a handler that makes the response, to which its handle is added.
-fn handled<F>(layer: &RateLimitLayer, handler: impl Fn(Handle) -> F + Clone + Send + 'static) -> Service
+fn handled<F>(layer: &RateLimitLayer, handler: impl Fn(RateLimitHandle) -> F + Clone + Send + 'static) -> Service
 where
     F: Future<Output = Response<Text>> + Send,
 {
     BoxCloneService::new(layer.layer(service_fn(move |request: Request<Text>| {
-        let handle = request.extensions().get::<Handle>().expect("the layer gives a handle").clone();
+        let handle = request.extensions().get::<RateLimitHandle>().expect("the layer gives a handle").clone();
         let serving = handler(handle.clone());
         async move {
             let mut response = serving.await;
@@ -41,13 +41,13 @@ where
 }
 
 /// The handle that is kept with a response.
-fn kept(response: &Answer) -> &Handle {
+fn kept(response: &MaybeFuture) -> &RateLimitHandle {
     response.extensions().get().expect("it was kept")
 }
 
 fn really(units: u64) -> Response<Text> {
     let mut response = Response::new(Text::default());
-    response.extensions_mut().insert(RealCost(units));
+    response.extensions_mut().insert(ActualCost(units));
     response
 }
 
@@ -139,7 +139,7 @@ async fn while_a_settlement_is_in_flight_changes_accumulate() {
         let seen = seen.clone();
         async move {
             let held = seen.failing.hold();
-            let flush = |handle: Handle| tokio::spawn(async move { handle.flush().await });
+            let flush = |handle: RateLimitHandle| tokio::spawn(async move { handle.flush().await });
             handle.charge(3);
             let first = flush(handle.clone());
             background().await;
@@ -207,7 +207,7 @@ async fn a_handle_that_is_dropped_outside_of_a_runtime_settles_all_the_same() {
     on_each_store(async |rig| {
         let service = handled(&rig.layer([metered()]), |_| async { Response::new(Text::default()) });
         let mut response = send(&service, get()).await;
-        let handle = response.extensions_mut().remove::<Handle>().expect("it was kept");
+        let handle = response.extensions_mut().remove::<RateLimitHandle>().expect("it was kept");
         let dropped = std::thread::spawn(move || {
             handle.charge(2);
             drop(handle);
@@ -244,7 +244,7 @@ async fn handles_of_one_request_add_up_on_several_threads() {
         let policy = Policy::new("metered", AMPLE).metered();
         let service = handled(&rig.layer([policy]), |_| async { Response::new(Text::default()) });
         let response = send(&service, get()).await;
-        let use_up = |handle: Handle| async move {
+        let use_up = |handle: RateLimitHandle| async move {
             for number in 0..400 {
                 handle.charge(3);
                 handle.refund(1);
@@ -269,7 +269,7 @@ async fn a_flush_whose_charge_another_flush_sent_has_its_error() {
     let response = send(&service, get()).await;
     let handle = kept(&response);
     let held = watched.failing.hold();
-    let flush = |handle: Handle| tokio::spawn(async move { handle.flush().await });
+    let flush = |handle: RateLimitHandle| tokio::spawn(async move { handle.flush().await });
     handle.charge(1);
     let first = flush(handle.clone());
     background().await;
@@ -292,7 +292,7 @@ async fn a_handle_that_is_dropped_by_a_panic_settles_all_the_same() {
     let watched = Watched::new();
     let service = handled(&watched.layer(), |_| async { Response::new(Text::default()) });
     let mut response = send(&service, get()).await;
-    let handle = response.extensions_mut().remove::<Handle>().expect("it was kept");
+    let handle = response.extensions_mut().remove::<RateLimitHandle>().expect("it was kept");
     let stream = tokio::spawn(async move {
         handle.charge(2);
         panic!("as the test wants");

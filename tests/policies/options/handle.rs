@@ -7,7 +7,7 @@ use futures::stream;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
-use tollgate::{Count, Decision, Handle, Key, Policy, Quota, RateLimitLayer, key};
+use tollgate::{Count, Decision, Key, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -17,8 +17,8 @@ use crate::support::time::at;
 const TEN: Quota = Quota::fixed_window(10, HOUR);
 const TWO: Quota = Quota::token_bucket(2, HOUR);
 
-fn handle(request: &Request<Text>) -> Handle {
-    request.extensions().get::<Handle>().expect("the layer gives a handle").clone()
+fn handle(request: &Request<Text>) -> RateLimitHandle {
+    request.extensions().get::<RateLimitHandle>().expect("the layer gives a handle").clone()
 }
 
 /// A login that asks `policy` by the account in its body, and answers with the status in `x-status`.
@@ -86,7 +86,7 @@ async fn an_allowed_check_is_shown_beside_the_layers_policies() {
 async fn a_refusal_tells_of_the_account_and_the_layer_does_not_contradict_it() {
     on_each_store(async |rig| {
         let service =
-            login(&rig.layer([Policy::new("all", TEN)]).on_reject(|_, _| Response::new("")), account_policy());
+            login(&rig.layer([Policy::new("all", TEN)]).on_denied(|_, _| Response::new("")), account_policy());
         assert_eq!(statuses(&service, [of("ada"), of("ada")]).await, [200, 200]);
         let refused = send(&service, of("ada")).await;
         assert_eq!(refused.status(), 429);

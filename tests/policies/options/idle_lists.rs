@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 use tollgate::key::{self, Extracted, KeyExtractor, KeyInfo};
-use tollgate::store::Answer;
+use tollgate::store::MaybeFuture;
 use tollgate::{AccessList, Key, MemoryStore, Policy, Quota, RateLimitLayer};
 use tracing::Level;
 
@@ -117,9 +117,9 @@ fn a_kind_that_no_part_of_the_key_is_of_is_an_error() {
 struct Airport;
 
 impl KeyExtractor for Airport {
-    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         let code = parts.headers.get("x-airport");
-        Answer::Ready(code.and_then(|code| self.key_of(code.as_bytes())).into())
+        MaybeFuture::Ready(code.and_then(|code| self.key_of(code.as_bytes())).into())
     }
 
     fn info(&self) -> KeyInfo {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use tollgate::key::Ambiguous;
 use tollgate::test_util::FailingStore;
-use tollgate::{Count, Handle, Key, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, ResponseBody, key};
+use tollgate::{Count, Key, MissingKey, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, ResponseBody, key};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -68,7 +68,7 @@ fn refusing(rig: &Rig) -> Vec<(&'static str, u16, RateLimitLayer)> {
         ("an ambiguous key", 400, rig.layer([ambiguous])),
         ("an extractor", 418, rig.layer([rejected])),
         ("a failed store", 503, failed),
-        ("a response of the application", 418, rig.layer([too_much("own")]).on_reject(move |_, _| teapot())),
+        ("a response of the application", 418, rig.layer([too_much("own")]).on_denied(move |_, _| teapot())),
     ]
 }
 
@@ -115,7 +115,7 @@ async fn what_the_service_itself_responds_counts() {
 async fn what_a_handler_refuses_counts() {
     on_each_store(async |rig| {
         let inner = service_fn(async |request: Request<Text>| {
-            let handle = request.extensions().get::<Handle>().expect("the layer inserts it");
+            let handle = request.extensions().get::<RateLimitHandle>().expect("the layer inserts it");
             let decision = handle.check(&Policy::new("more", FIVE).cost(6), Key::new("global", "")).await;
             Ok::<_, Infallible>(handle.refusal(&decision.expect("the store decides")).map(Text::new))
         });
@@ -170,7 +170,7 @@ fn in_between(inner: &RateLimitLayer, user: &Policy, is_before: bool) -> Service
     Service::new(service_fn(move |request: Request<Text>| {
         let (inner, user) = (inner.clone(), user.clone());
         async move {
-            let handle = request.extensions().get::<Handle>().expect("the layer outside inserts it").clone();
+            let handle = request.extensions().get::<RateLimitHandle>().expect("the layer outside inserts it").clone();
             let check = async || {
                 let checked = handle.check(&user, Key::new("user", "ada")).await.expect("the store decides");
                 assert!(checked.is_allowed());
@@ -209,7 +209,7 @@ async fn a_service_in_between_may_take_the_handle_out() {
     on_each_store(async |rig| {
         let inner = as_told(&rig.layer([Policy::new("user", ONE)]));
         let without_handle = Service::new(service_fn(move |mut request: Request<Text>| {
-            request.extensions_mut().remove::<Handle>();
+            request.extensions_mut().remove::<RateLimitHandle>();
             inner.clone().oneshot(request)
         }));
         let service = around(&outer(rig, "address", FIVE), without_handle);

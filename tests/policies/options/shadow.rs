@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use http::{HeaderMap, HeaderName, Response};
 use tollgate::key::{self, Extracted};
-use tollgate::{AccessList, Decision, Headers, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
+use tollgate::{AccessList, Decision, MissingKey, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer};
 
 use super::rig::{HOUR, Rig, S, body, expect, from, get, hello, now, on_each_store, send, with};
 use crate::support::doubles::unavailable;
@@ -25,7 +25,7 @@ async fn it_decides_and_counts_and_never_refuses() {
             let response = send(&service, get()).await;
             assert_eq!(response.status(), 200, "{}", rig.name);
             let told: &Decision = response.extensions().get().expect("a decision");
-            assert!(told.is_allowed() && told.violated().next().is_none() && told.binding().is_none());
+            assert!(told.is_allowed() && told.denied_by().next().is_none() && told.binding().is_none());
             let [outcome] = told.outcomes() else { panic!("one outcome was expected: {told:?}") };
             assert_eq!((outcome.remaining(), outcome.is_allowed()), (left, allowed), "{}", rig.name);
             assert_eq!(rig.left_of_all("tried", TWO).await, left, "{}", rig.name);
@@ -54,7 +54,8 @@ async fn it_is_in_no_header_and_in_no_body() {
 
 /// Every answer to a trace of requests of three users on a moving clock, field by field.
 async fn answers(rig: &Rig, policies: Vec<Policy>) -> Vec<(u16, HeaderMap, String)> {
-    let service = hello(&rig.layer(policies).headers(Headers::both().reset_in_seconds().with_used().with_resource()));
+    let service =
+        hello(&rig.layer(policies).headers(RateLimitHeaders::both().reset_in_seconds().with_used().with_resource()));
     let mut answers = Vec::new();
     for (step, user) in (0..40).zip(["ada", "bob", "ada", "eve", "bob", "ada", "ada"].into_iter().cycle()) {
         rig.clock.set(at(step * 97 * S));

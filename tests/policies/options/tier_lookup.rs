@@ -117,7 +117,7 @@ async fn no_more_keys_are_remembered_than_the_capacity() {
 #[tokio::test]
 async fn a_lifetime_of_nothing_remembers_nothing() {
     let lookups = Lookups::default();
-    let service = service(lookups.by(by_name).lifetime(Duration::ZERO));
+    let service = service(lookups.by(by_name).ttl(Duration::ZERO));
     for expected in 1..=3 {
         assert_eq!(limit(&service, "pro").await, "1000");
         assert_eq!(lookups.count(), expected);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::poll;
-use tollgate::store::{Ask, Change, Check, Counter, Receipt, Settlement, Settles, Store, Taken};
+use tollgate::store::{Ask, Change, Check, Counter, Receipt, ReceiptItem, Settlement, Settles, Store};
 use tollgate::{Key, Quota, RedisStore};
 
 use super::rig::{HOUR, THREE, assert_empty, decide, server, store};
@@ -135,7 +135,7 @@ async fn settling_changes_nothing() {
     let server = server();
     let store = store(&server).await;
     let receipt = decide(&store, check("ada", THREE, 2)).await.unwrap().receipt;
-    let taken = Taken::new(counter("ada", THREE), 2, 0);
+    let taken = ReceiptItem::new(counter("ada", THREE), 2, 0);
     let forged = Receipt::new(receipt.store(), [taken]);
     for receipt in [receipt, forged] {
         drop(store.settle(receipt, &[Settlement::new(0, Change::Refund(2))]));

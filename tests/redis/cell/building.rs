@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tollgate::{
-    Count, DenyCache, Error, Handle, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer,
+    Count, DenyCache, Error, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer,
     RedisCellStore, Store, key,
 };
 
@@ -133,7 +133,7 @@ async fn stores_around_it_refuse_what_it_cannot_do() {
 #[tokio::test]
 async fn a_handler_that_asks_what_cannot_be_done_gets_an_error() {
     let (_server, store) = with_server().await;
-    let login = |limits: Handle| async move {
+    let login = |limits: RateLimitHandle| async move {
         let ada = || Key::new("account", "ada");
         assert_says(limits.check(&policy(THREE).count(Count::failures()), ada()).await, &["count"]);
         assert_says(limits.check(&policy(Quota::sliding_log(5, HOUR)), ada()).await, &["sliding_log"]);
@@ -142,7 +142,7 @@ async fn a_handler_that_asks_what_cannot_be_done_gets_an_error() {
         "welcome"
     };
     let layer = RateLimitLayer::new(store, by_user(THREE));
-    let handler = move |axum::Extension(limits): axum::Extension<Handle>| login(limits);
+    let handler = move |axum::Extension(limits): axum::Extension<RateLimitHandle>| login(limits);
     let app = axum::Router::new().route("/", axum::routing::get(handler)).layer(layer);
     assert_eq!(send(&app, "ada").await.status(), 200);
 }

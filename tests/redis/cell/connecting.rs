@@ -61,7 +61,7 @@ async fn a_server_that_is_not_there_or_settings_that_cannot_work_are_told_as_suc
     assert!(error.is_connection(), "{error:#}");
     assert_says(&error, &["cannot use Redis at 127.0.0.1", "is it running"]);
     for (settings, word) in [
-        (RedisCellStore::builder().budget(Duration::ZERO), "at least 1ms"),
+        (RedisCellStore::builder().timeout(Duration::ZERO), "at least 1ms"),
         (RedisCellStore::builder().connect_timeout(Duration::ZERO), "at least 1ms"),
         (RedisCellStore::builder().prefix("a{b"), "without braces"),
         (RedisCellStore::builder().prefix(""), "1 to 64"),

@@ -37,7 +37,7 @@ async fn while_the_server_is_dead_a_local_store_decides_and_then_it_again() {
 #[tokio::test]
 async fn a_server_that_hangs_costs_a_budget_and_what_was_asked_is_done_once() {
     let server = server();
-    let (patient, settings) = (store(&server).await, RedisCellStore::builder().budget(Duration::from_millis(50)));
+    let (patient, settings) = (store(&server).await, RedisCellStore::builder().timeout(Duration::from_millis(50)));
     let store = settings.connect_timeout(Duration::from_secs(5)).connect(&server.url()).await.unwrap();
     drop(decide(&patient, check("ada", THREE, 1)).await.unwrap());
     server.pause();

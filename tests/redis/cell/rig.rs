@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response};
-use tollgate::store::{Ask, Check, Decided, Store};
+use tollgate::store::{Ask, Check, Store, StoreDecision};
 use tollgate::{Error, Policy, Quota, RateLimitLayer, RedisCellStore, key};
 use tower::ServiceExt;
 
@@ -25,11 +25,11 @@ pub(crate) fn server() -> RedisServer {
 
 /// A store whose decisions may wait longer than a busy machine lets them.
 pub(crate) async fn store(server: &RedisServer) -> RedisCellStore {
-    let settings = RedisCellStore::builder().budget(Duration::from_secs(5)).connect_timeout(Duration::from_secs(5));
+    let settings = RedisCellStore::builder().timeout(Duration::from_secs(5)).connect_timeout(Duration::from_secs(5));
     settings.connect(&server.url()).await.expect("the server has the module")
 }
 
-pub(crate) async fn decide(store: &impl Store, check: Check) -> Result<Decided, Error> {
+pub(crate) async fn decide(store: &impl Store, check: Check) -> Result<StoreDecision, Error> {
     store.decide(&[check], Ask::default()).wait().await
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Ask, BanCheck, Change, Check, Decided, Mode, Settlement, Store};
+use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Settlement, Store, StoreDecision};
 use tollgate::{Ban, Outcome, RedisStore};
 
 use super::rig::{Cluster, PATIENCE, check_of, quota, wait_for};
@@ -12,11 +12,11 @@ fn checks(cluster: &Cluster, limits: [u64; 3]) -> [Check; 3] {
     [0, 1, 2].map(|place| check_of("apart", &cluster.key_on(place), quota(limits[place])))
 }
 
-async fn decide(store: &RedisStore, checks: &[Check]) -> Decided {
+async fn decide(store: &RedisStore, checks: &[Check]) -> StoreDecision {
     store.decide(checks, Ask::default()).wait().await.expect("the Cluster is whole")
 }
 
-fn remaining(decided: &Decided) -> Vec<u64> {
+fn remaining(decided: &StoreDecision) -> Vec<u64> {
     decided.decision.outcomes().iter().map(Outcome::remaining).collect()
 }
 

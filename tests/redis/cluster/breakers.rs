@@ -261,7 +261,7 @@ async fn to_admit_all_ends_for_the_slots_of_a_primary_too() {
     let (own, other) = (cluster.key_on(1), cluster.key_on(2));
     cluster.nodes[1].kill();
     let (start, mut open) = (Instant::now(), 0);
-    while start.elapsed() < Duration::from_secs(10) && app.source(&own).await == Source::Open {
+    while start.elapsed() < Duration::from_secs(10) && app.source(&own).await == Source::FailOpen {
         open += 1;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

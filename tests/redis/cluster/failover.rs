@@ -93,7 +93,7 @@ async fn a_store_connects_while_a_primary_is_away() {
     let (own, other) = (cluster.key_on(0), cluster.key_on(2));
     cluster.nodes[0].kill();
     let urls = [cluster.nodes[0].url(), cluster.nodes[2].url()];
-    let store = tollgate::RedisStore::builder().budget(BUDGET).connect_cluster(urls).await.expect("a node is up");
+    let store = tollgate::RedisStore::builder().timeout(BUDGET).connect_cluster(urls).await.expect("a node is up");
     drop(take(&store, &other, 1).await.expect("its primary lives"));
     take(&store, &own, 1).await.expect_err("its primary is dead");
 }

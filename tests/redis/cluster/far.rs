@@ -25,7 +25,7 @@ async fn a_cluster_far_away_is_connected_to_with_the_default_timeouts() {
             ways.iter().all(|way| names(&slots, way))
         });
     }
-    let store = RedisStore::builder().budget(PATIENCE).connect_cluster([ways[0].url()]).await.expect("all answer");
+    let store = RedisStore::builder().timeout(PATIENCE).connect_cluster([ways[0].url()]).await.expect("all answer");
     for place in 0..cluster.primaries().len() {
         drop(take(&store, &cluster.key_on(place), 1).await.expect("it is connected to"));
     }

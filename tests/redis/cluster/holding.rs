@@ -35,7 +35,7 @@ async fn left(layer: &RateLimitLayer) -> (Vec<u64>, bool) {
 async fn slots_on_several_primaries_are_taken_together_renewed_and_released() {
     let cluster = Cluster::start();
     let policies = HEADERS.map(|header| {
-        let quota = Quota::concurrency(if header == "x-d" { 3 } else { 5 }).slot_life(LIFE);
+        let quota = Quota::concurrency(if header == "x-d" { 3 } else { 5 }).slot_ttl(LIFE);
         Policy::new(header, quota).key(key::header(header).plain())
     });
     let layer = RateLimitLayer::composite(cluster.store(PATIENCE).await).policies(policies);

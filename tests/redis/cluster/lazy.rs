@@ -14,7 +14,7 @@ use crate::support::server::RedisServer;
 #[tokio::test]
 async fn the_first_decisions_of_a_lazy_store_find_the_cluster() {
     let cluster = Cluster::start();
-    let settings = RedisStore::builder().budget(PATIENCE);
+    let settings = RedisStore::builder().timeout(PATIENCE);
     let store = settings.connect_cluster_lazy([cluster.nodes[0].url()]).expect("the URL is one");
     let keys: Vec<_> = (0..3).flat_map(|place| cluster.keys_on(place, 5)).collect();
     let all: Vec<_> = keys.iter().map(|key| take(&store, key, 1)).collect();
@@ -42,7 +42,7 @@ async fn a_lazy_store_whose_cluster_does_not_answer_fails_within_its_budget() {
 async fn a_lazy_store_whose_cluster_was_away_fails_nobody_once_that_is_back_for_a_moment() {
     let (cluster, is_back) = (Cluster::start(), Arc::<AtomicBool>::default());
     let dials = Arc::clone(&is_back);
-    let settings = RedisStore::builder().budget(PATIENCE).dial(move |host, port| {
+    let settings = RedisStore::builder().timeout(PATIENCE).dial(move |host, port| {
         let is_back = dials.load(Ordering::SeqCst);
         async move {
             if is_back { TcpStream::connect((host, port)).await } else { Err(io::ErrorKind::ConnectionRefused.into()) }

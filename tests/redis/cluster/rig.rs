@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use std::{iter, thread};
 
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{Ask, Check, Counter, Decided, Store};
+use tollgate::store::{Ask, Check, Counter, Store, StoreDecision};
 use tollgate::{Error, Key, Quota, RedisStore};
 
 use crate::support::checks::check;
@@ -106,7 +106,7 @@ impl Cluster {
 
     /// A store that knows one node.
     pub(crate) async fn store(&self, budget: Duration) -> RedisStore {
-        let store = RedisStore::builder().budget(budget).without_deny_cache();
+        let store = RedisStore::builder().timeout(budget).without_deny_cache();
         store.connect_cluster([self.nodes[0].url()]).await.expect("the Cluster was started")
     }
 
@@ -170,7 +170,7 @@ pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-pub(crate) async fn take(store: &RedisStore, key: &str, cost: u64) -> Result<Decided, Error> {
+pub(crate) async fn take(store: &RedisStore, key: &str, cost: u64) -> Result<StoreDecision, Error> {
     store.decide(&[check(key, FIFTY, cost)], Ask::default()).wait().await
 }
 

@@ -163,7 +163,7 @@ async fn wrong_counters(cluster: &Cluster, counts: &Counts, keys: Keys<'_>) -> V
 /// One process of the storm.
 #[tokio::main(worker_threads = 4)]
 async fn load(url: &str, keys: Keys<'_>) {
-    let store = RedisStore::builder().budget(BUDGET).without_deny_cache();
+    let store = RedisStore::builder().timeout(BUDGET).without_deny_cache();
     let store = store.connect_cluster([url]).await.expect("the Cluster was started");
     let watched = store.clone();
     let watch = thread::spawn(move || count_opened(&watched));

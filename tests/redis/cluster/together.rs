@@ -92,7 +92,7 @@ async fn nodes_that_lost_their_scripts_get_them_back_and_take_once() {
 #[tokio::test]
 async fn functions_are_loaded_on_every_primary_and_again_where_they_are_lost() {
     let cluster = Cluster::start();
-    let builder = RedisStore::builder().functions().budget(PATIENCE);
+    let builder = RedisStore::builder().functions().timeout(PATIENCE);
     let store = builder.connect_cluster([cluster.nodes[0].url()]).await.unwrap();
     let libraries = || cluster.primaries().iter().map(|node| node.ask::<Vec<Value>>(&["FUNCTION", "LIST"]).len());
     assert!(libraries().eq([1, 1, 1]));

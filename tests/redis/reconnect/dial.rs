@@ -16,7 +16,7 @@ use http_body_util::Full;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{Change, Receipt, RedisStoreBuilder, Settlement, Store, Taken};
+use tollgate::store::{Change, Receipt, ReceiptItem, RedisStoreBuilder, Settlement, Store};
 use tollgate::{BreakerState, Decision, Policy, Quota, RateLimitLayer, RedisStore, Source};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -115,7 +115,7 @@ async fn for_what_waits_to_be_settled_the_closure_is_called_again_after_a_pause(
         ready(Err::<TcpStream, _>(io::ErrorKind::ConnectionRefused.into()))
     });
     let store = settings.connect_lazy(URL).expect("the URL is one");
-    let taken = Taken::new(counter("ada", Quota::per_hour(10)), 1, 0);
+    let taken = ReceiptItem::new(counter("ada", Quota::per_hour(10)), 1, 0);
     let receipt = Receipt::new(store.capabilities(&[]).unwrap().id.expect("it has counters of its own"), [taken]);
     let settling = tokio::spawn(store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]).wait());
     for (wait, dialed) in [(0, 1), (5, 1), (10, 2), (10, 2), (15, 3)] {

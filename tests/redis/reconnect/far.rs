@@ -17,7 +17,7 @@ async fn a_server_far_away_is_connected_to_with_the_default_timeouts() {
     let proxy = Proxy::far(server.port(), DELAY);
     for settings in [RedisStore::builder(), RedisStore::builder().functions()] {
         let start = Instant::now();
-        let store = settings.budget(Duration::from_secs(5)).connect(&proxy.url()).await.expect("it answers");
+        let store = settings.timeout(Duration::from_secs(5)).connect(&proxy.url()).await.expect("it answers");
         assert!(start.elapsed() >= 4 * DELAY, "connecting and loading take a way there and back each");
         drop(take(&store).await.expect("all is loaded"));
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tollgate::store::{Ask, Decided, Store};
+use tollgate::store::{Ask, Store, StoreDecision};
 use tollgate::{Error, Quota, RedisStore};
 
 use crate::support::checks::check;
@@ -20,7 +20,7 @@ pub(crate) async fn connect(url: &str) -> RedisStore {
     RedisStore::connect(url).await.expect("the server was started")
 }
 
-pub(crate) async fn take(store: &RedisStore) -> Result<Decided, Error> {
+pub(crate) async fn take(store: &RedisStore) -> Result<StoreDecision, Error> {
     store.decide(&[check("ada", FIFTY, 1)], Ask::default()).wait().await
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::{Client, cmd};
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{Ask, Change, CounterId, Decided, Offered, RedisStoreBuilder, Report, Settlement, Store, Tally};
+use tollgate::store::{
+    Ask, Change, CounterId, Offered, RedisStoreBuilder, Report, Settlement, Store, StoreDecision, Tally,
+};
 use tollgate::{Error, Quota, RedisStore};
 
 use crate::support::checks::{check, counter};
@@ -35,10 +37,10 @@ fn user(server: &RedisServer, rules: &[&str]) -> String {
 }
 
 fn settings() -> RedisStoreBuilder {
-    RedisStore::builder().without_deny_cache().budget(Duration::from_secs(10))
+    RedisStore::builder().without_deny_cache().timeout(Duration::from_secs(10))
 }
 
-async fn take(store: &RedisStore, quota: Quota, cost: u64) -> Result<Decided, Error> {
+async fn take(store: &RedisStore, quota: Quota, cost: u64) -> Result<StoreDecision, Error> {
     store.decide(&[check("ada", quota, cost)], Ask::default()).wait().await
 }
 

@@ -29,7 +29,7 @@ async fn remaining(store: &RedisStore, cost: u64) -> Result<u64, tollgate::Error
 #[tokio::test]
 async fn a_store_decides_over_a_unix_socket_and_comes_back_after_its_connection_was_closed() {
     let (server, path) = server();
-    let settings = || RedisStore::builder().budget(Duration::from_secs(10));
+    let settings = || RedisStore::builder().timeout(Duration::from_secs(10));
     let by_tcp = settings().connect(&server.url()).await.unwrap();
     for scheme in ["redis+unix", "unix", "valkey+unix"] {
         let store = settings().connect(&format!("{scheme}://{path}")).await.unwrap();

@@ -84,7 +84,7 @@ impl TlsServer {
 
 pub(crate) fn settings() -> RedisStoreBuilder {
     // A busy machine may take its time for a handshake.
-    RedisStore::builder().budget(Duration::from_secs(10)).connect_timeout(Duration::from_secs(4))
+    RedisStore::builder().timeout(Duration::from_secs(10)).connect_timeout(Duration::from_secs(4))
 }
 
 async fn remaining(store: &RedisStore, cost: u64) -> Result<u64, Error> {

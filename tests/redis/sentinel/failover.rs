@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Ask, Decided, Store};
+use tollgate::store::{Ask, Store, StoreDecision};
 use tollgate::{Error, Quota, RedisStore};
 
 use super::rig::{NAME, Watched, wait_for};
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Limiting goes on within this time of the sentinels' naming another primary.
 const RETURN: Duration = Duration::from_secs(1);
 
-async fn take(store: &RedisStore, cost: u64) -> Result<Decided, Error> {
+async fn take(store: &RedisStore, cost: u64) -> Result<StoreDecision, Error> {
     store.decide(&[check("key", FIFTY, cost)], Ask::default()).wait().await
 }
 
@@ -42,7 +42,7 @@ async fn time_to_decide(store: &RedisStore, watched: &Watched) -> Duration {
 #[tokio::test]
 async fn decisions_resume_on_the_replica_after_the_primary_was_killed() {
     let mut watched = Watched::start();
-    let store = RedisStore::builder().budget(BUDGET).connect_sentinel(watched.urls(), NAME).await.unwrap();
+    let store = RedisStore::builder().timeout(BUDGET).connect_sentinel(watched.urls(), NAME).await.unwrap();
     drop(take(&store, 10).await.unwrap());
     assert_eq!(watched.primary.keys().len(), 1);
     let replicas: u64 = watched.primary.ask(&["WAIT", "1", "5000"]);
@@ -63,7 +63,7 @@ async fn decisions_resume_on_the_replica_after_the_primary_was_killed() {
 #[ignore = "slow: scripts/slow runs it"]
 async fn decisions_leave_a_primary_that_became_a_replica() {
     let watched = Watched::start();
-    let store = RedisStore::builder().budget(BUDGET).connect_sentinel(watched.urls(), NAME).await.unwrap();
+    let store = RedisStore::builder().timeout(BUDGET).connect_sentinel(watched.urls(), NAME).await.unwrap();
     drop(take(&store, 1).await.unwrap());
     let _: String = watched.sentinels[0].ask(&["SENTINEL", "FAILOVER", NAME]).expect("there is a good replica");
     let demoted = || watched.primary.ask::<String>(&["INFO", "replication"]).contains("role:slave");
@@ -77,7 +77,7 @@ async fn a_sentinel_that_is_away_is_passed_over() {
     let mut watched = Watched::start();
     let urls = watched.urls();
     watched.sentinels[0].kill();
-    let store = RedisStore::builder().budget(BUDGET).connect_sentinel(&urls, NAME).await.expect("two are left");
+    let store = RedisStore::builder().timeout(BUDGET).connect_sentinel(&urls, NAME).await.expect("two are left");
     drop(take(&store, 1).await.unwrap());
 }
 

@@ -18,7 +18,7 @@ const LIFE: Duration = Duration::from_secs(2);
 const SLOTS: usize = 100;
 
 fn quota() -> Quota {
-    Quota::concurrency(SLOTS as u64).slot_life(LIFE)
+    Quota::concurrency(SLOTS as u64).slot_ttl(LIFE)
 }
 
 /// Another process, which holds all slots, or dies with this one.

@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::sleep;
 use tollgate::shed::{Class, FleetShedLayer, Shed};
-use tollgate::{Decision, Handle, Quota, ResponseBody, Source};
+use tollgate::{Decision, Quota, RateLimitHandle, ResponseBody, Source};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::dying::{Other, VARIABLE};
@@ -24,15 +24,17 @@ const OTHERS: usize = 80;
 type Answered = Response<ResponseBody<Full<Bytes>>>;
 
 async fn shedder(url: &str) -> FleetShedLayer {
-    let quota = Quota::concurrency(100).slot_life(LIFE);
-    FleetShedLayer::new(store(url).await, "fleet", quota, 0.2).budget(PATIENCE)
+    let quota = Quota::concurrency(100).slot_ttl(LIFE);
+    FleetShedLayer::new(store(url).await, "fleet", quota, 0.2).timeout(PATIENCE)
 }
 
 /// The response to a request, which holds its slot, unless it was shed.
 async fn ask(layer: &FleetShedLayer, class: Class) -> Option<Answered> {
     let hello = |request: Request<Full<Bytes>>| async move {
         let mut response = Response::new(Full::from("hello"));
-        response.extensions_mut().insert(request.extensions().get::<Handle>().expect("of the shedder").decision());
+        response
+            .extensions_mut()
+            .insert(request.extensions().get::<RateLimitHandle>().expect("of the shedder").decision());
         Ok::<_, Infallible>(response)
     };
     let mut request = Request::new(Full::default());

@@ -23,7 +23,7 @@ async fn what_a_flush_forgot_is_not_released_from_others() {
 
 #[tokio::test]
 async fn what_a_flush_forgot_counts_again_after_a_third_of_a_life() {
-    let (redis, quota) = (RedisServer::start(), Quota::concurrency(10).slot_life(Duration::from_secs(6)));
+    let (redis, quota) = (RedisServer::start(), Quota::concurrency(10).slot_ttl(Duration::from_secs(6)));
     let (one, other) = (limiter(&redis.url(), quota).await, limiter(&redis.url(), quota).await);
     let forgotten = hold(&one, 6).await;
     let _: String = redis.ask(&["FLUSHALL"]);
@@ -38,7 +38,7 @@ async fn what_a_flush_forgot_counts_again_after_a_third_of_a_life() {
 
 #[tokio::test]
 async fn a_server_that_restarts_counts_its_slots_again() {
-    let (mut redis, quota) = (RedisServer::start(), Quota::concurrency(10).slot_life(Duration::from_secs(3)));
+    let (mut redis, quota) = (RedisServer::start(), Quota::concurrency(10).slot_ttl(Duration::from_secs(3)));
     let limiter = limiter(&redis.url(), quota).await;
     let held = hold(&limiter, 6).await;
     redis.kill();

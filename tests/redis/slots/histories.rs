@@ -21,7 +21,7 @@ const LONG_LIFE: Duration = Duration::from_secs(8);
 
 async fn process(server: &RedisServer, life: Duration) -> Limiter {
     let store = RedisStore::connect(&server.url()).await.expect("the server is up");
-    let rule = Rule::new("streams", Quota::concurrency(LIMIT).slot_life(life));
+    let rule = Rule::new("streams", Quota::concurrency(LIMIT).slot_ttl(life));
     Limiter::new(store, [rule]).on_failure(OnFailure::Deny)
 }
 

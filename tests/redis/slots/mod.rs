@@ -20,7 +20,7 @@ fn ada() -> Key {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 async fn store(url: &str) -> RedisStore {
-    RedisStore::builder().budget(PATIENCE).connect(url).await.expect("Redis is there")
+    RedisStore::builder().timeout(PATIENCE).connect(url).await.expect("Redis is there")
 }
 
 /// A limiter with a connection of its own.
@@ -29,7 +29,7 @@ async fn limiter(url: &str, quota: Quota) -> Limiter {
 }
 
 fn limiter_of(store: &RedisStore, quota: Quota) -> Limiter {
-    Limiter::new(store.clone(), [Rule::new("streams", quota)]).budget(PATIENCE)
+    Limiter::new(store.clone(), [Rule::new("streams", quota)]).timeout(PATIENCE)
 }
 
 async fn left(limiter: &Limiter) -> u64 {

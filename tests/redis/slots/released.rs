@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(120);
 const SOON: Duration = Duration::from_secs(10);
 
 fn quota(limit: u64) -> Quota {
-    Quota::concurrency(limit).slot_life(LONG)
+    Quota::concurrency(limit).slot_ttl(LONG)
 }
 
 fn threads(workers: usize) -> Runtime {

@@ -14,7 +14,7 @@ const LIFE: Duration = Duration::from_secs(3);
 #[tokio::test]
 async fn three_hundred_slots_of_a_key_are_renewed_by_a_few_calls() {
     let redis = RedisServer::start();
-    let limiter = limiter(&redis.url(), Quota::concurrency(400).slot_life(LIFE)).await;
+    let limiter = limiter(&redis.url(), Quota::concurrency(400).slot_ttl(LIFE)).await;
     let key = ada();
     let held = join_all((0..300).map(|_| limiter.acquire(&key))).await;
     assert_eq!(left(&limiter).await, 100);
@@ -29,7 +29,7 @@ async fn three_hundred_slots_of_a_key_are_renewed_by_a_few_calls() {
 #[tokio::test]
 async fn slots_of_three_hundred_keys_are_renewed_by_a_few_calls() {
     let redis = RedisServer::start();
-    let limiter = limiter(&redis.url(), Quota::concurrency(1).slot_life(LIFE)).await;
+    let limiter = limiter(&redis.url(), Quota::concurrency(1).slot_ttl(LIFE)).await;
     let keys: Vec<_> = (0..300).map(|number| Key::new("user", number.to_string())).collect();
     let held = join_all(keys.iter().map(|key| limiter.acquire(key))).await;
     let _: String = redis.ask(&["CONFIG", "RESETSTAT"]);

@@ -41,7 +41,7 @@ impl Rig {
         let address = server.url().trim_start_matches("redis://").to_owned();
         let mut monitor = BufReader::new(TcpStream::connect(address).expect("the server was started"));
         monitor.get_mut().write_all(b"MONITOR\r\n").expect("it is sent");
-        let settings = RedisStore::builder().budget(PATIENCE);
+        let settings = RedisStore::builder().timeout(PATIENCE);
         let store = settings.connect(&server.url()).await.expect("the server was started");
         let quotas = [Quota::token_bucket, Quota::leaky_bucket, Quota::fixed_window];
         let checks: Vec<Check> = quotas.map(|quota| check("a", quota(9, Duration::from_secs(60)), 1)).into();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Answer, Ask, Change, Check, Mode, Settlement};
+use tollgate::store::{Ask, Change, Check, MaybeFuture, Mode, Settlement};
 use tollgate::{Quota, Store};
 
 use super::Rig;
@@ -20,7 +20,7 @@ fn quota(rng: &mut Rng) -> Quota {
         1 => Quota::sliding_window(limit, window),
         2 => Quota::sliding_log(limit, window),
         3 => Quota::token_bucket(limit, window).burst(rng.u64(1..30)),
-        4 => Quota::concurrency(limit).slot_life(window + Duration::from_secs(1)),
+        4 => Quota::concurrency(limit).slot_ttl(window + Duration::from_secs(1)),
         _ => Quota::leaky_bucket(limit, window).queue(rng.u64(..10)),
     }
 }
@@ -36,10 +36,10 @@ fn checks(rng: &mut Rng, quotas: &[Quota]) -> Vec<Check> {
     (0..rng.usize(1..5)).map(|_| one(rng)).collect()
 }
 
-fn ready<T>(answer: Answer<T>) -> T {
+fn ready<T>(answer: MaybeFuture<T>) -> T {
     match answer {
-        Answer::Ready(value) => value,
-        Answer::Pending(_) => panic!("neither store waits"),
+        MaybeFuture::Ready(value) => value,
+        MaybeFuture::Pending(_) => panic!("neither store waits"),
     }
 }
 

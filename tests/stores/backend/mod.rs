@@ -10,7 +10,7 @@ mod together;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::store::{Ask, BackendStore, Check, Decided};
+use tollgate::store::{Ask, BackendStore, Check, StoreDecision};
 use tollgate::test_util::ManualClock;
 use tollgate::{Error, Store};
 
@@ -30,11 +30,11 @@ impl Rig {
         let clock = ManualClock::new();
         let shown = clock.clone();
         let table = Table::new(move || shown.now(), trip);
-        let store = BackendStore::builder(table.clone()).budget(BUDGET).build().expect("valid settings");
+        let store = BackendStore::builder(table.clone()).timeout(BUDGET).build().expect("valid settings");
         Self { clock, table, store: Arc::new(store) }
     }
 
-    async fn decide(&self, checks: &[Check]) -> Result<Decided, Error> {
+    async fn decide(&self, checks: &[Check]) -> Result<StoreDecision, Error> {
         self.store.decide(checks, Ask::default()).wait().await
     }
 

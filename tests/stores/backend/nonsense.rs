@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Answer, Ask, BackendStore, Change, Committed, Loaded, StateBackend, StateId, StateTx, Write};
+use tollgate::store::{
+    Ask, BackendStore, Change, Committed, Loaded, MaybeFuture, StateBackend, StateId, StateTx, Write,
+};
 use tollgate::{Error, Quota, Store};
 
 use crate::support::checks::check;
@@ -77,12 +79,12 @@ fn states_of_any_numbers_are_decided_on_or_are_errors_of_the_store() {
         let change = if rng.bool() { Change::Refund(rng.u64(..9)) } else { Change::Charge(rng.u64(..9)) };
         drop(store.adjust(&one.counter, change));
         match store.decide(slice::from_ref(&one), Ask::default()) {
-            Answer::Ready(Ok(_)) => decided += 1,
-            Answer::Ready(Err(error)) => {
+            MaybeFuture::Ready(Ok(_)) => decided += 1,
+            MaybeFuture::Ready(Err(error)) => {
                 assert!(error.is_store(), "{error}");
                 failed += 1;
             }
-            Answer::Pending(_) => unreachable!("it does not wait"),
+            MaybeFuture::Pending(_) => unreachable!("it does not wait"),
         }
     }
     assert!(decided > 2_000 && failed > 2_000, "{decided} and {failed}");

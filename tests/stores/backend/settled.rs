@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_millis(300);
 
 const LIFE: Duration = Duration::from_secs(60);
 const HUNDRED: Quota = Quota::fixed_window(100, Duration::from_secs(3_600));
-const TEN_SLOTS: Quota = Quota::concurrency(10).slot_life(LIFE);
+const TEN_SLOTS: Quota = Quota::concurrency(10).slot_ttl(LIFE);
 
 /// Returns how long it takes until so many units of a key are left.
 async fn until_left(rig: &Rig, quota: Quota, units: u64) -> Duration {
@@ -71,7 +71,7 @@ async fn refunds_and_slots_of_an_outage_are_free_again_soon_after_it() {
 #[tokio::test(start_paused = true)]
 async fn slots_are_released_by_their_keeper_after_an_outage_that_outlasts_the_tries() {
     let rig = Rig::new(Duration::from_millis(1));
-    let limiter = Limiter::new(rig.store.clone(), [Rule::new("slots", Quota::concurrency(1).slot_life(LIFE))]);
+    let limiter = Limiter::new(rig.store.clone(), [Rule::new("slots", Quota::concurrency(1).slot_ttl(LIFE))]);
     let ada = Key::new("user", "ada");
     let (decision, slot) = limiter.acquire(&ada).await.expect("a decision");
     assert!(decision.is_allowed());

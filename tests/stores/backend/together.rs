@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use futures::future::join_all;
-use tollgate::store::{Answer, Ask, BackendStore, Change, Loaded, Settlement, StateBackend, StateId};
+use tollgate::store::{Ask, BackendStore, Change, Loaded, MaybeFuture, Settlement, StateBackend, StateId};
 use tollgate::{Error, Quota, Store};
 
 use super::Rig;
@@ -18,7 +18,7 @@ const HOURLY: Quota = Quota::fixed_window(1_000, Duration::from_secs(3_600));
 async fn requests_over_one_key_share_transactions_and_admit_the_limit() {
     let rig = Rig::new(Duration::from_millis(1));
     let one = check("ada", HOURLY, 1);
-    let patient = BackendStore::builder(rig.table.clone()).budget(Duration::from_secs(20));
+    let patient = BackendStore::builder(rig.table.clone()).timeout(Duration::from_secs(20));
     let patient = patient.build().expect("valid settings");
     let calls = (0..1_500).map(|_| {
         let (store, one) = (patient.clone(), one.clone());
@@ -35,7 +35,7 @@ async fn two_stores_on_one_table_admit_the_limit_together() {
     let rig = Rig::new(Duration::ZERO);
     let table = rig.table.clone();
     let stores: Vec<_> = (0..4)
-        .map(|_| BackendStore::builder(table.clone()).budget(Duration::from_secs(20)).build().expect("valid settings"))
+        .map(|_| BackendStore::builder(table.clone()).timeout(Duration::from_secs(20)).build().expect("valid settings"))
         .collect();
     let calls = (0..400).map(|place| {
         let (store, one) = (stores[place % stores.len()].clone(), check("ada", Quota::per_hour(100), 1));
@@ -120,7 +120,7 @@ fn a_runtime_that_stops_keeps_no_key() {
         let lost: Vec<_> = (0..10).map(|_| begin()).collect();
         std::thread::sleep(Duration::from_millis(1));
         stopped.shutdown_timeout(Duration::from_secs(10));
-        let decided = other.block_on(join_all(lost.into_iter().map(Answer::wait)));
+        let decided = other.block_on(join_all(lost.into_iter().map(MaybeFuture::wait)));
         ends += decided.into_iter().filter_map(Result::err).filter(Error::is_store).count();
         assert!(other.block_on(rig.is_allowed(&one)), "round {round}");
     }
@@ -165,7 +165,7 @@ impl StateBackend for Gated {
 fn transactions_that_follow_each_other_on_a_thread_use_no_stack() {
     let (table, gate) = (Rig::new(Duration::ZERO).table, Arc::new(Barrier::new(2)));
     let gated = Gated(table.clone(), gate.clone(), AtomicBool::new(false));
-    let store = BackendStore::builder(gated).rounds(1).budget(Duration::from_secs(60));
+    let store = BackendStore::builder(gated).max_transactions(1).timeout(Duration::from_secs(60));
     let (store, first) = (store.build().expect("valid settings"), check("ada", HOURLY, 1));
     // So many that no two fit into one transaction.
     let keys = |request: usize| (0..65).map(move |key| check(&format!("{request}-{key}"), HOURLY, 1));
@@ -178,7 +178,7 @@ fn transactions_that_follow_each_other_on_a_thread_use_no_stack() {
     let waiting: Vec<_> =
         (0..100).map(|request| store.decide(&keys(request).collect::<Vec<_>>(), Ask::default())).collect();
     gate.wait();
-    let decided = futures::executor::block_on(join_all(waiting.into_iter().map(Answer::wait)));
+    let decided = futures::executor::block_on(join_all(waiting.into_iter().map(MaybeFuture::wait)));
     assert!(decided.into_iter().all(|one| one.expect("a decision").decision.is_allowed()));
     thread.expect("a thread").join().expect("no panic");
     assert_eq!(table.calls(), (101, 101));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Answer, Ask, Change, Counter, Mode, Settlement};
+use tollgate::store::{Ask, Change, Counter, MaybeFuture, Mode, Settlement};
 use tollgate::test_util::{ManualClock, StoreFn};
 use tollgate::{DenyCache, MemoryStore, Quota, Source, Store};
 
@@ -56,7 +56,7 @@ fn a_refusal_is_remembered_for_a_second_at_most_and_tells_the_whole_wait() {
 
 #[test]
 fn the_cap_can_be_set() {
-    let rig = Rig::with(|settings| settings.cap(Duration::from_millis(20)));
+    let rig = Rig::with(|settings| settings.max_ttl(Duration::from_millis(20)));
     rig.refuse("ada", HOURLY);
     rig.clock.set(at(20 * MS - 1));
     let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
@@ -66,7 +66,7 @@ fn the_cap_can_be_set() {
 
 #[test]
 fn settings_that_remember_nothing_are_refused() {
-    let cap = DenyCache::builder().cap(Duration::ZERO).build(MemoryStore::new()).unwrap_err();
+    let cap = DenyCache::builder().max_ttl(Duration::ZERO).build(MemoryStore::new()).unwrap_err();
     let capacity = DenyCache::builder().capacity(0).build(MemoryStore::new()).unwrap_err();
     assert!(cap.is_invalid() && cap.to_string().contains("cap of 0"), "{cap}");
     assert!(capacity.is_invalid() && capacity.to_string().contains("of 0 refusals"), "{capacity}");
@@ -254,11 +254,11 @@ fn a_clock_that_steps_back_ends_what_was_known_later() {
 fn it_counts_what_it_answers() {
     let rig = Rig::new();
     rig.refuse("ada", HOURLY);
-    assert_eq!((rig.store.refused_from_cache(), rig.store.len()), (0, 1));
+    assert_eq!((rig.store.denied_from_cache(), rig.store.len()), (0, 1));
     for _ in 0..7 {
         let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
     }
-    assert_eq!((rig.store.refused_from_cache(), rig.store.len()), (7, 1));
+    assert_eq!((rig.store.denied_from_cache(), rig.store.len()), (7, 1));
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn only_what_the_store_itself_refused_is_remembered() {
 fn an_error_is_not_remembered() {
     let rig = Rig::around(ManualClock::new(), unavailable(), |settings| settings);
     for calls in 1..4 {
-        let Answer::Ready(failed) = rig.store.decide(&[check("ada", HOURLY, 2)], Ask::default()) else {
+        let MaybeFuture::Ready(failed) = rig.store.decide(&[check("ada", HOURLY, 2)], Ask::default()) else {
             panic!("it answers at once")
         };
         assert!(failed.is_err());

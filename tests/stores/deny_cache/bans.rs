@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Answer, Ask, BanCheck, Change, Check, Settles, Store};
+use tollgate::store::{Ask, BanCheck, Change, Check, MaybeFuture, Settles, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Decision, DenyCache, MemoryStore, Quota, Source};
 
@@ -22,7 +22,7 @@ fn banning(quota: Quota, ban: Ban) -> Check {
 }
 
 fn decide(store: &impl Store, check: &Check) -> Decision {
-    let Answer::Ready(decided) = store.decide(std::slice::from_ref(check), Ask::default()) else {
+    let MaybeFuture::Ready(decided) = store.decide(std::slice::from_ref(check), Ask::default()) else {
         panic!("memory does not wait")
     };
     decided.expect("memory does not fail").decision
@@ -38,9 +38,9 @@ fn with_one_process_and_one_client_a_ban_begins_with_the_same_request_as_without
     for seed in 0..200 {
         let mut rng = Rng::with_seed(seed);
         let (clock, quota) = (ManualClock::new(), EACH[rng.usize(..EACH.len())]);
-        let settings = DenyCache::builder().cap([HOUR, 20 * MS][rng.usize(..2)]).with_clock(clock.clone());
+        let settings = DenyCache::builder().max_ttl([HOUR, 20 * MS][rng.usize(..2)]).with_clock(clock.clone());
         let (plain, cache) = (memory(&clock), settings.build(memory(&clock)).expect("valid settings"));
-        let ban = Ban::new(rng.u32(1..9), HOUR, 200 * MS).growing(2.0, 800 * MS);
+        let ban = Ban::new(rng.u32(1..9), HOUR, 200 * MS).backoff(2.0, 800 * MS);
         let check = banning(quota, ban).settles([Settles::AsTaken, Settles::ByOutcome][rng.usize(..2)]);
         for _ in 0..300 {
             clock.advance(MS * [0, 0, 1, 5, 40, 130][rng.usize(..6)]);
@@ -58,7 +58,7 @@ fn with_one_process_and_one_client_a_ban_begins_with_the_same_request_as_without
 
 #[test]
 fn refusals_go_to_the_store_until_the_key_is_banned() {
-    let rig = Rig::with(|settings| settings.cap(HOUR));
+    let rig = Rig::with(|settings| settings.max_ttl(HOUR));
     let check = banning(QUOTA, Ban::new(3, HOUR, HOUR));
     let decisions: Vec<_> = (0..6).map(|_| decide(&rig.store, &check)).collect();
     let seen: Vec<_> = decisions.iter().map(|one| (is_cached(one), one.is_banned())).collect();
@@ -68,7 +68,7 @@ fn refusals_go_to_the_store_until_the_key_is_banned() {
 
 #[test]
 fn a_refusal_beside_a_check_that_may_be_a_strike_goes_to_the_store() {
-    let rig = Rig::with(|settings| settings.cap(HOUR));
+    let rig = Rig::with(|settings| settings.max_ttl(HOUR));
     rig.refuse("bob", QUOTA);
     let both = [banning(QUOTA, Ban::new(9, HOUR, HOUR)), check("bob", QUOTA, 1)];
     let _ = rig.asks(&both);
@@ -78,7 +78,7 @@ fn a_refusal_beside_a_check_that_may_be_a_strike_goes_to_the_store() {
 
 #[test]
 fn a_refusal_that_is_no_strike_is_served_from_the_cache() {
-    let rig = Rig::with(|settings| settings.cap(HOUR));
+    let rig = Rig::with(|settings| settings.max_ttl(HOUR));
     let check = check("ada", QUOTA, 1).ban(BanCheck::new(Ban::new(3, HOUR, HOUR)).counts(false));
     assert!(rig.asks(std::slice::from_ref(&check)).is_allowed());
     assert!(!rig.asks(std::slice::from_ref(&check)).is_banned());
@@ -87,7 +87,7 @@ fn a_refusal_that_is_no_strike_is_served_from_the_cache() {
 
 #[test]
 fn a_lifted_ban_is_forgotten_at_once() {
-    let rig = Rig::with(|settings| settings.cap(HOUR));
+    let rig = Rig::with(|settings| settings.max_ttl(HOUR));
     let check = banning(QUOTA, Ban::new(3, HOUR, HOUR));
     let banned = (0..6).map(|_| decide(&rig.store, &check).is_banned()).collect::<Vec<_>>();
     assert_eq!(banned, [false, false, false, true, true, true]);
@@ -100,7 +100,7 @@ fn a_lifted_ban_is_forgotten_at_once() {
 
 #[test]
 fn refusals_from_the_cache_extend_a_ban_with_the_next_call() {
-    let rig = Rig::with(|settings| settings.cap(Duration::from_secs(1)));
+    let rig = Rig::with(|settings| settings.max_ttl(Duration::from_secs(1)));
     let check = banning(QUOTA, Ban::new(1, HOUR, Duration::from_secs(10)).extending());
     let _ = decide(&rig.store, &check);
     for second in 0..60 {
@@ -116,8 +116,8 @@ fn refusals_from_the_cache_extend_a_ban_with_the_next_call() {
 
 #[test]
 fn refusals_by_a_cached_ban_are_no_strikes_once_it_is_over() {
-    let rig = Rig::with(|settings| settings.cap(Duration::from_secs(1)));
-    let ban = Ban::new(3, HOUR, 500 * MS).growing(2.0, HOUR).extending();
+    let rig = Rig::with(|settings| settings.max_ttl(Duration::from_secs(1)));
+    let ban = Ban::new(3, HOUR, 500 * MS).backoff(2.0, HOUR).extending();
     let check = banning(QUOTA, ban);
     let banned = (0..10).filter(|_| decide(&rig.store, &check).is_banned()).count();
     assert_eq!(banned, 7, "of which the first is the third refusal");
@@ -129,20 +129,20 @@ fn refusals_by_a_cached_ban_are_no_strikes_once_it_is_over() {
 
 #[test]
 fn a_short_ban_that_refusals_extend_goes_on_while_they_come() {
-    let rig = Rig::with(|settings| settings.cap(HOUR));
+    let rig = Rig::with(|settings| settings.max_ttl(HOUR));
     let check = banning(QUOTA, Ban::new(1, HOUR, 200 * MS).extending());
     let _ = decide(&rig.store, &check);
     for request in 0..200 {
         assert!(decide(&rig.store, &check).is_banned(), "{request}");
         rig.clock.advance(50 * MS);
     }
-    assert!(rig.store.refused_from_cache() >= 100);
+    assert!(rig.store.denied_from_cache() >= 100);
 }
 
 #[test]
 fn two_processes_ban_with_the_same_request_as_one() {
     let (clock, inner) = (ManualClock::new(), MemoryStore::new());
-    let process = || DenyCache::builder().cap(HOUR).with_clock(clock.clone()).build(inner.clone()).expect("valid");
+    let process = || DenyCache::builder().max_ttl(HOUR).with_clock(clock.clone()).build(inner.clone()).expect("valid");
     let (one, other) = (process(), process());
     let check = banning(QUOTA, Ban::new(10, HOUR, HOUR));
     let refused = (0..30).take_while(|round| !decide(if round % 2 == 0 { &one } else { &other }, &check).is_banned());
@@ -152,7 +152,7 @@ fn two_processes_ban_with_the_same_request_as_one() {
 #[test]
 fn a_cache_around_a_cache_loses_no_strike() {
     let clock = ManualClock::new();
-    let settings = || DenyCache::builder().cap(HOUR).with_clock(clock.clone());
+    let settings = || DenyCache::builder().max_ttl(HOUR).with_clock(clock.clone());
     let inner = settings().build(memory(&clock)).expect("valid settings");
     let store = settings().build(inner).expect("valid settings");
     let check = banning(QUOTA, Ban::new(5, HOUR, HOUR));

@@ -8,8 +8,8 @@ use fastrand::Rng;
 use futures::FutureExt;
 use tokio::sync::Semaphore;
 use tollgate::store::{
-    Answer, Applied, Ask, AskMode, BanCheck, Capabilities, Change, Check, Counter, Decided, Receipt, Requirement,
-    Settlement, Settles, Settling, Store,
+    Ask, AskMode, BanCheck, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Requirement,
+    Settlement, Settles, Settling, Store, StoreDecision,
 };
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Decision, DenyCache, Error, MemoryStore, Quota, Source};
@@ -85,19 +85,19 @@ struct Late {
 }
 
 impl Store for Late {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         self.inner.decide(checks, ask)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         let (inner, gate, changes) = (self.inner.clone(), Arc::clone(&self.gate), changes.to_vec());
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             drop(gate.acquire().await);
             inner.settle(receipt, &changes).wait().await
         })
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         self.inner.adjust(counter, change)
     }
 
@@ -193,14 +193,14 @@ fn a_random_trace_with_bans_is_decided_alike_with_and_without_a_cache() {
         let mut rng = Rng::with_seed(seed);
         let clock = ManualClock::new();
         let cap = [HOUR, 20 * MILLI, SECOND][rng.usize(..3)];
-        let cached = DenyCache::builder().cap(cap).with_clock(clock.clone()).build(memory(&clock)).expect("valid");
+        let cached = DenyCache::builder().max_ttl(cap).with_clock(clock.clone()).build(memory(&clock)).expect("valid");
         let plain = memory(&clock);
         let quota = quotas[rng.usize(..quotas.len())];
         let bans: Vec<Option<Ban>> = (0..3)
             .map(|_| {
                 let ban =
                     Ban::new(rng.u32(1..5), 60 * SECOND, [MILLI, 30 * MILLI, 700 * MILLI, 5 * SECOND][rng.usize(..4)]);
-                rng.bool().then(|| if rng.bool() { ban.growing(2.0, 20 * SECOND) } else { ban })
+                rng.bool().then(|| if rng.bool() { ban.backoff(2.0, 20 * SECOND) } else { ban })
             })
             .collect();
         // Strikes of one are not counted while the ban of another one is served.
@@ -217,10 +217,10 @@ fn a_random_trace_with_bans_is_decided_alike_with_and_without_a_cache() {
             if seed % 2 == 0 && rng.u8(..8) == 0 {
                 // A look that may be answered from the cache: then one unit of each is refused.
                 let looks: Vec<_> = request.iter().map(|check| check.clone().cost(0)).collect();
-                let Answer::Ready(Ok(found)) = cached.decide(&looks, Ask::default().mode(AskMode::Cached)) else {
+                let MaybeFuture::Ready(Ok(found)) = cached.decide(&looks, Ask::default().mode(AskMode::Cached)) else {
                     panic!()
                 };
-                let Answer::Ready(Ok(real)) = plain.decide(&looks, Ask::default()) else { panic!() };
+                let MaybeFuture::Ready(Ok(real)) = plain.decide(&looks, Ask::default()) else { panic!() };
                 if found.decision.source() == Source::DenyCache {
                     answered += 1;
                     let refuses = real.decision.outcomes().iter().any(|look| look.remaining() == 0);
@@ -233,8 +233,8 @@ fn a_random_trace_with_bans_is_decided_alike_with_and_without_a_cache() {
                 }
                 continue;
             }
-            let Answer::Ready(Ok(found)) = cached.decide(&request, Ask::default()) else { panic!() };
-            let Answer::Ready(Ok(real)) = plain.decide(&request, Ask::default()) else { panic!() };
+            let MaybeFuture::Ready(Ok(found)) = cached.decide(&request, Ask::default()) else { panic!() };
+            let MaybeFuture::Ready(Ok(real)) = plain.decide(&request, Ask::default()) else { panic!() };
             let is_cached = found.decision.source() == Source::DenyCache;
             answered += usize::from(is_cached);
             banned += usize::from(real.decision.is_banned());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use tollgate::store::{Answer, Ask, Change, Check, Receipt, Settlement};
+use tollgate::store::{Ask, Change, Check, MaybeFuture, Receipt, Settlement};
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Error, MemoryStore, Quota, Store};
 
@@ -13,7 +13,7 @@ use crate::support::time::{at, memory};
 
 const QUOTA: Quota = Quota::token_bucket(2, Duration::from_secs(3_600));
 
-fn done<T>(answer: Answer<Result<T, Error>>) {
+fn done<T>(answer: MaybeFuture<Result<T, Error>>) {
     drop(answer.wait().now_or_never().expect("it is done at once").expect("memory does not fail"));
 }
 
@@ -203,7 +203,7 @@ fn a_refusal_counts_from_when_the_store_was_asked_and_its_wait_from_the_answer()
     held.release();
     drop(in_flight.wait().now_or_never().expect("it is released").unwrap());
     rig.clock.set(at(1_000 * MS - 1));
-    let Answer::Ready(Ok(told)) = rig.store.decide(&[check("ada", QUOTA, 1)], Ask::default()) else {
+    let MaybeFuture::Ready(Ok(told)) = rig.store.decide(&[check("ada", QUOTA, 1)], Ask::default()) else {
         panic!("it is remembered")
     };
     let left = (1_800_000 + 400) * MS - (1_000 * MS - 1);
@@ -226,7 +226,7 @@ fn a_refusal_that_took_long_is_over_when_its_wait_is_counted_from_the_question()
     drop(in_flight.wait().now_or_never().expect("it is released").unwrap());
     rig.clock.set(at(500 * MS - 1));
     assert!(
-        matches!(rig.store.decide(&[check("ada", SHORT, 1)], Ask::default()), Answer::Ready(_)),
+        matches!(rig.store.decide(&[check("ada", SHORT, 1)], Ask::default()), MaybeFuture::Ready(_)),
         "it is remembered"
     );
     rig.clock.set(at(500 * MS));

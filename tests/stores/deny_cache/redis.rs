@@ -20,7 +20,7 @@ async fn store(server: &RedisServer, clock: &ManualClock) -> RedisStore {
 }
 
 async fn connect(server: &RedisServer, settings: RedisStoreBuilder) -> RedisStore {
-    settings.budget(Duration::from_secs(20)).connect(&server.url()).await.expect("the server was started")
+    settings.timeout(Duration::from_secs(20)).connect(&server.url()).await.expect("the server was started")
 }
 
 async fn decide(store: &RedisStore, checks: &[Check]) -> Decision {
@@ -70,7 +70,7 @@ async fn flood(settings: RedisStoreBuilder, requests: usize) -> (u64, u64) {
         async move { assert!(!decide(&store, &[check(&(number % 100).to_string(), QUOTA, 1)]).await.is_allowed()) }
     });
     asked.buffer_unordered(64).collect::<Vec<()>>().await;
-    (server.scripts() - before, store.refused_from_cache())
+    (server.scripts() - before, store.denied_from_cache())
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn a_flood_of_refused_requests_hardly_reaches_the_server() {
 
 #[tokio::test]
 async fn without_the_cache_every_request_is_asked_about() {
-    let settings = RedisStore::builder().without_deny_cache().deny_cache_cap(Duration::from_secs(5)).batch_size(1);
+    let settings = RedisStore::builder().without_deny_cache().deny_cache_max_ttl(Duration::from_secs(5)).batch_size(1);
     let (calls, answered) = flood(settings, 500).await;
     assert_eq!((calls, answered), (500, 0));
 }
@@ -91,7 +91,7 @@ async fn without_the_cache_every_request_is_asked_about() {
 #[tokio::test]
 async fn the_cap_and_the_clock_are_those_of_the_store() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().with_clock(clock.clone()).deny_cache_cap(Duration::from_millis(50));
+    let settings = RedisStore::builder().with_clock(clock.clone()).deny_cache_max_ttl(Duration::from_millis(50));
     for (cap, store) in [(S, store(&server, &clock).await), (50 * MS, connect(&server, settings).await)] {
         clock.set(at(0));
         refuse(&store, &cap.to_string()).await;
@@ -149,12 +149,13 @@ async fn clones_share_what_they_remember() {
     refuse(&store.clone(), "ada").await;
     assert_eq!(server.keys().len(), 1);
     assert_eq!(source(&store, "ada").await, (Source::DenyCache, false));
-    assert_eq!(store.clone().refused_from_cache(), 1);
+    assert_eq!(store.clone().denied_from_cache(), 1);
 }
 
 #[tokio::test]
 async fn settings_that_remember_nothing_are_refused() {
-    for settings in [RedisStore::builder().deny_cache_cap(Duration::ZERO), RedisStore::builder().deny_cache_capacity(0)]
+    for settings in
+        [RedisStore::builder().deny_cache_max_ttl(Duration::ZERO), RedisStore::builder().deny_cache_capacity(0)]
     {
         let server = RedisServer::start();
         let error = settings.connect(&server.url()).await.unwrap_err();

@@ -132,5 +132,5 @@ fn a_request_of_many_checks_is_remembered() {
     let _ = rig.asks(&request);
     let told = rig.remembers(&request);
     assert_eq!(told.outcomes().len(), 128);
-    assert_eq!(told.violated().count(), 1);
+    assert_eq!(told.denied_by().count(), 1);
 }

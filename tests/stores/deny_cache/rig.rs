@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{Answer, Ask, Check, Decided, DenyCacheBuilder};
+use tollgate::store::{Ask, Check, DenyCacheBuilder, MaybeFuture, StoreDecision};
 use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
 use tollgate::{Decision, DenyCache, MemoryStore, Quota, Source, Store};
 
@@ -61,8 +61,8 @@ impl<S: Store> Rig<S> {
     }
 
     #[track_caller]
-    pub(super) fn decided(&self, checks: &[Check]) -> Decided {
-        let Answer::Ready(decided) = self.store.decide(checks, Ask::default()) else {
+    pub(super) fn decided(&self, checks: &[Check]) -> StoreDecision {
+        let MaybeFuture::Ready(decided) = self.store.decide(checks, Ask::default()) else {
             panic!("memory answers at once")
         };
         // Records do not pile up, however many requests there are.
@@ -78,7 +78,7 @@ impl<S: Store> Rig<S> {
     /// What the inner store says, past the cache.
     #[track_caller]
     pub(super) fn plain(&self, checks: &[Check]) -> Decision {
-        let Answer::Ready(decided) = self.inner.decide(checks, Ask::default()) else {
+        let MaybeFuture::Ready(decided) = self.inner.decide(checks, Ask::default()) else {
             panic!("memory answers at once")
         };
         decided.expect("memory does not fail").decision

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Answer, Ask, AskMode, Change, Check, Decided, Receipt, Settlement, Settles, Store};
+use tollgate::store::{Ask, AskMode, Change, Check, MaybeFuture, Receipt, Settlement, Settles, Store, StoreDecision};
 use tollgate::test_util::ManualClock;
 use tollgate::{Algorithm, Decision, DenyCache, MemoryStore, Quota, Source};
 
@@ -35,8 +35,8 @@ struct Pair {
     receipts: Vec<(Receipt, Receipt)>,
 }
 
-fn ready<T>(answer: Answer<Result<T, tollgate::Error>>) -> T {
-    let Answer::Ready(answer) = answer else { panic!("memory answers at once") };
+fn ready<T>(answer: MaybeFuture<Result<T, tollgate::Error>>) -> T {
+    let MaybeFuture::Ready(answer) = answer else { panic!("memory answers at once") };
     answer.expect("memory does not fail")
 }
 
@@ -45,7 +45,7 @@ impl Pair {
     fn new() -> Self {
         let clock = ManualClock::new();
         let memory = || memory(&clock);
-        let settings = DenyCache::builder().cap(Duration::from_secs(3_600)).with_clock(clock.clone());
+        let settings = DenyCache::builder().max_ttl(Duration::from_secs(3_600)).with_clock(clock.clone());
         let cached = settings.build(memory()).expect("valid");
         Self { now: 0, plain: memory(), cached, receipts: Vec::new(), clock }
     }
@@ -64,7 +64,7 @@ impl Pair {
 
     /// Decides on both; returns whether the cache answered.
     fn decide(&mut self, checks: &[Check]) -> bool {
-        let (plain, cached): (Decided, Decided) =
+        let (plain, cached): (StoreDecision, StoreDecision) =
             (ready(self.plain.decide(checks, Ask::default())), ready(self.cached.decide(checks, Ask::default())));
         let (real, told) = (&plain.decision, &cached.decision);
         assert_eq!(told.is_allowed(), real.is_allowed(), "{checks:?}: {told:?} instead of {real:?}");

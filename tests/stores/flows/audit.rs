@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::store::{Answer, Ask, Change, Check, Decided, Receipt, Settlement, Settling};
+use tollgate::store::{Ask, Change, Check, MaybeFuture, Receipt, Settlement, Settling, StoreDecision};
 use tollgate::{Error, Key, Limiter, Quota, Rule, Store};
 
 use crate::support::doubles::passes_on;
@@ -31,7 +31,7 @@ impl Counts {
         self.calls.load(Ordering::SeqCst)
     }
 
-    fn decided(&self, decided: &Result<Decided, Error>) {
+    fn decided(&self, decided: &Result<StoreDecision, Error>) {
         self.calls.fetch_add(1, Ordering::SeqCst);
         if let Ok(decided) = decided {
             let units = decided.receipt.taken().first().map_or(0, |taken| taken.units);
@@ -49,14 +49,14 @@ pub(super) struct Audit<S> {
 impl<S: Store> Store for Audit<S> {
     passes_on!(inner: adjust, capabilities);
 
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let counts = Arc::clone(&self.counts);
         match self.inner.decide(checks, ask) {
-            Answer::Ready(decided) => {
+            MaybeFuture::Ready(decided) => {
                 counts.decided(&decided);
-                Answer::Ready(decided)
+                MaybeFuture::Ready(decided)
             }
-            Answer::Pending(pending) => Answer::pending(async move {
+            MaybeFuture::Pending(pending) => MaybeFuture::pending(async move {
                 let decided = pending.await;
                 counts.decided(&decided);
                 decided

@@ -50,7 +50,7 @@ async fn nothing_is_leased_to_a_banned_key() {
         sleep(2 * MINUTE).await;
         let flow = limiter.flow(&ada()).await.expect("a flow");
         let error = flow.check(1).await.expect_err("the key is banned");
-        assert!(error.is_refused() && flow.decision().expect("there was one").is_banned(), "{error}");
+        assert!(error.is_denied() && flow.decision().expect("there was one").is_banned(), "{error}");
         assert_eq!(error.retry_after(), Some(3 * MINUTE), "{quota}");
         sleep(3 * MINUTE).await;
         flow.check(1).await.expect("the ban has ended");
@@ -64,7 +64,7 @@ async fn who_waits_for_the_end_of_a_ban_calls_the_store_every_five_seconds() {
         ban(&limiter).await;
         let flow = limiter.flow(&ada()).await.expect("a flow");
         let before = counts.calls();
-        timeout(MINUTE, flow.take(1)).await.expect_err("the ban takes five");
+        timeout(MINUTE, flow.acquire(1)).await.expect_err("the ban takes five");
         let calls = counts.calls() - before;
         assert!((5..=14).contains(&calls), "{calls} calls of {quota}");
     }
@@ -81,7 +81,7 @@ async fn a_ban_that_a_policy_gets_holds_for_flows_that_there_are() {
     assert!(limiter.check_n(&ada(), 101).await.expect("memory decides").is_banned());
     let waits = timeout(4 * MINUTE, async {
         for _ in 0..100 {
-            flow.take(1).await.expect("memory decides");
+            flow.acquire(1).await.expect("memory decides");
         }
     });
     assert!(waits.await.is_err(), "it waits for the end of the ban");

@@ -33,12 +33,12 @@ impl History {
         let units = rng.u64(0..=self.most);
         let patience = Duration::from_millis(rng.u64(0..400));
         let taken = match rng.u8(..4) {
-            0 => flow.try_take(units).is_ok(),
+            0 => flow.try_acquire(units).is_ok(),
             1 => timeout(patience, flow.check(units)).await.is_ok_and(|taken| taken.is_ok()),
-            2 => timeout(patience, flow.take(units)).await.is_ok_and(|taken| taken.is_ok()),
+            2 => timeout(patience, flow.acquire(units)).await.is_ok_and(|taken| taken.is_ok()),
             _ => {
                 // Polled once, and left alone for a while.
-                let mut taking = Box::pin(flow.take(units));
+                let mut taking = Box::pin(flow.acquire(units));
                 let first = futures::FutureExt::now_or_never(taking.as_mut());
                 if let Some(taken) = first {
                     taken.is_ok()

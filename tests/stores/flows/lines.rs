@@ -20,19 +20,19 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn who_needs_little_does_not_wait_for_what_somebody_needed_who_left() {
     let (limiter, counts) = limiter(memory(), Quota::token_bucket(10, SECOND).burst(1_000));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.take(1_000).await.expect("the burst");
+    flow.acquire(1_000).await.expect("the burst");
     let other = flow.clone();
-    let large = tokio::spawn(async move { timeout(SECOND, other.take(500)).await });
+    let large = tokio::spawn(async move { timeout(SECOND, other.acquire(500)).await });
     tokio::task::yield_now().await;
     let start = Instant::now();
-    flow.take(1).await.expect("memory decides");
+    flow.acquire(1).await.expect("memory decides");
     assert!(start.elapsed() <= SECOND * 3 / 2, "{:?}", start.elapsed());
     large.await.expect("no panic").expect_err("it takes 50 s");
 
-    timeout(SECOND, flow.take(500)).await.expect_err("it takes 50 s");
-    assert!(flow.check(500).await.is_err() && flow.try_take(600).is_err());
+    timeout(SECOND, flow.acquire(500)).await.expect_err("it takes 50 s");
+    assert!(flow.check(500).await.is_err() && flow.try_acquire(600).is_err());
     let start = Instant::now();
-    flow.take(1).await.expect("memory decides");
+    flow.acquire(1).await.expect("memory decides");
     assert!(start.elapsed() <= SECOND, "{:?}", start.elapsed());
     drop(flow);
     assert_eq!(counts.taken(), 1_002);
@@ -42,7 +42,7 @@ async fn who_needs_little_does_not_wait_for_what_somebody_needed_who_left() {
 async fn what_was_gained_for_somebody_who_left_is_not_passed_by_others_at_once() {
     let (limiter, _) = limiter(memory(), Quota::per_second(10));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    timeout(30 * SECOND, flow.take(10_000)).await.expect_err("it takes 1000 s");
+    timeout(30 * SECOND, flow.acquire(10_000)).await.expect_err("it takes 1000 s");
     let mut passed = 0;
     while flow.check(1).await.is_ok() {
         passed += 1;
@@ -55,7 +55,7 @@ async fn what_was_gained_for_somebody_who_left_is_not_passed_by_others_at_once()
 async fn grants_that_nobody_claims_do_not_pile_up() {
     let (limiter, _) = limiter(memory(), Quota::per_second(10));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    let mut idle: Vec<_> = (0..55).map(|_| Box::pin(flow.take(10))).collect();
+    let mut idle: Vec<_> = (0..55).map(|_| Box::pin(flow.acquire(10))).collect();
     let mut passed: u64 = idle.iter_mut().map(|taking| u64::from(taking.now_or_never().is_some()) * 10).sum();
     assert_eq!(passed, 10, "the burst");
     sleep(Duration::from_millis(9_500)).await;
@@ -70,8 +70,8 @@ async fn grants_that_nobody_claims_do_not_pile_up() {
 async fn what_is_leased_for_somebody_who_is_not_polled_is_refunded() {
     let (limiter, counts) = limiter(memory(), Quota::per_second(1_000));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.take(1_000).await.expect("the burst");
-    let mut idle = Box::pin(flow.take(10));
+    flow.acquire(1_000).await.expect("the burst");
+    let mut idle = Box::pin(flow.acquire(10));
     assert!((&mut idle).now_or_never().is_none());
     sleep(5 * SECOND).await;
     assert_eq!(counts.taken(), 1_000);
@@ -85,11 +85,11 @@ async fn a_flow_begins_and_a_check_ends_although_somebody_waits_for_much() {
     let (limiter, _) = limiter(memory(), Quota::per_second(10));
     let flow = limiter.flow(&ada()).await.expect("a flow");
     let other = flow.clone();
-    let large = tokio::spawn(async move { other.take(1_000).await });
+    let large = tokio::spawn(async move { other.acquire(1_000).await });
     sleep(Duration::from_millis(1_234)).await;
     let other = timeout(SECOND, limiter.flow(&ada())).await.expect("it does not wait").expect("a flow");
     let error = timeout(SECOND, other.check(1)).await.expect("a call at most").expect_err("others wait");
-    assert!(error.is_refused(), "{error}");
+    assert!(error.is_denied(), "{error}");
     large.abort();
 }
 
@@ -99,7 +99,7 @@ async fn where_nothing_is_enforced_several_take_all_that_a_number_holds() {
     store.delay(Duration::from_millis(20));
     let limiter = Limiter::new(store.clone(), [Rule::new("bytes", Quota::per_second(10)).shadow()]);
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    let mut takes = [(); 3].map(|()| Box::pin(flow.take(u64::MAX)));
+    let mut takes = [(); 3].map(|()| Box::pin(flow.acquire(u64::MAX)));
     assert!(takes.iter_mut().all(|take| take.now_or_never().is_none()), "a call is in flight");
     // The first one is granted all of them, and has not claimed them when the second one is decided.
     store.work();
@@ -118,7 +118,7 @@ impl Wake for LastWaker {
 
 impl Drop for LastWaker {
     fn drop(&mut self) {
-        let _ = self.0.try_take(1);
+        let _ = self.0.try_acquire(1);
     }
 }
 
@@ -129,13 +129,13 @@ fn a_waker_may_drop_a_task_that_holds_a_flow_of_the_same_key() {
     thread::spawn(move || {
         let (limiter, _) = limiter(MemoryStore::new(), Quota::per_hour(1));
         let flow = limiter.flow(&ada()).now_or_never().expect("memory decides").expect("a flow");
-        flow.try_take(1).expect("it is leased");
+        flow.try_acquire(1).expect("it is leased");
         let waker = || Waker::from(Arc::new(LastWaker(flow.clone())));
-        let mut other = pin!(flow.take(1));
+        let mut other = pin!(flow.acquire(1));
         for _ in 0..2 {
             assert!(other.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
         }
-        let mut left = Box::pin(flow.take(1));
+        let mut left = Box::pin(flow.acquire(1));
         assert!(left.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
         drop(left);
         sender.send(()).expect("it is received");

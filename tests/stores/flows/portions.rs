@@ -16,7 +16,7 @@ async fn ten_megabytes_need_no_call_per_chunk() {
     let (limiter, counts) = limiter(memory(), Quota::per_second(MB));
     let flow = limiter.flow(&ada()).await.expect("a flow");
     for _ in 0..10 * MB / 65_536 {
-        flow.take(65_536).await.expect("memory decides");
+        flow.acquire(65_536).await.expect("memory decides");
     }
     assert!(counts.calls() <= 60, "{} calls for 152 chunks", counts.calls());
 }
@@ -26,7 +26,7 @@ async fn portions_of_a_burst_grow() {
     let (limiter, counts) = limiter(memory(), Quota::fixed_window(1_000 * MB, Duration::from_secs(3_600)));
     let flow = limiter.flow(&ada()).await.expect("a flow");
     for _ in 0..500 * MB / 65_536 {
-        flow.take(65_536).await.expect("memory decides");
+        flow.acquire(65_536).await.expect("memory decides");
     }
     assert!(counts.calls() <= 60, "{} calls for 7629 chunks", counts.calls());
     drop(flow);
@@ -37,7 +37,7 @@ async fn portions_of_a_burst_grow() {
 async fn what_nobody_takes_for_a_second_is_returned() {
     let (limiter, counts) = limiter(memory(), Quota::fixed_window(1_000, Duration::from_secs(3_600)));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.try_take(0).expect("nothing");
+    flow.try_acquire(0).expect("nothing");
     assert!((1..=250).contains(&counts.taken()), "{} are held", counts.taken());
     sleep(Duration::from_millis(1_100)).await;
     assert_eq!(counts.taken(), 0);
@@ -50,7 +50,7 @@ async fn a_flow_that_is_slow_passes_no_unit_long_after_it_was_charged() {
     let (limiter, counts) = limiter(memory(), Quota::fixed_window(10_000, Duration::from_secs(60)));
     let flow = limiter.flow(&ada()).await.expect("a flow");
     for _ in 0..50 {
-        flow.take(1).await.expect("memory decides");
+        flow.acquire(1).await.expect("memory decides");
         sleep(Duration::from_millis(300)).await;
         // One portion that is in use, of which all but 4 come back, one second after it was charged.
         assert!(counts.taken() <= 50 + 312, "{}", counts.taken());
@@ -68,10 +68,10 @@ async fn the_last_units_of_a_window_pass() {
         flow.check(1).await.expect("the window has 1003");
     }
     assert!(flow.check(1).await.expect_err("no more").retry_after().is_some_and(|wait| wait.as_secs() > 5));
-    assert!(flow.try_take(1).is_err());
+    assert!(flow.try_acquire(1).is_err());
     assert_eq!(counts.taken(), 1_003);
     let (start, calls) = (Instant::now(), counts.calls());
-    flow.take(1).await.expect("the next window comes");
+    flow.acquire(1).await.expect("the next window comes");
     let waited = start.elapsed().as_secs();
     assert!(
         waited <= 3_600 && counts.calls() - calls <= waited / 5 + 4,
@@ -124,10 +124,10 @@ async fn a_check_for_more_than_the_store_was_called_for_waits_until_that_is_gain
 async fn a_reset_is_noticed_by_who_waits() {
     let (limiter, _) = limiter(memory(), Quota::fixed_window(10, Duration::from_secs(3_600)));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.take(10).await.expect("the window has 10");
+    flow.acquire(10).await.expect("the window has 10");
     let waiting = tokio::spawn({
         let flow = flow.clone();
-        async move { flow.take(1).await }
+        async move { flow.acquire(1).await }
     });
     sleep(Duration::from_secs(1)).await;
     limiter.reset(&ada()).await.expect("memory resets");
@@ -143,7 +143,7 @@ async fn quotas_that_are_replaced_hold_from_the_next_portion_on() {
     let paced = async |units: u64| {
         let start = Instant::now();
         for _ in 0..units / 10 {
-            flow.take(10).await.expect("memory decides");
+            flow.acquire(10).await.expect("memory decides");
         }
         start.elapsed()
     };
@@ -160,7 +160,7 @@ async fn quotas_that_are_replaced_hold_from_the_next_portion_on() {
 async fn a_check_of_more_than_the_former_quota_held_is_admitted_by_the_new_one() {
     let layer = RateLimitLayer::new(memory(), Policy::new("bytes", Quota::per_second(10)));
     let flow = layer.limiter().flow(&Key::new("global", "")).await.expect("a flow");
-    assert!(flow.check(50).await.expect_err("a bucket of 10").is_refused());
+    assert!(flow.check(50).await.expect_err("a bucket of 10").is_denied());
     layer.replace_policies([Policy::new("bytes", Quota::per_second(1_000))]).expect("it is valid");
     flow.check(50).await.expect("a bucket of 1,000");
 }
@@ -178,7 +178,7 @@ async fn ten_thousand_flows_of_one_key_share_their_portions() {
     for flow in flows {
         all.spawn(async move {
             for _ in 0..chunks {
-                flow.take(16_384).await.expect("memory decides");
+                flow.acquire(16_384).await.expect("memory decides");
             }
         });
     }
@@ -195,7 +195,7 @@ async fn flows_that_are_gone_leave_nothing_behind() {
     let (limiter, counts) = limiter(MemoryStore::new(), Quota::per_hour(1_000_000));
     for number in 0..1_000 {
         let flow = limiter.flow(&Key::new("user", number.to_string())).await.expect("a flow");
-        flow.take(1).await.expect("memory decides");
+        flow.acquire(1).await.expect("memory decides");
     }
     assert_eq!(counts.taken(), 1_000);
     for _ in 0..100 {

@@ -22,12 +22,12 @@ fn a_flow_goes_on_after_its_runtime_has_ended() {
     let flow = first.block_on(limiter.flow(&ada())).expect("a flow");
     let held = store.hold();
     first.block_on(async {
-        assert!(flow.try_take(251).expect_err("a call is in flight").is_pending());
+        assert!(flow.try_acquire(251).expect_err("a call is in flight").is_pending());
         tokio::task::yield_now().await;
     });
     let waiting = thread::spawn({
         let flow = flow.clone();
-        move || second.block_on(soon(async { flow.take(600).await }))
+        move || second.block_on(soon(async { flow.acquire(600).await }))
     });
     thread::sleep(Duration::from_millis(50));
     drop(first);
@@ -48,14 +48,14 @@ fn a_handler_blocks_on(runtime: &Runtime) {
         let blocking = tokio::spawn({
             let flow = flow.clone();
             async move {
-                let _ = flow.try_take(250_000);
-                let _ = flow.try_take(1);
+                let _ = flow.try_acquire(250_000);
+                let _ = flow.try_acquire(1);
                 thread::sleep(Duration::from_millis(150));
             }
         });
         for _ in 0..10 {
             let flow = flow.clone();
-            soon(tokio::spawn(async move { flow.take(50_000).await })).await.expect("no panic").expect("it passes");
+            soon(tokio::spawn(async move { flow.acquire(50_000).await })).await.expect("no panic").expect("it passes");
         }
         blocking.await.expect("no panic");
     });

@@ -71,7 +71,7 @@ async fn a_stream_is_paced_and_yields_all_items_in_order() {
 async fn a_stream_holds_one_item_and_drops_it_untaken() {
     let (limiter, counts) = limiter(memory(), Quota::per_second(10));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.take(10).await.expect("the burst");
+    flow.acquire(10).await.expect("the burst");
     let mut polled = 0;
     let items = stream::iter(["first", "second"]).inspect(|_| polled += 1);
     let mut waiting = flow.pace(items, size);
@@ -121,7 +121,7 @@ async fn a_store_that_fails_is_an_error_of_the_item() {
 async fn what_is_a_stream_and_a_sink_is_paced_in_both_directions() {
     let (limiter, _) = limiter(memory(), Quota::per_second(10));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.take(10).await.expect("the burst");
+    flow.acquire(10).await.expect("the burst");
     let (sender, mut sent) = futures::channel::mpsc::unbounded();
     let mut both = flow.pace(Duplex { items: stream::iter(["received"]), sender }, size);
     assert!(both.next().now_or_never().is_none());

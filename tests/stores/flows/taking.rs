@@ -22,7 +22,7 @@ async fn what_is_leased_is_taken_at_once() {
     let (limiter, counts) = limiter(memory(), Quota::per_second(1_000));
     let flow = limiter.flow(&ada()).await.expect("a flow");
     for _ in 0..200 {
-        flow.try_take(1).expect("a portion is 250 units");
+        flow.try_acquire(1).expect("a portion is 250 units");
     }
     assert!(counts.calls() <= 4, "{} calls", counts.calls());
     assert!(flow.decision().expect("there was one").is_allowed());
@@ -34,11 +34,11 @@ async fn try_take_does_not_wait_for_a_store_that_does() {
     store.delay(20 * MS);
     let (limiter, _) = limiter(store, Quota::per_second(1_000));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.try_take(250).expect("the first portion is there");
-    let error = flow.try_take(10).expect_err("the next one is in flight");
-    assert!(error.is_pending() && !error.is_refused() && error.retry_after().is_none(), "{error}");
+    flow.try_acquire(250).expect("the first portion is there");
+    let error = flow.try_acquire(10).expect_err("the next one is in flight");
+    assert!(error.is_pending() && !error.is_denied() && error.retry_after().is_none(), "{error}");
     sleep(30 * MS).await;
-    flow.try_take(10).expect("it has come");
+    flow.try_acquire(10).expect("it has come");
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,7 +55,7 @@ async fn a_check_waits_for_the_store_and_not_for_the_quota() {
             Err(error) => break error,
         }
     };
-    assert!(error.is_refused() && error.policy() == Some("bytes"), "{error}");
+    assert!(error.is_denied() && error.policy() == Some("bytes"), "{error}");
     assert_eq!(error.to_string(), "the limit of policy \"bytes\" is reached: 1000 per 1s (token_bucket)");
     let retry_after = error.retry_after().expect("a wait helps");
     assert!(retry_after <= 300 * MS, "{retry_after:?}");
@@ -91,7 +91,7 @@ async fn take_paces_to_the_quota() {
     let flow = limiter.flow(&ada()).await.expect("a flow");
     let start = Instant::now();
     for _ in 0..1_100 {
-        flow.take(10).await.expect("memory decides");
+        flow.acquire(10).await.expect("memory decides");
     }
     let elapsed = start.elapsed();
     assert!((Duration::from_secs(10)..Duration::from_millis(10_600)).contains(&elapsed), "{elapsed:?}");
@@ -103,10 +103,10 @@ async fn units_beyond_the_capacity_pass_once_they_are_gained_and_are_refused_to_
     let (limiter, counts) = limiter(memory(), Quota::per_second(10));
     let flow = limiter.flow(&ada()).await.expect("a flow");
     let error = flow.check(50).await.expect_err("never at once");
-    assert!(error.is_refused() && error.retry_after().is_none());
-    assert!(flow.try_take(11).expect_err("never at once").is_refused());
+    assert!(error.is_denied() && error.retry_after().is_none());
+    assert!(flow.try_acquire(11).expect_err("never at once").is_denied());
     let start = Instant::now();
-    flow.take(50).await.expect("memory decides");
+    flow.acquire(50).await.expect("memory decides");
     let elapsed = start.elapsed();
     assert!((Duration::from_secs(4)..Duration::from_secs(5)).contains(&elapsed), "{elapsed:?}");
     drop(flow);
@@ -117,17 +117,17 @@ async fn units_beyond_the_capacity_pass_once_they_are_gained_and_are_refused_to_
 async fn who_came_first_is_served_first() {
     let (limiter, _) = limiter(memory(), Quota::per_second(10));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.take(10).await.expect("the burst");
+    flow.acquire(10).await.expect("the burst");
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     for number in 0..5 {
         let (flow, sender) = (flow.clone(), sender.clone());
         tokio::spawn(async move {
-            flow.take(if number == 0 { 8 } else { 1 }).await.expect("memory decides");
+            flow.acquire(if number == 0 { 8 } else { 1 }).await.expect("memory decides");
             sender.send(number).expect("it is received");
         });
         tokio::task::yield_now().await;
     }
-    assert!(flow.try_take(1).is_err(), "others wait");
+    assert!(flow.try_acquire(1).is_err(), "others wait");
     for number in 0..5 {
         assert_eq!(soon(receiver.recv()).await, Some(number));
     }
@@ -137,10 +137,10 @@ async fn who_came_first_is_served_first() {
 async fn who_leaves_the_line_takes_nothing_and_keeps_nobody_waiting() {
     let (limiter, counts) = limiter(memory(), Quota::per_second(10));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.take(10).await.expect("the burst");
-    let first = timeout(100 * MS, flow.take(100));
+    flow.acquire(10).await.expect("the burst");
+    let first = timeout(100 * MS, flow.acquire(100));
     let second = flow.clone();
-    let second = tokio::spawn(async move { second.take(1).await });
+    let second = tokio::spawn(async move { second.acquire(1).await });
     first.await.expect_err("it takes 10 s");
     soon(second).await.expect("no panic").expect("memory decides");
     drop(flow);
@@ -151,13 +151,13 @@ async fn who_leaves_the_line_takes_nothing_and_keeps_nobody_waiting() {
 async fn a_grant_that_nobody_claims_keeps_no_other_waiting() {
     let (limiter, counts) = limiter(memory(), Quota::per_second(4));
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.take(4).await.expect("the burst");
-    let mut idle = Box::pin(flow.take(1));
+    flow.acquire(4).await.expect("the burst");
+    let mut idle = Box::pin(flow.acquire(1));
     assert!(idle.as_mut().now_or_never().is_none());
     sleep(Duration::from_secs(5)).await;
     // It was granted long ago, and never polled since.
     for _ in 0..3 {
-        flow.take(1).await.expect("memory decides");
+        flow.acquire(1).await.expect("memory decides");
     }
     idle.await.expect("it joins the line again");
     drop(flow);
@@ -169,7 +169,7 @@ async fn one_unit_of_a_flow_is_one_of_each_rule() {
     let rules = [Rule::new("user", Quota::per_hour(1_000)).cost(7), Rule::new("all", Quota::per_hour(5))];
     let limiter = Limiter::new(MemoryStore::new(), rules);
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.take(4).await.expect("memory decides");
+    flow.acquire(4).await.expect("memory decides");
     let error = flow.check(2).await.expect_err("one is left");
     assert_eq!(error.policy(), Some("all"));
     drop(flow);
@@ -200,8 +200,8 @@ async fn quotas_of_slots_and_queues_are_errors() {
 async fn keys_have_flows_of_their_own() {
     let (limiter, _) = limiter(MemoryStore::new(), Quota::per_hour(4));
     let (one, other) = (limiter.flow(&ada()).await.expect("one"), limiter.flow(&Key::new("user", "bob")).await);
-    one.take(4).await.expect("memory decides");
-    other.expect("another").take(4).await.expect("memory decides");
+    one.acquire(4).await.expect("memory decides");
+    other.expect("another").acquire(4).await.expect("memory decides");
     assert!(one.check(1).await.is_err());
 }
 
@@ -210,11 +210,11 @@ fn a_store_in_memory_needs_no_runtime_until_somebody_has_to_wait() {
     let (limiter, counts) = limiter(MemoryStore::new(), Quota::per_hour(1_000));
     let flow = limiter.flow(&ada()).now_or_never().expect("at once").expect("a flow");
     for _ in 0..100 {
-        flow.try_take(1).expect("there are enough");
+        flow.try_acquire(1).expect("there are enough");
     }
     flow.check(10).now_or_never().expect("at once").expect("there are enough");
-    flow.take(10).now_or_never().expect("at once").expect("there are enough");
-    assert!(flow.check(1_000).now_or_never().expect("at once").expect_err("too many").is_refused());
+    flow.acquire(10).now_or_never().expect("at once").expect("there are enough");
+    assert!(flow.check(1_000).now_or_never().expect("at once").expect_err("too many").is_denied());
     drop(flow);
     assert_eq!(counts.taken(), 120);
 }
@@ -225,11 +225,11 @@ async fn more_than_can_ever_be_taken_costs_no_call() {
     let flow = limiter.flow(&ada()).await.expect("a flow");
     let calls = counts.calls();
     for _ in 0..10 {
-        let error = flow.try_take(1_001).expect_err("a bucket holds 1,000");
-        assert!(error.is_refused() && error.retry_after().is_none(), "{error}");
+        let error = flow.try_acquire(1_001).expect_err("a bucket holds 1,000");
+        assert!(error.is_denied() && error.retry_after().is_none(), "{error}");
     }
     assert_eq!(counts.calls(), calls, "and leases nothing");
-    flow.try_take(250).expect("the first portion is still there");
+    flow.try_acquire(250).expect("the first portion is still there");
 }
 
 #[cfg(feature = "lookup")]

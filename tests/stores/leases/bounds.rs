@@ -20,7 +20,7 @@ async fn simulate(quota: Quota, height: u64, share: f64, (before, after): (Durat
     let clock = ManualClock::paused();
     let far = Far::new(memory(&clock), before, after);
     let stores = [(); 8].map(|()| {
-        let settings = LeaseStore::builder(far.clone()).share(share).with_clock(clock.clone());
+        let settings = LeaseStore::builder(far.clone()).max_share(share).with_clock(clock.clone());
         settings.build().expect("the share is one")
     });
     let Traffic { admitted, locally, asked } = bursts(&stores, quota, &clock, height).await;

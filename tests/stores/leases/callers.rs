@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::time::timeout;
-use tollgate::store::{Answer, Ask, Store};
+use tollgate::store::{Ask, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{LeaseStore, MemoryStore, Quota, RedisStore, Source};
 
@@ -31,13 +31,13 @@ struct Seen {
 impl Seen {
     async fn ask(&self, store: &LeaseStore, key: &str, patience: Option<Duration>) {
         let pending = match store.decide(&[check(key, DAY, 1)], Ask::default()) {
-            Answer::Ready(decided) => {
+            MaybeFuture::Ready(decided) => {
                 let source = decided.expect("decided").decision.source();
                 let counter = if source == Source::Lease { &self.locally } else { &self.told };
                 counter.fetch_add(1, Ordering::Relaxed);
                 return;
             }
-            Answer::Pending(pending) => pending,
+            MaybeFuture::Pending(pending) => pending,
         };
         let decided = match patience {
             Some(patience) => timeout(patience, pending).await.ok(),
@@ -88,7 +88,7 @@ async fn ask_and_compare(store: LeaseStore, inner: &impl Store, leaving: bool) {
 async fn what_redis_was_charged_is_what_was_admitted() {
     let server = RedisServer::start();
     for leaving in [false, true] {
-        let inner = RedisStore::builder().budget(secs(20)).prefix(format!("leaving-{leaving}"));
+        let inner = RedisStore::builder().timeout(secs(20)).prefix(format!("leaving-{leaving}"));
         let inner = inner.connect(&server.url()).await.unwrap();
         ask_and_compare(LeaseStore::new(inner.clone()), &inner, leaving).await;
     }

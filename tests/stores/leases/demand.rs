@@ -1,6 +1,6 @@
 //! Who gets a lease, how large, and what that saves.
 
-use tollgate::store::{Answer, Ask, Check, Store};
+use tollgate::store::{Ask, Check, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, LeaseStore, MemoryStore, Quota, Source};
 
@@ -14,7 +14,10 @@ const MANY: Quota = Quota::fixed_window(1_000_000, secs(100));
 fn leasing(share: f64) -> (LeaseStore, Far) {
     let clock = ManualClock::paused();
     let far = Far::near(memory(&clock));
-    (LeaseStore::builder(far.clone()).share(share).with_clock(clock.clone()).build().expect("the share is one"), far)
+    (
+        LeaseStore::builder(far.clone()).max_share(share).with_clock(clock.clone()).build().expect("the share is one"),
+        far,
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,7 +46,7 @@ async fn a_hundred_hot_keys_cost_less_than_one_call_in_a_hundred_requests() {
         }
         for _ in 0..60 {
             asked += 1;
-            if let Answer::Pending(pending) = store.decide(&[keys[random.usize(..100)].clone()], Ask::default()) {
+            if let MaybeFuture::Pending(pending) = store.decide(&[keys[random.usize(..100)].clone()], Ask::default()) {
                 tokio::spawn(pending);
             }
         }
@@ -75,13 +78,13 @@ async fn a_lease_is_no_more_than_the_share_of_the_limit_or_of_a_smaller_burst() 
 #[test]
 fn a_share_that_is_none_is_refused_with_what_is_allowed() {
     for share in [0.0, -0.1, 1.001, f64::NAN, f64::INFINITY] {
-        let error = LeaseStore::builder(MemoryStore::new()).share(share).build().unwrap_err();
+        let error = LeaseStore::builder(MemoryStore::new()).max_share(share).build().unwrap_err();
         assert!(error.is_invalid(), "{error}");
         let text = format!("a share of {share} of the limit cannot be leased: give more than 0 and at most 1");
         assert_eq!(error.to_string(), text);
     }
     for share in [f64::MIN_POSITIVE, 0.1, 1.0] {
-        assert!(LeaseStore::builder(MemoryStore::new()).share(share).build().is_ok());
+        assert!(LeaseStore::builder(MemoryStore::new()).max_share(share).build().is_ok());
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tollgate::store::{
-    Answer, Applied, Ask, Change, Check, Decided, LeaseCounts, Mode, Receipt, Settlement, Settling, Store, StoreId,
-    Taken,
+    Ask, Change, ChangeResult, Check, LeaseCounts, MaybeFuture, Mode, Receipt, ReceiptItem, Settlement, Settling,
+    Store, StoreDecision, StoreId,
 };
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
@@ -29,7 +29,7 @@ fn overdrawn(inner: impl Store, clock: &ManualClock, overdraft: u64) -> LeaseSto
 }
 
 /// Asks without waiting; `None` if the inner store has to decide, which is not asked then.
-fn here(store: &LeaseStore, quota: Quota, cost: u64) -> Option<Decided> {
+fn here(store: &LeaseStore, quota: Quota, cost: u64) -> Option<StoreDecision> {
     let answer = store.decide(&[check("hot", quota, cost)], Ask::default());
     let decided = answer.wait().now_or_never()?.expect("a store answers");
     (decided.decision.source() == Source::Lease).then_some(decided)
@@ -70,13 +70,13 @@ async fn load(store: &LeaseStore, quota: Quota, every: Duration, seconds: u64) -
         let is_late = start.elapsed() > secs(2);
         late += u64::from(is_late);
         match store.decide(&[check("hot", quota, 1)], Ask::default()) {
-            Answer::Ready(decided) => {
+            MaybeFuture::Ready(decided) => {
                 let decided = decided.expect("a store answers");
                 assert_eq!(decided.decision.source(), Source::Lease);
                 locally += u64::from(is_late);
                 tasks.spawn(std::future::ready(true));
             }
-            Answer::Pending(pending) => {
+            MaybeFuture::Pending(pending) => {
                 tasks.spawn(async move { pending.await.expect("a store answers").decision.is_allowed() });
             }
         }
@@ -270,10 +270,10 @@ impl Rough {
 }
 
 impl Store for Rough {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         assert!(!self.panics.load(Ordering::SeqCst), "it panics");
         if self.hangs.load(Ordering::SeqCst) {
-            return Answer::pending(std::future::pending());
+            return MaybeFuture::pending(std::future::pending());
         }
         self.far.decide(checks, ask)
     }
@@ -282,7 +282,7 @@ impl Store for Rough {
         let is_charge = matches!(changes, [Settlement { change: Change::Charge(_), .. }]);
         self.charges.fetch_add(u64::from(is_charge), Ordering::SeqCst);
         if is_charge && self.loses.load(Ordering::SeqCst) {
-            return Answer::Ready(Err(away()));
+            return MaybeFuture::Ready(Err(away()));
         }
         self.far.settle(receipt, changes)
     }
@@ -350,13 +350,13 @@ async fn a_store_that_panics_in_a_lease_call_leaves_what_is_owed_to_a_charge() {
 }
 
 /// What can be settled in parts, as an account does.
-fn settle(store: &LeaseStore, (id, taken): &(StoreId, Taken), change: Change) -> Settling {
+fn settle(store: &LeaseStore, (id, taken): &(StoreId, ReceiptItem), change: Change) -> Settling {
     store.settle(Receipt::new(*id, [taken.clone()]), &[Settlement::new(0, change)])
 }
 
 /// A store with an overdraft on a far link, and a part of 10 units that were overdrawn; how many units were used
 /// besides, when all is paid.
-async fn owing() -> (LeaseStore, MemoryStore, (StoreId, Taken), u64) {
+async fn owing() -> (LeaseStore, MemoryStore, (StoreId, ReceiptItem), u64) {
     let clock = ManualClock::paused();
     let inner = memory(&clock);
     let store = overdrawn(Far::new(inner.clone(), WAY, WAY), &clock, 50);
@@ -423,7 +423,7 @@ async fn a_charge_on_overdrawn_units_reaches_the_inner_store_and_can_be_refunded
     for pause in [0, 500] {
         let (store, inner, part, others) = owing().await;
         tokio::time::sleep(ms(pause)).await;
-        let Applied { units, stamp, .. } =
+        let ChangeResult { units, stamp, .. } =
             settle(&store, &part, Change::Charge(7)).wait().await.expect("a store answers").remove(0);
         assert_eq!(units, 7);
         let charged = part.1.clone().units(7).stamp(stamp);
@@ -502,9 +502,9 @@ async fn callers_that_go_away_take_no_debt_along() {
     let mut admitted = warm(&store, DAY).await;
     for _ in 0..3_000 {
         match store.decide(&[check("hot", DAY, 1)], Ask::default()) {
-            Answer::Ready(decided) => admitted += u64::from(decided.expect("it is here").decision.is_allowed()),
+            MaybeFuture::Ready(decided) => admitted += u64::from(decided.expect("it is here").decision.is_allowed()),
             // A caller that goes away before its question has left takes nothing.
-            Answer::Pending(pending) => drop(tokio::time::timeout(ms(fastrand::u64(..15)), pending).await),
+            MaybeFuture::Pending(pending) => drop(tokio::time::timeout(ms(fastrand::u64(..15)), pending).await),
         }
     }
     drop(store);

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use tokio::sync::Semaphore;
-use tollgate::store::{Answer, Applied, Ask, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store};
+use tollgate::store::{
+    Ask, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Settlement, Settling, Store, StoreDecision,
+};
 use tollgate::test_util::ManualClock;
 use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
 
@@ -29,7 +31,7 @@ struct Busy {
 }
 
 impl Store for Busy {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         self.settling.add_permits(2_000 - self.settling.available_permits());
         self.inner.decide(checks, ask)
     }
@@ -39,7 +41,7 @@ impl Store for Busy {
             permit.forget();
             return self.inner.settle(receipt, changes);
         }
-        Answer::Ready(Ok(Vec::new()))
+        MaybeFuture::Ready(Ok(Vec::new()))
     }
 
     passes_on!(inner: adjust);
@@ -313,12 +315,12 @@ struct Held {
 }
 
 impl Store for Held {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let (decided, gate) = (self.inner.decide(checks, ask), Arc::clone(&self.gate));
         if checks[0].cost == 1 {
             return decided;
         }
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             let _permit = gate.acquire_owned().await;
             decided.wait().await
         })
@@ -360,8 +362,8 @@ async fn a_lease_of_before_a_reset_is_neither_spent_nor_given_back_after_it() {
 struct Silent(MemoryStore);
 
 impl Store for Silent {
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
-        Answer::pending(std::future::pending())
+    fn adjust(&self, _: &Counter, _: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
+        MaybeFuture::pending(std::future::pending())
     }
 
     passes_on!(0: decide, settle);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::store::{Answer, Ask, Check, Mode, Store};
+use tollgate::store::{Ask, Check, MaybeFuture, Mode, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{LeaseStore, MemoryStore, Quota, Source};
 
@@ -20,7 +20,9 @@ fn threads_that_ask_in_any_order_take_from_both_keys_or_from_none() {
     let store = LeaseStore::builder(inner.clone()).with_clock(clock.clone()).build().unwrap();
     let (admitted, by_lease) = (AtomicU64::new(0), AtomicU64::new(0));
     let ready = |checks: &[Check]| {
-        let Answer::Ready(decided) = store.decide(checks, Ask::default()) else { panic!("memory answers at once") };
+        let MaybeFuture::Ready(decided) = store.decide(checks, Ask::default()) else {
+            panic!("memory answers at once")
+        };
         decided.unwrap().decision
     };
     std::thread::scope(|scope| {

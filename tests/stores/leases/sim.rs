@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollgate::store::{Answer, Applied, Ask, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store};
+use tollgate::store::{
+    Ask, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Settlement, Settling, Store, StoreDecision,
+};
 use tollgate::test_util::ManualClock;
 use tollgate::{Error, MemoryStore, Quota, Source};
 
@@ -49,13 +51,16 @@ impl Far {
         self.calls.load(Ordering::Relaxed)
     }
 
-    fn asked<T: Send + 'static>(&self, ask: impl FnOnce(&MemoryStore) -> Answer<T> + Send + 'static) -> Answer<T> {
+    fn asked<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&MemoryStore) -> MaybeFuture<T> + Send + 'static,
+    ) -> MaybeFuture<T> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         if (self.before + self.after).is_zero() {
             return ask(&self.inner);
         }
         let Self { inner, before, after, .. } = self.clone();
-        Answer::pending(async move {
+        MaybeFuture::pending(async move {
             sleep(before).await;
             let answer = ask(&inner).wait().await;
             sleep(after).await;
@@ -65,7 +70,7 @@ impl Far {
 }
 
 impl Store for Far {
-    fn decide(&self, checks: &[Check], ask: Ask) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let checks = checks.to_vec();
         self.asked(move |inner| inner.decide(&checks, ask))
     }
@@ -74,15 +79,15 @@ impl Store for Far {
         let changes = changes.to_vec();
         let settled = self.asked(move |inner| inner.settle(receipt, &changes));
         match settled {
-            Answer::Pending(settling) => {
+            MaybeFuture::Pending(settling) => {
                 let settling = tokio::spawn(settling);
-                Answer::pending(async move { settling.await.expect("it ends") })
+                MaybeFuture::pending(async move { settling.await.expect("it ends") })
             }
-            ready @ Answer::Ready(_) => ready,
+            ready @ MaybeFuture::Ready(_) => ready,
         }
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         let counter = counter.clone();
         self.asked(move |inner| inner.adjust(&counter, change))
     }

@@ -29,7 +29,7 @@ async fn two_processes_that_lease_from_one_redis_hold_the_limit_together() {
     let server = RedisServer::start();
     for quota in [Quota::token_bucket(1_000, secs(2)), Quota::sliding_log(1_000, secs(2))] {
         let until = tokio::time::Instant::now() + secs(3);
-        let stores = [(); 2].map(|()| RedisStore::builder().budget(secs(10)).connect(server.url().leak()));
+        let stores = [(); 2].map(|()| RedisStore::builder().timeout(secs(10)).connect(server.url().leak()));
         let [one, other] = stores;
         let (one, other) = (LeaseStore::new(one.await.unwrap()), LeaseStore::new(other.await.unwrap()));
         let flooding = [one.clone(), other.clone()].map(|store| tokio::spawn(flood(store, quota, until)));

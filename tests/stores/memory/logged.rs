@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use tollgate::store::{Answer, Ask, BanCheck, Change, Check, Counter};
+use tollgate::store::{Ask, BanCheck, Change, Check, Counter, MaybeFuture};
 use tollgate::{Ban, Key, MemoryStore, Quota, Store};
 use tracing::{Dispatch, dispatcher};
 use tracing_subscriber::fmt::MakeWriter;
@@ -66,7 +66,7 @@ fn lines_of(act: impl FnOnce(&MemoryStore) + Send + 'static) -> usize {
 fn a_ban_that_begins_with_a_request_is_logged_without_a_lock() {
     let lines = lines_of(|store| {
         for _ in 0..2 {
-            let Answer::Ready(decided) = store.decide(&[banning()], Ask::default()) else { panic!("at once") };
+            let MaybeFuture::Ready(decided) = store.decide(&[banning()], Ask::default()) else { panic!("at once") };
             drop(decided);
         }
     });
@@ -76,7 +76,8 @@ fn a_ban_that_begins_with_a_request_is_logged_without_a_lock() {
 #[test]
 fn a_strike_by_hand_that_bans_is_logged_without_a_lock() {
     let lines = lines_of(|store| {
-        let Answer::Ready(struck) = store.adjust(&counter("by-hand"), Change::Strike(Ban::new(1, HOUR, HOUR))) else {
+        let MaybeFuture::Ready(struck) = store.adjust(&counter("by-hand"), Change::Strike(Ban::new(1, HOUR, HOUR)))
+        else {
             panic!("at once")
         };
         assert_eq!(struck.expect("memory never fails").units, 1);

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use tollgate::store::{Answer, Ask, Check, Counter, MemoryTally, RatioStoreBuilder, Report, Tally, Totals};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture, MemoryTally, RatioStoreBuilder, Report, Tally, Totals};
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Error, Key, Quota, RatioStore, Store};
 
@@ -99,7 +99,7 @@ fn all() -> Counter {
 }
 
 fn decide(store: &RatioStore, checks: &[Check]) -> Decision {
-    let Answer::Ready(decided) = store.decide(checks, Ask::default()) else { panic!("a request waits") };
+    let MaybeFuture::Ready(decided) = store.decide(checks, Ask::default()) else { panic!("a request waits") };
     decided.expect("it decides").decision
 }
 

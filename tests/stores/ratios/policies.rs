@@ -136,8 +136,8 @@ fn settings_outside_of_their_bounds_are_errors() {
         (builder().tick(ms(99)), "a tick of 99ms"),
         (builder().tick(ms(60_001)), "a tick of 60.001s"),
         (builder().tick(Duration::from_micros(100_500)), "in whole milliseconds"),
-        (builder().life(ms(1_000)), "a life of 1s is shorter than two ticks of 1s: give 2s to 600s"),
-        (builder().life(ms(600_001)), "a life of 600.001s is longer than 600 ticks of 1s"),
+        (builder().ttl(ms(1_000)), "a life of 1s is shorter than two ticks of 1s: give 2s to 600s"),
+        (builder().ttl(ms(600_001)), "a life of 600.001s is longer than 600 ticks of 1s"),
         (builder().report(0), "a report of 0 counters is not allowed: give 1 to 512"),
         (builder().report(513), "a report of 513 counters"),
         (builder().shards(0), "0 shards are not allowed: give 1 to 16"),
@@ -147,7 +147,7 @@ fn settings_outside_of_their_bounds_are_errors() {
         let error = builder.build().expect_err(text);
         assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
     }
-    assert!(builder().tick(ms(100)).life(ms(200)).report(512).shards(16).build().is_ok());
+    assert!(builder().tick(ms(100)).ttl(ms(200)).report(512).shards(16).build().is_ok());
     assert!(builder().tick(ms(60_000)).build().is_ok());
 }
 
@@ -179,7 +179,7 @@ async fn a_tier_that_has_no_ratio_is_an_error() {
         [Quota::concurrency(5), Quota::fixed_window(10, Duration::from_secs(3_600)), Quota::leaky_bucket(5, TICK)]
     {
         let check = Check::new(counter("all", "tier", quota), 1);
-        let tollgate::store::Answer::Ready(decided) = stores[0].decide(&[check], tollgate::store::Ask::default())
+        let tollgate::store::MaybeFuture::Ready(decided) = stores[0].decide(&[check], tollgate::store::Ask::default())
         else {
             panic!("a request waits")
         };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use tokio::time::sleep;
-use tollgate::store::{Answer, Ask, Change, Check, Counter, Settlement, Store};
+use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Settlement, Store};
 use tollgate::{DenyCache, Key, LeaseStore, Limiter, MemoryStore, OnFailure, Quota, Rule};
 
 use crate::support::slow::many;
@@ -59,7 +59,7 @@ async fn history<S: Store>(store: impl Fn() -> S) {
 
 /// Returns how many were served at once, at most.
 async fn most_served(store: impl Store) -> u64 {
-    let rule = Rule::new("streams", Quota::concurrency(LIMIT).slot_life(LIFE));
+    let rule = Rule::new("streams", Quota::concurrency(LIMIT).slot_ttl(LIFE));
     let limiter = Limiter::new(store, [rule]).on_failure(OnFailure::Deny);
     let until = Instant::now() + Duration::from_secs(many([2, 10]));
     let mut clients = tokio::task::JoinSet::new();
@@ -110,7 +110,9 @@ fn no_cost_floor_or_change_is_too_large() {
             Counter::new("s".try_into().expect("a valid name"), Key::new("user", "ada"), Quota::concurrency(limit));
         for round in 0..5_000 {
             let checks: Vec<_> = (0..=round % 3).map(|_| Check::new(counter.clone(), size()).floor(size())).collect();
-            let Answer::Ready(Ok(decided)) = store.decide(&checks, Ask::default()) else { panic!("memory decides") };
+            let MaybeFuture::Ready(Ok(decided)) = store.decide(&checks, Ask::default()) else {
+                panic!("memory decides")
+            };
             let taken: u64 = decided.receipt.taken().iter().map(|taken| taken.units).sum();
             assert!(taken <= limit);
             let change = if round % 2 == 0 { Change::Renew(size()) } else { Change::Refund(size()) };

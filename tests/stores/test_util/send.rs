@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Request, StatusCode};
 use tokio::time::Instant;
-use tollgate::test_util::{FailingStore, ManualClock, Sent, send};
+use tollgate::test_util::{FailingStore, ManualClock, TestResponse, send};
 use tollgate::{MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, Source, key};
 
 fn policy(quota: Quota) -> Policy {
@@ -19,8 +19,8 @@ fn of(user: &str) -> Request<String> {
 async fn each_request_has_its_response_and_decision() {
     let layer = RateLimitLayer::new(MemoryStore::new(), policy(Quota::per_hour(2)));
     let sent = send(&layer, 4, |index| of(if index == 3 { "bob" } else { "ada" })).await;
-    assert_eq!(sent.iter().map(Sent::is_admitted).collect::<Vec<_>>(), [true, true, false, true]);
-    let remaining = |one: &Sent| one.decision().map(|decision| decision.outcomes()[0].remaining());
+    assert_eq!(sent.iter().map(TestResponse::is_admitted).collect::<Vec<_>>(), [true, true, false, true]);
+    let remaining = |one: &TestResponse| one.decision().map(|decision| decision.outcomes()[0].remaining());
     assert_eq!(sent.iter().map(remaining).collect::<Vec<_>>(), [Some(1), Some(0), Some(0), Some(1)]);
     assert_eq!((sent[0].status(), sent[2].status()), (StatusCode::OK, StatusCode::TOO_MANY_REQUESTS));
     assert!(sent[0].body().is_empty() && sent[2].body().starts_with(b"{\"type\""));
@@ -42,7 +42,7 @@ async fn requests_queue_by_a_paused_clock() {
     let store = MemoryStore::builder().with_clock(clock.clone()).build();
     let layer = RateLimitLayer::new(store, policy(Quota::leaky_bucket(1, Duration::from_secs(60)).queue(9)));
     let sent = send(&layer, 3, |_| of("ada")).await;
-    assert!(sent.iter().all(Sent::is_admitted));
+    assert!(sent.iter().all(TestResponse::is_admitted));
     assert_eq!(start.elapsed().as_secs(), 120);
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::Instant;
-use tollgate::store::{Answer, Ask, AskMode, Change, Check, Counter, Deadline, Decided, Mode, Settlement};
+use tollgate::store::{Ask, AskMode, Change, Check, Counter, Deadline, MaybeFuture, Mode, Settlement, StoreDecision};
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, PolicyName, Quota, Rule, Source, Store};
 
@@ -116,7 +116,7 @@ async fn a_layer_ends_what_hangs_and_decides_by_its_fallback() -> Result<(), Err
     let store = FailingStore::new(MemoryStore::new());
     let limiter = Limiter::new(store.clone(), [Rule::new("mail", Quota::per_minute(10))])
         .on_failure(OnFailure::Fallback)
-        .budget(Duration::from_millis(30));
+        .timeout(Duration::from_millis(30));
     store.hang();
     assert_eq!(limiter.check(&Key::new("user", "ada")).await?.source(), Source::Fallback);
     assert!((30..35).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
@@ -166,7 +166,7 @@ async fn a_slow_store_decides_at_once_and_answers_after_its_delay() -> Result<()
     assert!(decide().wait().await.is_err_and(|error| error.is_connection()));
     assert!((90..105).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
     store.work();
-    assert!(matches!(decide(), Answer::Ready(Ok(_))), "it is slow no more");
+    assert!(matches!(decide(), MaybeFuture::Ready(Ok(_))), "it is slow no more");
     Ok(())
 }
 
@@ -189,7 +189,8 @@ async fn a_slow_store_keeps_its_budget_and_deadlines() {
 fn answers_are_held_until_they_are_released_in_any_order() {
     let store = FailingStore::new(MemoryStore::new());
     let decide = || store.decide(&[check(1)], Ask::default()).wait();
-    let left = |decided: Result<Decided, Error>| decided.map(|decided| decided.decision.outcomes()[0].remaining());
+    let left =
+        |decided: Result<StoreDecision, Error>| decided.map(|decided| decided.decision.outcomes()[0].remaining());
     let first = store.hold();
     let mut held_first = Box::pin(decide());
     assert!(held_first.as_mut().now_or_never().is_none());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Response, StatusCode};
 use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
-use tollgate::{Headers, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::{MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
 use tower::Layer;
 
 use super::service::{Boxed, Inner, boxed};
@@ -79,13 +79,17 @@ fn ours() -> [Side; 7] {
     let side = |name, layer: RateLimitLayer, expected| Side::new(name, boxed(layer.layer(Inner)), expected);
     let (ietf, legacy) = ("ratelimit", "x-ratelimit-remaining");
     [
-        side("one policy, no headers", one(ample).headers(Headers::none()), Expected::Nothing),
-        side("one policy, no headers, no handle", without_handle(Headers::none()), Expected::Nothing)
+        side("one policy, no headers", one(ample).headers(RateLimitHeaders::none()), Expected::Nothing),
+        side("one policy, no headers, no handle", without_handle(RateLimitHeaders::none()), Expected::Nothing)
             .beside(GOVERNOR, 1.3, 1.0),
-        side("one policy, legacy headers, no handle", without_handle(Headers::legacy()), Expected::Admitted(legacy))
-            .beside(GOVERNOR_HEADERS, 1.1, 1.0),
+        side(
+            "one policy, legacy headers, no handle",
+            without_handle(RateLimitHeaders::legacy()),
+            Expected::Admitted(legacy),
+        )
+        .beside(GOVERNOR_HEADERS, 1.1, 1.0),
         side(ONE, one(ample), Expected::Admitted(ietf)).beside(GOVERNOR_HEADERS, 1.3, 1.1),
-        side(super::FIXED, one(window).headers(Headers::ietf()), Expected::Admitted(ietf)),
+        side(super::FIXED, one(window).headers(RateLimitHeaders::ietf()), Expected::Admitted(ietf)),
         side("one policy, refused", one(Quota::per_hour(1)), Expected::Refused(ietf)).beside(ONE, 1.2, 1.0),
         side("three policies, both header sets", three, Expected::Admitted(ietf)).beside(ONE, 1.8, 1.6),
     ]

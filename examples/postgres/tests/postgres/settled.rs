@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::store::{BackendStore, Change, Decided, Loaded, Settlement, StateBackend, StateId};
+use tollgate::store::{BackendStore, Change, Loaded, Settlement, StateBackend, StateId, StoreDecision};
 use tollgate::{Error, Key, Limiter, Quota, Rule, Source, Store};
 use tollgate_postgres::Postgres;
 
@@ -16,15 +16,15 @@ const OUTAGE: Duration = Duration::from_millis(350);
 /// The longest pause before a settlement is tried again, and what it takes to connect on a busy machine.
 const SOON: Duration = Duration::from_secs(1);
 const HUNDRED: Quota = Quota::fixed_window(100, HOUR);
-const TEN_SLOTS: Quota = Quota::concurrency(10).slot_life(Duration::from_secs(60));
+const TEN_SLOTS: Quota = Quota::concurrency(10).slot_ttl(Duration::from_secs(60));
 
-async fn taken(store: &impl Store) -> Decided {
+async fn taken(store: &impl Store) -> StoreDecision {
     let decided = decide(store, &[check("api", "ada", HUNDRED).cost(100)]).await.expect("a decision");
     assert!(decided.decision.is_allowed());
     decided
 }
 
-fn refund(store: &impl Store, decided: Decided, units: u64) {
+fn refund(store: &impl Store, decided: StoreDecision, units: u64) {
     drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(units))]));
 }
 
@@ -116,7 +116,7 @@ async fn a_refund_whose_session_ends_before_its_commit_is_made_once() {
     let server = Server::start();
     let (postgres, losses) = (database(&server).await, Arc::<AtomicUsize>::default());
     let backend = LosesSessions(postgres.clone(), Arc::clone(&losses));
-    let store = BackendStore::builder(backend).budget(AMPLE).build().expect("valid settings");
+    let store = BackendStore::builder(backend).timeout(AMPLE).build().expect("valid settings");
     let decided = taken(&store).await;
     losses.store(3, Ordering::SeqCst);
     refund(&store, decided, 40);

@@ -68,7 +68,7 @@ pub struct Process {
 
 impl Process {
     /// How long a decision may take.
-    pub fn budget(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.layer_budget_ms.unwrap_or(self.budget_ms))
     }
 }

@@ -41,7 +41,7 @@ impl Counter {
 
 #[test]
 fn bans_grow_to_the_longest_and_start_anew_after_that_time_without_one() {
-    let ban = Ban::new(2, ms(60_000), ms(100)).growing(2.0, ms(300));
+    let ban = Ban::new(2, ms(60_000), ms(100)).backoff(2.0, ms(300));
     let (mut counter, mut now) = (Counter::default(), NOW);
     for length in [100, 200, 300, 300] {
         assert_eq!((counter.strike(now, &ban), counter.strike(now, &ban)), (None, Some(length)));
@@ -87,7 +87,7 @@ fn a_ban_that_was_made_shorter_ends_sooner() {
 
 #[test]
 fn a_clock_that_steps_back_never_bans_for_longer_than_twice_the_longest() {
-    let ban = Ban::new(1, ms(1_000), ms(100)).growing(3.0, ms(300));
+    let ban = Ban::new(1, ms(1_000), ms(100)).backoff(3.0, ms(300));
     let mut counter = Counter::default();
     assert_eq!(counter.strike(NOW, &ban), Some(100));
     assert!(counter.is_banned(NOW - 300, &ban));
@@ -101,7 +101,7 @@ fn there_is_no_ban_without_that_many_strikes_within_one_window() {
     let mut bans = 0;
     for _ in 0..2_000 {
         let first = [500, 5_000][rng.usize(..2)];
-        let ban = Ban::new(rng.u32(1..8), ms(1_000), ms(first)).growing([1.0, 2.0][rng.usize(..2)], ms(8 * first));
+        let ban = Ban::new(rng.u32(1..8), ms(1_000), ms(first)).backoff([1.0, 2.0][rng.usize(..2)], ms(8 * first));
         bans += bans_of(&mut rng, &ban);
     }
     assert!(bans > 5_000, "{bans}");

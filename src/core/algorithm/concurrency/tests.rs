@@ -15,7 +15,7 @@ const PART: u64 = LIFE / 8;
 const LONGEST: u64 = LIFE + PART;
 
 fn quota(limit: u64) -> Quota {
-    Quota::concurrency(limit).slot_life(Duration::from_micros(LIFE))
+    Quota::concurrency(limit).slot_ttl(Duration::from_micros(LIFE))
 }
 
 /// A counter with a clock.

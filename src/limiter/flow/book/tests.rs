@@ -11,9 +11,9 @@ fn check() -> Check {
 }
 
 /// A decision without a store, which admits everything.
-fn open() -> Decided {
-    let decision = Decision::new([Outcome::allowed(&check(), 10)], Source::Open);
-    Decided::new(decision, Receipt::new(StoreId::new(), []))
+fn open() -> StoreDecision {
+    let decision = Decision::new([Outcome::allowed(&check(), 10)], Source::FailOpen);
+    StoreDecision::new(decision, Receipt::new(StoreId::new(), []))
 }
 
 #[test]

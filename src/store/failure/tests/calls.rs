@@ -7,13 +7,13 @@ use super::super::without::Without;
 use super::{decide, decided_by_store, failure, ms, without};
 use crate::core::Error;
 use crate::core::call::CallId;
-use crate::store::{BreakerState, Decided};
+use crate::store::{BreakerState, StoreDecision};
 
 /// The requests of one call.
 const CALLERS: usize = 64;
 
 /// Reports the outcome of one call for all its callers, which had their permits before any of them had an outcome.
-fn report_all(without: &Without, decided: impl Fn() -> Result<Decided, Error>) {
+fn report_all(without: &Without, decided: impl Fn() -> Result<StoreDecision, Error>) {
     let permits: Vec<_> = (0..CALLERS).map(|_| without.breaker.acquire().expect("a permit")).collect();
     for permit in permits {
         without.report(permit, &decided());

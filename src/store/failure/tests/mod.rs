@@ -12,7 +12,7 @@ use crate::core::call::CallId;
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::core::error::Kind;
 use crate::core::{Error, Key, Quota};
-use crate::store::{Check, Counter, Decided, Receipt, StoreId};
+use crate::store::{Check, Counter, Receipt, StoreDecision, StoreId};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -32,15 +32,15 @@ fn check() -> Check {
 }
 
 /// A decision of the store, by a call that others share or by its own.
-fn decided_by_store(call: Option<CallId>) -> Decided {
+fn decided_by_store(call: Option<CallId>) -> StoreDecision {
     let outcome = Outcome::allowed(&check(), 10);
     let receipt = Receipt::empty(StoreId::new());
     let receipt = receipt.of_call(call);
-    Decided::new(Decision::new([outcome], Source::Store), receipt)
+    StoreDecision::new(Decision::new([outcome], Source::Store), receipt)
 }
 
 /// What is decided in the end, after the store decided like this.
-fn decide(without: &Without, mut decided: Result<Decided, Error>) -> Decided {
+fn decide(without: &Without, mut decided: Result<StoreDecision, Error>) -> StoreDecision {
     let permit = without.breaker.acquire().expect("a permit");
     without.report(permit, &decided);
     without.stand_in(&[check()], &mut decided);

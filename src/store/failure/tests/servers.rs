@@ -59,11 +59,11 @@ async fn all_is_admitted_for_the_time_of_each_servers_own_outage() {
     let (first, second) = (Instant::now(), Instant::now() + ms(600));
     let at = |since| decided(&without, partial_failure(ms(50), since));
     advance(ms(999)).await;
-    assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Open; 3]);
+    assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::FailOpen; 3]);
     advance(ms(1)).await;
-    assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Fallback, Source::Open, Source::Open]);
+    assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Fallback, Source::FailOpen, Source::FailOpen]);
     advance(ms(600)).await;
-    assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Fallback, Source::Fallback, Source::Open]);
+    assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Fallback, Source::Fallback, Source::FailOpen]);
 }
 
 /// A layer that admits all for a second.
@@ -74,14 +74,18 @@ fn allowing() -> Without {
 #[tokio::test(start_paused = true)]
 async fn failures_of_servers_that_reply_are_admitted_for_no_longer_than_outages() {
     let without = allowing();
-    for (failure, source) in (0..10).map(|_| Source::Open).chain([Source::Fallback; 50]).enumerate() {
+    for (failure, source) in (0..10).map(|_| Source::FailOpen).chain([Source::Fallback; 50]).enumerate() {
         assert_eq!(decided(&without, partial_failure(ms(0), None)), source, "failure {failure}, each 100 ms");
         // Other keys are served by the same server meanwhile.
         drop(decide(&without, Ok(decided_by_store(None))));
         advance(ms(100)).await;
     }
     advance(ms(1_000)).await;
-    assert_eq!(decided(&without, partial_failure(ms(0), None)), Source::Open, "there was none for longer than that");
+    assert_eq!(
+        decided(&without, partial_failure(ms(0), None)),
+        Source::FailOpen,
+        "there was none for longer than that"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +93,7 @@ async fn now_and_then_a_failure_of_a_server_that_replies_is_admitted() {
     let without = allowing();
     advance(ms(60_000)).await;
     for _ in 0..100 {
-        assert_eq!(decided(&without, partial_failure(ms(0), None)), Source::Open);
+        assert_eq!(decided(&without, partial_failure(ms(0), None)), Source::FailOpen);
         advance(ms(1_001)).await;
     }
 }
@@ -101,5 +105,5 @@ async fn failures_of_servers_that_reply_make_no_servers_outage_longer() {
         decided(&without, partial_failure(ms(0), None));
         advance(ms(100)).await;
     }
-    assert_eq!(decided(&without, partial_failure(ms(50), Some(Instant::now()))), Source::Open);
+    assert_eq!(decided(&without, partial_failure(ms(50), Some(Instant::now()))), Source::FailOpen);
 }

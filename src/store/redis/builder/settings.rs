@@ -43,9 +43,9 @@ const MOST_CONNECTIONS: usize = 65_536;
 /// | [`pool_size`](Self::pool_size) | 16 connections to a server | at least 1 |
 /// | [`batch_size`](Self::batch_size) | 128 checks in a call | 1 to 128 |
 /// | [`calls_in_flight`](Self::calls_in_flight) | 2 on a connection | 1 to 16 |
-/// | [`budget`](Self::budget) | 100 ms for a decision | more than 0 |
+/// | [`timeout`](Self::timeout) | 100 ms for a decision | more than 0 |
 /// | [`connect_timeout`](Self::connect_timeout) | 500 ms | more than 0 |
-/// | [`deny_cache_cap`](Self::deny_cache_cap) | 1 s | more than 0 |
+/// | [`deny_cache_max_ttl`](Self::deny_cache_max_ttl) | 1 s | more than 0 |
 /// | [`deny_cache_capacity`](Self::deny_cache_capacity) | 100,000 refusals | at least 1 |
 ///
 /// Settings are checked when the store is made: a value out of bounds is an error of `connect` and
@@ -60,7 +60,7 @@ const MOST_CONNECTIONS: usize = 65_536;
 ///
 /// let store = RedisStore::builder()
 ///     .prefix("api")
-///     .budget(Duration::from_millis(50))
+///     .timeout(Duration::from_millis(50))
 ///     .connect_lazy("redis://127.0.0.1:6379")?;
 /// assert_eq!(store.capabilities(&[])?.budget, Some(Duration::from_millis(50)));
 /// # Ok::<(), tollgate::Error>(())
@@ -212,12 +212,12 @@ impl RedisStoreBuilder {
     /// use std::time::Duration;
     /// use tollgate::{RedisStore, Store};
     ///
-    /// let settings = RedisStore::builder().budget(Duration::from_millis(20));
+    /// let settings = RedisStore::builder().timeout(Duration::from_millis(20));
     /// let store = settings.connect_lazy("redis://127.0.0.1:6379")?;
     /// assert_eq!(store.capabilities(&[])?.budget, Some(Duration::from_millis(20)));
     /// # Ok::<(), tollgate::Error>(())
     /// ```
-    pub fn budget(self, budget: Duration) -> Self {
+    pub fn timeout(self, budget: Duration) -> Self {
         Self { budget, ..self }
     }
 
@@ -252,11 +252,11 @@ impl RedisStoreBuilder {
     /// use std::time::Duration;
     /// use tollgate::RedisStore;
     ///
-    /// let settings = RedisStore::builder().deny_cache_cap(Duration::from_millis(200));
+    /// let settings = RedisStore::builder().deny_cache_max_ttl(Duration::from_millis(200));
     /// assert!(settings.connect_lazy("redis://127.0.0.1:6379").is_ok());
     /// ```
-    pub fn deny_cache_cap(self, cap: Duration) -> Self {
-        Self { deny_cache: self.deny_cache.map(|cache| cache.cap(cap)), ..self }
+    pub fn deny_cache_max_ttl(self, cap: Duration) -> Self {
+        Self { deny_cache: self.deny_cache.map(|cache| cache.max_ttl(cap)), ..self }
     }
 
     /// Sets how many refusals are cached at most, instead of 100,000. Zero is refused: see

@@ -42,7 +42,7 @@ use crate::core::error::Kind;
 use crate::core::quota::Quota;
 use crate::store::bans::log;
 use crate::store::evaluate::{Steps, applied, evaluate, finish, look_again, step};
-use crate::store::{Applied, Change, Check, Taken};
+use crate::store::{Change, ChangeResult, Check, ReceiptItem};
 
 /// Some states keep the low 44 bits of a time: there are so many different ones.
 const TIME_SPAN: u64 = 1 << 44;
@@ -346,14 +346,14 @@ pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -
 ///
 /// If the reply is not one to a change of this counter.
 pub(in crate::store::redis) fn applied_change(
-    taken: &Taken,
+    taken: &ReceiptItem,
     change: Change,
     mut part: ReplyPart,
-) -> Result<Applied, Error> {
+) -> Result<ChangeResult, Error> {
     let quota = taken.counter.quota();
     if change == Change::Reset {
         let was_there = part.next(quota, false).ok_or_else(no_decision)?.fits;
-        return Ok(Applied::new(was_there.into(), taken.stamp));
+        return Ok(ChangeResult::new(was_there.into(), taken.stamp));
     }
     let (units, seen) = part.change(quota, returns_whole_after(taken)).ok_or_else(no_decision)?;
     let seen = seen.decided()?;

@@ -33,7 +33,7 @@ use crate::core::algorithm::{Adjustment, Layout, MOST_UNITS};
 use crate::core::quota::{Quota, Tick};
 use crate::store::evaluate::adjustment;
 use crate::store::evaluate::name;
-use crate::store::{Change, Check, Counter, Mode, Taken};
+use crate::store::{Change, Check, Counter, Mode, ReceiptItem};
 
 /// The most checks of one request: the places of keys and rules are one byte.
 pub(in crate::store::redis) const MOST_CHECKS: usize = 255;
@@ -124,8 +124,8 @@ impl Request {
     /// request took before these, which count in the refund of a bucket.
     pub(in crate::store::redis) fn adjustment(
         prefix: &str,
-        before: &[Taken],
-        taken: &Taken,
+        before: &[ReceiptItem],
+        taken: &ReceiptItem,
         change: Change,
         now_ms: impl Fn() -> u64,
     ) -> Self {
@@ -209,7 +209,7 @@ pub(super) fn returns_whole(checks: &[Check], index: usize) -> bool {
 
 /// Returns whether the script must return the whole log after a change: a digest does not contain when
 /// the units beyond a floor return.
-pub(super) fn returns_whole_after(taken: &Taken) -> bool {
+pub(super) fn returns_whole_after(taken: &ReceiptItem) -> bool {
     taken.floor > 0 && taken.counter.quota().facts().layout == Layout::Log
 }
 

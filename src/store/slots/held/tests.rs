@@ -10,12 +10,16 @@ const LIFE: Duration = Duration::from_secs(30);
 /// Longer than a history.
 const LONG: Duration = Duration::from_secs(90);
 
-fn taken_for(life: Duration, key: &str, units: u64, stamp: u64) -> Taken {
-    let quota = Quota::concurrency(1_000).slot_life(life).hold_at_most(Duration::from_secs(600));
-    Taken::new(Counter::new("streams".try_into().expect("a valid name"), Key::new("user", key), quota), units, stamp)
+fn taken_for(life: Duration, key: &str, units: u64, stamp: u64) -> ReceiptItem {
+    let quota = Quota::concurrency(1_000).slot_ttl(life).max_hold(Duration::from_secs(600));
+    ReceiptItem::new(
+        Counter::new("streams".try_into().expect("a valid name"), Key::new("user", key), quota),
+        units,
+        stamp,
+    )
 }
 
-fn taken(key: &str, units: u64, stamp: u64) -> Taken {
+fn taken(key: &str, units: u64, stamp: u64) -> ReceiptItem {
     taken_for(LIFE, key, units, stamp)
 }
 
@@ -47,8 +51,8 @@ fn beat(slots: &mut HeldSlots, now: Instant) -> Vec<PendingSettlement> {
 
 const LOST: Settled = None;
 
-fn made(units: u64, stamp: u64) -> Vec<Applied> {
-    vec![Applied::new(units, stamp)]
+fn made(units: u64, stamp: u64) -> Vec<ChangeResult> {
+    vec![ChangeResult::new(units, stamp)]
 }
 
 fn unsent() -> Error {
@@ -238,7 +242,7 @@ impl Counted {
         self.time
     }
 
-    fn make(&mut self, sent: &PendingSettlement) -> Applied {
+    fn make(&mut self, sent: &PendingSettlement) -> ChangeResult {
         let (receipt, [settlement]) = sent.settlement();
         let taken = &receipt.taken()[0];
         let (key, Change::Refund(units) | Change::Renew(units)) =
@@ -251,7 +255,7 @@ impl Counted {
         *count -= back;
         let renews = matches!(settlement.change, Change::Renew(_));
         let stamp = if renews { self.take(&key, units) } else { taken.stamp };
-        Applied::new(back, stamp)
+        ChangeResult::new(back, stamp)
     }
 
     fn total(&self) -> u64 {
@@ -301,7 +305,7 @@ impl World {
     }
 
     /// Replies to a settlement; `known` is what its process knows of it, if it was made.
-    fn reply(&mut self, sent: usize, is_made: bool, known: impl FnOnce(Applied) -> Settled) {
+    fn reply(&mut self, sent: usize, is_made: bool, known: impl FnOnce(ChangeResult) -> Settled) {
         let (book, sent) = self.flying.swap_remove(sent);
         let known = if is_made { known(self.store.make(&sent)) } else { Some(Err(unsent())) };
         self.books[book].done(&sent, known, self.now);

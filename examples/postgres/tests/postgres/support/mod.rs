@@ -5,7 +5,7 @@ pub(crate) mod server;
 
 use std::time::Duration;
 
-use tollgate::store::{Ask, Check, Counter, Decided};
+use tollgate::store::{Ask, Check, Counter, StoreDecision};
 use tollgate::{Error, Key, Quota, Store};
 use tollgate_postgres::Postgres;
 
@@ -33,16 +33,16 @@ pub(crate) async fn database(server: &Server) -> Postgres {
 }
 
 pub(crate) fn on(url: &str, budget: Duration, connections: usize) -> Postgres {
-    let builder = Postgres::builder(url).budget(budget).pool_size(connections);
+    let builder = Postgres::builder(url).timeout(budget).pool_size(connections);
     builder.connect_lazy().expect("valid settings")
 }
 
-pub(crate) async fn decide(store: &impl Store, checks: &[Check]) -> Result<Decided, Error> {
+pub(crate) async fn decide(store: &impl Store, checks: &[Check]) -> Result<StoreDecision, Error> {
     store.decide(checks, Ask::default()).wait().await
 }
 
 #[track_caller]
-pub(crate) fn is_allowed(decided: Result<Decided, Error>) -> bool {
+pub(crate) fn is_allowed(decided: Result<StoreDecision, Error>) -> bool {
     decided.expect("a decision").decision.is_allowed()
 }
 
