@@ -16,7 +16,7 @@ use super::values::{Critical, Given, Period, Window, WordOr, choose, header_name
 use crate::core::quota::SLOT_LIFE;
 use crate::core::{Algorithm, Error, Quota};
 use crate::http::key::STANDARD_METHODS;
-use crate::http::key::value::{lines, only, trimmed};
+use crate::http::key::reading::{lines, only, trimmed};
 #[cfg(feature = "axum")]
 use crate::http::policy::check_route;
 use crate::http::{AccessList, MissingKey, Policy};

@@ -14,7 +14,7 @@ use toml::Spanned;
 use super::error::{At, Fault};
 use crate::core::Error;
 use crate::http::Count;
-use crate::http::key::value::{carried, only};
+use crate::http::key::reading::{carried, only};
 
 /// The names of policies, and their places.
 pub(super) type Names = HashMap<String, Spanned<String>>;

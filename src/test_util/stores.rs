@@ -88,7 +88,7 @@ where
     /// # async fn main() {
     /// let store = StoreFn::new(|_| false).retry_after(Duration::from_secs(3));
     /// let layer = RateLimitLayer::new(store, Policy::new("api", Quota::per_hour(100)));
-    /// let sent = send(&layer, 1, |_| Request::new(())).await;
+    /// let sent = send(&layer, 1, |_| Request::new(String::new())).await;
     /// assert_eq!(sent[0].headers()["retry-after"], "3");
     /// # }
     /// ```

@@ -32,7 +32,8 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
 #[tokio::test]
 async fn a_decision_with_a_ban_is_one_call_whatever_becomes_of_it() {
     let server = RedisServer::start();
-    let store = patient_store(&server).await;
+    let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE);
+    let store = settings.connect(&server.url()).await.unwrap();
     let ban = Ban::new(3, HOUR, HOUR);
     // The script is loaded by the first call that needs it.
     let _ = decide(&store, &[banning("bob", ban), check("bob", FIFTY, 1)]).await;

@@ -16,9 +16,9 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 
 use super::extracted::{Ambiguous, Extracted};
-use super::value::{Pick, carried, lines, trimmed};
 #[cfg(feature = "basic-auth")]
-use super::value::{Value, ValueKey, text};
+use super::reading::{Choices, Value, text};
+use super::reading::{Pick, carried, lines, trimmed};
 use super::{KeyExtractor, KeyInfo};
 use crate::core::{Key, Kind, MaybeFuture};
 use crate::lookup::RawValues;
@@ -121,10 +121,10 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 /// It is decoded as leniently as any server might, since a client whose name is not read here, but is read by the
 /// application, would escape the limit. What only some servers can read is ambiguous.
 #[cfg(feature = "basic-auth")]
-pub(super) fn user_value<'a>(key: &'a ValueKey, parts: &Parts) -> Value<'a> {
-    let Some(found) = credentials(parts, "Basic", key.pick)? else { return Ok(None) };
+pub(super) fn user_value<'a>(choices: &'a Choices, parts: &Parts) -> Value<'a> {
+    let Some(found) = credentials(parts, "Basic", choices.pick)? else { return Ok(None) };
     let mut user = LENIENT.decode(found).map_err(|_| Ambiguous)?;
     let end = user.iter().position(|byte| *byte == b':').unwrap_or(user.len());
     user.truncate(end);
-    if text(&user).is_some() { Ok(Some(key.form(Cow::Owned(user)))) } else { Err(Ambiguous) }
+    if text(&user).is_some() { Ok(Some(choices.form(Cow::Owned(user)))) } else { Err(Ambiguous) }
 }

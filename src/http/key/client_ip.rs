@@ -66,7 +66,7 @@ pub struct ClientIp {
 ///
 /// ```
 /// use axum::extract::ConnectInfo;
-/// use std::net::IpAddr;
+/// use std::net::{IpAddr, SocketAddr};
 /// use tollgate::key;
 ///
 /// let client_ip = key::client_ip().trusted_proxies(["10.0.0.0/8"]);
@@ -139,7 +139,7 @@ impl ClientIp {
     ///
     /// ```
     /// use axum::extract::ConnectInfo;
-    /// use std::net::IpAddr;
+    /// use std::net::{IpAddr, SocketAddr};
     /// use tollgate::key;
     ///
     /// // A CDN, and a load balancer behind it, which is the peer.

@@ -12,13 +12,14 @@ use http::request::Parts;
 use percent_encoding::percent_decode;
 
 use super::extracted::Ambiguous;
-use super::value::{Pick, Value, ValueKey, lines, same};
+use super::reading::{Choices, Pick, Value, lines, same};
 
 /// Returns the value that counts, if there is one and all servers read it.
-pub(super) fn cookie_value<'a>(key: &'a ValueKey, name: &'a str, parts: &'a Parts) -> Value<'a> {
+pub(super) fn cookie_value<'a>(choices: &'a Choices, name: &'a str, parts: &'a Parts) -> Value<'a> {
     let all = || named(parts, name.as_bytes());
-    let form = |found: Found<'a>| found.value.map(|value| key.form(value));
-    let picked = if key.pick == Pick::Same { None } else { key.pick.one_of(all()).filter(Found::is_seen_by_all) };
+    let form = |found: Found<'a>| found.value.map(|value| choices.form(value));
+    let picked =
+        if choices.pick == Pick::Same { None } else { choices.pick.one_of(all()).filter(Found::is_seen_by_all) };
     let value = picked.map_or_else(|| same(all().map(form)), |found| Ok(Some(form(found))))?;
     value.map(|value| value.ok_or(Ambiguous)).transpose()
 }

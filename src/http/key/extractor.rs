@@ -13,13 +13,9 @@ use std::task::Poll;
 
 use http::request::Parts;
 
-#[cfg(feature = "axum")]
-use super::client_ip::ClientIp;
 use super::extracted::{Extracted, Secret};
 use super::info::KeyInfo;
-#[cfg(all(feature = "axum", feature = "lookup"))]
-use super::lookup::KeyLookup;
-use crate::core::{Error, Key, MaybeFuture};
+use crate::core::{Key, MaybeFuture};
 use crate::lookup::RawValues;
 
 /// Extracts the key that identifies the client of a request.
@@ -169,8 +165,8 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 #[derive(Clone)]
 #[must_use]
 pub struct Join {
-    first: Arc<dyn KeyExtractor>,
-    second: Arc<dyn KeyExtractor>,
+    pub(super) first: Arc<dyn KeyExtractor>,
+    pub(super) second: Arc<dyn KeyExtractor>,
 }
 
 impl fmt::Debug for Join {
@@ -239,59 +235,6 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
             _ => Extracted::Missing,
         },
     }
-}
-
-/// Returns the extractors that a key is joined of, in their order, or the one that it is.
-pub(crate) fn parts(key: &dyn KeyExtractor) -> Vec<&dyn KeyExtractor> {
-    match (key as &dyn Any).downcast_ref() {
-        Some(Join { first, second }) => [parts(&**first), parts(&**second)].concat(),
-        None => vec![key],
-    }
-}
-
-/// Returns the key of a request that has these values, one for each part.
-///
-/// # Errors
-///
-/// If no request can have one of the values, the kind of a part is not known, or there are more values than parts, or
-/// fewer. Values may be secrets, so they are not in messages.
-pub(crate) fn key_of(key: &dyn KeyExtractor, values: &[impl AsRef<[u8]>]) -> Result<Key, Error> {
-    let Some(kind) = key.info().kind else {
-        return Err(Error::invalid(
-            "this key comes from a closure, so its kind is not known: make it with Key::new, as the closure does",
-        ));
-    };
-    let parts = parts(key);
-    if values.len() != parts.len() {
-        let (given, known) = (values.len(), parts.len());
-        return Err(Error::invalid(format!("key \"{kind}\" is made of {known} values, and {given} were given")));
-    }
-    let keys = parts.iter().zip(values).map(|(part, value)| part.key_of(value.as_ref()));
-    let joined = keys.reduce(|first, second| Some(first?.join(&second?))).flatten();
-    joined.ok_or_else(|| Error::invalid(format!("key \"{kind}\" never has this value")))
-}
-
-/// Returns a key with the settings of the layer's client where it is by the client's address and has none of its own.
-///
-/// # Errors
-///
-/// If it has settings that contradict the layer's.
-#[cfg(feature = "axum")]
-pub(crate) fn bound(key: &Arc<dyn KeyExtractor>, layer: &ClientIp) -> Result<Arc<dyn KeyExtractor>, Error> {
-    let any: &dyn Any = &**key;
-    if let Some(client) = any.downcast_ref::<ClientIp>() {
-        return Ok(Arc::new(client.bound(layer)?));
-    }
-    if let Some(Join { first, second }) = any.downcast_ref() {
-        return Ok(Arc::new(Join { first: bound(first, layer)?, second: bound(second, layer)? }));
-    }
-    #[cfg(feature = "lookup")]
-    if let Some(lookup) = any.downcast_ref::<KeyLookup>() {
-        let mut lookup = lookup.clone();
-        lookup.by = bound(&lookup.by, layer)?;
-        return Ok(Arc::new(lookup));
-    }
-    Ok(Arc::clone(key))
 }
 
 /// Identifies clients by the result of a closure over the head of the request.

@@ -41,28 +41,31 @@ mod info;
 mod ip;
 #[cfg(feature = "lookup")]
 mod lookup;
+mod parts;
 #[cfg(feature = "axum")]
 mod proxies;
+pub(crate) mod reading;
 #[cfg(feature = "axum")]
 mod route;
 mod template;
 mod unforgeable;
 mod uri;
-pub(crate) mod value;
+mod value;
 
 pub use crate::core::Key;
 pub use authorization::bearer;
 #[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, PeerIp, client_ip, peer_ip};
 pub use extracted::{Ambiguous, Extracted, Secret};
-#[cfg(feature = "axum")]
-pub(crate) use extractor::bound;
+pub(crate) use extractor::shared;
 pub use extractor::{Join, KeyExtractor, from_fn};
-pub(crate) use extractor::{key_of, parts, shared};
 pub use info::{Bannable, KeyInfo, MissingKey};
 pub(crate) use ip::{DEFAULT_V6_PREFIX, canonical, counted, ip_key, parse_net, peer};
 #[cfg(feature = "lookup")]
 pub use lookup::{KeyLookup, lookup};
+#[cfg(feature = "axum")]
+pub(crate) use parts::bound;
+pub(crate) use parts::{key_of, parts};
 #[cfg(feature = "axum")]
 pub use route::route;
 pub(crate) use template::{is_template, matched, normal as normal_template};

@@ -18,8 +18,8 @@ use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
 use super::extracted::{Ambiguous, Extracted};
+use super::reading::{Choices, Value, bytes};
 use super::template::{Piece, is_template, matched, normal, pieces};
-use super::value::{Value, ValueKey, bytes};
 use super::{Bannable, KeyExtractor, KeyInfo};
 use crate::core::{Key, Kind, MaybeFuture};
 use crate::lookup::RawValues;
@@ -84,9 +84,9 @@ fn template(parts: &Parts) -> &str {
 }
 
 /// Returns the value that counts, if there is one and it is text.
-pub(super) fn param_value<'a>(key: &'a ValueKey, name: &str, parts: &'a Parts) -> Value<'a> {
-    let value = key.pick.of(values(parts, name).into_iter())?;
-    value.map(|text| text.map(|text| key.form(bytes(text))).ok_or(Ambiguous)).transpose()
+pub(super) fn param_value<'a>(choices: &'a Choices, name: &str, parts: &'a Parts) -> Value<'a> {
+    let value = choices.pick.of(values(parts, name).into_iter())?;
+    value.map(|text| text.map(|text| choices.form(bytes(text))).ok_or(Ambiguous)).transpose()
 }
 
 /// Decoded values; `None` for one that is not UTF-8.

@@ -13,7 +13,7 @@ use http::uri::PathAndQuery;
 use percent_encoding::{percent_decode_str, percent_encode_byte};
 
 use super::extracted::{Ambiguous, Extracted};
-use super::value::lines;
+use super::reading::lines;
 use super::{Bannable, KeyExtractor, KeyInfo};
 use crate::core::{Key, Kind, MaybeFuture};
 use crate::lookup::RawValues;

@@ -8,22 +8,21 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use http::header::AsHeaderName;
+use http::HeaderName;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue};
 
 #[cfg(feature = "basic-auth")]
 use super::authorization::user_value;
 use super::cookie::{bare, cookie_value};
-use super::extracted::{Ambiguous, Extracted};
+use super::extracted::Extracted;
+#[cfg(feature = "query")]
+use super::reading::bytes;
+use super::reading::{Choices, Pick, Value, carried, lines, text};
 #[cfg(feature = "axum")]
 use super::route::param_value;
 use super::{KeyExtractor, KeyInfo};
 use crate::core::{Key, Kind, MaybeFuture};
 use crate::lookup::RawValues;
-
-/// A function that returns the normal form of a value.
-type Normalize = dyn Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync;
 
 /// An extractor of a value that clients send.
 ///
@@ -38,10 +37,7 @@ pub struct ValueKey {
     kind: Kind,
     /// Whether keys hold the value itself, not a hash of it.
     plain: bool,
-    pub(super) pick: Pick,
-    /// Whether ASCII letters are lower-cased, after `normalize`.
-    ignores_case: bool,
-    normalize: Option<Arc<Normalize>>,
+    choices: Choices,
 }
 
 /// Where the value is, with the name that it has there.
@@ -227,7 +223,7 @@ impl ValueKey {
     /// An extractor of values that are secrets.
     fn new(source: ValueSource, kind: &str) -> Self {
         let kind = Kind::new(kind);
-        Self { source, kind, plain: false, pick: Pick::Same, ignores_case: false, normalize: None }
+        Self { source, kind, plain: false, choices: Choices::new() }
     }
 
     /// Identifies clients by the value of a header, as [`header`](super::header) does, for a name that is known only at
@@ -261,18 +257,18 @@ impl ValueKey {
     /// Servers may differ in which cookie that is, as some decode names and some drop what is malformed. Where they do,
     /// the cookie is ambiguous if the other values differ from it.
     pub fn first(self) -> Self {
-        Self { pick: Pick::First, ..self }
+        Self { choices: Choices { pick: Pick::First, ..self.choices }, ..self }
     }
 
     /// Uses the last of several values, for applications that do, as axum-extra's `CookieJar` and axum's `Query` of a map
     /// do. For cookies it is limited as [`first`](Self::first).
     pub fn last(self) -> Self {
-        Self { pick: Pick::Last, ..self }
+        Self { choices: Choices { pick: Pick::Last, ..self.choices }, ..self }
     }
 
     /// Ignores the case of ASCII letters, for applications that do: values are lower-cased.
     pub fn ignore_case(self) -> Self {
-        Self { ignores_case: true, ..self }
+        Self { choices: Choices { ignores_case: true, ..self.choices }, ..self }
     }
 
     /// Identifies clients by the result of a function of the value, which it gets decoded and without white space around
@@ -299,36 +295,24 @@ impl ValueKey {
     /// # let _ = (account, session);
     /// ```
     pub fn normalize(self, normalize: impl Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync + 'static) -> Self {
-        Self { normalize: Some(Arc::new(normalize)), ..self }
+        Self { choices: Choices { normalize: Some(Arc::new(normalize)), ..self.choices }, ..self }
     }
 
     /// Returns the value that counts.
     fn value<'a>(&'a self, parts: &'a Parts) -> Value<'a> {
+        let choices = &self.choices;
         match &self.source {
             ValueSource::Header(name) => {
-                self.pick.of(lines(&parts.headers, name).map(|line| self.form(Cow::Borrowed(line))))
+                choices.pick.of(lines(&parts.headers, name).map(|line| choices.form(Cow::Borrowed(line))))
             }
-            ValueSource::Cookie(name) => cookie_value(self, name, parts),
+            ValueSource::Cookie(name) => cookie_value(choices, name, parts),
             #[cfg(feature = "query")]
-            ValueSource::Query(name) => query_value(self, name, parts),
+            ValueSource::Query(name) => query_value(choices, name, parts),
             #[cfg(feature = "axum")]
-            ValueSource::PathParam(name) => param_value(self, name, parts),
+            ValueSource::PathParam(name) => param_value(choices, name, parts),
             #[cfg(feature = "basic-auth")]
-            ValueSource::BasicUser => user_value(self, parts),
+            ValueSource::BasicUser => user_value(choices, parts),
         }
-    }
-
-    /// Returns the normal form of a value.
-    pub(super) fn form<'a>(&self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
-        let value = match (&self.normalize, value) {
-            (None, value) => value,
-            (Some(normalize), Cow::Borrowed(value)) => normalize(value),
-            (Some(normalize), Cow::Owned(value)) => Cow::Owned(normalize(&value).into_owned()),
-        };
-        if self.ignores_case && value.iter().any(u8::is_ascii_uppercase) {
-            return Cow::Owned(value.to_ascii_lowercase());
-        }
-        value
     }
 
     /// Returns the key of a value in normal form.
@@ -356,9 +340,9 @@ impl KeyExtractor for ValueKey {
             _ => text(value),
         };
         // A closure may return what no request can carry.
-        let is_result = || self.normalize.is_some() && *self.form(Cow::Borrowed(value)) == *value;
+        let is_result = || self.choices.normalize.is_some() && *self.choices.form(Cow::Borrowed(value)) == *value;
         let value = read.or_else(|| is_result().then_some(value))?;
-        Some(self.key(&self.form(Cow::Borrowed(value))))
+        Some(self.key(&self.choices.form(Cow::Borrowed(value))))
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
@@ -370,90 +354,21 @@ impl KeyExtractor for ValueKey {
 
 impl fmt::Debug for ValueKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ValueKey").field("kind", &self.kind).field("pick", &self.pick).finish_non_exhaustive()
+        f.debug_struct("ValueKey").field("kind", &self.kind).field("pick", &self.choices.pick).finish_non_exhaustive()
     }
 }
 
 /// Returns the value of a parameter that counts, if there is one. Queries are parsed as forms, as axum's `Query` does it.
 #[cfg(feature = "query")]
-fn query_value<'a>(key: &'a ValueKey, name: &str, parts: &'a Parts) -> Value<'a> {
+fn query_value<'a>(choices: &'a Choices, name: &str, parts: &'a Parts) -> Value<'a> {
     let query = parts.uri.query().unwrap_or_default();
     let values = |piece: &'a str| {
         let pairs = form_urlencoded::parse(piece.as_bytes()).filter(|(of, _)| *of == name);
-        pairs.map(|(_, value)| key.form(bytes(value)))
+        pairs.map(|(_, value)| choices.form(bytes(value)))
     };
     // Some servers also split queries at `;`.
     if query.contains(';') && !values(query).eq(query.split(';').flat_map(values)) {
-        return Err(Ambiguous);
+        return Err(super::Ambiguous);
     }
-    key.pick.of(values(query))
-}
-
-/// The value that counts in normal form, if there is one.
-pub(super) type Value<'a> = Result<Option<Cow<'a, [u8]>>, Ambiguous>;
-
-/// Which of several values counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pick {
-    /// The one that all of them equal.
-    Same,
-    First,
-    Last,
-}
-
-impl Pick {
-    /// Returns the value that counts, if there is one.
-    pub(super) fn of<T: PartialEq>(self, values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
-        if self == Pick::Same { same(values) } else { Ok(self.one_of(values)) }
-    }
-
-    /// Returns the last value for `Last`, otherwise the first.
-    pub(super) fn one_of<T>(self, mut values: impl Iterator<Item = T>) -> Option<T> {
-        if self == Pick::Last { values.last() } else { values.next() }
-    }
-}
-
-/// Returns the value that all values equal; they are ambiguous if they differ.
-pub(super) fn same<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
-    let Some(first) = values.next() else { return Ok(None) };
-    if values.all(|value| value == first) { Ok(Some(first)) } else { Err(Ambiguous) }
-}
-
-/// Returns a value if it is UTF-8.
-pub(super) fn text(value: &[u8]) -> Option<&[u8]> {
-    str::from_utf8(value).ok().map(str::as_bytes)
-}
-
-/// Returns the bytes of a text, without copying it.
-#[cfg(any(feature = "axum", feature = "query"))]
-pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
-    match text {
-        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-    }
-}
-
-/// Trims the optional white space around a value, which HTTP/2 keeps and servers of HTTP/1 drop:
-/// <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
-pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
-        value = rest;
-    }
-    value
-}
-
-/// Returns the values of a header in normal form, one per line.
-pub(crate) fn lines(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
-    headers.get_all(name).iter().map(|line| trimmed(line.as_bytes()))
-}
-
-/// Returns the value of a header; it is ambiguous if lines differ.
-#[cfg_attr(not(feature = "config"), allow(dead_code, reason = "only files compare headers with texts"))]
-pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Ambiguous> {
-    same(lines(headers, name))
-}
-
-/// Returns a value in normal form, if a header can carry it.
-pub(crate) fn carried(value: &[u8]) -> Option<&[u8]> {
-    HeaderValue::from_bytes(value).is_ok().then(|| trimmed(value))
+    choices.pick.of(values(query))
 }

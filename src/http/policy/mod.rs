@@ -22,8 +22,10 @@ pub(crate) use self::count::{AwaitsRefusals, Refused};
 use self::diagnostics::Warned;
 use self::scope::Scope;
 pub(crate) use self::scope::{Predicate, Terms, is_preflight};
+#[cfg(all(feature = "config", feature = "axum"))]
+pub(crate) use self::scope::check_route;
 #[cfg(feature = "config")]
-pub(crate) use self::scope::{check_route, is_route};
+pub(crate) use self::scope::is_route;
 use crate::core::{Error, Key, Mode, Quota, Settles};
 use crate::http::key;
 #[cfg(feature = "axum")]

@@ -78,7 +78,7 @@ pub enum OnFailure {
     /// The share is rounded up, and at least 1. The default is one instance, so unless `instances` is set every process
     /// admits the whole limit. A request that costs more than the share holds needs all of it, and the rest is a debt
     /// that is repaid before the next one is admitted. Headers show the configured quota, and what is left of the
-    /// share. Windows aligned to the wall clock do not follow one that is set while the process runs.
+    /// share.
     #[default]
     Fallback,
     /// The request is admitted, for as long as [`allow_for`](crate::RateLimitLayer::allow_for) says, 60 s of one outage

@@ -51,14 +51,11 @@ pub(super) struct Without {
 impl Without {
     /// The state of a store that has not failed.
     pub(super) fn new(rules: FailureRules) -> Self {
-        // Its time moves with the timers where tests pause these.
-        let (start, timers) = (SystemClock::new().now(), Instant::now());
-        let local = MemoryStore::builder().with_clock(move || start + timers.elapsed()).build();
         Self {
             rules,
             breaker: ReportedBreaker::new(Whose::Store(rules.on_failure)),
             counted: CountedCalls::new(),
-            local,
+            local: MemoryStore::builder().with_clock(LocalClock::new()).build(),
             allowed_up_to: AtomicU64::new(0),
             streak: Mutex::new(None),
             exceeded: Lines::ten(),
@@ -184,5 +181,31 @@ impl Without {
             *streak = Some((first, now));
             Some(first)
         })
+    }
+}
+
+/// The clock of the local counters: the system's, which moves with the timers where tests pause these.
+struct LocalClock {
+    system: SystemClock,
+    /// When it was made, by the system's monotonic clock.
+    start: Duration,
+    /// The same, by the timers.
+    timers: Instant,
+}
+
+impl LocalClock {
+    fn new() -> Self {
+        let system = SystemClock::new();
+        Self { system, start: system.now(), timers: Instant::now() }
+    }
+}
+
+impl Clock for LocalClock {
+    fn now(&self) -> Duration {
+        self.start + self.timers.elapsed()
+    }
+
+    fn wall(&self) -> Duration {
+        (self.system.wall() + self.now()).saturating_sub(self.system.now())
     }
 }

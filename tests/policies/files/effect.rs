@@ -86,7 +86,7 @@ async fn a_cost_that_is_ambiguous_is_treated_as_an_ambiguous_key() {
 #[tokio::test]
 async fn no_client_leaves_a_ban_or_a_list_by_an_ambiguous_cost() {
     let fields = "limit = 1\nwindow = \"1h\"\nkey = \"peer_ip\"\ncost = \"header:x-cost\"";
-    let bans = policy(&format!("{fields}\nban = {{ after = 1, within = \"1h\", time = \"2h\" }}"));
+    let bans = policy(&format!("{fields}\nban = {{ after = 1, within = \"1h\", duration = \"2h\" }}"));
     let requests = ["/", "/", "/ x-cost:-1", "/ x-cost:-1"];
     assert_eq!(statuses(&bans, &requests).await, [200, 429, 400, 400]);
     let lists = policy(&format!("{fields}\nallow = [\"192.0.2.1\"]\ndeny = [\"192.0.2.2\"]"));

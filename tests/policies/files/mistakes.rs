@@ -134,7 +134,7 @@ fn reserves_tiers_and_switches_are_checked() {
 
 #[test]
 fn bans_are_checked_at_the_field_at_fault() {
-    let usual = "within = \"5m\", time = \"15m\"";
+    let usual = "within = \"5m\", duration = \"15m\"";
     let with = |more: &str| format!("key = \"peer_ip\"\nban = {{ after = 3, {usual}, {more} }}");
     let cases = [
         ("ban = 3".to_owned(), 3, "policy.ban: invalid type: integer `3`, expected a table such as { after = 10"),

@@ -3,13 +3,12 @@
 //! A map is read by every decision and replaced as a whole, so reading it takes no lock. It may be out of date at any
 //! time: a wrong entry costs one redirection, as the node that is called redirects to the right one.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use deadpool_redis::redis::Value;
 
-use super::node::Node;
+use super::node::{Address, Node};
 
 /// The primary of every slot, as far as it is known. A clone shares the nodes, with their connections.
 #[derive(Clone)]
@@ -61,40 +60,6 @@ impl Map {
             self.nodes.push(Arc::clone(node));
             self.nodes.len() - 1
         })
-    }
-}
-
-/// Where a node listens. Nodes are identified by it: one that changes its address is another node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Address {
-    /// A name, or an address without brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
-}
-
-impl Address {
-    /// Reads `host:port`, as redirections have it. Without a host it is that of the node that
-    /// replied. Returns `None` if it is no address, or the host is `?`: the node does not know it.
-    pub(super) fn read(text: &str, from: &Self) -> Option<Self> {
-        let (host, port) = text.rsplit_once(':')?;
-        Self::named(host, port.parse().ok()?, from)
-    }
-
-    /// Returns the address of a host and a port, as a node names them.
-    fn named(host: &str, port: u16, from: &Self) -> Option<Self> {
-        let host = match host {
-            "?" => return None,
-            "" => &from.host,
-            host => host.trim_start_matches('[').trim_end_matches(']'),
-        };
-        Some(Self { host: host.to_owned(), port })
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
     }
 }
 

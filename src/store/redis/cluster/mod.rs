@@ -16,6 +16,7 @@
 //! creates a Cluster from its settings.
 
 mod look;
+mod looks;
 mod map;
 mod node;
 mod route;

@@ -10,19 +10,52 @@
 //! | any other error, no connection, no reply in time | a failure |
 //! | counted with another call | nothing |
 
-use std::sync::{Arc, Weak};
+use std::fmt;
+use std::sync::Arc;
 
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use super::map::Address;
-use super::route::{Cluster, Follow};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::BreakerState;
 use crate::store::breaker::Outage;
 use crate::store::breaker::{Permit, ReportedBreaker, Whose};
 use crate::store::redis::connections::Failure;
-use crate::store::redis::pipeline::{Server, Unsettled, Watch};
+use crate::store::redis::pipeline::Server;
+
+/// Where a node listens. Nodes are identified by it: one that changes its address is another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    /// A name, or an address without brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl Address {
+    /// Reads `host:port`, as redirections have it. Without a host it is that of the node that
+    /// replied. Returns `None` if it is no address, or the host is `?`: the node does not know it.
+    pub(super) fn read(text: &str, from: &Self) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        Self::named(host, port.parse().ok()?, from)
+    }
+
+    /// Returns the address of a host and a port, as a node names them.
+    pub(super) fn named(host: &str, port: u16, from: &Self) -> Option<Self> {
+        let host = match host {
+            "?" => return None,
+            "" => &from.host,
+            host => host.trim_start_matches('[').trim_end_matches(']'),
+        };
+        Some(Self { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
 
 /// A node of the Cluster, which was a primary when it was looked up.
 pub(super) struct Node {
@@ -37,24 +70,34 @@ pub(super) struct Primary {
     pub(super) address: Address,
     /// Opens when the node fails too often.
     breaker: ReportedBreaker,
-    /// Gone with the store.
-    cluster: Weak<Cluster>,
 }
 
 impl Primary {
     /// Returns a primary at an address, whose circuit breaker is closed.
-    pub(super) fn new(address: Address, cluster: Weak<Cluster>) -> Self {
+    pub(super) fn new(address: Address) -> Self {
         let breaker = ReportedBreaker::new(Whose::Primary(address.to_string()));
-        Self { address, breaker, cluster }
+        Self { address, breaker }
     }
 
-    /// Returns a permit to make one call, whose result is to be [reported](Watch::report).
+    /// Returns a permit to make one call, whose result is to be [reported](Self::report).
     ///
     /// # Errors
     ///
     /// If the circuit breaker is not closed, and no probe is due. The error has the outage.
     pub(super) fn acquire(&self) -> Result<Permit, Error> {
         self.breaker.acquire().ok_or_else(|| self.breaker_error())
+    }
+
+    /// Counts the outcome of a call.
+    pub(super) fn report(&self, permit: Permit, failure: Option<&Failure>) {
+        match failure {
+            Some(Failure::Error(error)) if is_of_the_slot(error) => self.breaker.succeeded(permit),
+            Some(failure) => {
+                // If it stays closed, the failure is logged where its requests fail.
+                self.breaker.failed(permit, failure);
+            }
+            None => self.breaker.succeeded(permit),
+        }
     }
 
     /// Returns the state of its circuit breaker.
@@ -79,42 +122,6 @@ impl Primary {
     }
 }
 
-impl Watch for Primary {
-    fn report(&self, permit: Permit, failure: Option<&Failure>) {
-        match failure {
-            Some(Failure::Error(error)) if is_of_the_slot(error) => self.breaker.succeeded(permit),
-            Some(failure) => {
-                // If it stays closed, the failure is logged where its requests fail.
-                self.breaker.failed(permit, failure);
-            }
-            None => self.breaker.succeeded(permit),
-        }
-        if let (Some(Failure::NotConnected(_) | Failure::Late), Some(cluster)) = (failure, self.cluster.upgrade()) {
-            // Another one may have its slots by now.
-            cluster.look_again(Some(&self.address));
-        }
-    }
-
-    fn may_redirect(&self) -> bool {
-        true
-    }
-
-    fn settle_again(&self, mut settlement: Unsettled) -> Option<Unsettled> {
-        let Some(cluster) = self.cluster.upgrade() else { return Some(settlement) };
-        let mut next = None;
-        match settlement.cause.take().map(|cause| cluster.follow(&self.address, &cause, &mut settlement.job)) {
-            Some(Follow::To(other)) => next = Some(other),
-            Some(Follow::Owner | Follow::Later) => {}
-            // It could not be reached, or is of no use now: another one may have its slots.
-            Some(Follow::Nobody) | None => cluster.look_again(Some(&self.address)),
-        }
-        let next = next.or_else(|| cluster.owner(settlement.job.slot)).or_else(|| cluster.known(&self.address));
-        let Some(next) = next else { return Some(settlement) };
-        next.server.settle_by(settlement.job, settlement.settler);
-        None
-    }
-}
-
 /// Returns whether an error shows that the node works, and only the slot or the script is not
 /// there. Such an error must not open the circuit breaker: while slots move there are many.
 fn is_of_the_slot(error: &RedisError) -> bool {
@@ -132,7 +139,7 @@ mod tests {
     use super::*;
 
     fn primary() -> Primary {
-        Primary::new(Address { host: "::1".to_owned(), port: 7000 }, Weak::new())
+        Primary::new(Address { host: "::1".to_owned(), port: 7000 })
     }
 
     fn refused(kind: ServerErrorKind) -> Failure {

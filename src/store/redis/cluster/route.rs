@@ -6,7 +6,7 @@
 //! circuit breaker does not count them against the whole Cluster.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -14,15 +14,15 @@ use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisErro
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::look::Looks;
-use super::map::{Address, Map};
-use super::node::{Node, Primary};
+use super::looks::Looks;
+use super::map::Map;
+use super::node::{Address, Node, Primary};
 use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::store::BreakerState;
-use crate::store::breaker::Outage;
-use crate::store::redis::connections::{Connect, Origin, Source, is_of_a_replica, moved_to};
-use crate::store::redis::pipeline::{Job, NoReply, Part, Refused, Server, Settings, Settled, Watch};
+use crate::store::breaker::{Outage, Permit};
+use crate::store::redis::connections::{Connect, Failure, Origin, Source, is_of_a_replica, moved_to};
+use crate::store::redis::pipeline::{Job, NoReply, Part, Refused, Server, Settings, Settled, Unsettled, Watch};
 use crate::store::redis::wire::Way;
 
 /// The pause before a request is sent again some of whose keys are on either side of a slot that moves.
@@ -233,9 +233,9 @@ impl Cluster {
         self.known(address).unwrap_or_else(|| {
             let server = moved_to(&self.login, address.host.clone(), address.port);
             let source = Source { connect: self.connect.clone(), origin: Origin::Server(server) };
-            let primary = Arc::new(Primary::new(address.clone(), Arc::downgrade(self)));
-            let watch: Arc<dyn Watch> = primary.clone();
-            let server = Server::new(Arc::new(source), Arc::clone(&self.settings), Some(watch));
+            let primary = Arc::new(Primary::new(address.clone()));
+            let watch = PrimaryWatch { primary: Arc::clone(&primary), cluster: Arc::downgrade(self) };
+            let server = Server::new(Arc::new(source), Arc::clone(&self.settings), Some(Arc::new(watch)));
             Arc::new(Node { primary, server })
         })
     }
@@ -254,6 +254,42 @@ impl Cluster {
             change(&mut map);
             map
         });
+    }
+}
+
+/// Is told of the calls to a primary. Its connections hold it, which outlive the store by what they have yet to send.
+struct PrimaryWatch {
+    primary: Arc<Primary>,
+    /// Gone with the store.
+    cluster: Weak<Cluster>,
+}
+
+impl Watch for PrimaryWatch {
+    fn report(&self, permit: Permit, failure: Option<&Failure>) {
+        self.primary.report(permit, failure);
+        if let (Some(Failure::NotConnected(_) | Failure::Late), Some(cluster)) = (failure, self.cluster.upgrade()) {
+            // Another one may have its slots by now.
+            cluster.look_again(Some(&self.primary.address));
+        }
+    }
+
+    fn may_redirect(&self) -> bool {
+        true
+    }
+
+    fn settle_again(&self, mut settlement: Unsettled) -> Option<Unsettled> {
+        let Some(cluster) = self.cluster.upgrade() else { return Some(settlement) };
+        let mut next = None;
+        match settlement.cause.take().map(|cause| cluster.follow(&self.primary.address, &cause, &mut settlement.job)) {
+            Some(Follow::To(other)) => next = Some(other),
+            Some(Follow::Owner | Follow::Later) => {}
+            // It could not be reached, or is of no use now: another one may have its slots.
+            Some(Follow::Nobody) | None => cluster.look_again(Some(&self.primary.address)),
+        }
+        let next = next.or_else(|| cluster.owner(settlement.job.slot)).or_else(|| cluster.known(&self.primary.address));
+        let Some(next) = next else { return Some(settlement) };
+        next.server.settle_by(settlement.job, settlement.settler);
+        None
     }
 }
 

@@ -10,17 +10,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{
-    Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, Parser, Pipeline, RedisConnectionInfo, RedisError, Value, pipe,
-};
+use deadpool_redis::redis::{Cmd, ErrorKind, Parser, Pipeline, RedisConnectionInfo, RedisError, Value, pipe};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::failure::not_connected;
-use super::source::Connect;
 use crate::core::Error;
-use crate::core::error::Kind;
 
 /// A user of Redis and a password: what the closure of
 /// [`RedisStoreBuilder::credentials`](crate::store::RedisStoreBuilder::credentials) returns for
@@ -40,8 +36,8 @@ use crate::core::error::Kind;
 #[derive(Clone, PartialEq, Eq)]
 #[must_use]
 pub struct Credentials {
-    user: String,
-    password: String,
+    pub(super) user: String,
+    pub(super) password: String,
 }
 
 impl Credentials {
@@ -85,56 +81,13 @@ pub(in crate::store::redis) enum Link {
     Pool(MultiplexedConnection),
 }
 
-impl Connect {
-    /// Opens a connection to a server and logs in, as the closure for credentials says, or else the URL.
-    ///
-    /// # Errors
-    ///
-    /// If there are no credentials, or the server cannot be reached or refuses the login. It does not end by itself if
-    /// the server never responds: callers bound it.
-    pub(super) async fn open(&self, server: &ConnectionInfo) -> Result<Link, Error> {
-        let mut login = server.redis_settings().clone();
-        if let Some(provide) = self.credentials.clone() {
-            let none = |cause| Error::new(Kind::Connection, "there are no credentials for Redis").with_source(cause);
-            let Credentials { user, password } = own_task(move || provide()).await.map_err(none)?;
-            login = login.set_username(user).set_password(password);
-        }
-        let mut link = self.stream(server.addr()).await?;
-        link.log_in(&login).await.map_err(not_connected)?;
-        Ok(link)
-    }
-
-    /// Opens a stream to an address. Nothing is sent on it yet, except by TLS.
-    async fn stream(&self, address: &ConnectionAddr) -> Result<Link, Error> {
-        match (address, &self.dial) {
-            (ConnectionAddr::Tcp(host, port), Some(dial)) => dialed(dial, host, *port).await.map(Link::Other),
-            (ConnectionAddr::Tcp(host, port), None) => tcp(host, *port).await.map(Link::Tcp).map_err(not_connected),
-            #[cfg(feature = "tls")]
-            (ConnectionAddr::TcpTls { host, port, .. }, dial) => {
-                let stream = match dial {
-                    Some(dial) => dialed(dial, host, *port).await?,
-                    None => Box::new(tcp(host, *port).await.map_err(not_connected)?),
-                };
-                let encrypted = super::tls::encrypt(self.tls.as_ref(), host, stream).await;
-                encrypted.map(|stream| Link::Other(Box::new(stream))).map_err(not_connected)
-            }
-            #[cfg(unix)]
-            (ConnectionAddr::Unix(path), _) => {
-                let stream = tokio::net::UnixStream::connect(path).await.map_err(not_connected)?;
-                Ok(Link::Other(Box::new(stream)))
-            }
-            (other, _) => Err(not_connected(format!("{other} cannot be connected to from here"))),
-        }
-    }
-}
-
 impl Link {
     /// Logs in, and chooses the database. Something is always sent, so that a server that never replies is noticed here.
     ///
     /// # Errors
     ///
     /// If the server refuses the login, or the connection is lost.
-    async fn log_in(&mut self, login: &RedisConnectionInfo) -> Result<(), RedisError> {
+    pub(super) async fn log_in(&mut self, login: &RedisConnectionInfo) -> Result<(), RedisError> {
         let mut commands = pipe();
         if login.protocol().supports_resp3() {
             commands.cmd("HELLO").arg(3);
@@ -204,7 +157,7 @@ async fn exchange(stream: &mut impl Duplex, commands: &Pipeline) -> Result<Vec<V
 }
 
 /// Opens a stream by the application's closure.
-async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn Duplex>, Error> {
+pub(super) async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn Duplex>, Error> {
     let (dial, host) = (Dial::clone(dial), host.to_owned());
     own_task(move || dial(host, port)).await.map_err(not_connected)
 }
@@ -218,7 +171,9 @@ async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn Duplex>, E
 /// # Cancellation
 ///
 /// The closure's future is dropped where it awaits something.
-async fn own_task<T: Send + 'static>(call: impl FnOnce() -> Pending<T> + Send + 'static) -> Result<T, Cause> {
+pub(super) async fn own_task<T: Send + 'static>(
+    call: impl FnOnce() -> Pending<T> + Send + 'static,
+) -> Result<T, Cause> {
     let mut task = JoinSet::new();
     task.spawn(async move { call().await });
     task.join_next().await.expect("there is one task")?
@@ -232,7 +187,7 @@ async fn own_task<T: Send + 'static>(call: impl FnOnce() -> Pending<T> + Send + 
 ///
 /// If the host cannot be resolved, or no address accepts: the error of the attempt that failed
 /// last.
-async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+pub(super) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut attempts = JoinSet::new();
     for address in tokio::net::lookup_host((host, port)).await? {
         attempts.spawn(TcpStream::connect(address));

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::check::check;
 use super::failure::not_connected;
-use super::link::{Dial, Link, Provide};
+use super::link::{Credentials, Dial, Link, Provide, dialed, own_task, tcp};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::Calls;
@@ -42,6 +42,49 @@ pub(in crate::store::redis) struct Connect {
     pub(in crate::store::redis) dial: Option<Dial>,
     /// How decisions will be called for; `None` for a store that calls no Lua, whose servers are not checked.
     pub(in crate::store::redis) calls: Option<Calls>,
+}
+
+impl Connect {
+    /// Opens a connection to a server and logs in, as the closure for credentials says, or else the URL.
+    ///
+    /// # Errors
+    ///
+    /// If there are no credentials, or the server cannot be reached or refuses the login. It does not end by itself if
+    /// the server never responds: callers bound it.
+    async fn open(&self, server: &ConnectionInfo) -> Result<Link, Error> {
+        let mut login = server.redis_settings().clone();
+        if let Some(provide) = self.credentials.clone() {
+            let none = |cause| Error::new(Kind::Connection, "there are no credentials for Redis").with_source(cause);
+            let Credentials { user, password } = own_task(move || provide()).await.map_err(none)?;
+            login = login.set_username(user).set_password(password);
+        }
+        let mut link = self.stream(server.addr()).await?;
+        link.log_in(&login).await.map_err(not_connected)?;
+        Ok(link)
+    }
+
+    /// Opens a stream to an address. Nothing is sent on it yet, except by TLS.
+    async fn stream(&self, address: &ConnectionAddr) -> Result<Link, Error> {
+        match (address, &self.dial) {
+            (ConnectionAddr::Tcp(host, port), Some(dial)) => dialed(dial, host, *port).await.map(Link::Other),
+            (ConnectionAddr::Tcp(host, port), None) => tcp(host, *port).await.map(Link::Tcp).map_err(not_connected),
+            #[cfg(feature = "tls")]
+            (ConnectionAddr::TcpTls { host, port, .. }, dial) => {
+                let stream = match dial {
+                    Some(dial) => dialed(dial, host, *port).await?,
+                    None => Box::new(tcp(host, *port).await.map_err(not_connected)?),
+                };
+                let encrypted = super::tls::encrypt(self.tls.as_ref(), host, stream).await;
+                encrypted.map(|stream| Link::Other(Box::new(stream))).map_err(not_connected)
+            }
+            #[cfg(unix)]
+            (ConnectionAddr::Unix(path), _) => {
+                let stream = tokio::net::UnixStream::connect(path).await.map_err(not_connected)?;
+                Ok(Link::Other(Box::new(stream)))
+            }
+            (other, _) => Err(not_connected(format!("{other} cannot be connected to from here"))),
+        }
+    }
 }
 
 /// Where connections come from, and how they are opened.

@@ -1,0 +1,109 @@
+//! Reading values that clients send: which of several counts, and in which form it is compared.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::header::AsHeaderName;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::extracted::Ambiguous;
+
+/// A function that returns the normal form of a value.
+type Normalize = dyn Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync;
+
+/// Which value counts, and its normal form.
+#[derive(Clone)]
+pub(super) struct Choices {
+    pub(super) pick: Pick,
+    /// Whether ASCII letters are lower-cased, after `normalize`.
+    pub(super) ignores_case: bool,
+    pub(super) normalize: Option<Arc<Normalize>>,
+}
+
+impl Choices {
+    pub(super) fn new() -> Self {
+        Self { pick: Pick::Same, ignores_case: false, normalize: None }
+    }
+
+    /// Returns the normal form of a value.
+    pub(super) fn form<'a>(&self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
+        let value = match (&self.normalize, value) {
+            (None, value) => value,
+            (Some(normalize), Cow::Borrowed(value)) => normalize(value),
+            (Some(normalize), Cow::Owned(value)) => Cow::Owned(normalize(&value).into_owned()),
+        };
+        if self.ignores_case && value.iter().any(u8::is_ascii_uppercase) {
+            return Cow::Owned(value.to_ascii_lowercase());
+        }
+        value
+    }
+}
+
+/// The value that counts in normal form, if there is one.
+pub(super) type Value<'a> = Result<Option<Cow<'a, [u8]>>, Ambiguous>;
+
+/// Which of several values counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pick {
+    /// The one that all of them equal.
+    Same,
+    First,
+    Last,
+}
+
+impl Pick {
+    /// Returns the value that counts, if there is one.
+    pub(super) fn of<T: PartialEq>(self, values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
+        if self == Pick::Same { same(values) } else { Ok(self.one_of(values)) }
+    }
+
+    /// Returns the last value for `Last`, otherwise the first.
+    pub(super) fn one_of<T>(self, mut values: impl Iterator<Item = T>) -> Option<T> {
+        if self == Pick::Last { values.last() } else { values.next() }
+    }
+}
+
+/// Returns the value that all values equal; they are ambiguous if they differ.
+pub(super) fn same<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
+    let Some(first) = values.next() else { return Ok(None) };
+    if values.all(|value| value == first) { Ok(Some(first)) } else { Err(Ambiguous) }
+}
+
+/// Returns a value if it is UTF-8.
+pub(super) fn text(value: &[u8]) -> Option<&[u8]> {
+    str::from_utf8(value).ok().map(str::as_bytes)
+}
+
+/// Returns the bytes of a text, without copying it.
+#[cfg(any(feature = "axum", feature = "query"))]
+pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
+/// Trims the optional white space around a value, which HTTP/2 keeps and servers of HTTP/1 drop:
+/// <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
+pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+/// Returns the values of a header in normal form, one per line.
+pub(crate) fn lines(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(name).iter().map(|line| trimmed(line.as_bytes()))
+}
+
+/// Returns the value of a header; it is ambiguous if lines differ.
+#[cfg_attr(not(feature = "config"), allow(dead_code, reason = "only files compare headers with texts"))]
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Ambiguous> {
+    same(lines(headers, name))
+}
+
+/// Returns a value in normal form, if a header can carry it.
+pub(crate) fn carried(value: &[u8]) -> Option<&[u8]> {
+    HeaderValue::from_bytes(value).is_ok().then(|| trimmed(value))
+}

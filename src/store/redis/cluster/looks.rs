@@ -1,0 +1,136 @@
+//! When the slots of a Cluster are looked up.
+
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The least time between a look that found the slots and the next one.
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
+
+/// The least time between a look that found nothing and the next one.
+const LONG_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a look keeps another one from beginning.
+const OVERDUE: Duration = Duration::from_millis(500);
+
+/// The looks at the slots of one Cluster.
+#[derive(Default)]
+pub(super) struct Looks {
+    /// Held for a few instructions, never while anything is awaited.
+    state: Mutex<State>,
+    /// Notifies those who wait for a look when one has ended.
+    pub(super) ended: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// No look begins before this.
+    next: Option<Instant>,
+    /// How many have begun: the number of the last one.
+    began: u64,
+    /// The number of the look that began last of those that found the slots.
+    latest: u64,
+    under_way: usize,
+    /// Whether the one that ended last found nothing.
+    is_lost: bool,
+}
+
+/// A look that is under way. It ends when it is dropped, as it is with its runtime.
+pub(super) struct Look {
+    number: u64,
+    /// How long after it none begins.
+    pause: Duration,
+    looks: Arc<Looks>,
+}
+
+impl Looks {
+    /// Begins a look, unless the rules at the top of this module forbid it.
+    pub(super) fn begin(self: &Arc<Self>) -> Option<Look> {
+        let (mut state, now) = (self.state(), Instant::now());
+        if state.next.is_some_and(|next| next > now) {
+            return None;
+        }
+        state.next = Some(now + OVERDUE);
+        state.under_way += 1;
+        state.began += 1;
+        Some(Look { number: state.began, pause: PAUSE, looks: Arc::clone(self) })
+    }
+
+    /// Returns whether the last look found nothing, and none is under way.
+    pub(super) fn is_lost(&self) -> bool {
+        let state = self.state();
+        state.is_lost && state.under_way == 0
+    }
+
+    /// Locks the state. A panic while it was held has left nothing half done.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Look {
+    /// Returns whether what it found is to be used, and notes it if so: no later look has found the slots before.
+    pub(super) fn is_news(&self) -> bool {
+        let mut state = self.looks.state();
+        let is_news = self.number > state.latest;
+        state.latest = state.latest.max(self.number);
+        is_news
+    }
+
+    /// Ends the look. To be called when what it found is in the map, as it wakes those who wait for
+    /// that. Returns whether the one before found nothing either.
+    pub(super) fn end(mut self, has_found: bool) -> bool {
+        self.pause = if has_found { PAUSE } else { LONG_PAUSE };
+        mem::replace(&mut self.looks.state().is_lost, !has_found)
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        let mut state = self.looks.state();
+        state.next = Some(Instant::now() + self.pause);
+        state.under_way -= 1;
+        drop(state);
+        self.looks.ended.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_keeps_others_from_beginning_until_it_is_overdue_and_for_a_while_after_its_end() {
+        let looks = Arc::<Looks>::default();
+        let _held_up = looks.begin().expect("none is under way");
+        assert!(looks.begin().is_none(), "one is under way");
+        advance(OVERDUE).await;
+        for (has_found, pause) in [(true, PAUSE), (false, LONG_PAUSE)] {
+            looks.begin().expect("none is under way").end(has_found);
+            advance(pause / 2).await;
+            assert!(looks.begin().is_none());
+            advance(pause / 2).await;
+        }
+        drop(looks.begin().expect("none is under way"));
+        advance(PAUSE).await;
+        looks.begin().expect("the one before was dropped");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_look_found_that_was_held_up_does_not_undo_what_a_later_one_found() {
+        let looks = Arc::<Looks>::default();
+        let mut began = Vec::new();
+        for _ in 0..3 {
+            began.push(looks.begin().expect("the one before is overdue"));
+            advance(OVERDUE).await;
+        }
+        assert!(began[1].is_news());
+        assert!(!began[0].is_news(), "it began before");
+        assert!(began[2].is_news());
+    }
+}
