@@ -141,7 +141,7 @@ fn bans_are_checked_at_the_field_at_fault() {
         ("ban = {}".to_owned(), 3, "policy.ban: missing field `after`"),
         (format!("ban = {{ {usual} }}"), 3, "policy.ban: missing field `after`"),
         ("ban = { after = 3, duration = \"1m\" }".to_owned(), 3, "policy.ban: missing field `within`"),
-        ("ban = { after = 3, within = \"1m\" }".to_owned(), 3, "policy.ban: missing field `time`"),
+        ("ban = { after = 3, within = \"1m\" }".to_owned(), 3, "policy.ban: missing field `duration`"),
         (format!("ban = {{ after = 0, {usual} }}"), 3, "after must be from 1 to 100000 strikes"),
         (format!("ban = {{ after = 99_999_999_999, {usual} }}"), 3, "after must be from 1 to 100000 strikes"),
         (format!("ban = {{\n after = -1,\n {usual} }}"), 4, "policy.ban.after: invalid value: integer `-1`"),
