@@ -191,7 +191,7 @@ impl Ban {
             return Err("within must be whole milliseconds, from 1ms to 366 days");
         };
         let Some(time) = millis(time) else {
-            return Err("time must be whole milliseconds, from 1ms to 366 days");
+            return Err("duration must be whole milliseconds, from 1ms to 366 days");
         };
         Ok(Self { after, growth: 1_000, within, time, most: time, extends: false, verified: false, layer: false })
     }
@@ -221,7 +221,7 @@ mod tests {
         let second = Duration::from_secs(1);
         for wrong in [Duration::ZERO, Duration::from_micros(1_500), DAYS + second, Duration::MAX] {
             assert_eq!(of(1, wrong, MINUTE), "within must be whole milliseconds, from 1ms to 366 days");
-            assert_eq!(of(1, MINUTE, wrong), "time must be whole milliseconds, from 1ms to 366 days");
+            assert_eq!(of(1, MINUTE, wrong), "duration must be whole milliseconds, from 1ms to 366 days");
         }
         assert!(Ban::try_new(100_000, DAYS, DAYS).is_ok());
     }

@@ -153,12 +153,12 @@ fn bans_are_checked_at_the_field_at_fault() {
         (
             "ban = {\n after = 3,\n within = \"1m\",\n duration = \"0s\" }".to_owned(),
             6,
-            "time must be whole milliseconds, from 1ms",
+            "duration must be whole milliseconds, from 1ms",
         ),
         (
             "ban = {\n after = 3,\n within = \"1m\",\n duration = \"9000d\" }".to_owned(),
             6,
-            "time must be whole milliseconds, from 1ms to 366 days",
+            "duration must be whole milliseconds, from 1ms to 366 days",
         ),
         (with("backoff = 2"), 4, "backoff has no effect without the longest ban, such as max = \"1d\": add it"),
         (with("max = \"1d\""), 4, "max has no effect without backoff, such as backoff = 2: add it"),
