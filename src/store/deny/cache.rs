@@ -233,9 +233,10 @@ impl<S: Store> Store for DenyCache<S> {
             return MaybeFuture::Ready(Ok(changes.iter().map(|settlement| settlement.nothing(&receipt)).collect()));
         }
         let taken = changes.iter().filter_map(|settlement| settlement.of(&receipt));
-        let counters: SmallVec<[Counter; 1]> = taken.map(|(taken, _)| taken.counter.clone()).collect();
+        let counters: SmallVec<[(Counter, Change); 1]> =
+            taken.map(|(taken, change)| (taken.counter.clone(), change)).collect();
         let refusals = Arc::clone(&self.refusals);
-        let forget = move || counters.iter().for_each(|counter| refusals.changed(counter));
+        let forget = move || counters.iter().for_each(|(counter, change)| refusals.changed(counter, *change));
         forget();
         // Again once they are made, for calls made meanwhile.
         self.inner.settle(receipt, changes).map(move |applied| {
@@ -245,11 +246,11 @@ impl<S: Store> Store for DenyCache<S> {
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
-        self.refusals.changed(counter);
+        self.refusals.changed(counter, change);
         // Again once it is made, for calls made meanwhile.
         let (refusals, changed) = (Arc::clone(&self.refusals), counter.clone());
         self.inner.adjust(counter, change).map(move |applied| {
-            refusals.changed(&changed);
+            refusals.changed(&changed, change);
             applied
         })
     }

@@ -18,9 +18,11 @@ use smallvec::SmallVec;
 use super::table::{Cached, DenyShard, Generations, Place, demand, demand_alone};
 use crate::core::Error;
 use crate::core::decision::{Decision, Outcome, Source};
+use crate::store::bans::changed;
 use crate::store::clock::{Clock, micros};
+use crate::store::evaluate::of_any;
 use crate::store::map::{Fingerprint, Fingerprints, Shards};
-use crate::store::{AskMode, Check, Counter, Mode, Receipt, Settles, StoreDecision, StoreId};
+use crate::store::{AskMode, Change, Check, Counter, Mode, Receipt, Settles, StoreDecision, StoreId};
 
 /// A change may arrive this much later than it is made. Refusals by calls made meanwhile are not cached.
 const ON_ITS_WAY_US: u64 = 100_000;
@@ -163,6 +165,13 @@ impl Refusals {
                 continue;
             }
             generation.note(until);
+            if outcome.is_banned() {
+                let of_ban = self.generations.of(self.fingerprints.of(&of_ban(&check.counter)));
+                if !of_ban.keeps(sent) {
+                    continue;
+                }
+                of_ban.note(until);
+            }
             let refusal = Cached {
                 place: self.place(*counter, check, outcome.is_banned()),
                 units: demand(check),
@@ -179,7 +188,16 @@ impl Refusals {
     }
 
     /// Forgets a counter that is changed, and refusals by calls made before the change has surely arrived.
-    pub(crate) fn changed(&self, counter: &Counter) {
+    ///
+    /// A ban is that of the key, whatever the quota: if it is lifted, so are the refusals of counters of other windows.
+    pub(crate) fn changed(&self, counter: &Counter, change: Change) {
+        self.forget(counter);
+        if change == Change::Lift {
+            self.forget(&of_ban(counter));
+        }
+    }
+
+    fn forget(&self, counter: &Counter) {
         let (now, generation) = (self.now(), self.generations.of(self.fingerprints.of(counter)));
         // Refusals from after this time are forgotten too, where the clock stepped back.
         let stepped_back = generation.may_be_live(now.saturating_add(self.cap_us));
@@ -197,7 +215,8 @@ impl Refusals {
             let place = self.place(counter, check, by_ban);
             let refusal = self.shards.lock(place.hash).find(place, demand(check))?;
             let serves = refusal.is_live(now) && generation.keeps(refusal.sent) && is_cacheable(check, by_ban);
-            serves.then_some(refusal)
+            let is_lifted = || !self.generations.of(self.fingerprints.of(&of_ban(&check.counter))).keeps(refusal.sent);
+            (serves && !(by_ban && is_lifted())).then_some(refusal)
         };
         check.ban.as_ref().and_then(|_| of(true)).or_else(|| of(false))
     }
@@ -229,6 +248,11 @@ fn is_cacheable(check: &Check, by_ban: bool) -> bool {
     let has_cost = check.cost > 0 || by_ban && check.is_only_for_ban();
     let is_plain = || !check.strikes() && check.settles == Settles::AsTaken && !check.counter.quota().facts().held;
     has_cost && check.mode == Mode::Enforce && (by_ban || is_plain())
+}
+
+/// Returns the counter of the ban of a counter's key.
+fn of_ban(counter: &Counter) -> Counter {
+    changed(&of_any(counter), Change::Lift).0.into_owned().counter
 }
 
 /// Returns looks as checks of the unit that they stand for.

@@ -140,8 +140,9 @@ impl Engine {
     /// Refunds in the background all that a receipt proves to be taken. Cached refusals of its counters are dropped:
     /// they may have units again.
     pub(super) fn refund_all(&self, receipt: &Receipt) {
-        receipt.taken().iter().for_each(|taken| self.refusals.changed(&taken.counter));
-        let all = |check| Settlement::new(check, Change::Refund(u64::MAX));
+        let change = Change::Refund(u64::MAX);
+        receipt.taken().iter().for_each(|taken| self.refusals.changed(&taken.counter, change));
+        let all = |check| Settlement::new(check, change);
         let changes: SmallVec<[Settlement; 4]> = (0..receipt.taken().len()).map(all).collect();
         drop(self.settle(receipt, &changes));
     }

@@ -99,6 +99,18 @@ fn a_lifted_ban_is_forgotten_at_once() {
 }
 
 #[test]
+fn a_ban_that_is_lifted_by_a_counter_of_another_window_is_forgotten_at_once() {
+    let rig = Rig::with(|settings| settings.max_ttl(HOUR));
+    // Of a tier whose window is not that of the policy.
+    let check = banning(Quota::fixed_window(1, 60 * MS), Ban::new(3, HOUR, HOUR));
+    let banned = (0..6).map(|_| decide(&rig.store, &check).is_banned()).collect::<Vec<_>>();
+    assert_eq!(banned, [false, false, false, true, true, true]);
+    assert!(is_cached(&decide(&rig.store, &check)));
+    drop(rig.store.adjust(&counter("ada", QUOTA), Change::Lift));
+    assert!((0..2).all(|_| !decide(&rig.store, &check).is_banned()));
+}
+
+#[test]
 fn refusals_from_the_cache_extend_a_ban_with_the_next_call() {
     let rig = Rig::with(|settings| settings.max_ttl(Duration::from_secs(1)));
     let check = banning(QUOTA, Ban::new(1, HOUR, Duration::from_secs(10)).extending());
