@@ -105,6 +105,11 @@ impl Link {
         commands.cmd("CLIENT").arg("SETINFO").arg("LIB-NAME").arg("tollgate");
         let mut replies = self.call(&commands).await?.into_iter().map(Value::extract_error);
         if authenticates && let Some(Err(error)) = replies.next() {
+            // Before Redis 6 there are no users, but the one that needs no name.
+            let knows_no_users = error.detail().is_some_and(|text| text.contains("number of arguments for 'auth'"));
+            if knows_no_users && login.username().is_some() {
+                return Box::pin(self.log_in(&without_user(login))).await;
+            }
             let error = (ErrorKind::AuthenticationFailed, "Password authentication failed", error.to_string());
             return Err(error.into());
         }
@@ -136,6 +141,12 @@ impl Link {
             Self::Pool(connection) => connection.send_packed_commands(commands, 0, commands.len()).await,
         }
     }
+}
+
+/// Returns a login by the password only.
+fn without_user(login: &RedisConnectionInfo) -> RedisConnectionInfo {
+    let (password, plain) = (login.password().unwrap_or_default(), RedisConnectionInfo::default());
+    plain.set_password(password).set_db(login.db()).set_protocol(login.protocol())
 }
 
 /// Sends commands on a stream, and reads as many replies: then nothing more is to come.
@@ -203,4 +214,31 @@ pub(super) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
         }
     }
     Err(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_knows_no_users_is_given_the_password_alone() {
+        let (here, mut there) = duplex(1_024);
+        let server = tokio::spawn(async move {
+            let (mut seen, mut bytes) = (Vec::new(), [0; 1_024]);
+            let wrong = "-ERR wrong number of arguments for 'auth' command\r\n-NOAUTH Authentication required.\r\n";
+            for replies in [wrong, "+OK\r\n+OK\r\n"] {
+                let count = there.read(&mut bytes).await.expect("it is sent");
+                seen.push(String::from_utf8_lossy(&bytes[..count]).replace("\r\n", " "));
+                there.write_all(replies.as_bytes()).await.expect("it is read");
+            }
+            seen
+        });
+        let login = RedisConnectionInfo::default().set_username("default").set_password("secret");
+        Link::Other(Box::new(here)).log_in(&login).await.expect("the password is right");
+        let seen = server.await.expect("it replies twice");
+        assert!(seen[0].starts_with("*3 $4 AUTH $7 default $6 secret "), "{seen:?}");
+        assert!(seen[1].starts_with("*2 $4 AUTH $6 secret "), "{seen:?}");
+    }
 }
