@@ -160,7 +160,6 @@ pub mod test_util;
 
 #[cfg(feature = "redis")]
 pub use deadpool_redis;
-pub use ipnet;
 
 pub use self::core::{Algorithm, Ban, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
 // Not there without its feature, so that the compiler names the feature.
@@ -176,9 +175,6 @@ pub use limiter::{Flow, FlowError, Limiter, Rule};
 pub use limiter::{Paced, PacedError};
 #[cfg(feature = "lookup")]
 pub use limiter::{TierLookup, UnknownTier};
-#[cfg(feature = "lookup")]
-pub use lookup::Lookup;
-pub use lookup::RawValues;
 #[cfg(feature = "redis-cell")]
 pub use store::RedisCellStore;
 #[cfg(feature = "redis")]

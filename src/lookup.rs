@@ -51,7 +51,8 @@ const MOST_VALUES: usize = 64;
 /// # Examples
 ///
 /// ```
-/// use tollgate::{Lookup, Quota};
+/// use tollgate::key::Lookup;
+/// use tollgate::Quota;
 ///
 /// const PRO: Quota = Quota::per_minute(5_000);
 ///
@@ -82,7 +83,8 @@ pub struct Lookup {
 /// use http::request::Parts;
 /// use tollgate::key::{Extracted, KeyExtractor};
 /// use tollgate::store::MaybeFuture;
-/// use tollgate::{Key, RawValues};
+/// use tollgate::key::RawValues;
+/// use tollgate::Key;
 ///
 /// struct Session;
 ///
@@ -140,7 +142,7 @@ impl Lookup {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::Lookup;
+    /// use tollgate::key::Lookup;
     ///
     /// /// The parts of `key::header("x-tenant").and(key::header("x-user"))`.
     /// fn tenant_and_user(lookup: &Lookup) -> Option<(&[u8], &[u8])> {

@@ -28,7 +28,9 @@ pub(crate) fn by_router(store: impl Store + Clone) -> Router {
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, LONGEST))
         .layer(address(store))
         .layer(CompressionLayer::new())
-        .layer(CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(EXPOSED_HEADERS))
+        .layer(
+            CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(EXPOSED_HEADERS.to_vec()),
+        )
         .layer(TraceLayer::new_for_http())
 }
 
@@ -37,7 +39,12 @@ pub(crate) fn by_builder(store: impl Store + Clone) -> Router {
     routes().layer(
         ServiceBuilder::new()
             .layer(TraceLayer::new_for_http())
-            .layer(CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(EXPOSED_HEADERS))
+            .layer(
+                CorsLayer::new()
+                    .allow_origin(Any)
+                    .allow_headers([AUTHORIZATION])
+                    .expose_headers(EXPOSED_HEADERS.to_vec()),
+            )
             .layer(CompressionLayer::new())
             .layer(address(store.clone()))
             .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, LONGEST))

@@ -73,7 +73,7 @@ fn find(text: &str, server: &Server) -> Result<DynKey, String> {
         ("bearer", None) => Arc::new(key::bearer()),
         #[cfg(feature = "basic-auth")]
         ("basic_user", None) => Arc::new(read(key::basic_user())),
-        ("header", Some(name)) => Arc::new(read(ValueKey::header(header_name("key header:NAME", name)?))),
+        ("header", Some(name)) => Arc::new(read(key::header(header_name("key header:NAME", name)?))),
         ("cookie", Some(name)) if is_token(name) => Arc::new(read(key::cookie(name))),
         #[cfg(feature = "query")]
         ("query", Some(name)) if !name.is_empty() => Arc::new(read(key::query(name))),

@@ -56,7 +56,7 @@ use super::{Check, Mode};
 /// }
 /// # let _ = handler;
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a decision that is not read limits nothing"]
 pub struct Decision {
     outcomes: Outcomes,
@@ -69,7 +69,7 @@ pub struct Decision {
 }
 
 /// The outcomes of a decision: a single one, which most requests have, needs no allocation; several are shared.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcomes {
     One(Outcome),
     Many(Arc<[Outcome]>),

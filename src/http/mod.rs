@@ -25,7 +25,7 @@ mod status;
 pub use self::account::{ActualCost, RateLimitHandle};
 pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
 pub use self::headers::{Draft, EXPOSED_HEADERS, RateLimitHeaders};
-pub use self::key::MissingKey;
+pub use self::key::info::MissingKey;
 pub use self::layer::{Explanation, PolicyExplanation, RateLimitLayer};
 pub use self::policy::{AccessList, Count, Policy};
 pub(crate) use self::service::BoxError;

@@ -165,7 +165,8 @@ impl Rule {
     ///
     /// ```
     /// use std::convert::Infallible;
-    /// use tollgate::{Key, Limiter, Lookup, MemoryStore, Quota, Rule, TierLookup};
+    /// use tollgate::key::Lookup;
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule, TierLookup};
     ///
     /// async fn plan(user: Lookup) -> Result<Option<Quota>, Infallible> {
     ///     Ok((user.key().as_str() == "user:ada").then_some(Quota::per_hour(5_000)))

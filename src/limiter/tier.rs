@@ -35,7 +35,8 @@ use crate::store::MaybeFuture;
 ///
 /// ```
 /// use std::io;
-/// use tollgate::{Lookup, Policy, Quota, TierLookup, key};
+/// use tollgate::key::Lookup;
+/// use tollgate::{Policy, Quota, TierLookup, key};
 ///
 /// # #[derive(Clone)] struct Pool;
 /// # impl Pool { async fn plan_of(&self, _: &str) -> io::Result<Option<u64>> { Ok(None) } }
@@ -93,7 +94,8 @@ impl TierLookup {
     /// ```
     /// use std::convert::Infallible;
     /// use std::time::Duration;
-    /// use tollgate::{Lookup, Quota, TierLookup};
+    /// use tollgate::key::Lookup;
+    /// use tollgate::{Quota, TierLookup};
     ///
     /// async fn plan(_: Lookup) -> Result<Option<Quota>, Infallible> {
     ///     Ok(Some(Quota::per_minute(5_000)))
@@ -130,7 +132,8 @@ impl TierLookup {
     ///
     /// ```
     /// use std::convert::Infallible;
-    /// use tollgate::{Lookup, Quota, TierLookup, UnknownTier};
+    /// use tollgate::key::Lookup;
+    /// use tollgate::{Quota, TierLookup, UnknownTier};
     ///
     /// async fn plan(_: Lookup) -> Result<Option<Quota>, Infallible> {
     ///     Ok(Some(Quota::per_minute(5_000)))

@@ -63,6 +63,11 @@ use crate::core::Error;
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    label = "expected a store, such as `MemoryStore::new()`",
+    note = "limits shared by many processes need a `RedisStore`; `Arc<S>` and `Box<S>` are stores if `S` is one"
+)]
 pub trait Store: Send + Sync + 'static {
     /// Decides all `checks` as one: every enforced check fits and all is taken, or nothing is.
     ///

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use http::request::Parts;
 use tokio::time::{sleep, timeout};
+use tollgate::key::Lookup;
 use tollgate::store::{Ask, Check, Counter, Deadline};
-use tollgate::{
-    Count, DenyCache, Key, LeaseStore, Lookup, Policy, Quota, RateLimitLayer, RedisStore, Source, Store, key,
-};
+use tollgate::{Count, DenyCache, Key, LeaseStore, Policy, Quota, RateLimitLayer, RedisStore, Source, Store, key};
 
 use crate::rig::{ask, ms, per_user, source};
 use crate::support::server::RedisServer;

@@ -446,7 +446,7 @@ fn a_burst_below_the_limit_is_not_counted_as_used() {
 
 #[test]
 fn what_browsers_must_be_shown_is_all_that_is_sent() {
-    let exposed = EXPOSED_HEADERS.map(|name| name.as_str().to_owned());
+    let exposed: Vec<&str> = EXPOSED_HEADERS.iter().map(HeaderName::as_str).collect();
     let listed = "retry-after ratelimit ratelimit-policy x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset \
                   x-ratelimit-used x-ratelimit-resource grpc-retry-pushback-ms grpc-status grpc-message";
     assert_eq!(exposed.join(" "), listed);
@@ -454,7 +454,7 @@ fn what_browsers_must_be_shown_is_all_that_is_sent() {
     let refusal = nth(2, &layer([policy("all", Quota::per_minute(1))]).headers(headers));
     let is_sent = |name: &str| refusal.headers().contains_key(name);
     let only_in_calls: Vec<_> = exposed.iter().filter(|name| !is_sent(name)).collect();
-    assert_eq!(only_in_calls, ["grpc-retry-pushback-ms", "grpc-status", "grpc-message"]);
+    assert_eq!(only_in_calls, [&"grpc-retry-pushback-ms", &"grpc-status", &"grpc-message"]);
 }
 
 // Jitter.

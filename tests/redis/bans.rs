@@ -133,8 +133,9 @@ async fn looks_before_lookups_strike_in_redis_as_in_memory() {
 
     use axum::extract::ConnectInfo;
     use http::Request;
+    use tollgate::key::Lookup;
     use tollgate::test_util::send;
-    use tollgate::{Lookup, MemoryStore, Policy, RateLimitLayer, TierLookup, key};
+    use tollgate::{MemoryStore, Policy, RateLimitLayer, TierLookup, key};
 
     let server = RedisServer::start();
     let quotas = [

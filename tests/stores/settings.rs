@@ -7,10 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use http::{Request, Response};
+use tollgate::key::Lookup;
 use tollgate::shed::{FleetShedLayer, Ramp, WorkerShedLayer};
 use tollgate::store::{Ask, BackendStore, Check, MemoryTally};
 use tollgate::{
-    DenyCache, Error, Key, LeaseStore, Limiter, Lookup, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer,
+    DenyCache, Error, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer,
     RatioStore, Rule, Store, TierLookup, key,
 };
 use tower::{Layer, ServiceExt, service_fn};

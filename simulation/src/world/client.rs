@@ -10,10 +10,11 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Request, Response};
 use tollgate::key::KeyExtractor as _;
+use tollgate::key::Lookup;
 use tollgate::store::Credentials;
 use tollgate::{
-    Algorithm, BreakerState, Calendar, Count, Key, LeaseStore, Limiter, Lookup, OnFailure, Policy, Quota,
-    RateLimitLayer, RatioStore, RedisStore, key,
+    Algorithm, BreakerState, Calendar, Count, Key, LeaseStore, Limiter, OnFailure, Policy, Quota, RateLimitLayer,
+    RatioStore, RedisStore, key,
 };
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, service_fn};

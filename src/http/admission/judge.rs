@@ -14,8 +14,9 @@ use http::request::Parts;
 
 use super::resolved::{Keyless, Resolved, Skip, Stage, Waiting};
 use crate::core::{Error, Key, Mode, Quota};
+use crate::http::MissingKey;
 use crate::http::gate::Gate;
-use crate::http::key::{self, Extracted, MissingKey};
+use crate::http::key::{self, Extracted};
 use crate::http::policy::{AccessList, Policy, Terms, is_preflight};
 use crate::http::response::Refusal;
 use crate::limiter::Draft;

@@ -25,17 +25,19 @@ const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 /// The headers that a CORS layer has to expose, so that scripts in browsers can read the limits.
 ///
 /// It is all that any [`RateLimitHeaders`](crate::RateLimitHeaders) may send, so it need not change with them. A later version may have
-/// more: rely on what is in it, not on how many. The last three are for calls of gRPC-Web.
+/// more. The last three are for calls of gRPC-Web.
 ///
 /// # Examples
 ///
 /// ```
 /// use tollgate::EXPOSED_HEADERS;
 ///
-/// // With tower-http: `CorsLayer::new().expose_headers(EXPOSED_HEADERS)`.
+/// // With tower-http: `CorsLayer::new().expose_headers(EXPOSED_HEADERS.to_vec())`.
 /// assert!(EXPOSED_HEADERS.iter().any(|name| name == "retry-after"));
 /// ```
-pub const EXPOSED_HEADERS: [HeaderName; 11] =
+pub static EXPOSED_HEADERS: &[HeaderName] = &EXPOSED;
+
+static EXPOSED: [HeaderName; 11] =
     [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK, STATUS, MESSAGE];
 
 /// The `Cache-Control` of every refusal: it is true only now, and only for this client.

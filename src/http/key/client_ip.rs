@@ -11,9 +11,10 @@ use http::request::Parts;
 use ipnet::IpNet;
 
 use super::extracted::Extracted;
+use super::info::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, ip_key, parse_net, peer};
 use super::proxies::{ForwardHeader, Trust};
-use super::{Bannable, KeyExtractor, KeyInfo, MissingKey};
+use super::{Bannable, KeyExtractor, KeyInfo};
 use crate::core::error::built;
 use crate::core::{Error, Key, MaybeFuture};
 
@@ -122,12 +123,7 @@ impl ClientIp {
             })
         };
         let nets: Result<Vec<IpNet>, Error> = cidrs.into_iter().map(|cidr| net(cidr.as_ref())).collect();
-        Ok(self.trusted_nets(nets?))
-    }
-
-    /// Trusts the proxies in these networks, as [`trusted_proxies`](Self::trusted_proxies) does, without parsing.
-    pub fn trusted_nets(self, nets: impl IntoIterator<Item = IpNet>) -> Self {
-        Self { trust: Some(Trust::nets(nets)), ..self }
+        Ok(Self { trust: Some(Trust::nets(nets?)), ..self })
     }
 
     /// Trusts this many proxies instead of networks; the peer is the first of them.

@@ -34,10 +34,10 @@ pub enum Extracted {
     Key(Key),
     /// The key that identifies the client, with the value that it contains a hash of.
     Secret(Box<Secret>),
-    /// The request has no key: the policy's [`MissingKey`](super::MissingKey) rule decides.
+    /// The request has no key: the policy's [`MissingKey`](crate::MissingKey) rule decides.
     Missing,
     /// The request names several clients, or one that is not certain, such as by a header that comes twice with
-    /// different values. It is neither a key nor a missing one: the policy's [`MissingKey`](super::MissingKey) rule
+    /// different values. It is neither a key nor a missing one: the policy's [`MissingKey`](crate::MissingKey) rule
     /// decides whether such requests are refused or share one counter.
     Ambiguous,
     /// The request is refused with this response, and the inner service is not called. A gRPC call is refused with the

@@ -63,6 +63,11 @@ use crate::lookup::RawValues;
 /// assert!(layer("10").is_err(), "no client has this version");
 /// # Ok::<(), tollgate::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a key extractor",
+    label = "expected an extractor, such as `key::client_ip()` or `key::header(\"x-api-key\")`",
+    note = "a closure is one if it takes `&Parts` and returns a `Key`, text, or an `Option` or `Result` of one of them; see `key::from_fn`"
+)]
 pub trait KeyExtractor: Any + Send + Sync {
     /// Extracts the key, at once or with a future.
     ///
@@ -94,7 +99,7 @@ pub trait KeyExtractor: Any + Send + Sync {
         None
     }
 
-    /// Offers the values that the key of this request contains hashes of, for [lookups](crate::Lookup::raw) by the key.
+    /// Offers the values that the key of this request contains hashes of, for [lookups](crate::key::Lookup::raw) by the key.
     ///
     /// Called only for a lookup. By default nothing is offered: such a lookup has no raw value.
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
@@ -239,8 +244,8 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
 
 /// Identifies clients by the result of a closure over the head of the request.
 ///
-/// The closure returns a [`Key`](super::Key) or text, an `Option` of one of them (`None` is a
-/// [missing](super::MissingKey) key), or a `Result` of one of these. The error of the `Result` is a response that
+/// The closure returns a [`Key`](crate::Key) or text, an `Option` of one of them (`None` is a
+/// [missing](crate::MissingKey) key), or a `Result` of one of these. The error of the `Result` is a response that
 /// rejects the request, boxed or not, [`Ambiguous`](super::Ambiguous), or an [`Error`](crate::Error), which is a
 /// [failure](crate::OnFailure#keys). The closure is called for each request that the policy applies to, and should
 /// not block.

@@ -53,7 +53,8 @@ struct FoundKey(Extracted);
 ///
 /// ```
 /// use std::io;
-/// use tollgate::{Key, Lookup, key};
+/// use tollgate::key::Lookup;
+/// use tollgate::{Key, key};
 ///
 /// async fn account_of(token: Lookup) -> Result<Option<Key>, io::Error> {
 ///     let Some(token) = token.text() else { return Ok(None) };

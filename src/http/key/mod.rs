@@ -37,7 +37,7 @@ mod client_ip;
 mod cookie;
 mod extracted;
 mod extractor;
-mod info;
+pub(super) mod info;
 mod ip;
 #[cfg(feature = "lookup")]
 mod lookup;
@@ -52,14 +52,16 @@ mod unforgeable;
 mod uri;
 mod value;
 
-pub use crate::core::Key;
+#[cfg(feature = "lookup")]
+pub use crate::lookup::Lookup;
+pub use crate::lookup::RawValues;
 pub use authorization::bearer;
 #[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, PeerIp, client_ip, peer_ip};
 pub use extracted::{Ambiguous, Extracted, Secret};
 pub(crate) use extractor::shared;
 pub use extractor::{Join, KeyExtractor, from_fn};
-pub use info::{Bannable, KeyInfo, MissingKey};
+pub use info::{Bannable, KeyInfo};
 pub(crate) use ip::{DEFAULT_V6_PREFIX, canonical, counted, ip_key, parse_net, peer};
 #[cfg(feature = "lookup")]
 pub use lookup::{KeyLookup, lookup};

@@ -67,7 +67,7 @@ enum ValueSource {
 ///
 /// # Panics
 ///
-/// If `name` is not a header name. Its case does not matter.
+/// If `name` is not a header name. Its case does not matter. An [`http::HeaderName`] always is one.
 ///
 /// # Examples
 ///
@@ -86,9 +86,14 @@ enum ValueSource {
 /// assert!(matches!(region.extract(&parts), MaybeFuture::Ready(Extracted::Ambiguous)));
 /// # Ok::<(), http::Error>(())
 /// ```
-pub fn header(name: &'static str) -> ValueKey {
-    let parsed = HeaderName::from_bytes(name.as_bytes());
-    ValueKey::header(parsed.unwrap_or_else(|_| panic!("{name:?} is not a header name: use letters, digits and '-'")))
+#[track_caller]
+pub fn header(name: impl AsRef<str>) -> ValueKey {
+    let name = name.as_ref();
+    let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
+        panic!("{name:?} is not a header name: use letters, digits and '-'")
+    };
+    let kind = format!("header {header}");
+    ValueKey::new(ValueSource::Header(header), &kind)
 }
 
 /// Identifies clients by the value of a cookie, such as a session.
@@ -121,7 +126,8 @@ pub fn header(name: &'static str) -> ValueKey {
 /// assert!(matches!(theme.extract(&parts), MaybeFuture::Ready(Extracted::Ambiguous)));
 /// # Ok::<(), http::Error>(())
 /// ```
-pub fn cookie(name: &str) -> ValueKey {
+pub fn cookie(name: impl AsRef<str>) -> ValueKey {
+    let name = name.as_ref();
     ValueKey::new(ValueSource::Cookie(name.to_owned()), &format!("cookie {name}"))
 }
 
@@ -153,7 +159,8 @@ pub fn cookie(name: &str) -> ValueKey {
 /// # Ok::<(), http::Error>(())
 /// ```
 #[cfg(feature = "query")]
-pub fn query(name: &str) -> ValueKey {
+pub fn query(name: impl AsRef<str>) -> ValueKey {
+    let name = name.as_ref();
     ValueKey::new(ValueSource::Query(name.to_owned()), &format!("query {name}")).plain()
 }
 
@@ -183,7 +190,8 @@ pub fn query(name: &str) -> ValueKey {
 /// # let _ = app;
 /// ```
 #[cfg(feature = "axum")]
-pub fn path_param(name: &str) -> ValueKey {
+pub fn path_param(name: impl AsRef<str>) -> ValueKey {
+    let name = name.as_ref();
     ValueKey::new(ValueSource::PathParam(name.to_owned()), &format!("path_param {name}")).plain()
 }
 
@@ -224,24 +232,6 @@ impl ValueKey {
     fn new(source: ValueSource, kind: &str) -> Self {
         let kind = Kind::new(kind);
         Self { source, kind, plain: false, choices: Choices::new() }
-    }
-
-    /// Identifies clients by the value of a header, as [`header`](super::header) does, for a name that is known only at
-    /// run time.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use http::HeaderName;
-    /// use tollgate::key::ValueKey;
-    ///
-    /// let by_api_key = ValueKey::header(HeaderName::from_bytes(b"X-Api-Key")?);
-    /// # let _ = by_api_key;
-    /// # Ok::<(), http::Error>(())
-    /// ```
-    pub fn header(name: HeaderName) -> Self {
-        let kind = format!("header {name}");
-        Self::new(ValueSource::Header(name), &kind)
     }
 
     /// Keeps the value readable in keys, and so in the store, instead of a hash of it. Values of query and path

@@ -139,14 +139,14 @@ const HEADER: [&str; 6] = ["policy", "applies", "key", "cost", "quota", "why"];
 /// "
 /// );
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Explanation {
     policies: Vec<PolicyExplanation>,
 }
 
 /// What one policy makes of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyExplanation {
     policy: PolicyName,
     quota: Quota,

@@ -130,8 +130,7 @@ impl AccessList {
         }
     }
 
-    /// Adds the clients of a network.
-    pub fn net(mut self, net: IpNet) -> Self {
+    fn net(mut self, net: IpNet) -> Self {
         self.items.push(ListItem::Net);
         self.nets.push(canonical(net).trunc());
         self

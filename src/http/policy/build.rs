@@ -12,9 +12,10 @@ use http::request::Parts;
 use super::{AccessList, Count, Options, Policy};
 use crate::core::error::built;
 use crate::core::{Ban, Error, Quota};
+use crate::http::MissingKey;
 #[cfg(feature = "axum")]
 use crate::http::key::{ClientIp, bound};
-use crate::http::key::{KeyExtractor, MissingKey, shared};
+use crate::http::key::{KeyExtractor, shared};
 use crate::limiter::Share;
 #[cfg(feature = "lookup")]
 use crate::limiter::TierLookup;

@@ -14,7 +14,8 @@ use http::request::Parts;
 use super::scope::is_route;
 use super::{Count, Options, Policy};
 use crate::core::Error;
-use crate::http::key::{Bannable, MissingKey, matched, normal_template, peer};
+use crate::http::MissingKey;
+use crate::http::key::{Bannable, matched, normal_template, peer};
 use crate::limiter::is_first;
 
 impl Policy {

@@ -27,10 +27,11 @@ pub(crate) use self::scope::check_route;
 #[cfg(feature = "config")]
 pub(crate) use self::scope::is_route;
 use crate::core::{Error, Key, Mode, Quota, Settles};
+use crate::http::MissingKey;
 use crate::http::key;
 #[cfg(feature = "axum")]
 use crate::http::key::ClientIp;
-use crate::http::key::{KeyExtractor, KeyInfo, MissingKey};
+use crate::http::key::{KeyExtractor, KeyInfo};
 use crate::limiter::{Rule, RuleKeys};
 
 /// A named limit: a quota, and the key by which requests are counted against it.

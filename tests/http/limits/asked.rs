@@ -10,9 +10,10 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
+use tollgate::key::Lookup;
 use tollgate::test_util::ManualClock;
 use tollgate::{
-    Decision, Error, Key, Limiter, Lookup, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimitLayer, Rule, Store,
+    Decision, Error, Key, Limiter, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimitLayer, Rule, Store,
     TierLookup, key,
 };
 use tower::{Layer, ServiceExt, service_fn};

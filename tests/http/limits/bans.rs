@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use http::{Method, Request};
+use tollgate::key::Lookup;
 use tollgate::test_util::{ManualClock, RecordingStore, TestResponse, send};
-use tollgate::{Ban, Decision, DenyCache, Lookup, MemoryStore, Policy, Quota, RateLimitLayer, TierLookup, key};
+use tollgate::{Ban, Decision, DenyCache, MemoryStore, Policy, Quota, RateLimitLayer, TierLookup, key};
 
 use crate::support::time::memory;
 

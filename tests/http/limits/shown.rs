@@ -16,9 +16,10 @@ use http_body_util::{BodyExt, Full};
 #[cfg(feature = "config")]
 use tollgate::config::Config;
 use tollgate::key::KeyExtractor;
+use tollgate::key::Lookup;
 use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
 use tollgate::{
-    AccessList, Key, Lookup, MemoryStore, MissingKey, Policy, Quota, RateLimitHeaders, RateLimitLayer, StatusService,
+    AccessList, Key, MemoryStore, MissingKey, Policy, Quota, RateLimitHeaders, RateLimitLayer, StatusService,
     TierLookup, key,
 };
 use tower::{Layer, ServiceExt, service_fn};

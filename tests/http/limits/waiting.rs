@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
+use tollgate::TierLookup;
+#[cfg(feature = "lookup")]
+use tollgate::key::Lookup;
 use tollgate::test_util::{ManualClock, StoreFn};
 use tollgate::{Decision, Key, Limiter, MemoryStore, Quota, Rule};
-#[cfg(feature = "lookup")]
-use tollgate::{Lookup, TierLookup};
 
 use crate::support::time::memory;
 

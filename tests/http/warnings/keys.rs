@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tollgate::config::Config;
-use tollgate::{AccessList, Ban, Key, Lookup, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, key};
+use tollgate::key::Lookup;
+use tollgate::{AccessList, Ban, Key, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt};
 
 use super::{Logged, MANY, app, layer, pages, request, send, visit};

@@ -6,8 +6,9 @@ use std::fs;
 use std::time::Duration;
 
 use http::request::Parts;
+use tollgate::key::Lookup;
 use tollgate::key::{self, Bannable, KeyExtractor};
-use tollgate::{Ban, Key, Lookup, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

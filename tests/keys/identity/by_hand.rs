@@ -14,8 +14,9 @@ use base64::engine::general_purpose::STANDARD;
 use http::Request;
 use http::request::Parts;
 use http_body_util::BodyExt;
+use tollgate::key::Lookup;
 use tollgate::key::{self, KeyExtractor};
-use tollgate::{Key, Lookup, Policy, Quota};
+use tollgate::{Key, Policy, Quota};
 use tower::ServiceExt;
 
 use super::text;

@@ -243,7 +243,7 @@ fn only_the_chosen_header_is_read() {
     row(&nets().header(REAL), "10.0.0.1", XFF, &[EVIL], "10.0.0.1");
     row(&nets().forwarded().header(REAL), "10.0.0.1", FWD, &["for=198.51.100.66"], "10.0.0.1");
     row(&nets().trusted_hops(0), "10.0.0.1", XFF, &[EVIL], "10.0.0.1");
-    row(&hops(1).trusted_nets([]), "10.0.0.1", XFF, &[EVIL], "10.0.0.1");
+    row(&hops(1).trusted_proxies([""; 0]), "10.0.0.1", XFF, &[EVIL], "10.0.0.1");
 }
 
 #[test]

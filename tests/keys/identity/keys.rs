@@ -7,8 +7,9 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Uri};
+use tollgate::Key;
+use tollgate::key::Lookup;
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::{Key, Lookup};
 
 use super::{head, text};
 

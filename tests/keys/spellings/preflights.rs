@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request, Response};
-use tollgate::{Key, Lookup, MissingKey, Policy, key};
+use tollgate::key::Lookup;
+use tollgate::{Key, MissingKey, Policy, key};
 
 use super::rig::{ONE, app, by, expect, from, list, method, with};
 

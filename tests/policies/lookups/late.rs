@@ -127,7 +127,7 @@ async fn a_denied_part_is_denied_when_the_other_part_is_looked_up_and_missing() 
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_another_lookup_refuses_makes_no_lookup_late() {
-    let account = key::lookup(key::header("x-other"), |other: tollgate::Lookup| async move {
+    let account = key::lookup(key::header("x-other"), |other: key::Lookup| async move {
         sleep(ms(15)).await;
         let unknown = || http::Response::builder().status(401).body("who are you?".into()).expect("a response");
         let found = if other.text() == Some("bad") {

@@ -6,7 +6,8 @@ use axum::Router;
 use axum::routing::get;
 use http::{Request, Response};
 use tollgate::key::{self, KeyExtractor, Secret};
-use tollgate::{Key, Limiter, Lookup, Policy, Quota, RateLimitLayer, RawValues, Rule, TierLookup};
+use tollgate::key::{Lookup, RawValues};
+use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer, Rule, TierLookup};
 use tower::ServiceExt;
 
 use super::rig::{MANY, Text, memory};

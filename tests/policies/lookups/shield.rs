@@ -112,7 +112,7 @@ async fn a_key_without_room_for_its_lookup_counts_with_others_of_its_kind() {
 #[tokio::test(start_paused = true)]
 async fn what_found_nothing_or_failed_is_remembered_for_a_moment() {
     let directory = Directory::default();
-    let find = |token: tollgate::Lookup| {
+    let find = |token: key::Lookup| {
         let found = match token.text() {
             Some("broken") => Err("the directory is away"),
             Some("refused") => Ok(Extracted::Rejected(Box::default())),

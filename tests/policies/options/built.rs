@@ -62,7 +62,7 @@ fn a_cost_that_can_never_fit_is_an_error_unless_a_closure_or_a_tier_may_change_t
         refused(layer([cost(quota, holds + 1)]), &["policy \"export\": ", &holds_at_most]);
         refused(layer([cost(quota, holds + 1).shadow()]), &[&holds_at_most]);
     }
-    let tiers = TierLookup::new(|_: tollgate::Lookup| async { Ok::<_, std::convert::Infallible>(None) });
+    let tiers = TierLookup::new(|_: key::Lookup| async { Ok::<_, std::convert::Infallible>(None) });
     for policy in [
         cost(TEN, 60).cost_by(|_| 60),
         cost(TEN, 60).tier(|_| None),
@@ -81,7 +81,7 @@ fn a_cost_that_can_never_fit_is_an_error_in_a_limiter_unless_a_tier_may_change_t
         let text = "rule \"export\": a check costs 11 and the quota holds 10 at most, so all would be refused";
         assert!(error.is_invalid() && error.to_string().starts_with(text), "{error}");
     }
-    let tiers = TierLookup::new(|_: tollgate::Lookup| async { Ok::<_, std::convert::Infallible>(None) });
+    let tiers = TierLookup::new(|_: key::Lookup| async { Ok::<_, std::convert::Infallible>(None) });
     assert!(limiter(Rule::new("export", TEN).cost(11).tier_lookup(tiers)).is_ok());
 }
 

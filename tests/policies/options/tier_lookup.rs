@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use http::Request;
 use tokio::time::{Instant, advance, sleep};
-use tollgate::{Lookup, Policy, Quota, TierLookup, key};
+use tollgate::key::Lookup;
+use tollgate::{Policy, Quota, TierLookup, key};
 
 use super::rig::{HOUR, Rig, Service, Text, line, on_each_store, send, with};
 
