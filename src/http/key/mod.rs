@@ -1,8 +1,8 @@
 //! Keys, and the extractors that extract them from requests.
 //!
-//! A policy counts requests by [`Key`]: those with one key share a counter. A [`KeyExtractor`] gets the head of a
+//! A policy counts requests by [`Key`](crate::Key): those with one key share a counter. A [`KeyExtractor`] gets the head of a
 //! request and returns an [`Extracted`]: the key, that it is missing or ambiguous, or a response that rejects the
-//! request. What happens without a key is up to the policy's [`MissingKey`] rule.
+//! request. What happens without a key is up to the policy's [`MissingKey`](crate::MissingKey) rule.
 //!
 //! | key | extractor | a client can choose it |
 //! | --- | --- | --- |
