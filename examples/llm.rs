@@ -108,9 +108,10 @@ async fn main() -> Result<(), Error> {
         None => None,
     };
     let layer = layer(redis.as_ref())?;
-    let app = Router::new()
-        .route("/answer", post(answer).layer(layer.clone()))
-        .route("/limits", get_service(layer.status_service_for(|parts| parts.headers.contains_key("authorization"))));
+    let app = Router::new().route("/answer", post(answer).layer(layer.clone())).route(
+        "/limits",
+        get_service(layer.clone().live().status_service_for(|parts| parts.headers.contains_key("authorization"))),
+    );
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move { axum::serve(listener, app).await });

@@ -21,7 +21,7 @@
 //!
 //! Choose the key of each policy: without one, all requests share one counter; by a key that requests may lack, such as
 //! [`key::header`], the policy does not limit those that lack it, unless [`Policy::missing_key`] refuses them. A policy
-//! by address beside it limits these. [`RateLimitLayer::explain`] shows what each policy makes of a request.
+//! by address beside it limits these. [`LiveLayer::explain`] shows what each policy makes of a request.
 //!
 //! To share limits among processes, use a [`RedisStore`] (feature `redis`). All policies of a layer are decided together:
 //!
@@ -166,9 +166,9 @@ pub use self::core::{Algorithm, Ban, Decision, Error, Key, Outcome, PolicyName, 
 #[cfg(feature = "calendar")]
 pub use self::core::Calendar;
 pub use self::http::{
-    AccessList, ActualCost, BackPressure, BackPressureFuture, BackPressureLayer, BodyError, Count, Draft,
-    EXPOSED_HEADERS, Explanation, MissingKey, Policy, PolicyExplanation, RateLimit, RateLimitHandle, RateLimitHeaders,
-    RateLimitLayer, ResponseBody, ResponseFuture, StatusService, key, shed,
+    AccessList, ActualCost, BackPressure, BackPressureFuture, BackPressureLayer, BodyError, Count, Denial,
+    DenialReason, Draft, EXPOSED_HEADERS, Explanation, LiveLayer, MissingKey, Policy, PolicyExplanation, RateLimit,
+    RateLimitHandle, RateLimitHeaders, RateLimitLayer, ResponseBody, ResponseFuture, StatusService, key, shed,
 };
 pub use limiter::{Flow, FlowError, Limiter, Rule};
 #[cfg(feature = "stream")]

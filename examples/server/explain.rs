@@ -13,7 +13,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use serde::Deserialize;
-use tollgate::RateLimitLayer;
+use tollgate::LiveLayer;
 use tower::ServiceExt;
 
 use crate::routes::is_local;
@@ -23,7 +23,7 @@ use crate::routes::is_local;
 struct Explain;
 
 /// Returns the limited routes, which explain marked requests, and the route that sends such requests.
-pub(crate) fn around(limited: Router, layer: &RateLimitLayer) -> (Router, Option<MethodRouter>) {
+pub(crate) fn around(limited: Router, layer: &LiveLayer) -> (Router, Option<MethodRouter>) {
     let layer = layer.clone();
     let limited = limited.layer(middleware::from_fn(move |request: Request, next: Next| {
         let layer = layer.clone();

@@ -56,6 +56,7 @@ async fn run() -> Result<(), BoxError> {
         }
         None => (limits::layers(MemoryStore::new(), MemoryTally::new(), config)?, "memory"),
     };
+    let layer = layer.live();
     let stop = shutdown::signal()?;
     if let Some(file) = file {
         reload::watch(file, layer.clone())?;

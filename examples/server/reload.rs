@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval};
 use tollgate::config::Config;
-use tollgate::{Error, RateLimitLayer};
+use tollgate::{Error, LiveLayer};
 
 use crate::limits;
 
@@ -58,7 +58,7 @@ impl ConfigFile {
     }
 
     /// Replaces the policies by those of the file. If the file is not valid, those in force stay.
-    fn reload(&mut self, layer: &RateLimitLayer) {
+    fn reload(&mut self, layer: &LiveLayer) {
         self.read = Stamp::of(&self.path);
         // To open a FIFO waits for a program that writes to it.
         if self.path.metadata().is_ok_and(|file| !file.is_file()) {
@@ -97,7 +97,7 @@ impl Stamp {
 }
 
 /// Reloads the file on SIGHUP and when it changes.
-pub(crate) fn watch(mut file: ConfigFile, layer: RateLimitLayer) -> std::io::Result<()> {
+pub(crate) fn watch(mut file: ConfigFile, layer: LiveLayer) -> std::io::Result<()> {
     let mut hang_ups = HangUps::listen()?;
     tokio::spawn(async move {
         let mut looks = interval(LOOK);

@@ -10,14 +10,14 @@ use axum::http::request::Parts;
 use axum::routing::{get, get_service, post};
 use axum::{Form, Json, Router};
 use serde::Deserialize;
-use tollgate::RateLimitLayer;
+use tollgate::LiveLayer;
 use tollgate::shed::FleetShedLayer;
 
 use crate::explain;
 
 const SLOWEST: Duration = Duration::from_secs(60);
 
-pub(crate) fn app(layer: &RateLimitLayer, shedder: Option<FleetShedLayer>, explains: bool) -> Router {
+pub(crate) fn app(layer: &LiveLayer, shedder: Option<FleetShedLayer>, explains: bool) -> Router {
     let limited = Router::new()
         .route("/", get(async || "hello\n"))
         .route("/search", get(async || "found nothing\n"))

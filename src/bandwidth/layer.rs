@@ -8,7 +8,7 @@ use super::body::OnLimit;
 use super::service::{Bodies, LimitBodies};
 use crate::core::error::built;
 use crate::core::{Decision, Error, Mode, Source};
-use crate::http::{Policy, RateLimit, RateLimitLayer};
+use crate::http::{LiveLayer, Policy, RateLimit, RateLimitLayer};
 use crate::limiter::{can_flow, refuses_frames};
 use crate::store::StoreDecision;
 
@@ -29,7 +29,7 @@ use crate::store::StoreDecision;
 #[derive(Clone)]
 #[must_use]
 pub struct BandwidthLayer {
-    limits: RateLimitLayer,
+    limits: LiveLayer,
     bodies: Bodies,
 }
 
@@ -104,12 +104,12 @@ impl BandwidthLayer {
 
     fn of(limits: RateLimitLayer, bodies: Bodies) -> Result<Self, Error> {
         let refuses = (bodies.over == OnLimit::Abort).then_some(refuses as _);
-        Ok(Self { limits: limits.prepared(of_bytes, refuses)?, bodies })
+        Ok(Self { limits: limits.prepared(of_bytes, refuses)?.live(), bodies })
     }
 
-    /// Returns the layer with the limits, which shows what is left, explains them, and replaces policies while bodies pass.
+    /// Returns the live handle of the limits: it shows what is left, explains, and replaces policies while bodies pass.
     ///
-    /// It is another one than that which this layer was made of. Policies that replace others count bytes, too.
+    /// Policies that replace others count bytes, too.
     ///
     /// # Examples
     ///
@@ -124,7 +124,7 @@ impl BandwidthLayer {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn limits(&self) -> &RateLimitLayer {
+    pub fn limits(&self) -> &LiveLayer {
         &self.limits
     }
 }

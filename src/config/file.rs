@@ -15,7 +15,7 @@ use super::server::{Server, ServerTable};
 use super::values::Names;
 use crate::core::Error;
 use crate::http::shed::FleetShedLayer;
-use crate::http::{Policy, RateLimitLayer};
+use crate::http::{LiveLayer, Policy, RateLimitLayer};
 use crate::store::{RatioStore, Store, Tally};
 
 /// Policies and settings from a TOML file; see the [module](crate::config) for its fields.
@@ -169,7 +169,7 @@ impl Config {
         let layer = layer.client(server.client().clone());
         let layer = layer.try_policies(policies.iter().cloned())?;
         if self.has_none {
-            layer.remove_policies();
+            layer.clone().live().remove_policies();
         }
         Ok(layer)
     }
@@ -262,7 +262,7 @@ impl Config {
     /// Updates a layer in use, its clones and its services, to this file: that of a [layer](Self::layer)
     /// which was made of an older one.
     ///
-    /// All policies of the layer are [replaced](RateLimitLayer::replace_policies) by those of this file, and
+    /// All policies of the layer are [replaced](LiveLayer::replace_policies) by those of this file, and
     /// in the same swap the proxies that are trusted. Counters are kept.
     ///
     /// `on_failure`, `allow_for` and `instances` of a layer cannot be replaced: if this file has other
@@ -270,7 +270,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// As [`RateLimitLayer::replace_policies`]: then the policies in force stay.
+    /// As [`LiveLayer::replace_policies`]: then the policies in force stay.
     ///
     /// # Examples
     ///
@@ -281,13 +281,13 @@ impl Config {
     /// # fn main() -> Result<(), tollgate::Error> {
     /// let file = |limit| format!("[[policy]]\nname = \"all\"\nlimit = {limit}\nwindow = \"60s\"");
     /// let config = Config::from_toml(&file(100))?;
-    /// let layer = config.layer(MemoryStore::new())?;
+    /// let layer = config.layer(MemoryStore::new())?.live();
     /// // The file has changed.
     /// Config::from_toml(&file(200))?.update(&layer)?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn update(&self, layer: &RateLimitLayer) -> Result<(), Error> {
+    pub fn update(&self, layer: &LiveLayer) -> Result<(), Error> {
         if self.has_none {
             layer.remove_policies();
         }

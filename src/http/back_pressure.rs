@@ -53,7 +53,7 @@ use crate::store::SlotGuard;
 /// Not in an axum `Router`: it clones the service for each request, and each clone would wait in a task of its own,
 /// without bound. Nor does `LoadShed` directly around this layer help, as a clone is rarely ready when it is polled
 /// first. There a [`RateLimitLayer`](crate::RateLimitLayer) refuses at once;
-/// [`limiter`](crate::RateLimitLayer::limiter) shares its rules.
+/// [`limiter`](crate::LiveLayer::limiter) shares its rules.
 ///
 /// A service of this layer needs a tokio runtime with timers.
 ///

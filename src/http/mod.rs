@@ -26,8 +26,11 @@ pub use self::account::{ActualCost, RateLimitHandle};
 pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
 pub use self::headers::{Draft, EXPOSED_HEADERS, RateLimitHeaders};
 pub use self::key::info::MissingKey;
-pub use self::layer::{Explanation, PolicyExplanation, RateLimitLayer};
+pub use self::layer::{Explanation, LiveLayer, PolicyExplanation, RateLimitLayer};
 pub use self::policy::{AccessList, Count, Policy};
+#[cfg(feature = "test-util")]
+pub(crate) use self::response::ExposeDecision;
+pub use self::response::{Denial, DenialReason};
 pub(crate) use self::service::BoxError;
 pub use self::service::{BodyError, RateLimit, ResponseBody, ResponseFuture};
 pub use self::status::StatusService;

@@ -22,7 +22,7 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use tower::Service;
 
-use super::RateLimitLayer;
+use super::LiveLayer;
 use super::account::RateLimitHandle;
 use super::admission::{Judge, Resolved, Skip, Waiting};
 use super::gate::{Gate, SharedGate};
@@ -38,8 +38,8 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 
 /// A [`Service`] that responds to each client with what is left of its limits, as JSON.
 ///
-/// It is made by [`RateLimitLayer::status_service`](crate::RateLimitLayer::status_service), for all clients, or by
-/// [`status_service_for`](crate::RateLimitLayer::status_service_for), for those that a closure admits.
+/// It is made by [`LiveLayer::status_service`](crate::LiveLayer::status_service), for all clients, or by
+/// [`status_service_for`](crate::LiveLayer::status_service_for), for those that a closure admits.
 ///
 /// A response looks like this, with `reset` in Unix time:
 ///
@@ -74,7 +74,7 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 /// use tollgate::{MemoryStore, Quota, RateLimitLayer};
 ///
 /// # fn main() -> Result<(), tollgate::Error> {
-/// let limits = RateLimitLayer::composite(MemoryStore::new()).ip(Quota::per_minute(300));
+/// let limits = RateLimitLayer::composite(MemoryStore::new()).ip(Quota::per_minute(300)).live();
 /// let app: Router = Router::new().layer(limits.clone()).route_service("/rate_limit", limits.status_service()?);
 /// # let _ = app;
 /// # Ok(())
@@ -197,7 +197,7 @@ fn write_policy(json: &mut String, comma: &str, outcome: &Outcome, unit: Option<
     json.write_char('}')
 }
 
-impl RateLimitLayer {
+impl LiveLayer {
     /// Returns a service that shows each client what is left of its limits, and takes nothing.
     ///
     /// It is for a route such as `GET /rate_limit`, outside of this layer.
@@ -221,19 +221,19 @@ impl RateLimitLayer {
     /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
-    /// let by_address = RateLimitLayer::composite(MemoryStore::new()).ip(Quota::per_minute(300));
+    /// let by_address = RateLimitLayer::composite(MemoryStore::new()).ip(Quota::per_minute(300)).live();
     /// let status = by_address.status_service()?;
     /// # let _ = status;
     ///
     /// // Any client could send another client's key.
     /// let by_header = key::header("x-api-key");
-    /// let by_header = RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_hour(50), by_header);
+    /// let by_header = RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_hour(50), by_header).live();
     /// assert!(by_header.status_service().is_err());
     /// # Ok(())
     /// # }
     /// ```
     pub fn status_service(&self) -> Result<StatusService, Error> {
-        let gate = self.gate.load();
+        let gate = self.layer.gate.load();
         if let Some(policy) = forgeable(&gate).next() {
             return Err(Error::invalid(format!(
                 "the status of policy {:?} would be shown to anybody who sends another client's key or tier: set who \
@@ -242,8 +242,8 @@ impl RateLimitLayer {
                 policy.name()
             )));
         }
-        self.shows_all.store(true, Ordering::Relaxed);
-        Ok(StatusService { gate: Arc::clone(&self.gate), shows_to: None })
+        self.layer.shows_all.store(true, Ordering::Relaxed);
+        Ok(StatusService { gate: Arc::clone(&self.layer.gate), shows_to: None })
     }
 
     /// Returns a status service, as [`status_service`](Self::status_service), that shows all advertised policies, but
@@ -261,19 +261,19 @@ impl RateLimitLayer {
     /// #[derive(Clone)]
     /// struct Authenticated;
     ///
-    /// let limits = RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_hour(5_000), key::basic_user());
+    /// let limits = RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_hour(5_000), key::basic_user()).live();
     /// let status = limits.status_service_for(|parts| parts.extensions.get::<Authenticated>().is_some());
     /// # let _ = status;
     /// ```
     pub fn status_service_for(&self, shows_to: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> StatusService {
-        StatusService { gate: Arc::clone(&self.gate), shows_to: Some(Arc::new(shows_to)) }
+        StatusService { gate: Arc::clone(&self.layer.gate), shows_to: Some(Arc::new(shows_to)) }
     }
 
     /// Logs which policies a status service for all clients leaves out, if there is such a service.
     pub(super) fn warn_of_forgeable(&self) {
-        let gate = self.gate.load();
+        let gate = self.layer.gate.load();
         let policies: Vec<&str> = forgeable(&gate).map(Policy::name).collect();
-        if self.shows_all.load(Ordering::Relaxed) && !policies.is_empty() {
+        if self.layer.shows_all.load(Ordering::Relaxed) && !policies.is_empty() {
             tracing::warn!(
                 code = "status_left_out",
                 ?policies,

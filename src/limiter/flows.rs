@@ -17,7 +17,7 @@ impl Limiter {
     /// leased before this returns, unless the store refuses it. The [cost](crate::Rule::cost) of the rules does not
     /// matter.
     ///
-    /// The limiter of a [layer](crate::RateLimitLayer::limiter) takes each unit from all policies that it uses for the
+    /// The limiter of a [layer](crate::LiveLayer::limiter) takes each unit from all policies that it uses for the
     /// key, which count requests; so give messages a limiter of their own, or [name](Self::only) a policy.
     ///
     /// A portion that is refused is no strike of a [ban](crate::Rule::ban). While the key is banned no more is leased,

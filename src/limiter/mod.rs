@@ -60,7 +60,7 @@ type DecidingStore = Arc<FailureStore>;
 /// Limits any key by rules, for work other than HTTP requests.
 ///
 /// All rules are decided as one over the same key: if one of them refuses, nothing is taken from any. Clones share
-/// rules, counters and circuit breaker. [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) returns one that
+/// rules, counters and circuit breaker. [`LiveLayer::limiter`](crate::LiveLayer::limiter) returns one that
 /// shares the rules and counters of a layer.
 ///
 /// A store that waits for a server needs a tokio runtime with timers, and so do [`until_ready`](Self::until_ready) and
@@ -145,7 +145,7 @@ impl Limiter {
     ///
     /// Work that a queueing leaky bucket admits has to wait for [`Decision::delay`] before it begins.
     ///
-    /// The limiter of a [layer](crate::RateLimitLayer::limiter) uses the policies whose keys are of the same kind, and
+    /// The limiter of a [layer](crate::LiveLayer::limiter) uses the policies whose keys are of the same kind, and
     /// that apply to all requests. [`only`](Self::only) names others.
     ///
     /// # Errors
@@ -394,7 +394,7 @@ impl fmt::Debug for Limiter {
 impl Limiter {
     /// Sets what happens to checks that the store could not decide. The default is a local fallback.
     ///
-    /// The limiter of a [layer](crate::RateLimitLayer::limiter) has the settings of the layer. This method and the
+    /// The limiter of a [layer](crate::LiveLayer::limiter) has the settings of the layer. This method and the
     /// others that set what happens on failure detach it: from then on it has a circuit breaker of its own, and keeps
     /// the rules that the layer has at this moment, even if the layer replaces them.
     ///

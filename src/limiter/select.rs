@@ -32,7 +32,7 @@ impl Limiter {
     /// # async fn main() -> Result<(), tollgate::Error> {
     /// let login = Policy::new("login", Quota::per_minute(5)).key(key::header("x-account")).routes(["/login"]);
     /// let ada = login.key_of("ada")?;
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), login);
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), login).live();
     ///
     /// assert!(layer.limiter().check(&ada).await.is_err(), "no job is a request to /login");
     /// assert!(layer.limiter().only(["login"])?.check(&ada).await?.is_allowed());

@@ -11,7 +11,7 @@ use http_body::Body;
 use tower::{Layer, Service};
 
 use crate::core::Decision;
-use crate::http::{RateLimitHandle, RateLimitLayer};
+use crate::http::{ExposeDecision, RateLimitHandle};
 
 /// Sends `n` requests through a layer, one after the other, and returns their responses in that order.
 ///
@@ -41,18 +41,18 @@ use crate::http::{RateLimitHandle, RateLimitLayer};
 /// assert_eq!(sent[2].headers()["retry-after"], "1800");
 /// # }
 /// ```
-pub async fn send<B>(
-    layer: &RateLimitLayer,
-    n: usize,
-    mut request: impl FnMut(usize) -> Request<B>,
-) -> Vec<TestResponse>
+pub async fn send<L, B, R>(layer: &L, n: usize, mut request: impl FnMut(usize) -> Request<B>) -> Vec<TestResponse>
 where
-    B: Body + Send + 'static,
+    L: Layer<Respond>,
+    L::Service: Service<Request<B>, Response = Response<R>, Error = Infallible>,
+    R: Body<Data = Bytes>,
 {
-    let (mut sent, layer) = (Vec::with_capacity(n), layer.clone().expose_decisions());
+    let mut sent = Vec::with_capacity(n);
     for index in 0..n {
+        let mut request = request(index);
+        request.extensions_mut().insert(ExposeDecision);
         // It is ready at any time, as the service inside is.
-        let Ok(response) = layer.layer(Respond).call(request(index)).await;
+        let Ok(response) = layer.layer(Respond).call(request).await;
         sent.push(TestResponse::of(response).await);
     }
     sent
@@ -125,8 +125,8 @@ struct Called {
 }
 
 /// A service that responds with an empty 200.
-#[derive(Clone, Copy)]
-struct Respond;
+#[derive(Clone, Copy, Debug)]
+pub struct Respond;
 
 impl<B> Service<Request<B>> for Respond {
     type Response = Response<String>;

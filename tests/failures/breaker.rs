@@ -19,10 +19,10 @@ async fn broken(store: &Moody) -> RateLimitLayer {
     let layer = layer(store, MANY);
     store.becomes(Mood::Fails);
     for _ in 0..MOST {
-        assert_eq!(layer.breaker_state(), BreakerState::Closed);
+        assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed);
         assert_eq!(decided_by(&layer).await, Source::Fallback);
     }
-    assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Open, MOST));
+    assert_eq!((layer.clone().live().breaker_state(), store.asked()), (BreakerState::Open, MOST));
     layer
 }
 
@@ -49,7 +49,7 @@ async fn failures_with_answers_in_between_do_not_stop_it_from_being_asked() {
         assert_eq!(decided_by(&layer).await, Source::Store);
         advance(ms(1_000)).await;
     }
-    assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Closed, 20 * MOST));
+    assert_eq!((layer.clone().live().breaker_state(), store.asked()), (BreakerState::Closed, 20 * MOST));
 }
 
 /// Asks for decisions of which every `nth` fails, `step` ms apart; how many it takes until the store
@@ -64,7 +64,7 @@ async fn opens_after(nth: u64, step: u64) -> Option<u64> {
         };
         store.becomes(mood);
         assert_eq!((decided_by(&layer).await, store.asked()), (source, decision));
-        if layer.breaker_state() == BreakerState::Open {
+        if layer.clone().live().breaker_state() == BreakerState::Open {
             return Some(decision);
         }
         advance(ms(step)).await;
@@ -98,7 +98,7 @@ async fn one_request_at_a_time_asks_whether_it_is_back_at_most_500_ms_apart() {
     store.becomes(Mood::Decides);
     advance(ms(500)).await;
     assert_eq!(decided_by(&layer).await, Source::Store);
-    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed);
     assert_eq!(decided_by(&layer).await, Source::Store);
 }
 
@@ -112,7 +112,7 @@ async fn others_do_not_wait_for_the_probe() {
     let probe = decided_by(&layer);
     let others = async {
         tokio::task::yield_now().await;
-        assert_eq!(layer.breaker_state(), BreakerState::HalfOpen);
+        assert_eq!(layer.clone().live().breaker_state(), BreakerState::HalfOpen);
         for _ in 0..10 {
             assert_eq!(decided_by(&layer).await, Source::Fallback);
         }
@@ -120,7 +120,7 @@ async fn others_do_not_wait_for_the_probe() {
     };
     assert_eq!(futures::join!(probe, others).0, Source::Store);
     assert_eq!(start.elapsed(), ms(30));
-    assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Closed, MOST + 1));
+    assert_eq!((layer.clone().live().breaker_state(), store.asked()), (BreakerState::Closed, MOST + 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,11 +134,11 @@ async fn late_answers_to_earlier_questions_do_not_make_it_be_asked_again() {
         for _ in 0..MOST {
             decided_by(&layer).await;
         }
-        assert_eq!(layer.breaker_state(), BreakerState::Open);
+        assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
     };
     let (late, ()) = futures::join!(late, others);
     assert_eq!(late, [Source::Store; 3], "they had their answers in time");
-    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
     assert_eq!(decided_by(&layer).await, Source::Fallback);
 }
 
@@ -148,7 +148,7 @@ async fn timeouts_count() {
     let layer = layer(&store, MANY);
     let start = Instant::now();
     join_all((0..MOST).map(|_| decided_by(&layer))).await;
-    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
     for _ in 0..10 {
         decided_by(&layer).await;
     }
@@ -162,7 +162,7 @@ async fn questions_that_can_never_be_answered_say_nothing_of_the_store() {
     for _ in 0..3 * MOST {
         assert_eq!(decided_by(&layer).await, Source::Fallback);
     }
-    assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Closed, 3 * MOST));
+    assert_eq!((layer.clone().live().breaker_state(), store.asked()), (BreakerState::Closed, 3 * MOST));
 
     store.becomes(Mood::Fails);
     for _ in 0..MOST {
@@ -170,11 +170,11 @@ async fn questions_that_can_never_be_answered_say_nothing_of_the_store() {
     }
     advance(ms(50)).await;
     for mood in [Mood::Refuses, Mood::Refuses, Mood::Decides] {
-        assert_eq!(layer.breaker_state(), BreakerState::Open);
+        assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
         store.becomes(mood);
         decided_by(&layer).await;
     }
-    assert_eq!(layer.breaker_state(), BreakerState::Closed, "the next request could tell");
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed, "the next request could tell");
 }
 
 /// A store that can say that it asked nobody; the source of a `StoreFn` stays what it is.
@@ -208,27 +208,33 @@ async fn what_the_process_remembers_of_the_store_says_nothing_of_the_store() {
         store.becomes(Mood::Fails);
         assert_eq!(decided_by(&layer).await, Source::Fallback);
     }
-    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
     advance(ms(50)).await;
     store.becomes(Mood::Decides);
     for source in [Source::DenyCache, Source::DenyCache, Source::Store] {
-        assert_eq!(layer.breaker_state(), BreakerState::Open);
+        assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
         remembers.store(source == Source::DenyCache, Ordering::SeqCst);
         assert_eq!(decided_by(&layer).await, source);
     }
-    assert_eq!(layer.breaker_state(), BreakerState::Closed, "the next request could tell");
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed, "the next request could tell");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_layer_and_what_is_made_of_it_ask_by_one_breaker_and_other_layers_by_their_own() {
     let store = Moody::new(Mood::Fails);
     let layer = broken(&store).await;
-    assert_eq!(layer.clone().breaker_state(), BreakerState::Open);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
     let asked = store.asked();
-    let _ = layer.limiter().check(&tollgate::Key::hashed("header x-user", "ada")).await.expect("the fallback decides");
+    let _ = layer
+        .clone()
+        .live()
+        .limiter()
+        .check(&tollgate::Key::hashed("header x-user", "ada"))
+        .await
+        .expect("the fallback decides");
     assert_eq!(store.asked(), asked);
     let other = RateLimitLayer::new(store.store(), per_user(MANY));
-    assert_eq!(other.breaker_state(), BreakerState::Closed);
+    assert_eq!(other.clone().live().breaker_state(), BreakerState::Closed);
     decided_by(&other).await;
     assert_eq!(store.asked(), asked + 1);
 }
@@ -241,7 +247,7 @@ async fn stores_around_the_store_are_asked_no_more_either() {
         decided_by(&layer).await;
     }
     let asked = store.asked();
-    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
     decided_by(&layer).await;
     assert_eq!(store.asked(), asked);
     store.becomes(Mood::Decides);

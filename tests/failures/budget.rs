@@ -86,7 +86,8 @@ fn stores_around_a_store_keep_to_its_budget() {
 async fn a_limiter_is_told_of_a_timeout() {
     let layer = layer(&Moody::new(Mood::Hangs), MANY).on_failure(OnFailure::Deny).timeout(ms(20));
     let start = Instant::now();
-    let error: Error = layer.limiter().check(&Key::hashed("header x-user", "ada")).await.expect_err("nobody decides");
+    let error: Error =
+        layer.clone().live().limiter().check(&Key::hashed("header x-user", "ada")).await.expect_err("nobody decides");
     assert!(error.is_timeout() && error.to_string().contains("20ms"), "{error}");
     assert!(start.elapsed() <= ms(20) + GRAIN);
 }

@@ -18,7 +18,7 @@ async fn probed_next(store: &Moody, set: impl FnOnce(RateLimitLayer) -> RateLimi
     for _ in 0..5 {
         decided_by(&layer).await;
     }
-    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
     advance(ms(50)).await;
     layer
 }
@@ -34,9 +34,9 @@ async fn a_probe_is_heard_of_though_its_client_went_away() {
     let layer = probed_next(&store, |layer| layer).await;
     store.becomes(Mood::DecidesIn(ms(30)));
     impatient(&layer, ms(1)).await;
-    assert_eq!(layer.breaker_state(), BreakerState::HalfOpen);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::HalfOpen);
     sleep(ms(30)).await;
-    assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Closed, 6));
+    assert_eq!((layer.clone().live().breaker_state(), store.asked()), (BreakerState::Closed, 6));
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,7 +47,7 @@ async fn a_probe_is_heard_of_though_it_is_never_polled_again() {
     let mut left = Box::pin(ask(&layer, "ada"));
     assert!(poll!(&mut left).is_pending());
     sleep(ms(31)).await;
-    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed);
     assert_eq!(decided_by(&layer).await, Source::Store);
     assert_eq!(left.await.status(), 200, "its answer was kept");
 }
@@ -73,10 +73,10 @@ async fn a_probe_without_a_client_or_an_answer_ends_with_the_budget_and_leaves_n
     store.becomes(Mood::Hangs);
     assert!(ask(&layer, "ada").now_or_never().is_none(), "it waits, and is dropped");
     sleep(ms(399)).await;
-    assert_eq!((layer.breaker_state(), tasks()), (BreakerState::HalfOpen, before + 1));
+    assert_eq!((layer.clone().live().breaker_state(), tasks()), (BreakerState::HalfOpen, before + 1));
     sleep(ms(2)).await;
     yield_now().await;
-    assert_eq!((layer.breaker_state(), tasks()), (BreakerState::Open, before));
+    assert_eq!((layer.clone().live().breaker_state(), tasks()), (BreakerState::Open, before));
     store.becomes(Mood::Decides);
     sleep(ms(500)).await;
     assert_eq!(decided_by(&layer).await, Source::Store);
@@ -92,7 +92,7 @@ async fn return_without_clients(patience: Duration) -> Duration {
     }
     store.becomes(Mood::DecidesIn(ms(30)));
     let start = Instant::now();
-    while layer.breaker_state() != BreakerState::Closed && start.elapsed() < Duration::from_secs(60) {
+    while layer.clone().live().breaker_state() != BreakerState::Closed && start.elapsed() < Duration::from_secs(60) {
         impatient(&layer, patience).await;
         sleep(ms(1)).await;
     }
@@ -119,11 +119,11 @@ fn a_probe_outside_of_a_runtime_is_made_by_its_caller() {
     std::thread::sleep(ms(60));
     store.becomes(Mood::Hangs);
     assert!(ask(&layer, "ada").now_or_never().is_none());
-    assert_eq!((store.asked(), layer.breaker_state()), (6, BreakerState::Open), "it was dropped");
+    assert_eq!((store.asked(), layer.clone().live().breaker_state()), (6, BreakerState::Open), "it was dropped");
     std::thread::sleep(ms(200));
     store.becomes(Mood::Decides);
     assert!(ask(&layer, "ada").now_or_never().is_some());
-    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed);
 }
 
 /// How long after its return a store decides again that was away for a time, with a request each 10 ms.
@@ -136,11 +136,11 @@ async fn returns_after(budget: Duration, away: Mood, outage: Duration) -> Durati
         tokio::spawn(async move { ask(&request, "ada").await });
         sleep(ms(10)).await;
         if !is_back && start.elapsed() >= outage {
-            assert_ne!(layer.breaker_state(), BreakerState::Closed, "a budget of {budget:?}");
+            assert_ne!(layer.clone().live().breaker_state(), BreakerState::Closed, "a budget of {budget:?}");
             store.becomes(Mood::DecidesIn(ms(5)));
             (is_back, start) = (true, Instant::now());
         }
-        if is_back && (layer.breaker_state() == BreakerState::Closed || start.elapsed() > ms(60_000)) {
+        if is_back && (layer.clone().live().breaker_state() == BreakerState::Closed || start.elapsed() > ms(60_000)) {
             return start.elapsed();
         }
     }

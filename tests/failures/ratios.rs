@@ -145,7 +145,7 @@ async fn a_layer_that_denies_without_its_store_denies_nothing_without_the_tally(
         assert!(statuses.keys().all(|status| matches!(status, 200 | 429)), "{statuses:?}, off: {is_off}");
         assert!(statuses[&200] >= 300, "{statuses:?}, off: {is_off}");
     }
-    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed);
 }
 
 #[tokio::test]

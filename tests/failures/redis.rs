@@ -81,7 +81,7 @@ impl App {
         for _ in 0..100 {
             let told = self.ask("breaking").await;
             assert!(told.took < ms(100) + BUSY, "{:?}", told.took);
-            if self.layer.breaker_state() == BreakerState::Open {
+            if self.layer.clone().live().breaker_state() == BreakerState::Open {
                 return;
             }
         }
@@ -93,7 +93,7 @@ impl App {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(5) {
             if self.ask("returning").await.source == "Store" {
-                assert_eq!(self.layer.breaker_state(), BreakerState::Closed);
+                assert_eq!(self.layer.clone().live().breaker_state(), BreakerState::Closed);
                 return start.elapsed();
             }
             tokio::time::sleep(ms(5)).await;
@@ -174,7 +174,7 @@ async fn one_connection_that_is_cut_is_one_failure_however_many_wait_for_it() {
     for source in futures::future::join_all(waiting).await {
         assert_eq!(source.expect("a decision"), Source::Fallback);
     }
-    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -211,7 +211,11 @@ async fn clients_in_flight_when_the_server_is_paused_wait_for_the_budget_and_no_
     println!("slowest of 32, budget 60ms: {slowest:?}");
     assert!(slowest < ms(60) + BUSY, "{slowest:?}");
     assert!(told.iter().all(|told| (told.status, told.source.as_str()) == (200, "Fallback")));
-    assert_eq!(app.layer.breaker_state(), BreakerState::Closed, "they waited for the same silence: one failure");
+    assert_eq!(
+        app.layer.clone().live().breaker_state(),
+        BreakerState::Closed,
+        "they waited for the same silence: one failure"
+    );
     app.break_open().await;
     redis.resume();
 }

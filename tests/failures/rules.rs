@@ -42,7 +42,7 @@ async fn the_time_counts_from_the_first_failure_of_an_outage() {
         for _ in 0..5 {
             assert_eq!(decided_by(&layer).await, Source::FailOpen);
         }
-        assert_eq!(layer.breaker_state(), BreakerState::Open);
+        assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
         advance(ms(999)).await;
         assert_eq!(decided_by(&layer).await, Source::FailOpen);
         advance(ms(1)).await;

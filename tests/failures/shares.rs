@@ -182,10 +182,10 @@ async fn units_taken_before_an_outage_go_back_to_the_store_in_it() {
         }
         // What is sent arrives again, before the layer notices.
         store.becomes(Mood::Decides);
-        assert_eq!(counting.breaker_state(), BreakerState::Open);
+        assert_eq!(counting.clone().live().breaker_state(), BreakerState::Open);
     };
     let (response, ()) = futures::join!(answer(&counting, "ada", 200), failing);
     assert_eq!((source(&response), store.settled()), (Source::Store, 1));
-    assert_eq!(counting.breaker_state(), BreakerState::Open);
+    assert_eq!(counting.clone().live().breaker_state(), BreakerState::Open);
     assert_eq!(header(&ask(&layer, "ada").await, "x-ratelimit-remaining"), "2", "they are there again");
 }

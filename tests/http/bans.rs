@@ -95,7 +95,7 @@ async fn the_message_of_a_banned_grpc_call_is_that_of_a_ban() {
 async fn the_status_of_a_banned_client_has_the_end_of_its_ban() {
     let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy());
     let status = async || {
-        let service = layer.status_service().expect("an address is proven");
+        let service = layer.clone().live().status_service().expect("an address is proven");
         let body = service.oneshot(request().map(|_| Full::<Bytes>::default())).await.expect("a response").into_body();
         String::from_utf8(body.collect().await.expect("a body").to_bytes().into()).expect("text")
     };
@@ -126,8 +126,12 @@ async fn a_ban_outlives_the_policy_that_is_replaced_by_one_with_another_limit() 
     let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy());
     let _ = four(&layer, request).await;
     let other = Policy::new("login", Quota::token_bucket(100, MINUTE)).key(key::peer_ip());
-    layer.replace_policies([other.clone().ban(Ban::new(50, MINUTE, 10 * MINUTE))]).expect("it is supported");
+    layer
+        .clone()
+        .live()
+        .replace_policies([other.clone().ban(Ban::new(50, MINUTE, 10 * MINUTE))])
+        .expect("it is supported");
     assert!(!send(&layer, 1, |_| request()).await[0].is_admitted());
-    layer.replace_policies([other]).expect("it is supported");
+    layer.clone().live().replace_policies([other]).expect("it is supported");
     assert!(send(&layer, 1, |_| request()).await[0].is_admitted(), "a policy without a ban does not look at it");
 }

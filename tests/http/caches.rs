@@ -82,7 +82,7 @@ async fn a_limit_in_front_of_the_cache_counts_each_client_and_shows_it_its_own()
 async fn no_cache_keeps_a_refusal() {
     let denies = RateLimitLayer::new(unavailable(), user()).on_failure(OnFailure::Deny);
     let none_left = RateLimitLayer::new(MemoryStore::new(), user().cost_by(|_| 11));
-    let custom = none_left.clone().on_denied_with(|_, _| (StatusCode::TOO_MANY_REQUESTS, "slow down"));
+    let custom = none_left.clone().on_denied(|_, _| (StatusCode::TOO_MANY_REQUESTS, "slow down"));
     let ada: &[&str] = &["ada"];
     let here = page(PUBLIC);
     for (app, users, status, is_kept) in [

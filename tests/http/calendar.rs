@@ -123,7 +123,7 @@ fn policies_that_are_replaced_keep_the_units_of_the_same_calendar() {
     at(&clock, JANUARY_31);
     let layer = layer(memory(&clock), [Policy::new("billing", billing(10))]);
     let left = |quota: Quota| {
-        layer.replace_policies([Policy::new("billing", quota)]).expect("the store supports it");
+        layer.clone().live().replace_policies([Policy::new("billing", quota)]).expect("the store supports it");
         fields(&layer)[1].clone()
     };
     assert_eq!(left(billing(10)), format!("\"billing\";r=9;t={}", 29 * DAY));

@@ -53,7 +53,7 @@ fn list(entry: &str) -> AccessList {
 /// What a layer with one policy makes of a request.
 fn alone(policy: Policy, request: Builder) -> PolicyExplanation {
     let layer = RateLimitLayer::new(MemoryStore::new(), policy);
-    layer.explain(&parts(request)).policies()[0].clone()
+    layer.clone().live().explain(&parts(request)).policies()[0].clone()
 }
 
 fn policies() -> [Policy; 5] {
@@ -80,7 +80,7 @@ async fn it_says_what_applies_by_which_key_at_which_cost() {
         (&preflight, &[]),
     ];
     for (request, applying) in requests {
-        let explanation = layer.explain(&parts(request()));
+        let explanation = layer.clone().live().explain(&parts(request()));
         let names: Vec<&str> = explanation.policies().iter().map(PolicyExplanation::policy).collect();
         assert_eq!(names, ["ip", "user", "paths", "writes", "listed"], "also those that do not apply");
         let of = |explained: &PolicyExplanation| {
@@ -143,7 +143,7 @@ async fn in_router(policy: Policy, added: Added, path: &str) -> String {
     let layer = RateLimitLayer::new(MemoryStore::new(), policy);
     let explain = from_fn(move |request: Request<Body>, _: Next| {
         let (parts, _) = request.into_parts();
-        std::future::ready(layer.explain(&parts).policies()[0].why().unwrap_or("-").to_owned())
+        std::future::ready(layer.clone().live().explain(&parts).policies()[0].why().unwrap_or("-").to_owned())
     });
     let api = Router::new().route("/login", post(async || {}));
     let app: Router = match added {
@@ -240,7 +240,7 @@ fn a_policy_whose_key_was_never_set_says_that_all_requests_share_its_counter() {
         assert_eq!((explained.key().map(Key::as_str), explained.why()), (Some("global:"), why));
         assert!(explained.applies() && !explained.refuses());
     }
-    let global = RateLimitLayer::composite(MemoryStore::new()).global(OWN).explain(&parts(get("/")));
+    let global = RateLimitLayer::composite(MemoryStore::new()).global(OWN).live().explain(&parts(get("/")));
     assert_eq!(global.policies()[0].why(), None, "one counter for all is meant");
 }
 
@@ -251,7 +251,7 @@ fn a_policy_of_a_file_without_a_key_says_so_too() {
         let file = format!("[[policy]]\nname = \"all\"\nlimit = 60\nwindow = \"60s\"\n{key}");
         let config = tollgate::config::Config::from_toml(&file).expect("it is valid");
         let layer = config.layer(MemoryStore::new()).expect("the store supports it");
-        assert_eq!(layer.explain(&parts(get("/"))).policies()[0].why(), why);
+        assert_eq!(layer.clone().live().explain(&parts(get("/"))).policies()[0].why(), why);
     }
 }
 
@@ -259,7 +259,7 @@ fn a_policy_of_a_file_without_a_key_says_so_too() {
 fn a_failed_lookup_is_explained_by_the_rule_for_failures() {
     let explain = |rule| {
         let layer = RateLimitLayer::new(MemoryStore::new(), found(failed)).on_failure(rule);
-        layer.explain(&parts(get("/"))).policies()[0].clone()
+        layer.clone().live().explain(&parts(get("/"))).policies()[0].clone()
     };
     let (allowed, denied) = (explain(OnFailure::Allow), explain(OnFailure::Deny));
     assert_eq!(allowed.why(), Some("its key could not be looked up, and on_failure is Allow"));
@@ -301,7 +301,7 @@ async fn it_takes_nothing_calls_no_store_and_looks_nothing_up() {
     let store = RecordingStore::new(MemoryStore::new());
     let layer = RateLimitLayer::composite(store.clone()).policies(policies()).policies(looked_up);
     for _ in 0..200 {
-        let explanation = layer.explain(&parts(get("/").header("x-user", "ada")));
+        let explanation = layer.clone().live().explain(&parts(get("/").header("x-user", "ada")));
         for waiting in &explanation.policies()[5..] {
             assert_eq!(waiting.why(), Some("its key, or its quota, is looked up"));
             assert!(waiting.applies() && !waiting.refuses() && waiting.key().is_none());
@@ -314,7 +314,8 @@ async fn it_takes_nothing_calls_no_store_and_looks_nothing_up() {
 
 #[test]
 fn the_table_has_a_line_a_policy() {
-    let table = |request| RateLimitLayer::composite(MemoryStore::new()).policies(policies()).explain(&parts(request));
+    let table =
+        |request| RateLimitLayer::composite(MemoryStore::new()).policies(policies()).live().explain(&parts(request));
     let expected = "\
 policy  applies  key                  cost  quota                      why
 ip      yes      ip:192.0.2.7         1     60 per 60s (token_bucket)  -
@@ -331,12 +332,12 @@ fn a_kind_that_is_longer_than_any_column_is_displayed() {
     let kind = "k".repeat(70_000);
     let long = move |_: &Parts| Some(Key::new(&kind, "v"));
     let layer = RateLimitLayer::composite(MemoryStore::new()).policy(Policy::new("long", OWN).key(key::from_fn(long)));
-    assert!(layer.explain(&parts(get("/"))).to_string().len() > 70_000);
+    assert!(layer.clone().live().explain(&parts(get("/"))).to_string().len() > 70_000);
 }
 
 #[test]
 fn a_layer_without_policies_is_a_header() {
-    let explanation = RateLimitLayer::composite(MemoryStore::new()).explain(&parts(get("/")));
+    let explanation = RateLimitLayer::composite(MemoryStore::new()).live().explain(&parts(get("/")));
     assert!(explanation.policies().is_empty());
     assert_eq!(explanation.to_string(), "policy  applies  key  cost  quota  why\n");
 }

@@ -12,7 +12,9 @@ use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate::key;
 use tollgate::test_util::ManualClock;
-use tollgate::{Decision, Draft, EXPOSED_HEADERS, Policy, Quota, RateLimitHeaders, RateLimitLayer, ResponseBody};
+use tollgate::{
+    Decision, Denial, Draft, EXPOSED_HEADERS, Policy, Quota, RateLimitHeaders, RateLimitLayer, ResponseBody,
+};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::time::memory;
@@ -755,7 +757,7 @@ fn headers_of_the_inner_service_that_are_not_ours_are_left_alone() {
 #[test]
 fn a_rejection_of_one_s_own_carries_the_fields() {
     let layer = layer([policy("all", Quota::per_minute(1))]);
-    let layer = layer.on_denied(|_: &Parts, _: &Decision| Response::builder().status(420).body("calm").unwrap());
+    let layer = layer.on_denied_http(|_: &Parts, _: &Denial<'_>| Response::builder().status(420).body("calm").unwrap());
     let response = nth(2, &layer);
     assert_eq!(response.status(), 420);
     expect(response.headers(), &[("ratelimit", "\"all\";r=0;t=60"), ("ratelimit-policy", "\"all\";q=1;w=60")]);

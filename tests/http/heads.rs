@@ -99,7 +99,7 @@ async fn a_head_request_of_a_denied_client_gets_no_body() {
 
 #[tokio::test]
 async fn a_head_request_gets_no_body_from_a_rejection_of_one_s_own() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied(|_, _| {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied_http(|_, _| {
         let mut response = Response::new("later, please");
         *response.status_mut() = StatusCode::IM_A_TEAPOT;
         response

@@ -25,8 +25,8 @@ use tollgate::key::{self, Extracted, KeyExtractor, KeyInfo};
 use tollgate::store::{ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, StoreDecision};
 use tollgate::test_util::{FailingStore, Held, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{
-    Count, Decision, Error, Key, Limiter, MemoryStore, MissingKey, OnFailure, Outcome, Policy, PolicyName, Quota,
-    RateLimit, RateLimitHandle, RateLimitHeaders, RateLimitLayer, ResponseBody, ResponseFuture, Rule, Source,
+    Count, Decision, Denial, Error, Key, Limiter, MemoryStore, MissingKey, OnFailure, Outcome, Policy, PolicyName,
+    Quota, RateLimit, RateLimitHandle, RateLimitHeaders, RateLimitLayer, ResponseBody, ResponseFuture, Rule, Source,
     StatusService, Store,
 };
 use tower::limit::ConcurrencyLimit;
@@ -363,8 +363,8 @@ fn a_refusal_without_a_wait_is_told_as_a_second_not_as_zero() {
 
 #[test]
 fn the_rejection_closure_sees_the_head_and_the_decision() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied(|parts: &Parts, decision: &Decision| {
-        let name = decision.binding().expect("a binding policy").policy();
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied_http(|parts: &Parts, denial: &Denial<'_>| {
+        let name = denial.decision().and_then(Decision::binding).expect("a binding policy").policy();
         let response = Response::builder().status(StatusCode::IM_A_TEAPOT).header("x-mine", "yes");
         response.body(format!("{} {} over {name}", parts.method, parts.uri)).expect("a response")
     });
@@ -383,7 +383,7 @@ fn the_rejection_closure_sees_the_head_and_the_decision() {
 
 #[test]
 fn what_the_rejection_closure_sets_is_kept() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied(|_: &Parts, _: &Decision| {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied_http(|_: &Parts, _: &Denial<'_>| {
         let response = Response::builder().status(429).header(RETRY_AFTER, "9000").header(CACHE_CONTROL, "private");
         let response = response.header("x-ratelimit-limit", "mine").header("set-cookie", "a=1");
         response.header("set-cookie", "b=2").body("").expect("a response")
@@ -401,7 +401,7 @@ fn what_the_rejection_closure_sets_is_kept() {
 #[cfg(feature = "axum")]
 #[test]
 fn a_rejection_may_be_whatever_axum_makes_a_response_of() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied_with(|parts, decision| {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied(|parts, decision| {
         let wait = decision.retry_after().map_or(0, |wait| wait.as_secs());
         (StatusCode::IM_A_TEAPOT, [("x-path", parts.uri.path().to_owned())], axum::Json([wait]))
     });
@@ -417,7 +417,7 @@ fn a_rejection_may_be_whatever_axum_makes_a_response_of() {
 #[cfg(feature = "axum")]
 #[test]
 fn a_rejection_whose_body_is_streamed_is_left_to_the_layer() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied_with(|_, _| {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied(|_, _| {
         let chunks = futures::stream::pending::<Result<Bytes, Infallible>>();
         (StatusCode::IM_A_TEAPOT, axum::body::Body::from_stream(chunks))
     });
@@ -431,7 +431,7 @@ fn a_rejection_whose_body_is_streamed_is_left_to_the_layer() {
 #[cfg(feature = "axum")]
 #[test]
 fn a_rejection_whose_body_has_no_end_is_left_to_the_layer() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied_with(|_, _| {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied(|_, _| {
         let chunks = futures::stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(b"more")));
         axum::body::Body::from_stream(chunks)
     });
@@ -444,7 +444,7 @@ fn a_rejection_whose_body_has_no_end_is_left_to_the_layer() {
 #[test]
 fn a_rejection_cannot_have_another_length_than_its_body() {
     let layer = layer(Policy::new("all", Quota::per_hour(1)))
-        .on_denied_with(|_, _| ([("content-length", "99"), ("transfer-encoding", "chunked")], "later"));
+        .on_denied(|_, _| ([("content-length", "99"), ("transfer-encoding", "chunked")], "later"));
     let service = layer.layer(Hello::default());
     expect(&service, request(), 200);
     let response = send(&service, request());
@@ -876,7 +876,7 @@ fn bodies_know_their_size_and_their_end() {
 #[test]
 fn a_refusal_without_a_body_ends_at_once() {
     let layer = layer(Policy::new("all", Quota::per_hour(1)));
-    let service = layer.on_denied(|_: &Parts, _: &Decision| Response::new("")).layer(Hello::default());
+    let service = layer.on_denied_http(|_: &Parts, _: &Denial<'_>| Response::new("")).layer(Hello::default());
     expect(&service, request(), 200);
     let own = send(&service, request()).into_body();
     assert_eq!((own.size_hint().exact(), own.is_end_stream()), (Some(0), true));

@@ -27,7 +27,7 @@ fn what_this_process_could_decide_follows_the_rules_while_the_store_fails() {
     }
     failing.fail();
     assert!(of("ada").is_admitted() && leases.counts().held() > 1, "a lease covers it");
-    let failed = (0..100).take_while(|_| layer.breaker_state() == BreakerState::Closed);
+    let failed = (0..100).take_while(|_| layer.clone().live().breaker_state() == BreakerState::Closed);
     assert!(failed.inspect(|_| assert_eq!(of("bob").status(), 503)).count() < 100, "it opens");
     assert_eq!(of("ada").status(), 503);
     assert!(leases.counts().held() > 0);

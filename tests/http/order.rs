@@ -303,11 +303,11 @@ async fn policies_that_are_removed_limit_nothing_until_others_replace_them_and_i
         (answer.status, answer.headers.contains_key("ratelimit"))
     };
     assert_eq!((get().await, get().await), ((200, true), (429, true)));
-    layer.remove_policies();
+    layer.clone().live().remove_policies();
     assert_eq!(get().await, (200, false));
-    layer.replace_policies([policy().shadow()]).expect("valid policies");
+    layer.clone().live().replace_policies([policy().shadow()]).expect("valid policies");
     assert_eq!(get().await, (200, false));
-    layer.replace_policies([policy()]).expect("valid policies");
+    layer.clone().live().replace_policies([policy()]).expect("valid policies");
     assert_eq!(get().await, (429, true), "its counter is kept");
 }
 

@@ -23,7 +23,7 @@ fn assert_harms_nobody_on(rig: &Rig, store: &RedisStore, scenario: &str, path: &
     assert_none_failed(&scenario, |watch| {
         let layer = layer(store);
         let watched = layer.clone();
-        watch.breaker_of(move || watched.breaker_state());
+        watch.breaker_of(move || watched.clone().live().breaker_state());
         ask_beside(path, serve(rig, |app| app.layer(layer)), &rig.runtime, rest)
     });
 }

@@ -37,7 +37,7 @@ fn layer(store: &RedisStore, budget: u64) -> RateLimitLayer {
 /// Callers on a runtime ask at once; returns how many failed.
 async fn ask_at_once(layer: RateLimitLayer) -> usize {
     let ask = |number: usize| {
-        let limiter = layer.limiter();
+        let limiter = layer.clone().live().limiter();
         tokio::spawn(async move { limiter.check(&Key::hashed("header x-api-key", number.to_string())).await.is_err() })
     };
     let asked = join_all((0..CALLERS).map(ask)).await;
@@ -54,7 +54,7 @@ fn a_runtime_that_ends_beneath_many_callers_is_one_failure() {
     thread::sleep(ms(100));
     own.shutdown_timeout(ms(1_000));
     assert_eq!(callers.block_on(asked).expect("it ends"), CALLERS, "all of them fail");
-    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_crowd_that_is_turned_away_while_redis_is_slow_opens_no_breaker() {
     let failed = Arc::new(AtomicUsize::new(0));
     redis.pause();
     for number in 0..CROWD {
-        let (limiter, failed) = (layer.limiter(), Arc::clone(&failed));
+        let (limiter, failed) = (layer.clone().live().limiter(), Arc::clone(&failed));
         callers.spawn(async move {
             let answer = limiter.check(&Key::hashed("header x-api-key", number.to_string())).await;
             failed.fetch_add(usize::from(answer.is_err()), Ordering::SeqCst);
@@ -87,7 +87,7 @@ fn a_crowd_that_is_turned_away_while_redis_is_slow_opens_no_breaker() {
     }
     let failed = failed.load(Ordering::SeqCst);
     assert!(failed >= TURNED_AWAY, "{failed} failed");
-    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed);
     callers.shutdown_background();
 }
 

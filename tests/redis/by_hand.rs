@@ -41,7 +41,7 @@ fn policies() -> [Policy; 3] {
 async fn operations_find_what_there_is_and_say_where_there_is_nothing() {
     let server = RedisServer::start();
     for (name, store) in stores(&server).await {
-        let limiter = RateLimitLayer::composite(store).policies(policies()).limiter();
+        let limiter = RateLimitLayer::composite(store).policies(policies()).live().limiter();
         let [ada, bob] = ["ada", "bob"].map(|user| policies()[0].key_of(user).expect("a request has it"));
         for nobody in [&ada, &bob] {
             assert_eq!(limiter.reset(nobody).await.expect("the store resets"), 0, "{name}");

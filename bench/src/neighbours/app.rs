@@ -75,7 +75,7 @@ async fn serve(layer: RateLimitLayer) -> (SocketAddr, RateLimitLayer) {
         .route("/charges", get(charges))
         .route("/settles", get(settles))
         .route("/leaves", get(leaves))
-        .with_state(layer.limiter())
+        .with_state(layer.clone().live().limiter())
         .layer(layer.clone());
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let address = listener.local_addr().expect("bound");

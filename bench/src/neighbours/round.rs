@@ -112,7 +112,7 @@ fn watch(layer: RateLimitLayer, stop: Arc<AtomicBool>) -> JoinHandle<usize> {
     thread::spawn(move || {
         let (mut opened, mut was_open) = (0, false);
         while !stop.load(Ordering::Relaxed) {
-            let is_open = layer.breaker_state() == BreakerState::Open;
+            let is_open = layer.clone().live().breaker_state() == BreakerState::Open;
             opened += usize::from(is_open && !was_open);
             was_open = is_open;
             thread::sleep(GRAIN);

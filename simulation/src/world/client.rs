@@ -70,13 +70,13 @@ impl Client {
 impl Client {
     /// Returns a limiter by all policies of the layer, whatever keys they have.
     pub(super) fn layer_limiter(&self) -> Limiter {
-        let by = |count| self.layer.limiter().only(NAMES.into_iter().take(count)).ok();
+        let by = |count| self.layer.clone().live().limiter().only(NAMES.into_iter().take(count)).ok();
         (1..=NAMES.len()).rev().find_map(by).expect("there is a policy")
     }
 
     /// Whether no breaker is open.
     pub(super) fn is_asking(&self) -> bool {
-        self.layer.breaker_state() == BreakerState::Closed
+        self.layer.clone().live().breaker_state() == BreakerState::Closed
             && self.redis.breakers().iter().all(|(_, state)| *state == BreakerState::Closed)
     }
 }

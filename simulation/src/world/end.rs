@@ -81,14 +81,14 @@ impl World {
                 let decided = limiter.check_n(&key, units).await;
                 is_well &= decided.is_ok_and(|decision| decision.source() == Source::Store);
             }
-            let is_closed = client.layer.breaker_state() == BreakerState::Closed
+            let is_closed = client.layer.clone().live().breaker_state() == BreakerState::Closed
                 && self.lock().asked(client.redis.breakers()).all(|state| state == BreakerState::Closed);
             if is_well && is_closed {
                 return;
             }
             sleep(PAUSE).await;
         }
-        let (layer, nodes) = (client.layer.breaker_state(), client.redis.breakers());
+        let (layer, nodes) = (client.layer.clone().live().breaker_state(), client.redis.breakers());
         self.lock().violate(format_args!("process {process} does not recover: {layer:?}, {nodes:?}"));
     }
 
@@ -121,13 +121,13 @@ impl World {
         for number in 0..20 {
             let _ = limiter.check(&Key::new("header x-user", format!("{NOBODY}-{number}"))).await;
         }
-        if client.layer.breaker_state() == BreakerState::Open {
+        if client.layer.clone().live().breaker_state() == BreakerState::Open {
             self.lock().trace.meet("a client who is refused while the store is away");
         }
         self.lock().heal();
         for _ in 0..TRIES {
             let _ = limiter.check_n(&key, FIRST_COST).await;
-            if client.layer.breaker_state() == BreakerState::Closed {
+            if client.layer.clone().live().breaker_state() == BreakerState::Closed {
                 return;
             }
             sleep(PAUSE).await;

@@ -118,7 +118,7 @@ impl World {
                     state.trace.meet("policies replaced");
                     (state.disturbed, state.is_replaced) = (Some(Instant::now()), true);
                     drop(state);
-                    let replaced = clients[*process].layer.replace_policies(policies(setting, *percent));
+                    let replaced = clients[*process].layer.clone().live().replace_policies(policies(setting, *percent));
                     replaced.expect("the policies are valid");
                 }
                 What::Reset { process, user } => {

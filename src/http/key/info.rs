@@ -29,7 +29,7 @@ pub struct KeyInfo {
     /// The kind of all keys, as their text has it before the colon, such as `header x-api-key`; `None` if it is not known,
     /// as for closures.
     ///
-    /// A [limiter](crate::RateLimitLayer::limiter) of the layer finds the policies that a key is for by its kind. A policy
+    /// A [limiter](crate::LiveLayer::limiter) of the layer finds the policies that a key is for by its kind. A policy
     /// with keys of an unknown kind has to be [named](crate::Limiter::only).
     pub kind: Option<Cow<'static, str>>,
     /// The rule for requests without a key, for policies that do not [set](crate::Policy::missing_key) one.
@@ -39,7 +39,7 @@ pub struct KeyInfo {
     /// Whether no client can get another client's key by what it writes into a request: the key comes from the
     /// connection or from the server, or does not identify a client.
     ///
-    /// A [status service](crate::RateLimitLayer::status_service) that is open to all shows only policies with such keys.
+    /// A [status service](crate::LiveLayer::status_service) that is open to all shows only policies with such keys.
     pub unforgeable: bool,
     /// Whether keys contain the [address](super::KeyExtractor::address) of the client.
     ///

@@ -5,7 +5,7 @@ use std::{array, fmt, iter};
 
 use http::request::Parts;
 
-use super::RateLimitLayer;
+use super::LiveLayer;
 use crate::core::{Key, Mode, PolicyName, Quota};
 use crate::http::admission::{Judge, Resolved, Skip};
 use crate::http::policy::Policy;
@@ -13,7 +13,7 @@ use crate::http::response::Refusal;
 use crate::lookup::RawValues;
 use crate::store::{Check, MaybeFuture};
 
-impl RateLimitLayer {
+impl LiveLayer {
     /// Returns what the policies make of a request: which apply, by which key, at which cost, and why the others do not.
     ///
     /// It takes nothing, does not call the store and starts no lookup; only an ambiguous key counts in
@@ -30,7 +30,7 @@ impl RateLimitLayer {
     /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
     ///
     /// let policy = Policy::new("user", Quota::per_hour(1_000)).key(key::header("x-api-key"));
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy);
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).live();
     ///
     /// let (parts, ()) = Request::new(()).into_parts();
     /// let explanation = layer.explain(&parts);
@@ -40,7 +40,7 @@ impl RateLimitLayer {
     /// println!("{explanation}");
     /// ```
     pub fn explain(&self, parts: &Parts) -> Explanation {
-        let gate = self.gate.load_full();
+        let gate = self.layer.gate.load_full();
         let explain = |(place, policy)| explained(policy, parts, Judge::resolve(&gate, place, parts, false));
         Explanation { policies: gate.policies.iter().enumerate().map(explain).collect() }
     }
@@ -113,7 +113,7 @@ fn of_refusal(refusal: &Refusal) -> &'static str {
 /// The columns of the table.
 const HEADER: [&str; 6] = ["policy", "applies", "key", "cost", "quota", "why"];
 
-/// What the policies of a layer make of a request, as [`RateLimitLayer::explain`](crate::RateLimitLayer::explain)
+/// What the policies of a layer make of a request, as [`LiveLayer::explain`](crate::LiveLayer::explain)
 /// returns it.
 ///
 /// Displayed, it is a table with a header, and a line for each policy.
@@ -126,7 +126,8 @@ const HEADER: [&str; 6] = ["policy", "applies", "key", "cost", "quota", "why"];
 ///
 /// let layer = RateLimitLayer::composite(MemoryStore::new())
 ///     .policy(Policy::new("user", Quota::per_hour(1_000)).key(key::header("x-user").plain()).cost(5))
-///     .policy(Policy::new("upload", Quota::per_hour(10)).methods([http::Method::PUT]));
+///     .policy(Policy::new("upload", Quota::per_hour(10)).methods([http::Method::PUT]))
+///     .live();
 /// let request = Request::builder().header("x-user", "ada").body(()).expect("a valid request");
 ///
 /// let explanation = layer.explain(&request.into_parts().0);

@@ -1,13 +1,14 @@
 //! The layer: what users build from a store, policies and settings, and put around a service.
 //!
 //! [`RateLimitLayer`] is the builder as well. Each of its settings makes a layer of its own by copying the
-//! [gate](super::gate) and changing the copy, so services that exist already keep theirs. Only
-//! [`replace_policies`](RateLimitLayer::replace_policies) changes the gate that those services share.
+//! [gate](super::gate) and changing the copy, so services that exist already keep theirs. [`LiveLayer`] has no setter,
+//! and reads and changes the gate that its services share.
 //!
 //! What the settings mean for one request is in [`admission`](crate::http::admission); what the store's failures mean
 //! is in [`OnFailure`].
 
 mod explain;
+mod live;
 mod policies;
 mod reject;
 
@@ -21,6 +22,7 @@ use arc_swap::ArcSwap;
 use tower::Layer;
 
 pub use self::explain::{Explanation, PolicyExplanation};
+pub use self::live::LiveLayer;
 #[cfg(feature = "axum")]
 use crate::core::error::built;
 use crate::core::{Decision, Error};
@@ -31,8 +33,7 @@ use crate::http::key;
 use crate::http::policy::Policy;
 use crate::http::response::Drain;
 use crate::http::service::RateLimit;
-use crate::limiter::{InForce, Limiter};
-use crate::store::{BreakerState, FailureRules, OnFailure, Store, StoreDecision};
+use crate::store::{FailureRules, OnFailure, Store, StoreDecision};
 
 /// A [`Layer`] that limits the rate of requests to the service it wraps.
 ///
@@ -47,7 +48,8 @@ use crate::store::{BreakerState, FailureRules, OnFailure, Store, StoreDecision};
 /// sends several requests with the extensions of its own one, all but the first are counted.
 ///
 /// Each setter returns a new layer with the same store and counters; services that were made before keep their
-/// settings. So configure a layer completely before you apply it.
+/// settings. Set everything first, then apply the layer, or make it [`live`](Self::live) to replace its policies or read
+/// its state while it serves.
 ///
 /// # Examples
 ///
@@ -372,53 +374,30 @@ impl RateLimitLayer {
         self.change_failure(|rules| rules.budget = Some(budget.max(Duration::from_millis(1))))
     }
 
-    /// Returns the state of the layer's circuit breaker: whether the store is called, or has failed too often.
-    ///
-    /// [`OnFailure`] has what counts as a failure and when the store is probed. The breaker is half-open while a probe
-    /// is in flight. It counts the requests of this layer, its clones, and the services and limiters made of them.
-    ///
-    /// On a Redis Cluster each primary has a breaker of its own: see
-    /// [`RedisStore::breakers`](crate::RedisStore::breakers).
+    /// Finishes the layer: returns the handle that reads and changes what its services use.
     ///
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{BreakerState, MemoryStore, Policy, Quota, RateLimitLayer};
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
     ///
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)));
-    /// assert_eq!(layer.breaker_state(), BreakerState::Closed);
-    /// ```
-    pub fn breaker_state(&self) -> BreakerState {
-        self.gate.load().limits.store.breaker_state()
-    }
-
-    /// Returns a limiter with the same policies, counters and circuit breaker, for work that is not an HTTP request.
-    ///
-    /// All its methods use the policies that count keys of the same kind as the given one, wherever they occur: none with
-    /// another kind of key, none for certain routes or methods or with a [`when`](Policy::when), and none whose key is a
-    /// closure. [`Limiter::only`] names policies instead. A key that is for no policy is an error.
-    /// [`Policy::key_of`] makes keys.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
-    /// let user = Policy::new("user", Quota::per_hour(100)).key(key::header("x-user").plain());
-    /// let login = Policy::new("login", Quota::per_hour(5)).key(key::header("x-user").plain()).routes(["/login"]);
-    /// let layer = RateLimitLayer::composite(MemoryStore::new()).policy(user).policy(login);
-    ///
-    /// let decision = layer.limiter().check_n(&Key::new("header x-user", "ada"), 50).await?;
-    /// assert!(decision.is_allowed());
-    /// assert_eq!(decision.outcomes().len(), 1, "a job is no request to /login");
-    /// assert!(layer.limiter().check(&Key::new("user", "ada")).await.is_err(), "no policy has such keys");
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).live();
+    /// layer.replace_policies([Policy::new("api", Quota::per_minute(50))])?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn limiter(&self) -> Limiter {
-        Limiter::shared(Arc::clone(&self.gate) as Arc<dyn InForce>)
+    ///
+    /// Setters come before it, and the handle has none:
+    ///
+    /// ```compile_fail,E0599
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)));
+    /// let _ = layer.live().without_handle();
+    /// ```
+    pub fn live(self) -> LiveLayer {
+        LiveLayer::new(self)
     }
 
     /// Returns a layer whose policies, and those that replace them, are prepared for a layer around it, which reads the

@@ -1,16 +1,13 @@
-//! Adds policies to a layer, and replaces them while it is used.
+//! Adds policies to a layer before it is used.
 //!
 //! Every way in goes through [`Gate::accepts`]: a policy that the store cannot keep, or that no request can match, is
-//! an error when the layer is built or replaced, never when a request comes.
+//! an error when the layer is built or its policies are replaced, never when a request comes.
 
 use super::RateLimitLayer;
 use crate::core::error::built;
 use crate::core::{Error, Quota};
-use crate::http::gate::Gate;
 use crate::http::key::{self, KeyExtractor};
 use crate::http::policy::Policy;
-#[cfg(feature = "config")]
-use crate::store::FailureRules;
 
 impl RateLimitLayer {
     /// Adds a policy.
@@ -146,97 +143,6 @@ impl RateLimitLayer {
     #[track_caller]
     pub fn global(self, quota: Quota) -> Self {
         self.policy(Policy::new("global", quota).key(key::global()))
-    }
-
-    /// Returns the policy in force with this name, whose key has the settings of the layer's client.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
-    ///
-    /// let client = key::client_ip().v6_prefix(64);
-    /// let layer = RateLimitLayer::composite(MemoryStore::new()).client(client).ip(Quota::per_minute(300));
-    /// let ip = layer.find_policy("ip").expect("it was added");
-    /// assert_eq!(ip.key_of("2001:db8:0:1::9")?.as_str(), "ip:2001:db8:0:1::/64");
-    /// # Ok::<(), tollgate::Error>(())
-    /// ```
-    #[must_use]
-    pub fn find_policy(&self, name: &str) -> Option<Policy> {
-        self.gate.load().policies.iter().find(|policy| policy.name() == name).cloned()
-    }
-
-    /// Replaces all policies of this layer, of its clones, and of the services and limiters made of them, while they
-    /// are used.
-    ///
-    /// A policy whose name, key, algorithm and window are as before keeps its counters. Requests that were admitted
-    /// before are settled by the policies they were admitted with. New policies that a
-    /// [status service](Self::status_service) must not show to all clients are left out of it, with a warning.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_policy`](Self::try_policy); then the policies in force stay.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
-    ///
-    /// # fn main() -> Result<(), tollgate::Error> {
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)));
-    /// layer.replace_policies([Policy::new("api", Quota::per_minute(50))])?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn replace_policies(&self, policies: impl IntoIterator<Item = Policy>) -> Result<(), Error> {
-        self.replace(policies.into_iter().collect(), |_| {})
-    }
-
-    /// Removes all policies, so that every request is admitted, until others [replace](Self::replace_policies) them.
-    ///
-    /// Requests that are in progress are settled by the policies that admitted them.
-    pub fn remove_policies(&self) {
-        self.gate.load().limits.warned.no_rules_is_meant();
-        self.publish(&[], |_| {});
-    }
-
-    /// Replaces all policies, and in the same swap what `change` does to the gate before.
-    ///
-    /// # Errors
-    ///
-    /// As [`replace_policies`](Self::replace_policies).
-    pub(crate) fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut Gate)) -> Result<(), Error> {
-        let before = self.gate.load_full();
-        let count = before.policies.len();
-        if policies.is_empty() && count > 0 {
-            return Err(Error::invalid(format!(
-                "no policies in place of {count}: nothing would be limited any more: give some; if that is meant, \
-                 call remove_policies, or write policy = [] in the file"
-            )));
-        }
-        let mut next = Gate::clone(&before);
-        change(&mut next);
-        let policies = next.accepts(policies)?.into_iter().map(|policy| policy.continuing(&before.policies));
-        let policies: Vec<Policy> = policies.collect();
-        self.publish(&policies, change);
-        self.warn_of_forgeable();
-        Ok(())
-    }
-
-    /// Sets policies that were accepted, and changes the gate, in one swap.
-    fn publish(&self, policies: &[Policy], change: impl Fn(&mut Gate)) {
-        self.gate.rcu(|gate| {
-            let mut gate = Gate::clone(gate);
-            change(&mut gate);
-            gate.set_policies(policies.to_vec());
-            gate
-        });
-    }
-
-    /// Returns what happens when the store fails.
-    #[cfg(feature = "config")]
-    pub(crate) fn failure(&self) -> FailureRules {
-        self.gate.load().limits.failure
     }
 }
 

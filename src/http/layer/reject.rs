@@ -1,8 +1,7 @@
-//! Responses of the application's own to refused requests, instead of a 429 with a problem document.
+//! Responses of the application's own to denied requests, instead of the layer's problem documents.
 //!
-//! A closure builds the response from the head of the request and the decision. It is called for refusals by a policy
-//! only: a missing key, a deny list or a failing store keep the layer's responses, as they have no decision. So do gRPC
-//! calls, whose clients read nothing but a status of gRPC.
+//! A closure builds the response from the head of the request and the [`Denial`]. It is not called for gRPC calls, whose
+//! clients read nothing but a status of gRPC, nor where a key extractor rejects a request with a response of its own.
 
 #[cfg(feature = "axum")]
 use std::pin::pin;
@@ -21,82 +20,84 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 
 use super::RateLimitLayer;
-use crate::core::Decision;
 #[cfg(feature = "axum")]
 use crate::core::Lines;
 use crate::http::grpc;
+use crate::http::response::Denial;
 
 impl RateLimitLayer {
-    /// Sets a closure that builds the response when a policy refuses a request, instead of a 429 with a problem
-    /// document.
+    /// Sets a closure that builds all responses to denied requests, instead of problem documents.
     ///
-    /// It receives the head of the request and the decision. `Retry-After`, `Cache-Control: no-store` and the rate
-    /// limit headers are added to the response, unless it has them already. The closure is not called for responses
-    /// without a decision (400 or 403 for the key, 403 for a deny list, and 503), nor for gRPC calls, which get
-    /// `RESOURCE_EXHAUSTED`.
+    /// It receives the head of the request and the [`Denial`]: the reason, the status and the wait of the layer's own
+    /// response. `Retry-After`, `Cache-Control: no-store` and the rate limit headers are added to the response, unless
+    /// it has them already. It is not called for gRPC calls, nor for the responses with which a
+    /// [key extractor](crate::key::KeyExtractor) rejects requests.
+    ///
+    /// The body must be complete and of known size, as text, JSON and bytes are. A streamed body is not waited for: the
+    /// layer then sends its own response, and logs a warning with the code `rejection_streamed`, once a second at most.
     ///
     /// # Examples
     ///
     /// ```
-    /// use http::{Response, StatusCode};
-    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    /// use axum::Json;
+    /// use std::collections::BTreeMap;
+    /// use tollgate::{DenialReason, MemoryStore, Policy, Quota, RateLimitLayer};
     ///
     /// let policy = Policy::new("api", Quota::per_minute(100));
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_denied(|_, _| {
-    ///     let mut response = Response::new("slow down");
-    ///     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-    ///     response
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_denied(|_, denial| {
+    ///     let error = match denial.reason() {
+    ///         DenialReason::RateLimited(_) | DenialReason::Banned(_) => "slow_down",
+    ///         DenialReason::MissingKey | DenialReason::AmbiguousKey => "no_api_key",
+    ///         DenialReason::DenyListed => "not_allowed",
+    ///         _ => "try_again",
+    ///     };
+    ///     (denial.status(), Json(BTreeMap::from([("error", error)])))
     /// });
     /// # let _ = layer;
     /// ```
-    pub fn on_denied<F, T>(self, build: F) -> Self
-    where
-        F: Fn(&Parts, &Decision) -> Response<T> + Send + Sync + 'static,
-        T: Into<Bytes>,
-    {
-        self.reject_by(move |parts, decision| (!grpc::is_call(parts)).then(|| build(parts, decision).map(Into::into)))
-    }
-
-    /// Like [`on_denied`](Self::on_denied), but the closure may return anything that implements axum's `IntoResponse`.
-    ///
-    /// The body must be complete and of known size, as text, JSON and bytes are. A streamed body is not waited for: the layer then sends
-    /// its own response, and logs a warning with the code `rejection_streamed`, once a second at most.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::collections::BTreeMap;
-    ///
-    /// use axum::{Json, http::StatusCode};
-    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
-    ///
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).on_denied_with(
-    ///     |_, decision| {
-    ///         let policies: Vec<String> = decision.denied_by().map(|outcome| outcome.policy().to_owned()).collect();
-    ///         (StatusCode::TOO_MANY_REQUESTS, Json(BTreeMap::from([("limits", policies)])))
-    ///     },
-    /// );
-    /// # let _ = layer;
-    /// ```
     #[cfg(feature = "axum")]
-    pub fn on_denied_with<F, R>(self, build: F) -> Self
+    pub fn on_denied<F, R>(self, build: F) -> Self
     where
-        F: Fn(&Parts, &Decision) -> R + Send + Sync + 'static,
+        F: Fn(&Parts, &Denial<'_>) -> R + Send + Sync + 'static,
         R: IntoResponse,
     {
-        self.reject_by(
-            move |parts, decision| {
-                if grpc::is_call(parts) { None } else { at_once(build(parts, decision).into_response()) }
+        self.deny_by(
+            move |parts, denial| {
+                if grpc::is_call(parts) { None } else { at_once(build(parts, denial).into_response()) }
             },
         )
     }
 
-    /// Sets a closure that builds the responses, those to gRPC calls as well; where it returns `None`, the layer does.
-    pub(crate) fn reject_by<F>(self, build: F) -> Self
+    /// Sets a closure that builds all responses to denied requests, as `on_denied` of the feature `axum`, without axum.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::Response;
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(100));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_denied_http(|_, denial| {
+    ///     let mut response = Response::new("denied");
+    ///     *response.status_mut() = denial.status();
+    ///     response
+    /// });
+    /// # let _ = layer;
+    /// ```
+    pub fn on_denied_http<F, T>(self, build: F) -> Self
     where
-        F: Fn(&Parts, &Decision) -> Option<Response<Bytes>> + Send + Sync + 'static,
+        F: Fn(&Parts, &Denial<'_>) -> Response<T> + Send + Sync + 'static,
+        T: Into<Bytes>,
     {
-        self.change(|gate| gate.responses.reject = Some(Arc::new(build)))
+        self.deny_by(move |parts, denial| (!grpc::is_call(parts)).then(|| build(parts, denial).map(Into::into)))
+    }
+
+    /// Sets a closure that builds the responses, those to gRPC calls as well; where it returns `None`, the layer does.
+    pub(crate) fn deny_by<F>(self, build: F) -> Self
+    where
+        F: Fn(&Parts, &Denial<'_>) -> Option<Response<Bytes>> + Send + Sync + 'static,
+    {
+        self.change(|gate| gate.responses.on_denied = Some(Arc::new(build)))
     }
 }
 
@@ -118,7 +119,7 @@ fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
         tracing::warn!(
             code = "rejection_streamed",
             more,
-            "the body that on_denied_with returned is streamed or failed: the layer's own response was sent instead"
+            "the body that on_denied returned is streamed or failed: the layer's own response was sent instead"
         );
     });
     None

@@ -174,7 +174,7 @@ impl Count {
     ///     let response = service.clone().oneshot(Request::new(String::new())).await?;
     ///     assert_eq!(response.status(), status);
     /// }
-    /// let left = outside.limiter().peek(&Key::new("global", "")).await?;
+    /// let left = outside.clone().live().limiter().peek(&Key::new("global", "")).await?;
     /// assert_eq!(left.outcomes()[0].remaining(), 99);
     /// # Ok(())
     /// # }

@@ -79,7 +79,7 @@ impl Policy {
     /// Choose the key first: without one, a single client can use up the limit of all. By an address
     /// ([`key::client_ip`]) every request is counted, and by what clients send ([`key::header`], [`key::bearer`], ...)
     /// only requests that have it, unless [`missing_key`](Self::missing_key) says otherwise. Where one counter for all
-    /// is meant, [`key::global`] says so. [`RateLimitLayer::explain`](crate::RateLimitLayer::explain) shows which key a
+    /// is meant, [`key::global`] says so. [`LiveLayer::explain`](crate::LiveLayer::explain) shows which key a
     /// request has.
     ///
     /// The name is part of the policy's counters, headers, logs and metrics.
@@ -132,7 +132,7 @@ impl Policy {
     /// decoded.
     ///
     /// The key of a [`client_ip`](key::client_ip) has the IPv6 prefix that is set there. Where the layer sets it, ask the
-    /// [policy of the layer](crate::RateLimitLayer::find_policy).
+    /// [policy of the layer](crate::LiveLayer::find_policy).
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Policy {
     /// # async fn main() -> Result<(), tollgate::Error> {
     /// let policy = Policy::new("api", Quota::per_hour(100)).key(key::header("x-api-key"));
     /// let ada = policy.key_of("ada's key")?;
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy);
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).live();
     /// assert!(layer.limiter().check_n(&ada, 30).await?.is_allowed());
     /// assert_eq!(layer.limiter().reset(&ada).await?, 1);
     /// # Ok(())

@@ -1,7 +1,7 @@
 //! The responses to requests that are not admitted, and the headers that all responses of a layer get.
 //!
 //! A [`Refusal`] and the head of its request come in, a response goes out: for gRPC calls in gRPC's terms, for all
-//! others a [problem document](problem), or what the application builds for a refusal by a policy; to that the headers,
+//! others a [problem document](problem), or what the application builds; to that the headers,
 //! `Retry-After` and `Cache-Control` are added.
 //!
 //! | refusal | HTTP | gRPC |
@@ -12,6 +12,7 @@
 //! | a key extractor rejects the request | its response | the status that its response has, or is closest to |
 //! | no decision could be made | 503 | `UNAVAILABLE` |
 
+mod denial;
 mod drain;
 pub(crate) mod problem;
 
@@ -22,8 +23,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
+pub use self::denial::{Denial, DenialReason};
 pub(crate) use self::drain::Drain;
 use crate::core::{Decision, Error, Outcome};
 use crate::http::grpc;
@@ -66,15 +68,19 @@ impl Refusal {
     }
 }
 
-/// A closure that builds the response to a request that a policy refuses, from its head and the decision; `None` leaves
-/// it to the layer, as where a body is streamed.
-pub(crate) type Reject = dyn Fn(&Parts, &Decision) -> Option<Response<Bytes>> + Send + Sync;
+/// A closure that builds the response to a denied request; `None` leaves it to the layer, as where a body is streamed.
+pub(crate) type OnDenied = dyn Fn(&Parts, &Denial<'_>) -> Option<Response<Bytes>> + Send + Sync;
+
+/// In a request: the response has the decision that denies it, for tests.
+#[cfg(feature = "test-util")]
+#[derive(Clone, Copy)]
+pub(crate) struct ExposeDecision;
 
 /// Builds the responses of a layer, and writes headers into those of the inner service.
 #[derive(Clone)]
 pub(crate) struct Responses {
     pub(crate) headers: HeaderWriter,
-    pub(crate) reject: Option<Arc<Reject>>,
+    pub(crate) on_denied: Option<Arc<OnDenied>>,
     /// Whether responses have the decision in their extensions.
     pub(crate) exposes_decisions: bool,
     /// What is read of the bodies of refused requests.
@@ -85,7 +91,7 @@ impl Responses {
     /// Creates the default: all headers but the optional ones, and problem documents.
     pub(crate) fn new() -> Self {
         let headers = HeaderWriter::new(RateLimitHeaders::both());
-        Self { headers, reject: None, exposes_decisions: false, drain: Drain::default() }
+        Self { headers, on_denied: None, exposes_decisions: false, drain: Drain::default() }
     }
 
     /// Returns the response to a request that is not admitted; to HEAD, without a body.
@@ -99,19 +105,31 @@ impl Responses {
     ) -> Response<Bytes> {
         let is_grpc = grpc::is_call(parts);
         let response = match refusal {
-            Refusal::Refused(decision) => self.too_many(&decision, parts, is_grpc),
+            Refusal::Refused(decision) => {
+                #[cfg_attr(not(feature = "test-util"), expect(unused_mut, reason = "only tests change it"))]
+                let mut response = self.too_many(&decision, parts, is_grpc);
+                #[cfg(feature = "test-util")]
+                if parts.extensions.get::<ExposeDecision>().is_some() {
+                    response.extensions_mut().insert(*decision);
+                }
+                response
+            }
             Refusal::Rejected(response) if is_grpc => grpc::rejected(*response),
             Refusal::Rejected(response) => *response,
             Refusal::NoKey if is_grpc => grpc::forbidden(NO_KEY),
             Refusal::Ambiguous if is_grpc => grpc::invalid(AMBIGUOUS),
             Refusal::Denied if is_grpc => grpc::forbidden(DENIED),
-            Refusal::NoKey => problem::forbidden(NO_KEY),
-            Refusal::Ambiguous => problem::bad_request(AMBIGUOUS),
-            Refusal::Denied => problem::forbidden(DENIED),
+            Refusal::NoKey => self.built(parts, DenialReason::MissingKey, None, problem::forbidden(NO_KEY)),
+            Refusal::Ambiguous => self.built(parts, DenialReason::AmbiguousKey, None, problem::bad_request(AMBIGUOUS)),
+            Refusal::Denied => self.built(parts, DenialReason::DenyListed, None, problem::forbidden(DENIED)),
             Refusal::Failed(error) => {
                 tracing::debug!(error = format!("{error:#}"), "a request was refused, as no decision could be made");
                 let wait = next_probe(&error);
-                if is_grpc { grpc::unavailable(wait) } else { problem::unavailable(wait) }
+                if is_grpc {
+                    grpc::unavailable(wait)
+                } else {
+                    self.built(parts, DenialReason::Unavailable, Some(wait), problem::unavailable(wait))
+                }
             }
         };
         match parts.method {
@@ -126,14 +144,13 @@ impl Responses {
     /// Headers that the application has set are kept, and the others added. For gRPC the wait is in milliseconds, and
     /// at least 1 ms, as 0 would mean to retry at once.
     fn too_many(&self, decision: &Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
-        match self.reject.as_ref().and_then(|reject| reject(parts, decision)) {
-            Some(mut response) => {
+        let reason =
+            if decision.is_banned() { DenialReason::Banned(decision) } else { DenialReason::RateLimited(decision) };
+        match self.ask(parts, reason, StatusCode::TOO_MANY_REQUESTS, decision.retry_after()) {
+            Some(response) => {
                 let later = self.headers.headers().later();
-                let mut headers = self.headers.of_document(decision, later, wait(decision, later));
-                headers.remove(CONTENT_TYPE);
-                headers.extend(mem::take(response.headers_mut()));
-                *response.headers_mut() = headers;
-                self.expose(response, decision)
+                let headers = self.headers.of_document(decision, later, wait(decision, later));
+                self.expose(with_headers(response, headers), decision)
             }
             None if is_grpc => {
                 let later = self.headers.headers().later_millis();
@@ -144,6 +161,31 @@ impl Responses {
                 self.expose(response, decision)
             }
             None => self.refusal(decision),
+        }
+    }
+
+    /// Returns the response that the application builds; `None` if the layer has to.
+    fn ask(
+        &self,
+        parts: &Parts,
+        reason: DenialReason<'_>,
+        status: StatusCode,
+        retry_after: Option<Duration>,
+    ) -> Option<Response<Bytes>> {
+        self.on_denied.as_ref()?(parts, &Denial { reason, status, retry_after })
+    }
+
+    /// Returns the response to a request that is denied without a decision: `own`, or the application's with its headers.
+    fn built(
+        &self,
+        parts: &Parts,
+        reason: DenialReason<'_>,
+        retry_after: Option<Duration>,
+        own: Response<Bytes>,
+    ) -> Response<Bytes> {
+        match self.ask(parts, reason, own.status(), retry_after) {
+            Some(response) => with_headers(response, own.into_parts().0.headers),
+            None => own,
         }
     }
 
@@ -166,6 +208,14 @@ impl Responses {
         }
         response
     }
+}
+
+/// Adds the headers of a problem document to a response, unless the application set them.
+fn with_headers(mut response: Response<Bytes>, mut headers: HeaderMap) -> Response<Bytes> {
+    headers.remove(CONTENT_TYPE);
+    headers.extend(mem::take(response.headers_mut()));
+    *response.headers_mut() = headers;
+    response
 }
 
 /// Returns the seconds in `Retry-After`, at least 1; `None` if no wait can help.

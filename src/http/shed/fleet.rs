@@ -139,14 +139,15 @@ impl FleetShedLayer {
 
     /// Returns the state of the circuit breaker in front of the store.
     pub fn breaker_state(&self) -> BreakerState {
-        self.limits.breaker_state()
+        self.limits.clone().live().breaker_state()
     }
 
     /// A layer that responds to what its limits refuse as a shedder does.
     fn of(limits: RateLimitLayer, shedder: Shedder) -> Self {
         let shedder = Arc::new(shedder);
         let shedding = Arc::clone(&shedder);
-        let limits = limits.reject_by(move |parts, _| Some(shedding.shed(parts, WAIT, 2 * WAIT)));
+        let limits =
+            limits.deny_by(move |parts, denial| denial.decision().map(|_| shedding.shed(parts, WAIT, 2 * WAIT)));
         Self { limits, shedder }
     }
 }

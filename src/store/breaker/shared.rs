@@ -51,7 +51,7 @@ impl Permit {
 /// ```
 /// use tollgate::{BreakerState, MemoryStore, Policy, Quota, RateLimitLayer};
 ///
-/// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)));
+/// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).live();
 /// assert_eq!(layer.breaker_state(), BreakerState::Closed);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -32,7 +32,7 @@ pub(super) const BUDGET: Duration = Duration::from_millis(100);
 /// times out after the budget, or after 15 s if the budget is longer. So limits are shared again within 500 ms of the
 /// store's return, plus the time until the next request and the time its reply takes. If the store fails again within a
 /// second of that, probes start with a longer pause than the first time, of at most 500 ms. See
-/// [`breaker_state`](crate::RateLimitLayer::breaker_state).
+/// [`breaker_state`](crate::LiveLayer::breaker_state).
 ///
 /// On a Redis Cluster each primary has a breaker of its own: the layer does not count failures of one primary, the
 /// other primaries still decide for their slots, and a replica that takes over is called at once. See

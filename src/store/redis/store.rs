@@ -94,7 +94,7 @@ impl RedisStore {
     /// one's circuit breaker.
     ///
     /// It is empty for one server, and for the primary that sentinels name: the circuit breaker is
-    /// then [that of the layer](crate::RateLimitLayer::breaker_state). It is also empty until the
+    /// then [that of the layer](crate::LiveLayer::breaker_state). It is also empty until the
     /// first decision of a store that connects lazily.
     ///
     /// # Examples

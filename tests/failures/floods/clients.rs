@@ -108,7 +108,7 @@ async fn checks_of_a_handler() {
 }
 
 async fn streamed_rejections() {
-    let layer = layer(per_user(ONE)).on_denied_with(|_, _| {
+    let layer = layer(per_user(ONE)).on_denied(|_, _| {
         let chunks = futures::stream::pending::<Result<Bytes, Infallible>>();
         (StatusCode::IM_A_TEAPOT, Body::from_stream(chunks))
     });

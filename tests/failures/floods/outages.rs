@@ -54,7 +54,7 @@ async fn outages() {
     let layer = layer(&store, MANY).on_failure(OnFailure::Allow).allow_for(ms(1));
     for _ in 0..100 {
         store.becomes(Mood::Fails);
-        while layer.breaker_state() == BreakerState::Closed {
+        while layer.clone().live().breaker_state() == BreakerState::Closed {
             ask(&layer, "ada").await;
         }
         advance(SECOND).await;
@@ -124,9 +124,11 @@ async fn unknown_utilizations() {
 async fn services_that_are_never_ready() {
     let policy = |quota| Policy::new("flooded", quota).key(key::header("x-job"));
     let limits = RateLimitLayer::new(MemoryStore::new(), policy(MANY));
-    let limiter: Limiter = limits.limiter();
+    let limiter: Limiter = limits.clone().live().limiter();
     let back_pressure = BackPressureLayer::new(limiter, policy(MANY).key_of("mail").expect("a key"));
     limits
+        .clone()
+        .live()
         .replace_policies([policy(MANY).ban(Ban::new(2, SECOND, SECOND).of_verified_keys())])
         .expect("they are valid");
     let mut service = back_pressure.layer(service_fn(async |_: u32| Ok::<_, Infallible>(())));

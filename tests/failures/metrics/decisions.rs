@@ -203,7 +203,7 @@ async fn what_a_handler_and_a_limiter_ask_counts_and_a_look_does_not() {
         ("policy_refusals_total{policy=mail,mode=enforce}", 1),
     ]);
     assert_eq!(limiter.peek(&ada).await.expect("memory decides").outcomes()[0].remaining(), 0);
-    layer.status_service_for(|_| true).oneshot(Request::new(())).await.expect("a response");
+    layer.clone().live().status_service_for(|_| true).oneshot(Request::new(())).await.expect("a response");
     watch.saw(&[]);
 }
 
@@ -213,13 +213,17 @@ async fn policies_that_replace_others_are_counted_by_their_names() {
     ask(&layer, "ada").await;
     ask(&layer, "ada").await;
     watch.changes();
-    layer.replace_policies([per_user(ONE), Policy::new("new", ONE).shadow()]).unwrap();
+    layer.clone().live().replace_policies([per_user(ONE), Policy::new("new", ONE).shadow()]).unwrap();
     ask(&layer, "ada").await;
     watch.saw(&[
         ("decisions_total{source=store,verdict=refused}", 1),
         ("policy_refusals_total{policy=user,mode=enforce}", 1),
     ]);
-    layer.replace_policies([Policy::new("user", Quota::fixed_window(1, ms(3_600_000))).shadow()]).unwrap();
+    layer
+        .clone()
+        .live()
+        .replace_policies([Policy::new("user", Quota::fixed_window(1, ms(3_600_000))).shadow()])
+        .unwrap();
     ask(&layer, "bob").await;
     ask(&layer, "bob").await;
     watch.saw(&[

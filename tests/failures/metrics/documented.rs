@@ -24,7 +24,7 @@ async fn first_seen() -> Vec<(String, MetricKind, String)> {
     ask(&layer, "ada").await;
     shed_by_both().await;
     drop_by_ratio().await;
-    drop(layer.limiter().flow(&Key::hashed("header x-user", "ada")).await.expect("memory never fails"));
+    drop(layer.clone().live().limiter().flow(&Key::hashed("header x-user", "ada")).await.expect("memory never fails"));
     watch.all().into_iter().map(|(series, kind, text, _)| (series, kind, text)).collect()
 }
 

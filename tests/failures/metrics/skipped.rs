@@ -103,7 +103,7 @@ async fn a_refusal_is_no_skip_even_in_shadow_mode() {
 async fn a_look_at_the_status_is_no_skip() {
     for policy in [policy(), absent(), policy().methods([Method::POST])] {
         let watch = Watch::start();
-        let status = RateLimitLayer::new(MemoryStore::new(), policy).status_service_for(|_| true);
+        let status = RateLimitLayer::new(MemoryStore::new(), policy).live().status_service_for(|_| true);
         for request in [get(), of_user()] {
             status.clone().oneshot(request).await.expect("a response");
         }

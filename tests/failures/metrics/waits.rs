@@ -19,9 +19,10 @@ async fn each_try_of_a_service_that_waits_is_a_refusal_and_what_is_never_ready_i
     let store = RecordingStore::new(MemoryStore::builder().with_clock(ManualClock::paused()).build());
     let policy = |quota| Policy::new("mail", quota).key(header("x-job"));
     let limits = RateLimitLayer::new(store.clone(), policy(Quota::concurrency(1)));
-    let layer = BackPressureLayer::new(limits.limiter(), Key::hashed("header x-job", "mail"));
+    let layer = BackPressureLayer::new(limits.clone().live().limiter(), Key::hashed("header x-job", "mail"));
     let mut service = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
-    let (_held, guard) = limits.limiter().acquire(&Key::hashed("header x-job", "mail")).await.expect("a decision");
+    let (_held, guard) =
+        limits.clone().live().limiter().acquire(&Key::hashed("header x-job", "mail")).await.expect("a decision");
     drop((watch.changes(), store.take()));
     assert!(tokio::time::timeout(20 * SECOND, service.ready()).await.is_err());
     let tries = store.take().iter().filter(|call| matches!(call, Recorded::Decide(_))).count();
@@ -31,7 +32,7 @@ async fn each_try_of_a_service_that_waits_is_a_refusal_and_what_is_never_ready_i
     assert_eq!(refusals, i64::try_from(tries).ok(), "{changes:?}");
 
     let bans = policy(Quota::per_hour(1)).ban(Ban::new(2, SECOND, SECOND).of_verified_keys());
-    limits.replace_policies([bans]).expect("they are valid");
+    limits.clone().live().replace_policies([bans]).expect("they are valid");
     // The try that was under way ends.
     assert!(tokio::time::timeout(5 * SECOND, service.ready()).await.is_err());
     drop((watch.changes(), store.take()));

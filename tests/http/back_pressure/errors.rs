@@ -81,12 +81,14 @@ async fn rules_that_are_replaced_are_followed() {
     let policy = |quota| Policy::new("mail", quota).key(header("x-job"));
     let hour = Quota::per_hour(1);
     let limits = RateLimitLayer::new(store.clone(), policy(hour));
-    let layer = BackPressureLayer::new(limits.limiter(), key());
+    let layer = BackPressureLayer::new(limits.clone().live().limiter(), key());
     let mut service = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
     service.ready().await.unwrap().call(1).await.unwrap();
 
     // It would be banned if it went on to call the store.
     limits
+        .clone()
+        .live()
         .replace_policies([policy(hour).ban(Ban::new(2, 100 * SECOND, 1_000 * SECOND).of_verified_keys())])
         .expect("they are valid");
     store.take();
@@ -96,7 +98,7 @@ async fn rules_that_are_replaced_are_followed() {
     assert!(!store.take().iter().any(|call| matches!(call, Recorded::Decide(_))));
 
     let start = Instant::now();
-    limits.replace_policies([policy(Quota::per_hour(100))]).expect("they are valid");
+    limits.clone().live().replace_policies([policy(Quota::per_hour(100))]).expect("they are valid");
     assert_eq!(waiting.await.unwrap(), Ok(2));
     assert!(start.elapsed() <= 2 * SECOND, "{:?}", start.elapsed());
 }
@@ -107,11 +109,15 @@ async fn rules_that_are_replaced_during_a_long_pause_are_followed_within_about_a
         memory(&ManualClock::paused()),
         Policy::new("mail", Quota::fixed_window(1, 86_400 * SECOND)),
     );
-    let layer = BackPressureLayer::new(limits.limiter(), Key::new("global", ""));
+    let layer = BackPressureLayer::new(limits.clone().live().limiter(), Key::new("global", ""));
     let mut service = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
     service.ready().await.unwrap().call(1).await.unwrap();
     assert!(!is_ready(&mut service));
-    limits.replace_policies([Policy::new("mail", Quota::fixed_window(100, 86_400 * SECOND))]).expect("they are valid");
+    limits
+        .clone()
+        .live()
+        .replace_policies([Policy::new("mail", Quota::fixed_window(100, 86_400 * SECOND))])
+        .expect("they are valid");
     let start = Instant::now();
     service.ready().await.unwrap();
     assert!(start.elapsed() <= 66 * SECOND + SECOND / 10, "{:?}", start.elapsed());
@@ -135,11 +141,13 @@ async fn rules_by_which_nothing_is_ever_ready_are_told_once_a_minute() {
     let policy = |quota| Policy::new("mail", quota).key(header("x-job"));
     let hour = Quota::per_hour(10);
     let limits = RateLimitLayer::new(memory(&ManualClock::paused()), policy(hour));
-    let mut service =
-        BackPressureLayer::new(limits.limiter(), key()).layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    let mut service = BackPressureLayer::new(limits.clone().live().limiter(), key())
+        .layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
     assert!(is_ready(&mut service));
     service.call(1).await.unwrap();
     limits
+        .clone()
+        .live()
         .replace_policies([policy(hour).ban(Ban::new(2, SECOND, SECOND).of_verified_keys())])
         .expect("they are valid");
     assert!(tokio::time::timeout(100 * SECOND, service.ready()).await.is_err());

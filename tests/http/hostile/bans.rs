@@ -95,10 +95,10 @@ async fn a_banned_client_is_refused_on_every_route_of_the_policy_and_lifted_by_h
     let sent = send(&layer, 9, |_| from(VICTIM)).await;
     let retry = sent[8].headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap();
     assert!((3_590..=3_600).contains(&retry), "{retry}");
-    layer.limiter().lift_ban(&Key::new("ip", VICTIM)).await.unwrap();
+    layer.clone().live().limiter().lift_ban(&Key::new("ip", VICTIM)).await.unwrap();
     let sent = send(&layer, 1, |_| from(VICTIM)).await;
     assert!(!is_banned(&sent[0]) && !sent[0].is_admitted(), "its units are used up");
-    layer.limiter().reset(&Key::new("ip", VICTIM)).await.unwrap();
+    layer.clone().live().limiter().reset(&Key::new("ip", VICTIM)).await.unwrap();
     assert!(send(&layer, 1, |_| from(VICTIM)).await[0].is_admitted());
 }
 

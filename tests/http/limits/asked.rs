@@ -179,20 +179,24 @@ fn a_limiter_does_without_its_store_what_it_is_set_to() {
     let fallback = Limiter::new(unavailable(), [Rule::new("user", THREE)]);
     assert_eq!(allows(&fallback), [true, true, true, false]);
     assert_eq!(allows(&fallback.clone().instances(NonZeroU32::new(3).expect("not 0"))), [true, false, false, false]);
-    let open = layer.limiter().on_failure(OnFailure::Allow);
+    let open = layer.clone().live().limiter().on_failure(OnFailure::Allow);
     assert_eq!(allows(&open), [true; 4]);
     assert_eq!(allows(&open.allow_for(Duration::ZERO)), [true, true, true, false]);
-    let denies = layer.clone().on_failure(OnFailure::Deny).limiter();
+    let denies = layer.clone().on_failure(OnFailure::Deny).live().limiter();
     assert!(denies.check(&ada).now_or_never().expect("an answer at once").is_err());
     assert!(denies.on_failure(OnFailure::Allow).check(&ada).now_or_never().expect("an answer at once").is_ok());
-    assert_eq!(allows(&layer.limiter()), [true, true, true, false], "a layer's own limiter is as it was");
-    assert_eq!(layer.breaker_state(), layer.limiter().breaker_state());
+    assert_eq!(
+        allows(&layer.clone().live().limiter()),
+        [true, true, true, false],
+        "a layer's own limiter is as it was"
+    );
+    assert_eq!(layer.clone().live().breaker_state(), layer.clone().live().limiter().breaker_state());
 }
 
 #[test]
 fn a_layer_and_its_limiter_share_counters_where_the_key_is_the_same() {
     let layer = RateLimitLayer::new(store(), Policy::new("user", THREE).key(key::header("x-user").plain()));
-    let (limiter, user) = (layer.limiter(), Key::new("header x-user", "ada"));
+    let (limiter, user) = (layer.clone().live().limiter(), Key::new("header x-user", "ada"));
     let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
     let service = layer.layer(inner);
     let send = || {

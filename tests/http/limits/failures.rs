@@ -162,7 +162,7 @@ async fn a_ban_that_is_made_stricter_counts_the_next_failure() {
     let strict = Policy::new("login", Quota::per_minute(1_000))
         .key(key::peer_ip())
         .ban_failures(strict, Count::statuses([StatusCode::UNAUTHORIZED]));
-    layer.replace_policies([strict]).expect("it is supported");
+    layer.clone().live().replace_policies([strict]).expect("it is supported");
     assert_eq!(log_in(&layer, 401).await.status(), 401);
     assert!(is_banned(&log_in(&layer, 200).await));
 }

@@ -75,7 +75,7 @@ async fn overloaded() -> Router {
 async fn refusing() -> Vec<(&'static str, u16, Router)> {
     let tenant = || Policy::new("tenant", FIVE).missing_key(MissingKey::Deny);
     let own = RateLimitLayer::new(MemoryStore::new(), Policy::new("own", ONE));
-    let own = hello().layer(own.on_denied(|_, _| StatusCode::PAYMENT_REQUIRED.into_response().map(|_| "pay")));
+    let own = hello().layer(own.on_denied_http(|_, _| StatusCode::PAYMENT_REQUIRED.into_response().map(|_| "pay")));
     let failed = RateLimitLayer::new(unavailable(), Policy::new("failed", FIVE)).on_failure(OnFailure::Deny);
     let fleet = hello().layer(FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5));
     vec![
@@ -92,7 +92,7 @@ async fn refusing() -> Vec<(&'static str, u16, Router)> {
 
 fn outside(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
     let layer = RateLimitLayer::composite(MemoryStore::new()).policies(policies);
-    layer.on_denied(|_, _| OUTSIDE.into_response().map(|_| "outside"))
+    layer.on_denied_http(|_, _| OUTSIDE.into_response().map(|_| "outside"))
 }
 
 /// Bans after three responses, and admits five that count.

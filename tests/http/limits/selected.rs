@@ -61,7 +61,7 @@ fn is_for_none<T>(result: Result<T, Error>, says: &[&str]) {
 
 #[test]
 fn a_job_takes_from_the_policies_whose_requests_have_its_key_wherever_they_go() {
-    let limiter = layer().limiter();
+    let limiter = layer().live().limiter();
     for _ in 0..100 {
         assert!(now(limiter.check(&user())).expect("a policy is for it").is_allowed());
     }
@@ -75,7 +75,7 @@ fn a_job_takes_from_the_policies_whose_requests_have_its_key_wherever_they_go() 
 #[tokio::test(start_paused = true)]
 async fn all_operations_use_the_same_policies_and_a_key_that_is_for_none_is_an_error() {
     let layer = layer().policy(by_user("bans", TEN).ban(Ban::new(2, HOUR, HOUR).of_verified_keys()));
-    let (limiter, others) = (layer.limiter(), Key::new("user", "ada"));
+    let (limiter, others) = (layer.clone().live().limiter(), Key::new("user", "ada"));
     uses(limiter.check(&user()).await, &["user", "bans"]);
     uses(limiter.check_n(&user(), 2).await, &["user", "bans"]);
     uses(limiter.peek(&user()).await, &["user", "bans"]);
@@ -104,37 +104,50 @@ async fn all_operations_use_the_same_policies_and_a_key_that_is_for_none_is_an_e
     is_for_none(limiter.refund(&others, 1).await, says);
     is_for_none(limiter.reset(&others).await, says);
     is_for_none(BackPressureLayer::try_new(limiter, others), says);
-    assert!(BackPressureLayer::try_new(layer.limiter(), Key::new("ip", "203.0.113.9")).is_ok(), "it meets no ban");
+    assert!(
+        BackPressureLayer::try_new(layer.clone().live().limiter(), Key::new("ip", "203.0.113.9")).is_ok(),
+        "it meets no ban"
+    );
 }
 
 #[test]
 fn policies_are_used_for_every_key_where_they_are_named() {
     let layer = layer();
     let job = Key::new("job", "7");
-    let named = layer.limiter().only(["closure", "login"]).expect("they are there");
+    let named = layer.clone().live().limiter().only(["closure", "login"]).expect("they are there");
     uses(now(named.check(&job)), &["login", "closure"]);
     uses(now(named.peek(&user())), &["login", "closure"]);
     assert_eq!(now(named.reset(&job)).expect("two counters"), 2);
-    uses(now(layer.limiter().on_failure(tollgate::OnFailure::Deny).only(["ip"]).unwrap().check(&job)), &["ip"]);
-    uses(now(layer.limiter().only(["ip"]).unwrap().on_failure(tollgate::OnFailure::Deny).check(&job)), &["ip"]);
-    is_for_none(layer.limiter().only(["log-in"]), &["\"log-in\"", "\"login\""]);
-    is_for_none(layer.limiter().only([]), &["at least one"]);
-    assert!(layer.limiter().only(["log in"]).is_err(), "it is no name");
+    uses(
+        now(layer.clone().live().limiter().on_failure(tollgate::OnFailure::Deny).only(["ip"]).unwrap().check(&job)),
+        &["ip"],
+    );
+    uses(
+        now(layer.clone().live().limiter().only(["ip"]).unwrap().on_failure(tollgate::OnFailure::Deny).check(&job)),
+        &["ip"],
+    );
+    is_for_none(layer.clone().live().limiter().only(["log-in"]), &["\"log-in\"", "\"login\""]);
+    is_for_none(layer.clone().live().limiter().only([]), &["at least one"]);
+    assert!(layer.clone().live().limiter().only(["log in"]).is_err(), "it is no name");
 }
 
 #[test]
 fn names_are_those_of_the_policies_in_force() {
     let layer = layer();
-    let named = layer.limiter().only(["login"]).expect("it is there");
-    layer.replace_policies([by_user("user", TEN), by_user("login", Quota::per_hour(7))]).expect("they are valid");
+    let named = layer.clone().live().limiter().only(["login"]).expect("it is there");
+    layer
+        .clone()
+        .live()
+        .replace_policies([by_user("user", TEN), by_user("login", Quota::per_hour(7))])
+        .expect("they are valid");
     assert_eq!(now(named.peek(&user())).unwrap().outcomes()[0].limit(), 7);
-    uses(now(layer.limiter().peek(&user())), &["user", "login"]);
-    layer.replace_policies([by_user("user", TEN).routes(["/"])]).expect("it is valid");
+    uses(now(layer.clone().live().limiter().peek(&user())), &["user", "login"]);
+    layer.clone().live().replace_policies([by_user("user", TEN).routes(["/"])]).expect("it is valid");
     is_for_none(now(named.peek(&user())), &["\"login\"", "\"user\""]);
-    is_for_none(now(layer.limiter().peek(&user())), &["some requests only"]);
-    layer.remove_policies();
+    is_for_none(now(layer.clone().live().limiter().peek(&user())), &["some requests only"]);
+    layer.clone().live().remove_policies();
     is_for_none(now(named.check(&user())), &["\"login\""]);
-    assert!(now(layer.limiter().check(&user())).expect("nothing is limited").is_allowed());
+    assert!(now(layer.clone().live().limiter().check(&user())).expect("nothing is limited").is_allowed());
 }
 
 #[test]
@@ -149,11 +162,11 @@ fn rules_take_any_key_and_some_of_them_where_they_are_named() {
 #[test]
 fn a_strike_or_the_end_of_a_ban_where_nothing_bans_is_an_error() {
     let bans = by_user("login", TEN).routes(["/login"]).ban(Ban::new(2, HOUR, HOUR).of_verified_keys());
-    let limiter = layer().limiter();
+    let limiter = layer().live().limiter();
     is_for_none(now(limiter.strike(&user())), &["has a ban"]);
     let layer = RateLimitLayer::composite(MemoryStore::new()).policy(by_user("user", TEN)).policy(bans);
-    is_for_none(now(layer.limiter().lift_ban(&user())), &["has a ban", "\"login\"", "only"]);
-    let named = layer.limiter().only(["login"]).expect("it is there");
+    is_for_none(now(layer.clone().live().limiter().lift_ban(&user())), &["has a ban", "\"login\"", "only"]);
+    let named = layer.clone().live().limiter().only(["login"]).expect("it is there");
     assert_eq!(now(named.lift_ban(&user())).expect("it bans"), 0);
     now(named.strike(&user())).expect("it bans");
     assert_eq!(now(named.lift_ban(&user())).expect("it bans"), 1);
@@ -164,7 +177,13 @@ async fn the_counter_that_requests_without_a_key_share_is_reset_by_its_key() {
     let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("ip", TEN).key(key::client_ip()));
     assert!(send(&layer, 1, |_| http::Request::new(String::new())).await[0].is_admitted());
     for key in ["anonymous:", "ambiguous:203.0.113.9", "unknown:"] {
-        let found = layer.limiter().reset(&key.parse().expect("a key")).await.expect("such keys are of any policy");
+        let found = layer
+            .clone()
+            .live()
+            .limiter()
+            .reset(&key.parse().expect("a key"))
+            .await
+            .expect("such keys are of any policy");
         assert_eq!(found, usize::from(key == "anonymous:"), "{key}");
     }
 }
@@ -187,7 +206,7 @@ async fn a_handler_s_check_by_a_key_of_another_kind_than_the_policy_s_is_an_erro
 
 #[test]
 fn a_kind_that_is_named_as_a_shared_counter_is_no_shared_counter() {
-    let limiter = layer().limiter();
+    let limiter = layer().live().limiter();
     for kind in ["anonymous", "unknown"] {
         is_for_none(now(limiter.check(&Key::new(kind, "203.0.113.5"))), &[kind]);
     }
@@ -198,7 +217,7 @@ fn a_kind_that_is_named_as_a_shared_counter_is_no_shared_counter() {
 fn a_policy_of_the_layer_makes_keys_with_the_settings_of_the_client() {
     let client = key::client_ip().v6_prefix(64);
     let layer = RateLimitLayer::composite(memory(&ManualClock::new())).client(client).ip(TEN);
-    let ip = layer.find_policy("ip").expect("it was added");
+    let ip = layer.clone().live().find_policy("ip").expect("it was added");
     assert_eq!(ip.key_of("2001:db8:0:1::9").expect("an address").as_str(), "ip:2001:db8:0:1::/64");
-    assert!(layer.find_policy("login").is_none());
+    assert!(layer.clone().live().find_policy("login").is_none());
 }

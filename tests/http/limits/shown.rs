@@ -57,7 +57,7 @@ fn asked(service: StatusService, request: Request<Body>) -> (u16, String) {
 /// What is told to anybody whom a closure lets see all.
 #[track_caller]
 fn told(layer: &RateLimitLayer, headers: &[(&str, &str)]) -> String {
-    let (status, text) = asked(layer.status_service_for(|_| true), request(headers));
+    let (status, text) = asked(layer.clone().live().status_service_for(|_| true), request(headers));
     assert_eq!(status, 200, "{text}");
     text
 }
@@ -94,7 +94,7 @@ fn a_status_for_all_is_not_built_where_clients_can_make_up_a_key() {
         by(key::peer_ip()).tier(|parts| (parts.headers.get("x-api-key")? == "secret").then(|| Quota::per_hour(5_000))),
     ];
     for (place, policy) in policies.into_iter().enumerate() {
-        let error = layer([Policy::new("all", TEN), policy]).status_service().expect_err("anybody could see it");
+        let error = layer([Policy::new("all", TEN), policy]).live().status_service().expect_err("anybody could see it");
         assert!(error.is_invalid(), "policy {place}: {error}");
         let told = error.to_string();
         assert!(told.contains("policy \"by\"") && told.contains("status_service_for"), "policy {place}: {told}");
@@ -123,7 +123,7 @@ fn a_status_for_all_is_built_for_keys_that_the_connection_or_the_server_says() {
         by(key::header("x-user")).shadow(),
     ];
     for (place, policy) in policies.into_iter().enumerate() {
-        let _ = layer([policy]).status_service().unwrap_or_else(|error| panic!("policy {place}: {error}"));
+        let _ = layer([policy]).live().status_service().unwrap_or_else(|error| panic!("policy {place}: {error}"));
     }
 }
 
@@ -131,7 +131,7 @@ fn a_status_for_all_is_built_for_keys_that_the_connection_or_the_server_says() {
 fn a_client_is_shown_its_own_by_its_connection_and_by_what_earlier_layers_found() {
     let user = Policy::new("user", TEN).key(key::extension(|user: &User| Key::new("user", user.0)));
     let layer = layer([by(key::peer_ip()), user]);
-    let status = layer.status_service().expect("all of it is proven");
+    let status = layer.clone().live().status_service().expect("all of it is proven");
     let of = |user: &'static str| {
         let mut request = request(&[("x-user", "victim"), ("authorization", "Basic dmljdGltOg==")]);
         request.extensions_mut().insert(User(user));
@@ -147,7 +147,7 @@ fn a_client_is_shown_its_own_by_its_connection_and_by_what_earlier_layers_found(
 #[test]
 fn nobody_is_shown_the_counters_of_a_user_whose_name_it_writes() {
     let layer = layer([by(key::basic_user())]);
-    let status = layer.status_service_for(|parts| parts.extensions.get::<User>().is_some());
+    let status = layer.clone().live().status_service_for(|parts| parts.extensions.get::<User>().is_some());
     let victim = || request(&[("authorization", "Basic dmljdGltOg==")]);
     let (code, text) = asked(status.clone(), victim());
     assert_eq!(code, 403);
@@ -165,13 +165,13 @@ fn replaced_policies_that_may_not_be_shown_to_all_are_left_out_with_one_warning(
     let replaced = || [by(key::peer_ip()), user("user"), user("hidden").unadvertised()];
 
     let other = layer([by(key::peer_ip())]);
-    other.replace_policies(replaced()).expect("they are valid");
+    other.clone().live().replace_policies(replaced()).expect("they are valid");
     let layer = layer([by(key::peer_ip())]);
-    let status = layer.status_service().expect("addresses are proven");
-    layer.clone().replace_policies([by(key::peer_ip())]).expect("they are valid");
+    let status = layer.clone().live().status_service().expect("addresses are proven");
+    layer.clone().live().replace_policies([by(key::peer_ip())]).expect("they are valid");
     assert_eq!(log.count("status_left_out"), 0);
 
-    layer.clone().replace_policies(replaced()).expect("they are valid");
+    layer.clone().live().replace_policies(replaced()).expect("they are valid");
     for _ in 0..10 {
         let (code, text) = asked(status.clone(), request(&[("x-user", "victim")]));
         assert_eq!(code, 200);
@@ -216,7 +216,7 @@ fn a_client_whom_the_layer_denies_is_shown_nothing() {
     let all = || Policy::new("all", TEN);
     for denying in [all().deny(list()), all().deny(list()).unadvertised()] {
         let layer = layer([Policy::new("other", TEN), denying]);
-        let (code, text) = asked(layer.status_service().expect("it is proven"), request(&[]));
+        let (code, text) = asked(layer.clone().live().status_service().expect("it is proven"), request(&[]));
         assert!(code == 403 && !text.contains("limit\""), "{code} {text}");
         assert_eq!(served(&layer, request(&[])).status(), 403);
     }
@@ -226,16 +226,16 @@ fn a_client_whom_the_layer_denies_is_shown_nothing() {
         Policy::new("shadow", TEN).deny(list()).shadow(),
         all(),
     ]);
-    assert_eq!(asked(layer.status_service().expect("it is proven"), request(&[])).0, 200);
+    assert_eq!(asked(layer.clone().live().status_service().expect("it is proven"), request(&[])).0, 200);
 }
 
 #[test]
 fn a_request_without_a_key_that_must_be_there_is_answered_as_by_the_layer() {
     let layer = layer([by(key::header("x-user")).missing_key(MissingKey::Deny)]);
-    let (code, text) = asked(layer.status_service_for(|_| true), request(&[]));
+    let (code, text) = asked(layer.clone().live().status_service_for(|_| true), request(&[]));
     let refused = served(&layer, request(&[]));
     assert_eq!((code, refused.status().as_u16()), (403, 403), "{text}");
-    assert_eq!(asked(layer.status_service_for(|_| true), request(&[("x-user", "ada")])).0, 200);
+    assert_eq!(asked(layer.clone().live().status_service_for(|_| true), request(&[("x-user", "ada")])).0, 200);
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_list_of_clients_in_a_file_makes_no_address_a_guess() {
     let file = |key: &str| {
         let policy = format!("[[policy]]\nname = \"by\"\nlimit = 10\nwindow = \"1h\"\nkey = \"{key}\"");
         let config = Config::from_toml(&format!("{policy}\ndeny = [\"203.0.113.0/24\"]")).expect("a policy");
-        layer(config.into_policies()).status_service().is_ok()
+        layer(config.into_policies()).live().status_service().is_ok()
     };
     assert!(file("client_ip") && file("global") && !file("header:x-api-key"));
 }
@@ -312,7 +312,10 @@ fn a_list_of_clients_in_a_file_makes_no_address_a_guess() {
 #[test]
 fn a_head_request_for_the_status_has_no_body_but_its_length() {
     let layer = layer([Policy::new("all", TEN)]);
-    for service in [layer.status_service().expect("it is proven"), layer.status_service_for(|_| false)] {
+    for service in [
+        layer.clone().live().status_service().expect("it is proven"),
+        layer.clone().live().status_service_for(|_| false),
+    ] {
         let (_, text) = asked(service.clone(), request(&[]));
         let mut head = request(&[]);
         *head.method_mut() = Method::HEAD;

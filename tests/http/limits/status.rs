@@ -13,7 +13,7 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::test_util::ManualClock;
-use tollgate::{AccessList, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate::{AccessList, LiveLayer, OnFailure, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
 use crate::support::doubles::unavailable;
@@ -28,6 +28,10 @@ fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
 
 /// An app whose `/` is limited, and whose `/rate_limit` tells.
 fn app(layer: &RateLimitLayer) -> Router {
+    live_app(&layer.clone().live())
+}
+
+fn live_app(layer: &LiveLayer) -> Router {
     let limited = Router::new().route("/", get(|| async {})).layer(layer.clone());
     limited.route_service("/rate_limit", layer.status_service_for(|_| true))
 }
@@ -75,7 +79,7 @@ fn what_is_counted_besides_requests_has_a_name_and_slots_have_no_reset() {
     let expected = |resource| format!(r#"{{"resources":{{{resource}}}}}"#);
     told(&app(&layer([slots])), "ada", &expected(streams), &[]);
     let bandwidth = BandwidthLayer::responses(layer([bytes]), OnLimit::Throttle);
-    told(&app(bandwidth.limits()), "ada", &expected(downloads), &[Duration::ZERO]);
+    told(&live_app(bandwidth.limits()), "ada", &expected(downloads), &[Duration::ZERO]);
 }
 
 #[test]
@@ -146,7 +150,7 @@ fn policies_for_other_methods_and_routes_are_told_too() {
 fn replaced_policies_are_told_as_they_are() {
     let layer = layer([user(Quota::fixed_window(1, HOUR))]);
     let app = app(&layer);
-    layer.replace_policies([user(Quota::fixed_window(7, HOUR))]).unwrap();
+    layer.clone().live().replace_policies([user(Quota::fixed_window(7, HOUR))]).unwrap();
     told(&app, "ada", r#"{"resources":{"user":{"limit":7,"used":0,"remaining":7,"reset":R}}}"#, &[Duration::ZERO]);
 }
 

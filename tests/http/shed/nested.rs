@@ -158,7 +158,7 @@ async fn limits_within_shedders_that_are_replaced_under_load_lose_no_slot() {
     });
     let tasks: Vec<_> = tasks.collect();
     for number in 1..=400 {
-        limits.replace_policies(policies(number)).expect("they are valid");
+        limits.clone().live().replace_policies(policies(number)).expect("they are valid");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     stops.store(true, Ordering::Relaxed);

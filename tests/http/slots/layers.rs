@@ -62,14 +62,14 @@ fn slots_are_released_where_they_were_taken_though_policies_were_replaced() {
     let layer = streams(TWO);
     let (service, mut senders) = feeding(&layer);
     let (old, _sender) = send_fed(&service, &mut senders);
-    layer.replace_policies([Policy::new("streams", Quota::concurrency(5))]).expect("they are valid");
+    layer.clone().live().replace_policies([Policy::new("streams", Quota::concurrency(5))]).expect("they are valid");
     assert_eq!(left(&layer), 4, "the slot counts on");
     let (new, _sender) = send_fed(&service, &mut senders);
     drop(old);
     assert_eq!(left(&layer), 4);
-    layer.replace_policies([Policy::new("other", TWO)]).expect("they are valid");
+    layer.clone().live().replace_policies([Policy::new("other", TWO)]).expect("they are valid");
     drop(new);
-    layer.replace_policies([Policy::new("streams", TWO)]).expect("they are valid");
+    layer.clone().live().replace_policies([Policy::new("streams", TWO)]).expect("they are valid");
     assert_eq!(left(&layer), 2);
 }
 
@@ -103,7 +103,7 @@ fn what_settles_by_the_outcome_of_a_request_is_an_error_for_slots() {
         (Policy::new("streams", TWO).metered(), "metered"),
         (Policy::new("streams", TWO).count(Count::failures()), "count"),
     ] {
-        let error = layer.replace_policies([policy]).expect_err("it makes no sense");
+        let error = layer.clone().live().replace_policies([policy]).expect_err("it makes no sense");
         let text = format!("policy \"streams\": its slots are released at the end of each request: leave out {option}");
         assert!(error.is_invalid());
         assert_eq!(error.to_string(), text);

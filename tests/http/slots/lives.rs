@@ -57,7 +57,7 @@ async fn slots_that_the_store_forgets_count_again_after_a_third_of_their_life() 
     let layer = streams(Quota::concurrency(10));
     let (service, mut senders) = feeding(&layer);
     let held: Vec<_> = (0..7).map(|_| send_fed(&service, &mut senders)).collect();
-    layer.limiter().reset(&super::rig::everybody()).await.expect("memory never fails");
+    layer.clone().live().limiter().reset(&super::rig::everybody()).await.expect("memory never fails");
     assert_eq!(left(&layer), 10);
     sleep(LIFE / 3 + Duration::from_millis(1_100)).await;
     assert_eq!(left(&layer), 3);

@@ -105,5 +105,5 @@ pub(super) fn left_of(limiter: &Limiter, key: &Key) -> u64 {
 
 #[track_caller]
 pub(super) fn left(layer: &RateLimitLayer) -> u64 {
-    left_of(&layer.limiter(), &everybody())
+    left_of(&layer.clone().live().limiter(), &everybody())
 }

@@ -86,12 +86,12 @@ fn a_request_during_which_policies_are_replaced_repeats_no_warning() {
     // It replaces them as another thread might, after the request has begun.
     let replace = move |_: &Parts| {
         if !is_replaced.swap(true, Ordering::Relaxed) {
-            other.replace_policies([by_address()]).expect("they are valid");
+            other.clone().live().replace_policies([by_address()]).expect("they are valid");
         }
         false
     };
     let replacing = Policy::new("replacing", MANY).when(replace);
-    limits.replace_policies([replacing, by_address()]).expect("they are valid");
+    limits.clone().live().replace_policies([replacing, by_address()]).expect("they are valid");
     let app = app(&limits);
     let without_peer = || Request::builder().uri("/").body(Body::empty()).expect("a request");
     assert_eq!(send(&app, without_peer()), 200);

@@ -18,7 +18,9 @@ fn a_layer_without_policies_is_one_warning_with_its_first_request() {
         logged.none();
         assert_eq!(visit(&app, "/"), 200);
         logged.only("TG006", &["nothing is limited", "remove_policies"], || visit(&app, "/"));
-        assert!(layer.limiter().check(&Key::new("user", "ada")).now_or_never().expect("at once").is_ok());
+        assert!(
+            layer.clone().live().limiter().check(&Key::new("user", "ada")).now_or_never().expect("at once").is_ok()
+        );
         logged.one("TG006", &[]);
     }
 }
@@ -35,8 +37,8 @@ fn each_layer_without_policies_warns_for_itself() {
 #[test]
 fn a_layer_without_policies_that_is_meant_warns_of_nothing() {
     let (removed, emptied) = (layer([]), layer([Policy::new("all", MANY)]));
-    removed.remove_policies();
-    emptied.remove_policies();
+    removed.clone().live().remove_policies();
+    emptied.clone().live().remove_policies();
     for layer in [removed.clone().log_refusals(), removed, emptied, from_file("policy = []")] {
         let (logged, app) = (Logged::start(), app(&layer));
         visit_often(&app, "/", 10);
@@ -48,7 +50,7 @@ fn a_layer_without_policies_that_is_meant_warns_of_nothing() {
 fn policies_that_come_before_the_first_request_are_in_time() {
     let layer = layer([]);
     let (logged, app) = (Logged::start(), app(&layer));
-    layer.replace_policies([Policy::new("all", MANY)]).expect("it works");
+    layer.clone().live().replace_policies([Policy::new("all", MANY)]).expect("it works");
     visit_often(&app, "/", 10);
     logged.none();
 }

@@ -80,7 +80,7 @@ fn other_policies_warn_for_themselves_and_clones_do_not() {
     assert_eq!(logged.warnings().len(), 1, "all have clones of one policy");
     visit(&app(&layer([by_header("x-api-key")])), "/");
     assert_eq!(logged.warnings().len(), 2);
-    first.replace_policies([by_header("x-token")]).expect("it works");
+    first.clone().live().replace_policies([by_header("x-token")]).expect("it works");
     visit(&app(&first), "/");
     assert_eq!(logged.warnings().len(), 3);
 }
@@ -115,11 +115,11 @@ fn policies_that_are_replaced_by_the_same_repeat_no_warning() {
     let layer = layer([of(100_000)]);
     let (logged, app) = (Logged::start(), app(&layer));
     for limit in 100_000..100_003 {
-        layer.replace_policies([of(limit)]).expect("it works");
+        layer.clone().live().replace_policies([of(limit)]).expect("it works");
         visit(&app, "/");
         logged.one("TG001", &["policy=\"api-key\""]);
     }
-    layer.replace_policies([by_header("x-api_key")]).expect("it works");
+    layer.clone().live().replace_policies([by_header("x-api_key")]).expect("it works");
     visit(&app, "/");
     assert_eq!(logged.warnings().len(), 2, "another key, which the request lacks as well");
 }
@@ -136,7 +136,7 @@ fn a_file_that_is_read_again_repeats_no_warning() {
     let layer = file(100_000).layer(MemoryStore::new()).expect("a layer");
     let (logged, app) = (Logged::start(), app(&layer));
     for limit in 100_000..100_003 {
-        file(limit).update(&layer).expect("it works");
+        file(limit).update(&layer.clone().live()).expect("it works");
         visit(&app, "/users/7");
         assert_eq!((logged.log.count("TG001"), logged.log.count("TG002")), (1, 1), "{:#?}", logged.warnings());
     }
@@ -170,8 +170,8 @@ fn what_is_explained_or_shown_is_no_warning_and_leaves_it_to_a_request() {
     let by_route = Policy::new("route", MANY).key(key::route());
     let layer = layer([by_header("x-apikey"), by_route.clone(), Policy::new("login", MANY).routes(["/login"])]);
     let (logged, parts) = (Logged::start(), request("/login", &[]).into_parts().0);
-    drop(layer.explain(&parts));
-    let status = layer.clone().status_service_for(|_| true);
+    drop(layer.clone().live().explain(&parts));
+    let status = layer.clone().live().status_service_for(|_| true);
     let shown = status.oneshot(request("/login", &[])).now_or_never().expect("at once").expect("a response");
     assert_eq!(shown.status(), 200);
     logged.none();

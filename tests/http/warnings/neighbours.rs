@@ -73,7 +73,7 @@ fn another_kind_of_key_under_the_same_name_is_warned_of_again() {
     let layer = layer([Policy::new("user", MANY).key(key::bearer())]);
     let (logged, app) = (Logged::start(), app(&layer));
     visit(&app, "/");
-    layer.replace_policies([Policy::new("user", MANY).key(key::host())]).expect("it works");
+    layer.clone().live().replace_policies([Policy::new("user", MANY).key(key::host())]).expect("it works");
     visit(&app, "/");
     assert_eq!(logged.log.count("TG001"), 2);
 }
@@ -84,7 +84,7 @@ fn refusals_are_sampled_whatever_policies_are_replaced() {
     let layer = layer([policy()]).log_refusals();
     let (logged, app) = (Logged::start(), app(&layer));
     for _ in 0..200 {
-        layer.replace_policies([policy()]).expect("it works");
+        layer.clone().live().replace_policies([policy()]).expect("it works");
         visit(&app, "/");
     }
     // One for each period of 10 s that this took, and its count.

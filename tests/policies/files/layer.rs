@@ -125,7 +125,7 @@ fn what_the_store_does_not_support_is_an_error() {
 
     let config = read(&policy("limit = 1"));
     let layer = config.layer(Unhearing(MemoryStore::new())).expect("the store supports it");
-    let error = unheard.update(&layer).expect_err("the store does not support it").to_string();
+    let error = unheard.update(&layer.clone().live()).expect_err("the store does not support it").to_string();
     assert!(error.contains("\"unheard\" is not supported"), "{error}");
     assert!(format!("{layer:?}").contains("\"a\""), "its policies stay: {layer:?}");
 }
@@ -138,7 +138,7 @@ async fn a_newer_file_replaces_policies_and_whom_they_trust_and_keeps_what_was_u
     assert_eq!(statuses(&app, ["/", "/", "/"]).await, [200, 200, 429]);
 
     let newer = policy("limit = 3\nkey = \"client_ip\"\nwindow = \"1h\"") + "[server]\ntrusted_hops = 1";
-    read(&newer).update(&layer).expect("the store supports it");
+    read(&newer).update(&layer.clone().live()).expect("the store supports it");
     assert_eq!(statuses(&app, ["/", "/"]).await, [200, 429], "two of three were used");
     assert_eq!(statuses(&app, ["/ x-forwarded-for:198.51.100.1"]).await, [200], "the proxy is trusted");
 }
@@ -162,7 +162,7 @@ async fn ambiguous_requests_count_together_whatever_their_address_also_with_a_li
 async fn policies_added_after_an_update_trust_the_proxies_of_the_newer_file() {
     let file = policy("limit = 9\nwindow = \"1h\"");
     let layer = layer(&(file.clone() + "[server]\ntrusted_hops = 1"));
-    read(&file).update(&layer).expect("the store supports it");
+    read(&file).update(&layer.clone().live()).expect("the store supports it");
     let list = AccessList::parse(["203.0.113.0/24"]).expect("a CIDR");
     let app = app(layer.policy(Policy::new("denied", Quota::per_hour(9)).deny(list)));
     assert_eq!(statuses(&app, ["/ x-forwarded-for:1.1.1.1 @203.0.113.9"]).await, [403], "no proxy is trusted any more");
@@ -175,7 +175,7 @@ fn an_update_is_compared_with_the_layer_and_not_with_another_file() {
     for (instances, warnings) in [(3, 1), (3, 1), (2, 0), (2, 0)] {
         let log = Log::default();
         let noting = log.note(Level::INFO);
-        file(instances).update(&layer).expect("the store supports it");
+        file(instances).update(&layer.clone().live()).expect("the store supports it");
         drop(noting);
         assert_eq!(log.text().lines().count(), warnings, "{instances}: {}", log.text());
     }
@@ -193,7 +193,7 @@ fn settings_that_stay_are_named_in_one_warning() {
     ] {
         let log = Log::default();
         let noting = log.note(Level::INFO);
-        file(settings).update(&layer).expect("the store supports it");
+        file(settings).update(&layer.clone().live()).expect("the store supports it");
         drop(noting);
         assert_eq!(log.text().lines().count(), usize::from(named.is_some()), "{settings}: {}", log.text());
         let Some(named) = named else { continue };
@@ -208,10 +208,10 @@ async fn an_emptied_file_is_refused_and_an_empty_list_of_policies_is_not() {
     let app = app(layer.clone());
     assert_eq!(statuses(&app, ["/", "/"]).await, [200, 429]);
     for emptied in ["", "# [[policy]]", "[server]\ninstances = 2"] {
-        let error = read(emptied).update(&layer).expect_err("nothing would be limited");
+        let error = read(emptied).update(&layer.clone().live()).expect_err("nothing would be limited");
         assert!(error.to_string().contains("no policies in place of 1"), "{error}");
         assert_eq!(statuses(&app, ["/"]).await, [429]);
     }
-    read("policy = []").update(&layer).expect("it is meant");
+    read("policy = []").update(&layer.clone().live()).expect("it is meant");
     assert_eq!(statuses(&app, ["/"]).await, [200]);
 }

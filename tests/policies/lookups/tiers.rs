@@ -71,7 +71,7 @@ async fn the_log_and_explain_name_the_policy_the_cause_and_what_applies() {
         assert_eq!(limit(&layer, "ada").await, "1000");
     }
     let parts: Parts = with_token("ada").into_parts().0;
-    let explained = layer.explain(&parts).to_string();
+    let explained = layer.clone().live().explain(&parts).to_string();
     assert!(explained.contains("its tier could not be looked up: on_unknown decides the quota"), "{explained}");
     sleep(ms(1_100)).await;
     assert_eq!(limit(&late, "ada").await, "100000");

@@ -45,7 +45,7 @@ async fn a_layer_that_denies_what_fails_answers_503() {
     let response = send(&layer, with_token("ada")).await;
     assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().expect("text")));
     assert_eq!(statuses(&layer).await, [503; 4]);
-    assert_eq!(layer.breaker_state(), tollgate::BreakerState::Closed, "the store did not fail");
+    assert_eq!(layer.clone().live().breaker_state(), tollgate::BreakerState::Closed, "the store did not fail");
 }
 
 #[tokio::test]

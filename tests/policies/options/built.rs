@@ -35,8 +35,8 @@ fn two_policies_of_one_name_are_an_error_in_a_layer_and_in_a_limiter() {
     refused(layer([policy(), policy()]), &texts);
     refused(layer([policy()]).expect("one is valid").try_policy(policy().key(key::method())), &texts);
     let one = layer([policy()]).expect("one is valid");
-    refused(one.replace_policies([policy(), policy()]).map(|()| one.clone()), &texts);
-    assert!(one.replace_policies([Policy::new("other", TEN), policy()]).is_ok());
+    refused(one.clone().live().replace_policies([policy(), policy()]).map(|()| one.clone()), &texts);
+    assert!(one.clone().live().replace_policies([Policy::new("other", TEN), policy()]).is_ok());
     let rules = [Rule::new("all", TEN), Rule::new("all", Quota::per_minute(3))];
     let error = Limiter::try_new(MemoryStore::new(), rules).expect_err("it is an error");
     assert!(texts.iter().all(|text| error.to_string().contains(text)), "{error}");
@@ -156,10 +156,13 @@ fn an_empty_list_of_routes_or_methods_is_an_error() {
 #[test]
 fn policies_are_not_replaced_by_none_unless_that_is_said() {
     let layer = layer([Policy::new("one", TEN), Policy::new("two", TEN)]).expect("it is valid");
-    refused(layer.replace_policies([]).map(|()| layer.clone()), &["no policies in place of 2", "remove_policies"]);
+    refused(
+        layer.clone().live().replace_policies([]).map(|()| layer.clone()),
+        &["no policies in place of 2", "remove_policies"],
+    );
     assert!(format!("{layer:?}").contains("two"), "those in force stay: {layer:?}");
-    layer.remove_policies();
+    layer.clone().live().remove_policies();
     assert!(!format!("{layer:?}").contains("two"), "{layer:?}");
-    assert!(layer.replace_policies([]).is_ok(), "nothing in place of nothing");
-    assert!(layer.replace_policies([Policy::new("one", TEN)]).is_ok());
+    assert!(layer.clone().live().replace_policies([]).is_ok(), "nothing in place of nothing");
+    assert!(layer.clone().live().replace_policies([Policy::new("one", TEN)]).is_ok());
 }

@@ -61,7 +61,7 @@ fn keys() -> [Row; 8] {
 /// Each way in which a policy comes to a layer with a client.
 fn layers(policy: &dyn Fn() -> Policy) -> [(&'static str, RateLimitLayer); 5] {
     let replaced = composite().policy(Policy::new("old", ONE)).client(behind());
-    replaced.replace_policies([policy()]).expect("it is valid");
+    replaced.clone().live().replace_policies([policy()]).expect("it is valid");
     [
         ("client first", composite().client(behind()).policy(policy())),
         ("policy first", composite().policy(policy()).client(behind())),
@@ -95,7 +95,7 @@ async fn a_header_from_no_proxy_of_the_layer_counts_for_no_policy() {
 fn a_service_follows_a_policy_that_is_replaced_later() {
     let layer = composite().policy(Policy::new("old", ONE)).client(behind());
     let service = hello(&layer);
-    layer.replace_policies([by(key::client_ip())]).expect("it is valid");
+    layer.clone().live().replace_policies([by(key::client_ip())]).expect("it is valid");
     for (client, status) in [(ADA, 200), (ADA, 429), (BOB, 200), (BOB, 429)] {
         expect(&service, of(client), status);
     }
@@ -110,7 +110,7 @@ fn a_ban_refuses_the_client_and_not_the_proxy() {
         for status in [200, 429, 429, 429] {
             expect(&service, of(ADA), status);
         }
-        let explained = layer.explain(&of(ADA).into_parts().0);
+        let explained = layer.clone().live().explain(&of(ADA).into_parts().0);
         let of_login = explained.policies().iter().find(|one| one.policy() == "login").expect("it is there");
         assert_eq!(of_login.key().map(Key::as_str), Some("ip:203.0.113.9"), "{built}");
         expect(&service, of(BOB), 200);
@@ -136,7 +136,7 @@ fn lists_see_the_client_of_the_layer_whatever_part_of_a_key_it_is() {
 async fn the_status_document_is_of_the_client() {
     for (built, layer) in layers(&|| by(key::client_ip())) {
         expect(&hello(&layer), of(ADA), 200);
-        let status = layer.status_service().expect("an address is proven");
+        let status = layer.clone().live().status_service().expect("an address is proven");
         let remaining = async |client| {
             let body = status.clone().oneshot(of(client)).await.expect("a response").into_body();
             let text = String::from_utf8(body.collect().await.expect("a body").to_bytes().into()).expect("text");
@@ -158,7 +158,7 @@ fn a_prefix_of_its_own_stays_and_that_of_the_layer_holds_where_there_is_none() {
         (key::client_ip().v6_prefix(48), behind(), "ip:2001:db8::/48"),
     ] {
         let layer = composite().policy(by(own)).client(layer);
-        let explained = layer.explain(&of("2001:db8:0:1ff::9").into_parts().0);
+        let explained = layer.clone().live().explain(&of("2001:db8:0:1ff::9").into_parts().0);
         assert_eq!(explained.policies()[0].key().map(Key::as_str), Some(expected));
     }
 }
@@ -196,14 +196,18 @@ fn contradiction(client: &ClientIp, own: &ClientIp, what: &str) {
         let errors = [
             composite().client(client.clone()).try_policy(policy.clone()).map(drop),
             composite().policy(policy.clone()).try_client(client.clone()).map(drop),
-            replaced.replace_policies([policy.clone()]),
+            replaced.clone().live().replace_policies([policy.clone()]),
         ];
         for error in errors {
             let error = error.expect_err(name);
             assert!(error.is_invalid() && error.to_string().starts_with("policy \"login\": "), "{error}");
             assert!(error.to_string().contains(what), "{name}: {error}");
         }
-        assert_eq!(replaced.explain(&of(ADA).into_parts().0).policies()[0].policy(), "fits", "it stays in force");
+        assert_eq!(
+            replaced.clone().live().explain(&of(ADA).into_parts().0).policies()[0].policy(),
+            "fits",
+            "it stays in force"
+        );
         let panics: [Box<dyn FnOnce() -> RateLimitLayer>; 2] = [
             Box::new(|| composite().client(client.clone()).policy(policy.clone())),
             Box::new(|| composite().policy(policy.clone()).client(client.clone())),
@@ -245,7 +249,7 @@ fn whom_a_ban_refuses_is_judged_by_the_client_of_the_layer() {
     let errors = [
         composite().client(hops()).try_policy(banning()).map(drop),
         composite().policy(banning()).try_client(hops()).map(drop),
-        composite().policy(Policy::new("old", ONE)).client(hops()).replace_policies([banning()]),
+        composite().policy(Policy::new("old", ONE)).client(hops()).live().replace_policies([banning()]),
     ];
     for error in errors {
         let error = error.expect_err("anyone may write the header").to_string();
@@ -262,7 +266,7 @@ fn one_policy_follows_the_client_of_each_layer_that_has_it() {
     let first = RateLimitLayer::composite(MemoryStore::new()).client(behind()).policy(policy.clone());
     let second = RateLimitLayer::new(MemoryStore::new(), policy);
     let key = |layer: &RateLimitLayer| {
-        layer.explain(&of(ADA).into_parts().0).policies()[0].key().expect("it has one").to_string()
+        layer.clone().live().explain(&of(ADA).into_parts().0).policies()[0].key().expect("it has one").to_string()
     };
     assert_eq!((key(&first), key(&second)), ("ip:203.0.113.9".into(), "ip:10.0.0.1".into()));
 }

@@ -86,7 +86,7 @@ async fn an_allowed_check_is_shown_beside_the_layers_policies() {
 async fn a_refusal_tells_of_the_account_and_the_layer_does_not_contradict_it() {
     on_each_store(async |rig| {
         let service =
-            login(&rig.layer([Policy::new("all", TEN)]).on_denied(|_, _| Response::new("")), account_policy());
+            login(&rig.layer([Policy::new("all", TEN)]).on_denied_http(|_, _| Response::new("")), account_policy());
         assert_eq!(statuses(&service, [of("ada"), of("ada")]).await, [200, 200]);
         let refused = send(&service, of("ada")).await;
         assert_eq!(refused.status(), 429);

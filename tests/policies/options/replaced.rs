@@ -25,11 +25,11 @@ async fn what_was_taken_stays_where_only_the_limit_changes_and_the_headers_follo
         let layer = rig.layer([all(TWO)]);
         let service = hello(&layer);
         assert_eq!(statuses(&service, [get(), get(), get()]).await, [200, 200, 429], "{}", rig.name);
-        layer.replace_policies([all(FIVE)]).unwrap();
+        layer.clone().live().replace_policies([all(FIVE)]).unwrap();
         let response = send(&service, get()).await;
         assert_eq!(line(&response, "ratelimit-policy"), r#""all";q=5;w=3600"#, "{}", rig.name);
         assert_eq!(line(&response, "ratelimit"), r#""all";r=2;t=3600"#, "{}", rig.name);
-        layer.replace_policies([all(TWO)]).unwrap();
+        layer.clone().live().replace_policies([all(TWO)]).unwrap();
         assert_eq!(statuses(&service, [get()]).await, [429], "{}", rig.name);
     })
     .await;
@@ -42,11 +42,11 @@ async fn another_name_or_window_starts_anew_and_the_old_one_goes_on_when_it_is_b
         let service = hello(&layer);
         let sent = || [get(), get(), get()];
         assert_eq!(statuses(&service, sent()).await, [200, 200, 429], "{}", rig.name);
-        layer.replace_policies([Policy::new("other", TWO)]).unwrap();
+        layer.clone().live().replace_policies([Policy::new("other", TWO)]).unwrap();
         assert_eq!(statuses(&service, sent()).await, [200, 200, 429], "{}", rig.name);
-        layer.replace_policies([all(Quota::fixed_window(2, HOUR * 2))]).unwrap();
+        layer.clone().live().replace_policies([all(Quota::fixed_window(2, HOUR * 2))]).unwrap();
         assert_eq!(statuses(&service, sent()).await, [200, 200, 429], "{}", rig.name);
-        layer.replace_policies([all(TWO)]).unwrap();
+        layer.clone().live().replace_policies([all(TWO)]).unwrap();
         assert_eq!(statuses(&service, [get()]).await, [429], "{}", rig.name);
     })
     .await;
@@ -57,16 +57,16 @@ fn policies_can_be_added_and_taken_away() {
     let layer = Rig::memory().layer([]);
     let service = hello(&layer);
     expect(&service, get(), 200);
-    layer.replace_policies([all(TWO), Policy::new("more", FIVE)]).unwrap();
+    layer.clone().live().replace_policies([all(TWO), Policy::new("more", FIVE)]).unwrap();
     assert_eq!(line(&now(&service, get()), "ratelimit-policy"), r#""all";q=2;w=3600, "more";q=5;w=3600"#);
-    layer.remove_policies();
+    layer.clone().live().remove_policies();
     assert_eq!(now(&service, get()).headers().len(), 0);
 }
 
 #[test]
 fn clones_of_the_layer_its_services_and_its_limiter_follow() {
     let layer = Rig::memory().layer([all(FIVE)]);
-    let (before, clone, limiter) = (hello(&layer), layer.clone(), layer.limiter());
+    let (before, clone, limiter) = (hello(&layer), layer.clone(), layer.clone().live().limiter());
     clone.replace_policies([all(TWO)]).unwrap();
     let key = tollgate::Key::new("global", "");
     let left = || limiter.check_n(&key, 0).now_or_never().unwrap().unwrap().outcomes()[0].remaining();
@@ -81,7 +81,7 @@ fn clones_of_the_layer_its_services_and_its_limiter_follow() {
 fn a_layer_with_one_more_policy_is_another_layer() {
     let layer = Rig::memory().layer([all(TWO)]);
     let more = layer.clone().policy(Policy::new("more", FIVE));
-    layer.remove_policies();
+    layer.clone().live().remove_policies();
     assert_eq!(now(&hello(&layer), get()).headers().len(), 0);
     assert_eq!(line(&now(&hello(&more), get()), "ratelimit-policy"), r#""all";q=2;w=3600, "more";q=5;w=3600"#);
 }
@@ -101,7 +101,7 @@ fn a_request_under_way_ends_by_the_policies_it_began_with() {
     }));
     let mut under_way = Box::pin(service.oneshot(get()));
     assert!((&mut under_way).now_or_never().is_none());
-    layer.replace_policies([Policy::new("other", TWO), Policy::new("another", TWO)]).unwrap();
+    layer.clone().live().replace_policies([Policy::new("other", TWO), Policy::new("another", TWO)]).unwrap();
     open.send(()).unwrap();
     let response = under_way.now_or_never().expect("an answer at once").unwrap();
     assert_eq!(line(&response, "ratelimit"), r#""all";r=5;t=3600"#, "it is refunded, as its own policy says");
@@ -129,12 +129,14 @@ fn no_unit_is_lost_or_given_twice_while_policies_are_replaced() {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 layer
+                    .clone()
+                    .live()
                     .replace_policies([
                         all(Quota::fixed_window(500, HOUR)),
                         Policy::new("more", Quota::per_hour(5_000)),
                     ])
                     .unwrap();
-                layer.replace_policies([all(Quota::fixed_window(500, HOUR))]).unwrap();
+                layer.clone().live().replace_policies([all(Quota::fixed_window(500, HOUR))]).unwrap();
             }
         });
         for sender in senders {

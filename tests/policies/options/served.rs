@@ -68,7 +68,7 @@ fn refusing(rig: &Rig) -> Vec<(&'static str, u16, RateLimitLayer)> {
         ("an ambiguous key", 400, rig.layer([ambiguous])),
         ("an extractor", 418, rig.layer([rejected])),
         ("a failed store", 503, failed),
-        ("a response of the application", 418, rig.layer([too_much("own")]).on_denied(move |_, _| teapot())),
+        ("a response of the application", 418, rig.layer([too_much("own")]).on_denied_http(move |_, _| teapot())),
     ]
 }
 

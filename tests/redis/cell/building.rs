@@ -93,10 +93,10 @@ async fn policies_that_cannot_replace_those_in_force_leave_them_as_they_are() {
     let (_server, store) = with_server().await;
     let layer = RateLimitLayer::new(store, by_user(THREE));
     let app = app(&layer);
-    assert_says(layer.replace_policies([by_user(Quota::fixed_window(9, HOUR))]), &["fixed_window"]);
-    assert_says(layer.replace_policies([by_user(THREE), policy(THREE)]), &["one policy"]);
+    assert_says(layer.clone().live().replace_policies([by_user(Quota::fixed_window(9, HOUR))]), &["fixed_window"]);
+    assert_says(layer.clone().live().replace_policies([by_user(THREE), policy(THREE)]), &["one policy"]);
     assert_eq!(line(&send(&app, "ada").await, "ratelimit-policy"), r#""user";q=3;w=3600"#);
-    layer.replace_policies([by_user(Quota::gcra(5, HOUR))]).unwrap();
+    layer.clone().live().replace_policies([by_user(Quota::gcra(5, HOUR))]).unwrap();
     assert_eq!(line(&send(&app, "ada").await, "ratelimit-policy"), r#""user";q=5;w=3600"#);
 }
 

@@ -82,7 +82,7 @@ async fn a_tier_that_cannot_be_counted_is_decided_as_without_a_store_and_trips_n
         assert_eq!(response.extensions().get::<Decision>().unwrap().source(), Source::Fallback);
     }
     assert_eq!(send(&app, "pro").await.status(), 429);
-    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed);
     let response = send(&app, "ada").await;
     assert_eq!(response.extensions().get::<Decision>().unwrap().source(), Source::Store);
 }

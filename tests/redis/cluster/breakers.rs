@@ -49,7 +49,7 @@ impl App {
 
     fn around(store: RedisStore, set: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> Self {
         let layer = set(RateLimitLayer::new(store.clone(), Policy::new("policy", FIFTY)));
-        Self { store, limiter: layer.limiter().only(["policy"]).expect("it is there"), layer }
+        Self { store, limiter: layer.clone().live().limiter().only(["policy"]).expect("it is there"), layer }
     }
 
     async fn ask(&self, key: &str) -> Decision {
@@ -95,7 +95,7 @@ impl App {
     /// Whether the layer, and the breakers of all primaries but one, are closed.
     fn others_are_closed(&self, cluster: &Cluster, place: usize) -> bool {
         let mut others = (0..3).filter(|other| *other != place);
-        self.layer.breaker_state() == BreakerState::Closed
+        self.layer.clone().live().breaker_state() == BreakerState::Closed
             && others.all(|other| self.state(cluster, other) == BreakerState::Closed)
     }
 }
@@ -184,7 +184,11 @@ async fn all_primaries_killed_cost_no_decision_a_wait() {
         assert_eq!(app.source(&keys[round % 3]).await, Source::Fallback);
     }
     assert!(start.elapsed() < 20 * BUDGET, "300 decisions took {:?}", start.elapsed());
-    assert_eq!(app.layer.breaker_state(), BreakerState::Closed, "it counts nothing that a primary's counts");
+    assert_eq!(
+        app.layer.clone().live().breaker_state(),
+        BreakerState::Closed,
+        "it counts nothing that a primary's counts"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

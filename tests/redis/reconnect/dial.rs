@@ -95,13 +95,13 @@ async fn while_the_closure_fails_the_layer_decides_by_its_rule_and_an_open_break
     for _ in 0..100 {
         assert_eq!(source(&layer).await, Source::Fallback);
     }
-    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
     let dials = dials.load(Ordering::SeqCst);
     assert!((5..10).contains(&dials), "dialed {dials} times for 100 requests");
     is_open.store(true, Ordering::SeqCst);
     let start = Instant::now();
     while source(&layer).await != Source::Store {
-        assert!(start.elapsed() < RETURN, "the breaker is {:?}", layer.breaker_state());
+        assert!(start.elapsed() < RETURN, "the breaker is {:?}", layer.clone().live().breaker_state());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

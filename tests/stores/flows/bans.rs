@@ -74,10 +74,10 @@ async fn who_waits_for_the_end_of_a_ban_calls_the_store_every_five_seconds() {
 async fn a_ban_that_a_policy_gets_holds_for_flows_that_there_are() {
     let policy = || Policy::new("bytes", Quota::fixed_window(100, MINUTE)).key(key::peer_ip());
     let layer = RateLimitLayer::new(memory(), policy());
-    let limiter = layer.limiter().only(["bytes"]).expect("it is there");
+    let limiter = layer.clone().live().limiter().only(["bytes"]).expect("it is there");
     let flow = limiter.flow(&ada()).await.expect("a flow");
     flow.check(1).await.expect("it is new");
-    layer.replace_policies([policy().ban(Ban::new(1, MINUTE, 5 * MINUTE))]).expect("memory bans");
+    layer.clone().live().replace_policies([policy().ban(Ban::new(1, MINUTE, 5 * MINUTE))]).expect("memory bans");
     assert!(limiter.check_n(&ada(), 101).await.expect("memory decides").is_banned());
     let waits = timeout(4 * MINUTE, async {
         for _ in 0..100 {

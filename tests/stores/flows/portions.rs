@@ -139,7 +139,7 @@ async fn a_reset_is_noticed_by_who_waits() {
 #[tokio::test(start_paused = true)]
 async fn quotas_that_are_replaced_hold_from_the_next_portion_on() {
     let layer = RateLimitLayer::new(memory(), Policy::new("bytes", Quota::per_second(100)));
-    let flow = layer.limiter().flow(&Key::new("global", "")).await.expect("a flow");
+    let flow = layer.clone().live().limiter().flow(&Key::new("global", "")).await.expect("a flow");
     let paced = async |units: u64| {
         let start = Instant::now();
         for _ in 0..units / 10 {
@@ -149,19 +149,19 @@ async fn quotas_that_are_replaced_hold_from_the_next_portion_on() {
     };
     let slow = paced(1_100).await;
     assert!((Duration::from_secs(10)..Duration::from_secs(11)).contains(&slow), "{slow:?}");
-    layer.replace_policies([Policy::new("bytes", Quota::per_second(1_000))]).expect("it is valid");
+    layer.clone().live().replace_policies([Policy::new("bytes", Quota::per_second(1_000))]).expect("it is valid");
     let fast = paced(2_000).await;
     assert!(fast < Duration::from_millis(2_500), "{fast:?}");
-    layer.remove_policies();
+    layer.clone().live().remove_policies();
     assert!(paced(1_000_000).await < Duration::from_secs(1), "nothing limits");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_check_of_more_than_the_former_quota_held_is_admitted_by_the_new_one() {
     let layer = RateLimitLayer::new(memory(), Policy::new("bytes", Quota::per_second(10)));
-    let flow = layer.limiter().flow(&Key::new("global", "")).await.expect("a flow");
+    let flow = layer.clone().live().limiter().flow(&Key::new("global", "")).await.expect("a flow");
     assert!(flow.check(50).await.expect_err("a bucket of 10").is_denied());
-    layer.replace_policies([Policy::new("bytes", Quota::per_second(1_000))]).expect("it is valid");
+    layer.clone().live().replace_policies([Policy::new("bytes", Quota::per_second(1_000))]).expect("it is valid");
     flow.check(50).await.expect("a bucket of 1,000");
 }
 

@@ -1,0 +1,201 @@
+//! The handle of a layer that serves.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tower::Layer;
+
+use super::RateLimitLayer;
+use crate::core::Error;
+use crate::http::gate::Gate;
+use crate::http::policy::Policy;
+use crate::http::service::RateLimit;
+use crate::limiter::{InForce, Limiter};
+use crate::store::BreakerState;
+#[cfg(feature = "config")]
+use crate::store::FailureRules;
+
+/// A [`Layer`] whose settings are final, and whose policies can be replaced while it serves.
+///
+/// [`RateLimitLayer::live`] makes it. All clones, and all services, limiters and status services made of them, are one:
+/// what a method reads is what serves, and what it changes holds for all of them.
+///
+/// # Examples
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+///
+/// # fn main() -> Result<(), tollgate::Error> {
+/// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).live();
+/// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer.clone());
+/// layer.replace_policies([Policy::new("api", Quota::per_minute(50))])?;
+/// # let _ = app;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct LiveLayer {
+    pub(in crate::http) layer: RateLimitLayer,
+}
+
+impl LiveLayer {
+    pub(super) fn new(layer: RateLimitLayer) -> Self {
+        Self { layer }
+    }
+
+    /// Returns the policy in force with this name, whose key has the settings of the layer's client.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
+    ///
+    /// let client = key::client_ip().v6_prefix(64);
+    /// let layer = RateLimitLayer::composite(MemoryStore::new()).client(client).ip(Quota::per_minute(300)).live();
+    /// let ip = layer.find_policy("ip").expect("it was added");
+    /// assert_eq!(ip.key_of("2001:db8:0:1::9")?.as_str(), "ip:2001:db8:0:1::/64");
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn find_policy(&self, name: &str) -> Option<Policy> {
+        self.layer.gate.load().policies.iter().find(|policy| policy.name() == name).cloned()
+    }
+
+    /// Replaces all policies of this layer, of its clones, and of the services and limiters made of them, while they
+    /// are used.
+    ///
+    /// A policy whose name, key, algorithm and window are as before keeps its counters. Requests that were admitted
+    /// before are settled by the policies they were admitted with. New policies that a
+    /// [status service](Self::status_service) must not show to all clients are left out of it, with a warning.
+    ///
+    /// # Errors
+    ///
+    /// As [`RateLimitLayer::try_policy`]; then the policies in force stay.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).live();
+    /// layer.replace_policies([Policy::new("api", Quota::per_minute(50))])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn replace_policies(&self, policies: impl IntoIterator<Item = Policy>) -> Result<(), Error> {
+        self.replace(policies.into_iter().collect(), |_| {})
+    }
+
+    /// Removes all policies, so that every request is admitted, until others [replace](Self::replace_policies) them.
+    ///
+    /// Requests that are in progress are settled by the policies that admitted them.
+    pub fn remove_policies(&self) {
+        self.layer.gate.load().limits.warned.no_rules_is_meant();
+        self.publish(&[], |_| {});
+    }
+
+    /// Replaces all policies, and in the same swap what `change` does to the gate before.
+    ///
+    /// # Errors
+    ///
+    /// As [`replace_policies`](Self::replace_policies).
+    pub(crate) fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut Gate)) -> Result<(), Error> {
+        let before = self.layer.gate.load_full();
+        let count = before.policies.len();
+        if policies.is_empty() && count > 0 {
+            return Err(Error::invalid(format!(
+                "no policies in place of {count}: nothing would be limited any more: give some; if that is meant, \
+                 call remove_policies, or write policy = [] in the file"
+            )));
+        }
+        let mut next = Gate::clone(&before);
+        change(&mut next);
+        let policies = next.accepts(policies)?.into_iter().map(|policy| policy.continuing(&before.policies));
+        let policies: Vec<Policy> = policies.collect();
+        self.publish(&policies, change);
+        self.warn_of_forgeable();
+        Ok(())
+    }
+
+    /// Sets policies that were accepted, and changes the gate, in one swap.
+    fn publish(&self, policies: &[Policy], change: impl Fn(&mut Gate)) {
+        self.layer.gate.rcu(|gate| {
+            let mut gate = Gate::clone(gate);
+            change(&mut gate);
+            gate.set_policies(policies.to_vec());
+            gate
+        });
+    }
+
+    /// Returns what happens when the store fails.
+    #[cfg(feature = "config")]
+    pub(crate) fn failure(&self) -> FailureRules {
+        self.layer.gate.load().limits.failure
+    }
+
+    /// Returns the state of the layer's circuit breaker: whether the store is called, or has failed too often.
+    ///
+    /// [`OnFailure`] has what counts as a failure and when the store is probed. The breaker is half-open while a probe
+    /// is in flight. It counts the requests of this layer, its clones, and the services and limiters made of them.
+    ///
+    /// On a Redis Cluster each primary has a breaker of its own: see
+    /// [`RedisStore::breakers`](crate::RedisStore::breakers).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{BreakerState, MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).live();
+    /// assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    /// ```
+    pub fn breaker_state(&self) -> BreakerState {
+        self.layer.gate.load().limits.store.breaker_state()
+    }
+
+    /// Returns a limiter with the same policies, counters and circuit breaker, for work that is not an HTTP request.
+    ///
+    /// All its methods use the policies that count keys of the same kind as the given one, wherever they occur: none with
+    /// another kind of key, none for certain routes or methods or with a [`when`](Policy::when), and none whose key is a
+    /// closure. [`Limiter::only`] names policies instead. A key that is for no policy is an error.
+    /// [`Policy::key_of`] makes keys.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let user = Policy::new("user", Quota::per_hour(100)).key(key::header("x-user").plain());
+    /// let login = Policy::new("login", Quota::per_hour(5)).key(key::header("x-user").plain()).routes(["/login"]);
+    /// let layer = RateLimitLayer::composite(MemoryStore::new()).policy(user).policy(login).live();
+    ///
+    /// let decision = layer.limiter().check_n(&Key::new("header x-user", "ada"), 50).await?;
+    /// assert!(decision.is_allowed());
+    /// assert_eq!(decision.outcomes().len(), 1, "a job is no request to /login");
+    /// assert!(layer.limiter().check(&Key::new("user", "ada")).await.is_err(), "no policy has such keys");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn limiter(&self) -> Limiter {
+        Limiter::shared(Arc::clone(&self.layer.gate) as Arc<dyn InForce>)
+    }
+}
+
+impl<S> Layer<S> for LiveLayer {
+    type Service = RateLimit<S>;
+
+    fn layer(&self, inner: S) -> RateLimit<S> {
+        self.layer.layer(inner)
+    }
+}
+
+impl fmt::Debug for LiveLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveLayer").field("policies", &self.layer.gate.load().policies).finish_non_exhaustive()
+    }
+}

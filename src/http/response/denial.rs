@@ -1,0 +1,58 @@
+//! What a closure of the application learns of a request that its layer denies.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::core::Decision;
+
+/// Why a layer denies a request, and what it would send: [`on_denied`](crate::RateLimitLayer::on_denied) gets it.
+#[derive(Clone, Copy, Debug)]
+pub struct Denial<'a> {
+    pub(super) reason: DenialReason<'a>,
+    pub(super) status: StatusCode,
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// The reason of a [`Denial`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum DenialReason<'a> {
+    /// Policies deny the request, by this decision.
+    RateLimited(&'a Decision),
+    /// The key is [banned](crate::Ban), by this decision.
+    Banned(&'a Decision),
+    /// The request has no key, and a policy [denies](crate::MissingKey::Deny) such requests.
+    MissingKey,
+    /// The key or the cost of the request is ambiguous.
+    AmbiguousKey,
+    /// The client is on a [deny list](crate::Policy::deny).
+    DenyListed,
+    /// There is no decision, because the store or a lookup failed or timed out.
+    Unavailable,
+}
+
+impl<'a> Denial<'a> {
+    /// Returns the reason.
+    pub fn reason(&self) -> DenialReason<'a> {
+        self.reason
+    }
+
+    /// Returns the status that the layer would send: 429, 403, 400 or 503.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Returns the time after which a retry may succeed; `None` if no wait can help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// Returns the decision that denies the request; `None` if it was denied without one.
+    pub fn decision(&self) -> Option<&'a Decision> {
+        match self.reason {
+            DenialReason::RateLimited(decision) | DenialReason::Banned(decision) => Some(decision),
+            _ => None,
+        }
+    }
+}
