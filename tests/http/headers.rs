@@ -12,9 +12,7 @@ use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate::key;
 use tollgate::test_util::ManualClock;
-use tollgate::{
-    Decision, Denial, Draft, EXPOSED_HEADERS, Policy, Quota, RateLimitHeaders, RateLimitLayer, ResponseBody,
-};
+use tollgate::{Denial, Draft, EXPOSED_HEADERS, Policy, Quota, RateLimitHeaders, RateLimitLayer, ResponseBody};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::time::memory;

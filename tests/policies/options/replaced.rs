@@ -66,7 +66,7 @@ fn policies_can_be_added_and_taken_away() {
 #[test]
 fn clones_of_the_layer_its_services_and_its_limiter_follow() {
     let layer = Rig::memory().layer([all(FIVE)]);
-    let (before, clone, limiter) = (hello(&layer), layer.clone(), layer.clone().live().limiter());
+    let (before, clone, limiter) = (hello(&layer), layer.clone().live(), layer.clone().live().limiter());
     clone.replace_policies([all(TWO)]).unwrap();
     let key = tollgate::Key::new("global", "");
     let left = || limiter.check_n(&key, 0).now_or_never().unwrap().unwrap().outcomes()[0].remaining();
