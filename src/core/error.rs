@@ -9,9 +9,11 @@ use std::fmt;
 use std::iter;
 use std::sync::{Arc, OnceLock};
 
+use crate::core::Decision;
 use crate::core::call::CallId;
 
-/// An error of this crate: a setting that can never work, or a store that could not decide.
+/// An error of this crate: a setting that can never work, a store that could not decide, or a wait that ended in a
+/// denial.
 ///
 /// The message says what was given, what is allowed and what to do. The cause, where there is one, is in
 /// [`source`](StdError::source). The alternate format (`{error:#}`) is one line without control characters, with the
@@ -30,7 +32,7 @@ pub struct Error {
     kind: Kind,
     message: Box<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// Details that the store attaches for the stores around it.
+    /// Details that the store attaches for the stores around it, or the decision of a denial.
     detail: Option<Arc<dyn Any + Send + Sync>>,
     /// The call that failed, if several decisions depended on it; set when the error is shared for the first time.
     call: OnceLock<CallId>,
@@ -51,6 +53,8 @@ pub(crate) enum Kind {
     Store,
     /// Too many callers wait already: the store was not called.
     Crowd,
+    /// The limits still denied when a wait for them was over.
+    Denied,
 }
 
 impl Error {
@@ -91,7 +95,6 @@ impl Error {
     }
 
     /// Attaches details for the stores around the one that failed.
-    #[cfg(feature = "cluster")]
     pub(crate) fn with_detail(mut self, detail: impl Any + Send + Sync) -> Self {
         self.detail = Some(Arc::new(detail));
         self
@@ -183,6 +186,35 @@ impl Error {
     /// Returns whether the store replied with an error or with something invalid, or had no room for the call.
     pub fn is_store(&self) -> bool {
         matches!(self.kind, Kind::Store | Kind::Crowd)
+    }
+
+    /// Returns `true` if limits denied until a [wait for them](crate::Limiter::until_ready) was over.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1))]);
+    /// let (ada, timeout) = (Key::new("user", "ada"), Duration::from_secs(1));
+    /// let _allowed = limiter.until_ready(&ada, timeout).await?;
+    ///
+    /// let error = limiter.until_ready(&ada, timeout).await.expect_err("an hour is too long");
+    /// assert!(error.is_denied());
+    /// assert!(error.decision().and_then(|denial| denial.retry_after()) > Some(timeout));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_denied(&self) -> bool {
+        self.kind == Kind::Denied
+    }
+
+    /// Returns the last decision of a wait that [ended in a denial](Self::is_denied), and `None` for all other errors.
+    pub fn decision(&self) -> Option<&Decision> {
+        self.detail()
     }
 
     /// Returns whether the store was not called because too many callers wait for it, which is no sign of failure.

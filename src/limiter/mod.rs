@@ -46,7 +46,7 @@ pub use self::tier::{TierLookup, UnknownTier};
 #[cfg(not(feature = "lookup"))]
 pub(crate) use self::untiered::TierLookup;
 pub(crate) use self::warned::is_first;
-use crate::core::error::built;
+use crate::core::error::{Kind, built};
 use crate::core::{Decision, Error, Key, PolicyName};
 use crate::random;
 use crate::store::{Ask, BreakerState, Change, FailureRules, FailureStore, OnFailure, SlotGuard, Store, StoreDecision};
@@ -190,17 +190,18 @@ impl Limiter {
         self.decide(key, Some(units)).await
     }
 
-    /// Repeats a check until it is admitted, for up to `timeout`; if that is not long enough, returns the last refusal.
+    /// Repeats a check until it is allowed, for up to `timeout`. The decision that it returns is never a denial.
     ///
-    /// After a refusal it sleeps for [`retry_after`](Decision::retry_after) plus up to a tenth of that, so that many
+    /// After a denial it sleeps for [`retry_after`](Decision::retry_after) plus up to a tenth of that, so that many
     /// tasks do not wake at once, and checks again. If the wait would end after the timeout, or no wait can help, it
-    /// returns the refusal at once. The timeout bounds neither the last check, which may take its
+    /// returns the error at once. The timeout bounds neither the last check, which may take its
     /// [budget](Self::timeout), nor the [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check
     /// sleeps as well. Tasks are not admitted in the order in which they came.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// If the limits still deny when the timeout is over, the error [is a denial](Error::is_denied) and has the last
+    /// [decision](Error::decision). All others are as of [`check`](Self::check).
     ///
     /// # Cancellation
     ///
@@ -218,8 +219,7 @@ impl Limiter {
     /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_second(100).burst(1))]);
     /// let ada = Key::new("user", "ada");
     /// for _ in 0..3 {
-    ///     let decision = limiter.until_ready(&ada, Duration::from_secs(5)).await?;
-    ///     assert!(decision.is_allowed());
+    ///     let _allowed = limiter.until_ready(&ada, Duration::from_secs(5)).await?;
     /// }
     /// # Ok(())
     /// # }
@@ -235,11 +235,12 @@ impl Limiter {
                 return Ok(decision);
             }
             // Timers count milliseconds: a shorter wait, or none, would make this a busy loop.
-            let Some(wait) = decision.retry_after().map(|wait| wait.max(TIMER_RESOLUTION)) else { return Ok(decision) };
+            let wait = decision.retry_after().map(|wait| wait.max(TIMER_RESOLUTION));
             let left = timeout.saturating_sub(start.elapsed());
-            if wait > left {
-                return Ok(decision);
-            }
+            let Some(wait) = wait.filter(|wait| *wait <= left) else {
+                let message = format!("the limits deny for longer than the timeout of {timeout:?}");
+                return Err(Error::new(Kind::Denied, message).with_detail(decision));
+            };
             sleep((wait + jitter(wait)).min(left)).await;
         }
     }

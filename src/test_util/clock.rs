@@ -102,9 +102,9 @@ impl ManualClock {
     ///
     /// let ada = Key::new("user", "ada");
     /// let most = Duration::from_secs(3_601);
-    /// assert!(limiter.until_ready(&ada, most).await?.is_allowed());
+    /// let _allowed = limiter.until_ready(&ada, most).await?;
     /// // It waits for an hour, in no time.
-    /// assert!(limiter.until_ready(&ada, most).await?.is_allowed());
+    /// let _allowed = limiter.until_ready(&ada, most).await?;
     /// assert!(clock.now() >= ManualClock::EPOCH + Duration::from_secs(3_600));
     /// # Ok(())
     /// # }

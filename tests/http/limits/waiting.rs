@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
+#[cfg(feature = "lookup")]
 use tollgate::TierLookup;
 #[cfg(feature = "lookup")]
 use tollgate::key::Lookup;
 use tollgate::test_util::{ManualClock, StoreFn};
-use tollgate::{Decision, Key, Limiter, MemoryStore, Quota, Rule};
+use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Quota, Rule};
 
 use crate::support::time::memory;
 
@@ -34,7 +35,8 @@ fn ada() -> Key {
 async fn ready(limiter: &Limiter, patience: Duration) -> (Decision, Duration) {
     let start = Instant::now();
     let decision = timeout(FOREVER * 2, limiter.until_ready(&ada(), patience)).await.expect("it ends");
-    (decision.expect("the store is there"), start.elapsed())
+    let denied = |error: Error| error.decision().cloned().filter(|_| error.is_denied()).expect("the store is there");
+    (decision.unwrap_or_else(denied), start.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,9 +103,9 @@ async fn many_who_wait_are_all_served_at_the_rate_of_the_quota_or_told_that_they
         .map(|_| {
             let (limiter, served) = (limiter.clone(), Arc::clone(&served));
             tokio::spawn(async move {
-                let decision = limiter.until_ready(&ada(), SECOND * 3).await.unwrap();
-                if decision.is_allowed() {
-                    served.lock().unwrap().push(start.elapsed());
+                match limiter.until_ready(&ada(), SECOND * 3).await {
+                    Ok(_) => served.lock().unwrap().push(start.elapsed()),
+                    Err(error) => assert!(error.is_denied(), "{error}"),
                 }
             })
         })
@@ -146,5 +148,5 @@ async fn a_store_that_refuses_without_a_wait_was_asked_forever() {
     });
     let limiter = Limiter::new(store.retry_after(Duration::ZERO), [Rule::new("mail", Quota::per_hour(1))]);
     let asking = timeout(SECOND * 60, limiter.until_ready(&ada(), SECOND)).await;
-    assert!(!asking.expect("it ends by its timeout").unwrap().is_allowed());
+    assert!(asking.expect("it ends by its timeout").unwrap_err().is_denied());
 }
