@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 ///
 /// Concurrent requests over the same counters share one transaction, so a hot key does not make the database's
 /// transactions wait for each other, or conflict. Requests over different counters have transactions of their own, 16 at a
-/// time unless it is [set](super::BackendStoreBuilder::rounds); beyond that they share some, too.
+/// time unless it is [set](super::BackendStoreBuilder::max_transactions); beyond that they share some, too.
 ///
 /// A decision takes at most the [budget](super::BackendStoreBuilder::timeout), 100 ms by default. If the database has
 /// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks,

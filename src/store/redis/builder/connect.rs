@@ -266,7 +266,10 @@ impl RedisStoreBuilder {
     }
 
     /// Returns how some servers are connected to.
-    #[cfg_attr(not(feature = "tls"), allow(unused_variables, clippy::unnecessary_wraps, reason = "nothing is encrypted then"))]
+    #[cfg_attr(
+        not(feature = "tls"),
+        allow(unused_variables, clippy::unnecessary_wraps, reason = "nothing is encrypted then")
+    )]
     fn connection(&self, servers: &[ConnectionInfo]) -> Result<Connect, Error> {
         Ok(Connect {
             calls: Some(self.calls.calls),
