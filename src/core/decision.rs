@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub(crate) use self::outcome::Measures;
 pub use self::outcome::Outcome;
-use super::{Check, Mode};
+use super::{Check, Error, Mode};
 
 /// The decision about one request over all policies that apply to it.
 ///
@@ -237,5 +237,13 @@ impl FromIterator<Outcome> for Outcomes {
             return Outcomes::One(only);
         }
         Outcomes::Many(outcomes.collect())
+    }
+}
+
+impl Error {
+    /// Returns the last decision of a wait that [ended in a denial](Self::is_denied), and `None` for all other errors.
+    #[must_use]
+    pub fn decision(&self) -> Option<&Decision> {
+        self.detail()
     }
 }

@@ -9,7 +9,6 @@ use std::fmt;
 use std::iter;
 use std::sync::{Arc, OnceLock};
 
-use crate::core::Decision;
 use crate::core::call::CallId;
 
 /// An error of this crate: a setting that can never work, a store that could not decide, or a wait that ended in a
@@ -210,11 +209,6 @@ impl Error {
     /// ```
     pub fn is_denied(&self) -> bool {
         self.kind == Kind::Denied
-    }
-
-    /// Returns the last decision of a wait that [ended in a denial](Self::is_denied), and `None` for all other errors.
-    pub fn decision(&self) -> Option<&Decision> {
-        self.detail()
     }
 
     /// Returns whether the store was not called because too many callers wait for it, which is no sign of failure.

@@ -138,7 +138,7 @@ impl LiveLayer {
 
     /// Returns the state of the layer's circuit breaker: whether the store is called, or has failed too often.
     ///
-    /// [`OnFailure`] has what counts as a failure and when the store is probed. The breaker is half-open while a probe
+    /// [`OnFailure`](crate::OnFailure) has what counts as a failure and when the store is probed. The breaker is half-open while a probe
     /// is in flight. It counts the requests of this layer, its clones, and the services and limiters made of them.
     ///
     /// On a Redis Cluster each primary has a breaker of its own: see

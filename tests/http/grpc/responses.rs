@@ -144,7 +144,7 @@ fn refusals() -> Vec<Case> {
     let expensive = "the call costs more than the limit ever admits";
     [
         ("a policy", all(calls()), 1, refused, HOUR_MS),
-        ("on_denied_with", all(calls()).on_denied(move |_, _| custom()), 1, refused, HOUR_MS),
+        ("on_denied", all(calls()).on_denied(move |_, _| custom()), 1, refused, HOUR_MS),
         ("on_denied", all(calls()).on_denied_http(|_, _| Response::new("slow down")), 1, refused, HOUR_MS),
         ("a ban", all(calls().key(key::peer_ip()).ban(ban)), 2, "banned for a time", 2 * HOUR_MS),
         ("the cost", all(Policy::new("calls", Quota::per_hour(2)).cost_by(|_| 3)), 0, expensive, -1),
