@@ -62,7 +62,8 @@ pub(crate) async fn serve(store: RedisStore) -> SocketAddr {
         .route(AMPLE)
         .policy(Policy::new("metered", AMPLE).key(key::header(METERED)).metered())
         .instances(NonZeroU32::new(INSTANCES).expect("there are some"))
-        .expose_decisions();
+        .expose_decisions()
+        .live();
     let limited = Router::new()
         .route("/", get(async || "hello\n"))
         .route(BLOCKS, get(async || thread::sleep(SHORT)))
