@@ -94,6 +94,7 @@ pub(in crate::store::redis) struct Source {
 }
 
 /// Where connections come from.
+#[allow(clippy::large_enum_variant, reason = "there is one for each server")]
 pub(in crate::store::redis) enum Origin {
     Server(ConnectionInfo),
     #[cfg(feature = "sentinel")]
