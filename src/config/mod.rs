@@ -146,7 +146,7 @@
 //! | field | what it holds | default |
 //! | --- | --- | --- |
 //! | `tick` | how often each process reports: `"100ms"` to `"60s"`, in whole milliseconds; the same in all processes | `"1s"` |
-//! | `life` | how long the last ratio holds if the tally does not reply: 2 to 600 ticks | 10 ticks |
+//! | `ttl` | how long the last ratio holds if the tally does not reply: 2 to 600 ticks | 10 ticks |
 //! | `report` | how many counters a report has at most in each shard, 1 to 512 | 256 |
 //! | `keys` | how many keys are kept at most, 1 to 10000000 | 10000 |
 //! | `shards` | into how many shards the tally divides counters, 1 to 16; the same in all processes | 1 |

@@ -23,7 +23,7 @@ const MOST_KEYS: usize = 10_000_000;
 #[serde(deny_unknown_fields, expecting = "a table, under [ratios]")]
 pub(super) struct Ratios {
     tick: Given<Period>,
-    life: Given<Period>,
+    ttl: Given<Period>,
     report: Given<u64>,
     keys: Given<u64>,
     shards: Given<u64>,
@@ -68,7 +68,7 @@ impl Ratios {
         let tick = self.tick.get().map(|tick| tick.0);
         let builder = RatioStore::builder(tally);
         let builder = self.tick.set(builder, |builder, tick| ratio_tick(tick.0).map(|()| builder.tick(tick.0)))?;
-        let builder = self.life.set(builder, |builder, life| ratio_life(tick, life.0).map(|()| builder.ttl(life.0)))?;
+        let builder = self.ttl.set(builder, |builder, ttl| ratio_life(tick, ttl.0).map(|()| builder.ttl(ttl.0)))?;
         let builder = self.report.set(builder, |builder, report| Ok(builder.report(ratio_report(report)?)))?;
         let builder = self.shards.set(builder, |builder, shards| Ok(builder.shards(ratio_shards(shards)?)))?;
         let builder = self.keys.set(builder, |builder, keys| match usize::try_from(keys) {

@@ -46,7 +46,7 @@ pub(crate) enum Kind {
     Invalid,
     /// No connection to the store, or a lost one.
     Connection,
-    /// No decision within the budget.
+    /// No decision within the timeout.
     Timeout,
     /// An error that the store replied, or a reply that is not valid.
     Store,
@@ -174,7 +174,7 @@ impl Error {
         self.kind == Kind::Connection
     }
 
-    /// Returns whether the store did not decide within its budget.
+    /// Returns whether the store did not decide within its timeout.
     ///
     /// The store may have taken the units all the same, as a call is not sent twice: see
     /// [`Store::decide`](crate::Store::decide).

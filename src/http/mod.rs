@@ -28,8 +28,6 @@ pub use self::headers::{Draft, EXPOSED_HEADERS, RateLimitHeaders};
 pub use self::key::info::MissingKey;
 pub use self::layer::{Explanation, LiveLayer, PolicyExplanation, RateLimitLayer};
 pub use self::policy::{AccessList, Count, Policy};
-#[cfg(feature = "test-util")]
-pub(crate) use self::response::ExposeDecision;
 pub use self::response::{Denial, DenialReason};
 pub(crate) use self::service::BoxError;
 pub use self::service::{BodyError, RateLimit, ResponseBody, ResponseFuture};

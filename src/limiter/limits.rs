@@ -39,7 +39,7 @@ pub(crate) struct Limits {
     pub(crate) telemetry: Arc<Telemetry>,
     /// The store that the caller passed in.
     inner: SharedStore,
-    /// The same store behind a circuit breaker, a budget and the rule for failures.
+    /// The same store behind a circuit breaker, a timeout and the rule for failures.
     pub(crate) store: Arc<FailureStore>,
     /// The pools of flows, whose units `store` has admitted.
     pub(super) pools: Arc<Pools>,
@@ -155,7 +155,7 @@ impl Limits {
         Deadline::after(self.store.decision_budget())
     }
 
-    /// Decides a plan, with the lookups that it needs within one budget.
+    /// Decides a plan, with the lookups that it needs within one timeout.
     ///
     /// A request that is refused by a check without a lookup causes no lookups. Of the time left after that, lookups
     /// have half, and the store has the rest.

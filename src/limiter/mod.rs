@@ -51,7 +51,7 @@ use crate::core::{Decision, Error, Key, PolicyName};
 use crate::random;
 use crate::store::{Ask, BreakerState, Change, FailureRules, FailureStore, OnFailure, SlotGuard, Store, StoreDecision};
 
-/// The resolution of tokio's timers: no wait and no budget is shorter.
+/// The resolution of tokio's timers: no wait and no timeout is shorter.
 pub(crate) const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
 /// The store that decides by limits, or stands in for the one that they were given.
@@ -195,7 +195,7 @@ impl Limiter {
     /// After a denial it sleeps for [`retry_after`](Decision::retry_after) plus up to a tenth of that, so that many
     /// tasks do not wake at once, and checks again. If the wait would end after the timeout, or no wait can help, it
     /// returns the error at once. The timeout bounds neither the last check, which may take its
-    /// [budget](Self::timeout), nor the [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check
+    /// [timeout](Self::timeout), nor the [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check
     /// sleeps as well. Tasks are not admitted in the order in which they came.
     ///
     /// # Errors
@@ -284,7 +284,7 @@ impl Limiter {
     /// A ban stays: see [`lift_ban`](Self::lift_ban).
     ///
     /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters as they
-    /// are. The timeout is the store's own [budget](crate::store::Capabilities::timeout), if it has one.
+    /// are. The timeout is the store's own [timeout](crate::store::Capabilities::timeout), if it has one.
     ///
     /// The rules are reset one after the other. If they look tiers up, the counter that is reset is the one of the
     /// key's present tier.
@@ -435,9 +435,9 @@ impl Limiter {
     }
 
     /// Sets the timeout of one decision, lookups included; 0 becomes 1 ms. The default is the
-    /// [budget of the store](crate::store::Capabilities::timeout), or 100 ms if it has none.
+    /// [timeout of the store](crate::store::Capabilities::timeout), or 100 ms if it has none.
     ///
-    /// The store keeps to its own budget if that is shorter: see
+    /// The store keeps to its own timeout if that is shorter: see
     /// [`RateLimitLayer::timeout`](crate::RateLimitLayer::timeout).
     pub fn timeout(self, budget: Duration) -> Self {
         self.change_failure(|rules| rules.budget = Some(budget.max(TIMER_RESOLUTION)))

@@ -1,6 +1,6 @@
 //! How a decision is wanted: by when, and from where.
 //!
-//! Layers give stores a deadline when their own budget is shorter than the store's. It is a point of tokio's clock, so
+//! Layers give stores a deadline when their own timeout is shorter than the store's. It is a point of tokio's clock, so
 //! that it is handed from store to store without losing time on the way.
 
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub enum AskMode {
 }
 
 /// By when a decision is needed: for a store that waits, the end of whatever is shorter than its
-/// [budget](super::Capabilities::timeout).
+/// [timeout](super::Capabilities::timeout).
 ///
 /// # Examples
 ///
@@ -84,7 +84,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// No deadline: the store has all of its own budget.
+    /// No deadline: the store has all of its own timeout.
     pub const fn none() -> Self {
         Self { at: None }
     }

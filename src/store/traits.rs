@@ -75,7 +75,7 @@ pub trait Store: Send + Sync + 'static {
     /// works; any other source does not. So a store that can decide without its server passes an ask for a
     /// [probe](super::AskMode::Probe) on to it.
     ///
-    /// A store with a [budget](Capabilities::timeout) returns by the end of it, or by the deadline if that
+    /// A store with a [timeout](Capabilities::timeout) returns by the end of it, or by the deadline if that
     /// is earlier: with an error if it cannot decide. A store without one may ignore the deadline.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// The store makes each decision at most once, but a decision that failed may have taken its units all the same. If
     /// the connection was lost, they stay taken. After a timeout, a store that can refund them does so when the late
-    /// reply arrives. If the store has no budget, and the layer's own timer ends the decision, its answer is dropped:
+    /// reply arrives. If the store has no timeout, and the layer's own timer ends the decision, its answer is dropped:
     /// see Cancellation.
     ///
     /// # Cancellation
@@ -133,7 +133,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns what the store can do, if it can do all that policies of one layer require, one requirement a policy.
     ///
     /// It is called when policies are given to a layer or limiter, and returns at once; without requirements it always
-    /// succeeds. By default there is neither a budget nor an identity, and all is supported but
+    /// succeeds. By default there is neither a timeout nor an identity, and all is supported but
     /// [bans](super::Check::ban), as a store that does not know them would ignore them. A store around a store calls the
     /// inner one.
     ///
@@ -162,8 +162,8 @@ pub trait Store: Send + Sync + 'static {
 pub struct Capabilities {
     /// The time within which every decision is made, if the store limits it by itself.
     ///
-    /// Unless a layer is given a [budget](crate::RateLimitLayer::timeout) of its own, it is this one. If the layer's is
-    /// shorter, each decision gets a [deadline](super::Ask::deadline), which a store with a budget keeps as well. Without
+    /// Unless a layer is given a [timeout](crate::RateLimitLayer::timeout) of its own, it is this one. If the layer's is
+    /// shorter, each decision gets a [deadline](super::Ask::deadline), which a store with a timeout keeps as well. Without
     /// one, the layer limits by a timer of its own what has to be waited for.
     pub budget: Option<Duration>,
     /// The identity of the counters: stores with the same one count together. `None` where that is not known.
@@ -171,7 +171,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Those of a store that has no [bans](super::Check::ban): no budget and no identity.
+    /// Those of a store that has no [bans](super::Check::ban): no timeout and no identity.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl Capabilities {
         }
     }
 
-    /// Those of a store that decides policies and bans together, as bans count like checks: no budget and no identity.
+    /// Those of a store that decides policies and bans together, as bans count like checks: no timeout and no identity.
     ///
     /// # Errors
     ///

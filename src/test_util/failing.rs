@@ -15,7 +15,7 @@ use crate::store::{
     Settling, Store, StoreDecision,
 };
 
-/// How long a settlement or a change hangs if the inner store has no budget.
+/// How long a settlement or a change hangs if the inner store has no timeout.
 const DEFAULT_BUDGET: Duration = Duration::from_millis(100);
 
 /// A store around a store that a test makes unavailable, and available again. Clones share the inner store and its state.
@@ -98,9 +98,9 @@ impl<S: Store> FailingStore<S> {
 
     /// Lets all calls from now on hang.
     ///
-    /// If the inner store has a [budget](crate::store::Capabilities::timeout), a decision fails with a timeout at its end, or at the deadline if
+    /// If the inner store has a [timeout](crate::store::Capabilities::timeout), a decision fails with a timeout at its end, or at the deadline if
     /// that is earlier. Otherwise it never ends, so a layer's own timer ends it. Settlements and changes fail after
-    /// that budget, or after 100 ms.
+    /// that timeout, or after 100 ms.
     pub fn hang(&self) {
         self.set(CallResult::Hangs);
     }
@@ -109,7 +109,7 @@ impl<S: Store> FailingStore<S> {
     /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
     ///
     /// The inner store is called at once, so what it takes is taken even if nobody waits for the answer. If it has a
-    /// [budget](crate::store::Capabilities::timeout), a decision fails with a timeout at its end, or at the deadline if that is earlier.
+    /// [timeout](crate::store::Capabilities::timeout), a decision fails with a timeout at its end, or at the deadline if that is earlier.
     ///
     /// # Examples
     ///
@@ -141,7 +141,7 @@ impl<S: Store> FailingStore<S> {
     /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
     ///
     /// The inner store is called at once. The answers are there when what this returns is released or dropped. It needs
-    /// no timers, unless the inner store has a [budget](crate::store::Capabilities::timeout), which bounds its decisions. It is for tests of
+    /// no timers, unless the inner store has a [timeout](crate::store::Capabilities::timeout), which bounds its decisions. It is for tests of
     /// requests that are dropped while the store decides, or that overtake each other.
     ///
     /// # Examples

@@ -11,7 +11,7 @@ use http_body::Body;
 use tower::{Layer, Service};
 
 use crate::core::Decision;
-use crate::http::{ExposeDecision, RateLimitHandle};
+use crate::http::RateLimitHandle;
 
 /// Sends `n` requests through a layer, one after the other, and returns their responses in that order.
 ///
@@ -49,10 +49,8 @@ where
 {
     let mut sent = Vec::with_capacity(n);
     for index in 0..n {
-        let mut request = request(index);
-        request.extensions_mut().insert(ExposeDecision);
         // It is ready at any time, as the service inside is.
-        let Ok(response) = layer.layer(Respond).call(request).await;
+        let Ok(response) = layer.layer(Respond).call(request(index)).await;
         sent.push(TestResponse::of(response).await);
     }
     sent
@@ -84,8 +82,8 @@ impl TestResponse {
         self.response.extensions().get::<Called>().is_some()
     }
 
-    /// Returns the decision on the request: none if the request was refused without one, as for a key that is
-    /// missing.
+    /// Returns the decision on the request. That of a denied one is there if the layer
+    /// [exposes decisions](crate::RateLimitLayer::expose_decisions), and there was one: none is made where a key is missing.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
         let extensions = self.response.extensions();

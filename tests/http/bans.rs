@@ -61,7 +61,6 @@ async fn a_ban_has_a_problem_type_of_its_own_and_its_end_in_every_header() {
         let header = |name: &str| banned.headers()[name].to_str().expect("ASCII");
         assert_eq!((header("retry-after"), header("ratelimit")), ("600", "\"login\";r=0;t=600"));
         assert_eq!(header("ratelimit-policy"), "\"login\";q=1;w=60");
-        assert!(banned.decision().is_some_and(tollgate::Decision::is_banned));
     }
     clock.advance(Duration::from_millis(599_999));
     assert!(!send(&layer, 1, |_| request()).await[0].is_admitted());

@@ -25,9 +25,9 @@ use tollgate::key::{self, Extracted, KeyExtractor, KeyInfo};
 use tollgate::store::{ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, StoreDecision};
 use tollgate::test_util::{FailingStore, Held, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{
-    Count, Decision, Denial, Error, Key, Limiter, MemoryStore, MissingKey, OnFailure, Outcome, Policy, PolicyName,
-    Quota, RateLimit, RateLimitHandle, RateLimitHeaders, RateLimitLayer, ResponseBody, ResponseFuture, Rule, Source,
-    StatusService, Store,
+    AccessList, Ban, Count, Decision, Denial, DenialReason, Error, Key, Limiter, MemoryStore, MissingKey, OnFailure,
+    Outcome, Policy, PolicyName, Quota, RateLimit, RateLimitHandle, RateLimitHeaders, RateLimitLayer, ResponseBody,
+    ResponseFuture, Rule, Source, StatusService, Store,
 };
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -382,6 +382,63 @@ fn the_rejection_closure_sees_the_head_and_the_decision() {
 }
 
 #[test]
+fn the_rejection_closure_makes_every_response_of_the_layer_and_is_told_the_reason() {
+    let closure = |_: &Parts, denial: &Denial<'_>| {
+        let reason = match denial.reason() {
+            DenialReason::RateLimited(_) => "limited",
+            DenialReason::Banned(_) => "banned",
+            DenialReason::MissingKey => "no key",
+            DenialReason::AmbiguousKey => "ambiguous",
+            DenialReason::DenyListed => "listed",
+            DenialReason::Unavailable => "unavailable",
+            other => panic!("{other:?} is new"),
+        };
+        let (status, wait) = (denial.status().as_u16(), denial.retry_after().map(|wait| wait.as_secs()));
+        let text = format!("{reason} {status} {wait:?} {}", denial.decision().is_some());
+        Response::builder().status(StatusCode::IM_A_TEAPOT).body(text).expect("a response")
+    };
+    let denies = || per_user(Quota::per_hour(1)).missing_key(MissingKey::Deny);
+    let banning = denies().ban(Ban::new(1, Duration::from_secs(3_600), Duration::from_secs(60)).of_verified_keys());
+    let listed = denies().deny(AccessList::default().key("ada"));
+    let down = RateLimitLayer::new(unavailable(), denies()).on_failure(OnFailure::Deny);
+    let (one, two) = (of("ada"), {
+        let mut request = of("ada");
+        request.headers_mut().append("x-user", HeaderValue::from_static("bob"));
+        request
+    });
+    for (layer, requests, expected) in [
+        (layer(denies()), [one.clone(), one.clone()], "limited 429 Some(3600) true"),
+        (layer(banning), [one.clone(), one.clone()], "banned 429 Some(3600) true"),
+        (layer(denies()), [one.clone(), request()], "no key 403 None false"),
+        (layer(denies()), [one.clone(), two], "ambiguous 400 None false"),
+        (layer(listed), [one.clone(), one.clone()], "listed 403 None false"),
+        (down, [one.clone(), one], "unavailable 503 Some(1) false"),
+    ] {
+        let service = layer.clone().on_denied_http(closure).layer(Hello::default());
+        let [first, second] = requests;
+        send(&service, first);
+        let mut call = second.clone();
+        let response = send(&service, second);
+        assert_eq!(response.status(), StatusCode::IM_A_TEAPOT, "{expected}");
+        assert_eq!(header(&response, "cache-control"), "no-store", "{expected}");
+        let wait = response.headers().get(RETRY_AFTER).map(|wait| wait.to_str().expect("digits").to_owned());
+        assert_eq!(wait.is_some(), expected.contains("Some"), "{expected}");
+        assert_eq!(response.headers().get(CONTENT_TYPE), None, "{expected}");
+        assert_eq!(text(response), expected);
+        // Clients of gRPC read nothing but its status.
+        *call.method_mut() = http::Method::POST;
+        call.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        let response = send(&service, call);
+        assert_eq!((response.status(), response.headers().contains_key("grpc-status")), (StatusCode::OK, true));
+        // What an extractor rejects is its own.
+        let rejects = key::from_fn(|_| Err::<&str, _>(Response::builder().status(451).body(Bytes::new()).unwrap()));
+        let service =
+            layer.policy(Policy::new("other", MANY).key(rejects)).on_denied_http(closure).layer(Hello::default());
+        assert_eq!(send(&service, of("bob")).status(), 451, "{expected}");
+    }
+}
+
+#[test]
 fn what_the_rejection_closure_sets_is_kept() {
     let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied_http(|_: &Parts, _: &Denial<'_>| {
         let response = Response::builder().status(429).header(RETRY_AFTER, "9000").header(CACHE_CONTROL, "private");
@@ -401,8 +458,8 @@ fn what_the_rejection_closure_sets_is_kept() {
 #[cfg(feature = "axum")]
 #[test]
 fn a_rejection_may_be_whatever_axum_makes_a_response_of() {
-    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied(|parts, decision| {
-        let wait = decision.retry_after().map_or(0, |wait| wait.as_secs());
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied(|parts, denial| {
+        let wait = denial.retry_after().map_or(0, |wait| wait.as_secs());
         (StatusCode::IM_A_TEAPOT, [("x-path", parts.uri.path().to_owned())], axum::Json([wait]))
     });
     let service = layer.layer(Hello::default());

@@ -286,3 +286,30 @@ async fn only_what_a_client_of_http1_may_still_send_is_read() {
         assert_eq!(Arc::strong_count(&was_read), 1, "{what}");
     }
 }
+
+/// A body that always has another frame, of nothing, and is part of somebody's count.
+struct Endless(Instant, #[allow(dead_code, reason = "counted")] Arc<()>);
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        // Or else a layer that keeps reading would never let this test fail.
+        Poll::Ready((self.0.elapsed() < Duration::from_secs(20)).then(|| Ok(Frame::data(Bytes::new()))))
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_always_ready_leaves_its_thread_to_others_and_is_read_for_a_time_only() {
+    let (counted, start) = (Arc::new(()), Instant::now());
+    let layer = refusing().drain_refused(1 << 20, Duration::from_millis(100));
+    let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+    let request = Request::post("/").body(Endless(start, Arc::clone(&counted))).expect("a request");
+    let response = layer.layer(inner).oneshot(request).await.expect("a response");
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    while Arc::strong_count(&counted) > 1 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}

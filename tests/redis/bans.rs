@@ -174,8 +174,9 @@ async fn looks_before_lookups_strike_in_redis_as_in_memory() {
                 };
                 let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE);
                 let redis = settings.prefix(format!("p{place}{cost}{shadow}")).connect(&server.url()).await.unwrap();
-                let in_redis = run(RateLimitLayer::composite(redis).policies(policies())).await;
-                let in_memory = run(RateLimitLayer::composite(MemoryStore::new()).policies(policies())).await;
+                let in_redis = run(RateLimitLayer::composite(redis).policies(policies()).expose_decisions()).await;
+                let in_memory =
+                    run(RateLimitLayer::composite(MemoryStore::new()).policies(policies()).expose_decisions()).await;
                 assert_eq!(in_redis, in_memory, "{quota} {cost} {shadow}");
                 let banned = in_redis.iter().filter(|(.., each)| each[0].1).count() as u64;
                 assert_eq!(banned, 9 - 2 / cost - 2, "{quota} {cost} {shadow}: {in_redis:?}");

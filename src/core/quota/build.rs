@@ -174,7 +174,7 @@ impl Quota {
     /// comes too early.
     ///
     /// With a cost of 1 unit each, a queued request waits for at most `places * window / limit`. The
-    /// [budget](crate::RateLimitLayer::timeout) does not bound that wait.
+    /// [timeout](crate::RateLimitLayer::timeout) does not bound that wait.
     ///
     /// # Panics
     ///

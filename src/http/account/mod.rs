@@ -45,7 +45,7 @@ pub(crate) struct Account {
     awaits_trailers: bool,
 }
 
-/// Resolves once the store has replied to the last changes of a request, or at the end of the layer's budget.
+/// Resolves once the store has replied to the last changes of a request, or at the end of the layer's timeout.
 pub(crate) type InTime = Pin<Box<Timeout<Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>>>>;
 
 impl Account {

@@ -55,7 +55,7 @@ impl Shared {
 
     /// Settles the end of the request, or of a call if the account `is_open` until then.
     ///
-    /// Returns what the response has to wait for, within the layer's budget, if the client's next request may depend on
+    /// Returns what the response has to wait for, within the layer's timeout, if the client's next request may depend on
     /// it.
     pub(super) fn settle(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, is_open: bool) -> Option<InTime> {
         let is_in_flight = self.turn.available_permits() == 0;

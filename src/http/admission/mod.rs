@@ -40,12 +40,12 @@ pub(crate) type Verdict = Result<Admitted, Refusal>;
 pub(crate) enum Admission {
     /// The verdict is known; `None` once it was returned.
     Known(Option<Verdict>),
-    /// The store decides, within the layer's budget.
+    /// The store decides, within the layer's timeout.
     ///
     /// `places` are those of the policies in the decision, and `timer` runs since the call. If this is dropped, the
     /// store may still take the units, and they stay taken.
     Deciding { call: Call, places: Places, timer: Timer },
-    /// Keys or quotas are looked up, and then the store decides, both within one budget.
+    /// Keys or quotas are looked up, and then the store decides, both within one timeout.
     ///
     /// If this is dropped during the lookups, nothing is taken; the lookups themselves go on, and are cached.
     Resolving(Pin<Box<dyn Future<Output = Verdict> + Send>>),
@@ -85,7 +85,7 @@ impl Admission {
         }
     }
 
-    /// Looks up what the plan lacks, then decides, both within the layer's budget.
+    /// Looks up what the plan lacks, then decides, both within the layer's timeout.
     fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>, mut lacking: Lacking) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {

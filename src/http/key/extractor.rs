@@ -74,7 +74,7 @@ pub trait KeyExtractor: Any + Send + Sync {
     /// # Cancellation
     ///
     /// A future is polled only if no policy whose key is known at once refuses the request, and only for as long as
-    /// the [budget](crate::RateLimitLayer::timeout) allows. It may be dropped before it is ready, also unpolled.
+    /// the [timeout](crate::RateLimitLayer::timeout) allows. It may be dropped before it is ready, also unpolled.
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted>;
 
     /// Returns what is known of the keys before there is a request. By default nothing is.

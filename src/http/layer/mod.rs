@@ -340,24 +340,24 @@ impl RateLimitLayer {
         self.change_failure(|rules| rules.instances = instances.get())
     }
 
-    /// Sets the budget of one decision: the longest it may take.
+    /// Sets the timeout of one decision: the longest it may take.
     ///
-    /// The default is the [store's own budget](crate::store::Capabilities::timeout), 100 ms for a [`RedisStore`](crate::RedisStore), or 100
+    /// The default is the [store's own timeout](crate::store::Capabilities::timeout), 100 ms for a [`RedisStore`](crate::RedisStore), or 100
     /// ms for a store that has none. A longer one gives lookups more time, and the store none: for slow links set the
-    /// budget of the store, as with [`RedisStoreBuilder::timeout`](crate::store::RedisStoreBuilder::timeout). Zero is
-    /// taken as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime only the budget of the store applies; a
+    /// timeout of the store, as with [`RedisStoreBuilder::timeout`](crate::store::RedisStoreBuilder::timeout). Zero is
+    /// taken as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime only the timeout of the store applies; a
     /// runtime must have timers enabled.
     ///
-    /// The budget covers everything that a request waits for before it is admitted, except its turn in the queue of a
-    /// leaky bucket. Lookups of keys and quotas run concurrently and get half of the budget; the store gets the rest.
+    /// The timeout covers everything that a request waits for before it is admitted, except its turn in the queue of a
+    /// leaky bucket. Lookups of keys and quotas run concurrently and get half of the timeout; the store gets the rest.
     /// If the lookup of a quota times out, the policy's own quota applies; if the lookup of a key does, it has failed:
     /// see [`OnFailure`](OnFailure#keys).
     ///
-    /// If the store does not decide within the budget, [`on_failure`](Self::on_failure) does. If the store's reply
-    /// comes later, a store with a budget of its own, such as a `RedisStore`, refunds what it took; with any other
+    /// If the store does not decide within the timeout, [`on_failure`](Self::on_failure) does. If the store's reply
+    /// comes later, a store with a timeout of its own, such as a `RedisStore`, refunds what it took; with any other
     /// store the units stay taken. Slots are released in both cases.
     ///
-    /// On a Redis Cluster set the budget of the store instead of a shorter one here: a layer does not know which
+    /// On a Redis Cluster set the timeout of the store instead of a shorter one here: a layer does not know which
     /// primary it waited for, so its own timeout counts as a failure of all of them.
     ///
     /// # Examples

@@ -71,11 +71,6 @@ impl Refusal {
 /// A closure that builds the response to a denied request; `None` leaves it to the layer, as where a body is streamed.
 pub(crate) type OnDenied = dyn Fn(&Parts, &Denial<'_>) -> Option<Response<Bytes>> + Send + Sync;
 
-/// In a request: the response has the decision that denies it, for tests.
-#[cfg(feature = "test-util")]
-#[derive(Clone, Copy)]
-pub(crate) struct ExposeDecision;
-
 /// Builds the responses of a layer, and writes headers into those of the inner service.
 #[derive(Clone)]
 pub(crate) struct Responses {
@@ -105,15 +100,7 @@ impl Responses {
     ) -> Response<Bytes> {
         let is_grpc = grpc::is_call(parts);
         let response = match refusal {
-            Refusal::Refused(decision) => {
-                #[cfg_attr(not(feature = "test-util"), expect(unused_mut, reason = "only tests change it"))]
-                let mut response = self.too_many(&decision, parts, is_grpc);
-                #[cfg(feature = "test-util")]
-                if parts.extensions.get::<ExposeDecision>().is_some() {
-                    response.extensions_mut().insert(*decision);
-                }
-                response
-            }
+            Refusal::Refused(decision) => self.too_many(&decision, parts, is_grpc),
             Refusal::Rejected(response) if is_grpc => grpc::rejected(*response),
             Refusal::Rejected(response) => *response,
             Refusal::NoKey if is_grpc => grpc::forbidden(NO_KEY),
@@ -124,7 +111,8 @@ impl Responses {
             Refusal::Denied => self.built(parts, DenialReason::DenyListed, None, problem::forbidden(DENIED)),
             Refusal::Failed(error) => {
                 tracing::debug!(error = format!("{error:#}"), "a request was refused, as no decision could be made");
-                let wait = next_probe(&error);
+                // What clients are told is a second at least.
+                let wait = next_probe(&error).max(Duration::from_secs(1));
                 if is_grpc {
                     grpc::unavailable(wait)
                 } else {

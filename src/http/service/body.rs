@@ -1,6 +1,6 @@
 //! The body of a response, and how the inner service's response leaves the layer.
 //!
-//! A request is settled by the head of its response, and once the store has replied (or the budget is spent) the head
+//! A request is settled by the head of its response, and once the store has replied (or the timeout is spent) the head
 //! gets the decision and the headers. Of a gRPC call whose status is in its trailers, the body keeps the account until
 //! they come.
 
@@ -28,7 +28,7 @@ pin_project! {
     /// That of a [`StatusService`](crate::StatusService) is always one of this crate.
     ///
     /// It passes on the inner body's frames, and its size hint. Errors are the source of a [`BodyError`]. Of a gRPC call it
-    /// may hold the trailers back, for no longer than the layer's budget, until the store has settled what they
+    /// may hold the trailers back, for no longer than the layer's timeout, until the store has settled what they
     /// changed.
     ///
     /// It holds the slots of its request until it has ended, failed or been dropped.

@@ -61,7 +61,7 @@ pin_project! {
         Queueing { turn: Option<Pin<Box<Sleep>>>, call: Option<(S, Q, Account)> },
         /// Waits for the inner service.
         Calling { #[pin] future: F, admitted: Option<Admitted> },
-        /// Waits for the store to settle the request, within the layer's budget.
+        /// Waits for the store to settle the request, within the layer's timeout.
         Settling { waiting: Option<Waiting<A>> },
     }
 }

@@ -126,7 +126,7 @@ impl FleetShedLayer {
         Self { limits: self.limits.instances(instances), ..self }
     }
 
-    /// Sets the budget of one decision, as that of a [layer](RateLimitLayer::timeout).
+    /// Sets the timeout of one decision, as that of a [layer](RateLimitLayer::timeout).
     pub fn timeout(self, budget: Duration) -> Self {
         Self { limits: self.limits.timeout(budget), ..self }
     }

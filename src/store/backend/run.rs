@@ -5,7 +5,7 @@
 //!
 //! | what | at most |
 //! | --- | --- |
-//! | loading, and trying again after conflicts | the budget of the store, 16 times |
+//! | loading, and trying again after conflicts | the timeout of the store, 16 times |
 //! | a commit whose requests have failed meanwhile | 10 s more, in which it keeps the place of a transaction |
 //! | trying again to settle what surely was not settled | 10 s |
 

@@ -17,7 +17,7 @@ use crate::store::{
     Store, StoreDecision,
 };
 
-/// The longest budget: points in time beyond it could not be represented.
+/// The longest timeout: points in time beyond it could not be represented.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// A store on a database that implements [`StateBackend`]: all algorithms, and one decision over several policies.
@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// transactions wait for each other, or conflict. Requests over different counters have transactions of their own, 16 at a
 /// time unless it is [set](super::BackendStoreBuilder::max_transactions); beyond that they share some, too.
 ///
-/// A decision takes at most the [budget](super::BackendStoreBuilder::timeout), 100 ms by default. If the database has
+/// A decision takes at most the [timeout](super::BackendStoreBuilder::timeout), 100 ms by default. If the database has
 /// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks,
 /// of which one with a ban counts as two.
 ///
@@ -135,7 +135,7 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
     /// Sets how many transactions there may be at once, instead of 16; 0 is refused by [`build`](Self::build).
     ///
     /// Give as many as the database's pool has connections. A transaction that has not returned keeps its place for up to
-    /// 10 s beyond the budget.
+    /// 10 s beyond the timeout.
     pub fn max_transactions(self, rounds: usize) -> Self {
         Self { rounds, ..self }
     }
@@ -147,7 +147,7 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
     /// If a setting is 0.
     pub fn build(self) -> Result<BackendStore<B>, Error> {
         if self.budget.is_zero() {
-            return Err(Error::invalid("a budget of 0 decides nothing: give at least 1 ms"));
+            return Err(Error::invalid("a timeout of 0 decides nothing: give at least 1 ms"));
         }
         if self.rounds == 0 {
             return Err(Error::invalid("0 transactions at once decide nothing: give at least 1"));
@@ -160,6 +160,9 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
 impl<B> fmt::Debug for BackendStoreBuilder<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { budget, rounds, .. } = self;
-        f.debug_struct("BackendStoreBuilder").field("budget", budget).field("rounds", rounds).finish_non_exhaustive()
+        f.debug_struct("BackendStoreBuilder")
+            .field("timeout", budget)
+            .field("max_transactions", rounds)
+            .finish_non_exhaustive()
     }
 }

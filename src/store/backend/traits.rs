@@ -37,7 +37,7 @@ use crate::store::evaluate::name;
 ///
 /// # Cancellation
 ///
-/// The store drops the future of `load` when the budget of its requests is over, and that of `commit` 10 s after that, or
+/// The store drops the future of `load` when the timeout of its requests is over, and that of `commit` 10 s after that, or
 /// either when its runtime stops. A transaction that is dropped is rolled back.
 ///
 /// # Examples
@@ -158,7 +158,7 @@ pub enum Committed {
     /// All states were written.
     Written,
     /// None was written, as another transaction has changed one of the states that were loaded. The store loads them again
-    /// and decides anew, at most 16 times and within the budget.
+    /// and decides anew, at most 16 times and within the timeout.
     Conflict,
 }
 

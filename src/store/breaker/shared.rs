@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// The longest time of a probe: one that takes longer has failed, whatever the budget, so that few
+/// The longest time of a probe: one that takes longer has failed, whatever the timeout, so that few
 /// tasks probe at once.
 pub(crate) const LONGEST_PROBE: Duration = Duration::from_secs(15);
 

@@ -70,7 +70,7 @@ use crate::store::{
 #[derive(Clone)]
 pub struct RedisCellStore {
     id: StoreId,
-    /// Sends the commands, and has the key prefix and the budget of a decision.
+    /// Sends the commands, and has the key prefix and the timeout of a decision.
     redis: RedisStore,
 }
 
@@ -170,7 +170,7 @@ impl RedisCellStoreBuilder {
     }
 
     /// Sets how long connecting may take, instead of 500 ms. A decision waits for it no longer than
-    /// its budget; connecting continues meanwhile.
+    /// its timeout; connecting continues meanwhile.
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         Self { settings: self.settings.connect_timeout(timeout) }
     }

@@ -204,7 +204,7 @@ impl DenyCacheBuilder {
     pub(crate) fn refusals(self, id: StoreId) -> Result<Refusals, Error> {
         if self.cap < Duration::from_micros(1) {
             return Err(Error::invalid(
-                "a deny cache with a cap of 0 caches nothing: give at least 1us, or leave it out",
+                "a deny cache with a max_ttl of 0 caches nothing: give at least 1us, or leave it out",
             ));
         }
         if self.capacity == 0 {

@@ -1,7 +1,7 @@
 //! What is decided when the store cannot decide.
 //!
 //! The store of a layer or limiter comes in, with the rules for failures; a store around it goes
-//! out, `FailureStore`, whose decisions are ready within the budget whatever the
+//! out, `FailureStore`, whose decisions are ready within the timeout whatever the
 //! inner store does, as long as there is a runtime for its timers.
 //!
 //! - `rule.rs` is the public rule, [`OnFailure`], and its settings.

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How long a layer admits all requests in one outage, unless it is set.
 const ALLOW_FOR: Duration = Duration::from_secs(60);
 
-/// How long one decision may take if neither the layer nor the store has a budget.
+/// How long one decision may take if neither the layer nor the store has a timeout.
 pub(super) const BUDGET: Duration = Duration::from_millis(100);
 
 /// What a layer does with a request that its store could not decide.
@@ -19,7 +19,7 @@ pub(super) const BUDGET: Duration = Duration::from_millis(100);
 /// Timeouts, lost connections and errors returned by the server are failures. One failed call or connection is one
 /// failure, however many requests waited for it: a store may decide many requests in one call, and they fail or succeed
 /// together. For other stores each decision counts as a call, and so does each decision that the layer ends with its
-/// own timer, because the store has no [budget](crate::store::Capabilities::timeout).
+/// own timer, because the store has no [timeout](crate::store::Capabilities::timeout).
 ///
 /// After 5 failures in a row, or after 10 within a second that are at least half of the calls since the first of them,
 /// the circuit breaker opens: the store is no longer called, so that during an outage no request waits for a timeout.
@@ -29,7 +29,7 @@ pub(super) const BUDGET: Duration = Duration::from_millis(100);
 /// While the breaker is open, single requests probe the store: the first 50 ms later, each further one at most 500 ms
 /// after the previous probe began, even if that has no result yet. The first probe that succeeds closes the breaker. A
 /// probe calls the server itself, even if a store around it could decide. It continues if its client disconnects, and
-/// times out after the budget, or after 15 s if the budget is longer. So limits are shared again within 500 ms of the
+/// times out after the timeout, or after 15 s if the timeout is longer. So limits are shared again within 500 ms of the
 /// store's return, plus the time until the next request and the time its reply takes. If the store fails again within a
 /// second of that, probes start with a longer pause than the first time, of at most 500 ms. See
 /// [`breaker_state`](crate::LiveLayer::breaker_state).
@@ -98,7 +98,7 @@ pub(crate) struct FailureRules {
     pub(crate) allow_for: Duration,
     /// How many processes share the limits, at least 1: the divisor of the fallback.
     pub(crate) instances: u32,
-    /// How long one decision may take; `None` for the store's own budget.
+    /// How long one decision may take; `None` for the store's own timeout.
     pub(crate) budget: Option<Duration>,
 }
 

@@ -1,11 +1,11 @@
-//! The store around a store that decides within the budget when the inner one cannot.
+//! The store around a store that decides within the timeout when the inner one cannot.
 //!
 //! For each decision: a permit of the breaker, the call of the inner store with a deadline, and the
 //! report of its outcome; what fails is decided as the rules say. Without a permit the rules decide
 //! at once.
 //!
-//! The time is limited in one of two ways. A store with a budget keeps deadlines by itself, so it
-//! gets one if the layer's budget is shorter; for any other store a timer of tokio is put around
+//! The time is limited in one of two ways. A store with a timeout keeps deadlines by itself, so it
+//! gets one if the layer's timeout is shorter; for any other store a timer of tokio is put around
 //! its future. Probes run in a task of their own.
 //!
 //! A pending call reports its outcome even if it is dropped: `Call` returns the permit in its
@@ -37,13 +37,13 @@ use crate::store::{
 pub(crate) type SharedStore = Arc<dyn Store>;
 
 /// A store that calls an inner one, unless that failed too often a moment ago, and applies the
-/// rules to what the inner one does not decide within the budget.
+/// rules to what the inner one does not decide within the timeout.
 pub(crate) struct FailureStore {
     /// The store that is called.
     inner: SharedStore,
     /// How long one decision may take.
     budget: Duration,
-    /// The inner store's own budget. If there is one, it keeps deadlines.
+    /// The inner store's own timeout. If there is one, it keeps deadlines.
     own: Option<Duration>,
     /// The rules, the breaker and the local store, shared with calls in flight.
     without: Arc<Without>,
@@ -52,7 +52,7 @@ pub(crate) struct FailureStore {
 }
 
 impl FailureStore {
-    /// A store around `inner`, with a breaker that is closed. The inner store's budget is read
+    /// A store around `inner`, with a breaker that is closed. The inner store's timeout is read
     /// once, here.
     pub(crate) fn new(inner: SharedStore, rules: FailureRules) -> Self {
         let own = Capabilities::of(&*inner).budget;

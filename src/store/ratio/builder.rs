@@ -163,7 +163,7 @@ pub(crate) fn check_life(tick: Option<Duration>, life: Duration) -> Result<(), E
     } else {
         return Ok(());
     };
-    Err(Error::invalid(format!("a life of {life:?} {is_wrong}: give {least:?} to {most:?}")))
+    Err(Error::invalid(format!("a ttl of {life:?} {is_wrong}: give {least:?} to {most:?}")))
 }
 
 pub(crate) fn check_report(counters: u64) -> Result<usize, Error> {

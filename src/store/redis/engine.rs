@@ -1,4 +1,4 @@
-//! One decision: from checks to a reply within the budget, and from the reply to a decision and a receipt; and changes to
+//! One decision: from checks to a reply within the timeout, and from the reply to a decision and a receipt; and changes to
 //! what was taken, when it is known what the request really costs.
 //!
 //! Changes are queued before [`Engine::settle`] returns, in their order, so that a caller may drop the future at once: it
@@ -66,7 +66,7 @@ impl Engine {
         Ok(Arc::new(Self { id, servers, prefix, budget, time, refusals: Arc::new(refusals) }))
     }
 
-    /// Has a request decided, in one call with others of the same moment, within the budget from now on and by the
+    /// Has a request decided, in one call with others of the same moment, within the timeout from now on and by the
     /// deadline.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Engine {
         self.servers.ask(Job::new(request, Timeout::by(self.budget, deadline), slot))
     }
 
-    /// Sends a command of its own to the server that has its key, once, within the budget and by the deadline.
+    /// Sends a command of its own to the server that has its key, once, within the timeout and by the deadline.
     ///
     /// # Errors
     ///

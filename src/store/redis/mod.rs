@@ -5,7 +5,7 @@
 //!
 //! - a decision over keys of one slot is one script call, all or nothing, at the server's time;
 //! - a call is sent again only if a reply, or the connection, proves that it was not done;
-//! - a decision ends within its budget, whatever the server does;
+//! - a decision ends within its timeout, whatever the server does;
 //! - what was taken for a caller that timed out is refunded if the reply still comes.
 //!
 //! Its rooms, each of which knows only those before it:
@@ -17,7 +17,7 @@
 //! | `pipeline/` | from many callers to a call and back |
 //! | `cluster/` | which server has a slot |
 //! | `servers.rs` | one server, or a Cluster |
-//! | `engine.rs` | a decision within a budget, and changes to what was taken |
+//! | `engine.rs` | a decision within a timeout, and changes to what was taken |
 //! | `tally.rs` | reports of what was offered |
 //! | `apart.rs` | decisions over several slots |
 //! | `store.rs` | the store, in its deny cache |

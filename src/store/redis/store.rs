@@ -34,7 +34,7 @@ use crate::store::{
 /// connects to one server, to a Cluster (`RedisStoreBuilder::connect_cluster` describes what differs there), or to the
 /// primary that sentinels name. It caches refusals for up to 1 s, as a [`DenyCache`](crate::DenyCache) does.
 ///
-/// The store survives restarts of the server: a decision that fails meanwhile returns an error within its budget (100
+/// The store survives restarts of the server: a decision that fails meanwhile returns an error within its timeout (100
 /// ms unless it is [set](crate::store::RedisStoreBuilder::timeout)), and later ones connect again. Clones share
 /// connections and cached refusals. Decisions need a tokio runtime with I/O and time enabled.
 ///
@@ -110,7 +110,7 @@ impl RedisStore {
         self.engine().servers.breakers()
     }
 
-    /// Sends a command, over the store's own connections and within its budget: once, to the server that has its key.
+    /// Sends a command, over the store's own connections and within its timeout: once, to the server that has its key.
     ///
     /// The key is the command's first argument, or the first key of a script or function.
     ///
@@ -203,7 +203,7 @@ impl Store for RedisStore {
 }
 
 /// What processes report is in Redis for four ticks, by its clock: also for a store with a
-/// [clock](crate::store::RedisStoreBuilder::with_clock) of its own. A report has the store's budget, and at most a
+/// [clock](crate::store::RedisStoreBuilder::with_clock) of its own. A report has the store's timeout, and at most a
 /// quarter of a tick. It takes [more rules](crate::store::RedisStoreBuilder::connect) than decisions.
 impl Tally for RedisStore {
     fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {

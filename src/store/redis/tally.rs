@@ -19,7 +19,7 @@ use crate::core::Error;
 use crate::store::{Deadline, Report, Totals};
 
 impl Engine {
-    /// Adds a report to its tick and returns the totals of the last one, within the budget and a quarter of a tick.
+    /// Adds a report to its tick and returns the totals of the last one, within the timeout and a quarter of a tick.
     ///
     /// # Errors
     ///

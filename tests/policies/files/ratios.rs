@@ -35,7 +35,7 @@ fn a_file_without_ratios_has_no_ratio_store() {
 async fn the_table_sets_the_store() {
     let shown = |lines: &str| format!("{:?}", store(lines));
     assert!(shown("").contains("tick: 1s, life: 10s"), "{}", shown(""));
-    let given = "tick = \"200ms\"\nlife = \"1m\"\nreport = 512\nkeys = 10_000_000\nshards = 16\n\
+    let given = "tick = \"200ms\"\nttl = \"1m\"\nreport = 512\nkeys = 10_000_000\nshards = 16\n\
         fair = { policy = \"all\", by = \"user\" }";
     assert!(shown(given).contains("tick: 200ms, life: 60s"), "{}", shown(given));
     assert!(shown("tick = \"60s\"").contains("life: 600s"), "the default life is 10 ticks");
@@ -87,7 +87,7 @@ fn two_files_with_the_same_ratios_differ_from_those_with_another() {
 fn every_mistake_in_ratios_names_its_line() {
     let fair = "a table such as { policy = \"global\", by = \"caller\" }";
     for (lines, line, fragments) in [
-        ("colour = 1", 10, &["unknown field `colour`", "`tick`, `life`, `report`, `keys`, `shards`, `fair`"][..]),
+        ("colour = 1", 10, &["unknown field `colour`", "`tick`, `ttl`, `report`, `keys`, `shards`, `fair`"][..]),
         ("instances = 3", 10, &["unknown field `instances`"]),
         ("tick = \"0s\"", 10, &["a tick of 0ns is not allowed: give 100ms to 60s, in whole milliseconds"]),
         ("tick = \"99ms\"", 10, &["a tick of 99ms is not allowed"]),
@@ -97,10 +97,10 @@ fn every_mistake_in_ratios_names_its_line() {
         ("tick = 1", 10, &["ratios.tick: expected a duration in quotes"]),
         ("tick = \"day\"", 10, &["ratios.tick: \"day\" is not a duration"]),
         ("tick = \"soon\"", 10, &["ratios.tick: \"soon\" is not a duration"]),
-        ("\nlife = \"1s\"", 11, &["a life of 1s is shorter than two ticks of 1s: give 2s to 600s"]),
-        ("tick = \"10s\"\nlife = \"19s\"", 11, &["a life of 19s is shorter than two ticks of 10s: give 20s to 6000s"]),
-        ("life = \"19s\"\ntick = \"10s\"", 10, &["shorter than two ticks of 10s"]),
-        ("life = \"601s\"", 10, &["a life of 601s is longer than 600 ticks of 1s"]),
+        ("\nttl = \"1s\"", 11, &["a ttl of 1s is shorter than two ticks of 1s: give 2s to 600s"]),
+        ("tick = \"10s\"\nttl = \"19s\"", 11, &["a ttl of 19s is shorter than two ticks of 10s: give 20s to 6000s"]),
+        ("ttl = \"19s\"\ntick = \"10s\"", 10, &["shorter than two ticks of 10s"]),
+        ("ttl = \"601s\"", 10, &["a ttl of 601s is longer than 600 ticks of 1s"]),
         ("report = 0", 10, &["a report of 0 counters is not allowed: give 1 to 512"]),
         ("report = 513", 10, &["a report of 513 counters"]),
         ("report = -1", 10, &["`-1`"]),

@@ -17,7 +17,7 @@ fn of(user: &str) -> Request<String> {
 
 #[tokio::test]
 async fn each_request_has_its_response_and_decision() {
-    let layer = RateLimitLayer::new(MemoryStore::new(), policy(Quota::per_hour(2)));
+    let layer = RateLimitLayer::new(MemoryStore::new(), policy(Quota::per_hour(2))).expose_decisions();
     let sent = send(&layer, 4, |index| of(if index == 3 { "bob" } else { "ada" })).await;
     assert_eq!(sent.iter().map(TestResponse::is_admitted).collect::<Vec<_>>(), [true, true, false, true]);
     let remaining = |one: &TestResponse| one.decision().map(|decision| decision.outcomes()[0].remaining());

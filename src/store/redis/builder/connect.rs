@@ -94,7 +94,7 @@ impl RedisStoreBuilder {
     /// Slots that move, also under load, and replicas that take over are followed. While a slot
     /// moves, a request with several policies over one key may fail for as long as some of their
     /// counters are on either node, or on none yet. A primary that is unavailable fails the
-    /// decisions for its slots, each within the budget, and no others; after a few its circuit
+    /// decisions for its slots, each within the timeout, and no others; after a few its circuit
     /// breaker opens for a moment, and they fail at once (see [`breakers`](RedisStore::breakers)
     /// and [`OnFailure`](crate::OnFailure)). But once the Cluster has noticed, it refuses all of
     /// them until a replica has taken over, unless its `cluster-require-full-coverage` is `no`.

@@ -225,7 +225,7 @@ impl RedisStoreBuilder {
     /// times as long. A new server may then take twice this time for the check that its Lua arithmetic is that of
     /// Redis. Zero is refused.
     ///
-    /// A decision does not wait longer than its budget for a connection; connecting goes on
+    /// A decision does not wait longer than its timeout for a connection; connecting goes on
     /// meanwhile.
     ///
     /// # Examples
@@ -305,7 +305,7 @@ impl RedisStoreBuilder {
     /// Otherwise each runtime that makes decisions has a connection of its own, and nobody reads the replies while
     /// handlers keep all of its threads busy. Set a runtime that does nothing else where they do: then that delays no
     /// decision, at the price of a hop between threads for each. Both it and the callers' must have their I/O and time
-    /// drivers enabled; once it has shut down, decisions fail, and so they do within their budget while nobody runs it.
+    /// drivers enabled; once it has shut down, decisions fail, and so they do within their timeout while nobody runs it.
     ///
     /// # Examples
     ///

@@ -1,8 +1,8 @@
 //! A request on its way to Redis, how long its reply is waited for, and what becomes of it.
 //!
-//! A decision has a budget, set for the store, and perhaps an earlier deadline, set by its caller. Both are kept, as they
-//! mean different things: the end of a whole budget is a sign that the server is unavailable, whereas a short deadline is
-//! not. Settlements wait longer than a budget, as no caller waits for them and their refunds must not be lost. All times
+//! A decision has a timeout, set for the store, and perhaps an earlier deadline, set by its caller. Both are kept, as they
+//! mean different things: the end of a whole timeout is a sign that the server is unavailable, whereas a short deadline is
+//! not. Settlements wait longer than a timeout, as no caller waits for them and their refunds must not be lost. All times
 //! are of tokio's clock, which tests can pause.
 
 use std::sync::Arc;
@@ -187,30 +187,30 @@ pub(in crate::store::redis) fn stopped() -> Error {
     Error::new(Kind::Store, "the call to Redis was stopped: its runtime has ended")
 }
 
-/// The limit of a budget: longer than any useful one, and short enough to be added to a time.
+/// The limit of a timeout: longer than any useful one, and short enough to be added to a time.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365);
 
 /// How long a settlement may wait to be sent.
 const SETTLEMENT_WAIT: Duration = Duration::from_secs(10);
 
-/// A budget that runs, perhaps cut short by a deadline.
+/// A timeout that runs, perhaps cut short by a deadline.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store::redis) struct Timeout {
     /// When the wait began.
     pub(in crate::store::redis) began: Instant,
-    /// The whole budget, at most one year. It also is how long a server may be silent.
+    /// The whole timeout, at most one year. It also is how long a server may be silent.
     pub(in crate::store::redis) budget: Duration,
-    /// When the reply is not needed any more: at the end of the budget; earlier by a deadline; later for a settlement.
+    /// When the reply is not needed any more: at the end of the timeout; earlier by a deadline; later for a settlement.
     pub(in crate::store::redis) until: Instant,
 }
 
 impl Timeout {
-    /// A whole budget, from now on.
+    /// A whole timeout, from now on.
     pub(in crate::store::redis) fn new(budget: Duration) -> Self {
         Self::by(budget, Deadline::none())
     }
 
-    /// A budget from now on, usable up to `deadline` only. A deadline in the
+    /// A timeout from now on, usable up to `deadline` only. A deadline in the
     /// past ends the wait at once.
     pub(in crate::store::redis) fn by(budget: Duration, deadline: Deadline) -> Self {
         let (began, budget) = (Instant::now(), budget.min(FOREVER));
@@ -218,13 +218,13 @@ impl Timeout {
         Self { began, budget, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
     }
 
-    /// The timeout of a settlement: 10 s, or the budget if that is longer.
+    /// The timeout of a settlement: 10 s, or the timeout if that is longer.
     pub(in crate::store::redis) fn of_settlement(budget: Duration) -> Self {
         let timeout = Self::new(budget);
         Self { until: timeout.began + timeout.budget.max(SETTLEMENT_WAIT), ..timeout }
     }
 
-    /// Returns when the budget has run out.
+    /// Returns when the timeout has run out.
     pub(super) fn ends(self) -> Instant {
         self.began + self.budget
     }

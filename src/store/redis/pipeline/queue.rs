@@ -422,7 +422,7 @@ impl Queue {
     }
 
     /// Ends the wait of those whose time is over, and sets when to look again. Returns whether the connection has had no
-    /// reply for a whole budget.
+    /// reply for a whole timeout.
     pub(super) fn expire(&mut self, now: Instant, done: &mut Done) -> bool {
         let (mut late, mut next) = (None, None::<Instant>);
         let mut await_until = |until: Instant| next = Some(next.map_or(until, |next: Instant| next.min(until)));
@@ -626,7 +626,7 @@ struct Lateness(Option<(Instant, Error)>);
 
 impl Lateness {
     /// Returns the error for a caller that times out now: the one in use if that is less than a
-    /// quarter of a budget old, else a new one.
+    /// quarter of a timeout old, else a new one.
     fn error(&mut self, now: Instant, timeout: Timeout) -> Error {
         let current = self.0.take().filter(|(since, _)| now.saturating_duration_since(*since) < timeout.budget / 4);
         let (_, error) = self.0.insert(current.unwrap_or_else(|| (now, timeout.error())));

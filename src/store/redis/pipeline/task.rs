@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | made | something waits | what waited when an attempt began fails with it |
 //! | lost | it ends, or has a reply to nothing that was sent | what was in flight fails, what surely was not sent waits again |
-//! | replaced | no reply came for a whole budget, or it leads to a replica | late replies are read for 10 s, to be refunded |
+//! | replaced | no reply came for a whole timeout, or it leads to a replica | late replies are read for 10 s, to be refunded |
 //!
 //! Each loss is one failure of the server, however many calls it ends.
 
