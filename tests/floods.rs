@@ -5,17 +5,20 @@
 use std::alloc::System;
 use std::convert::Infallible;
 use std::fs;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response};
+use http_body::{Body, Frame};
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::time::{Instant, sleep};
-use tollgate::store::{Ask, Check, Counter, MaybeFuture as StoreAnswer, Receipt, Settlement, Settling, Store};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture, Receipt, Settlement, Settling, Store};
 use tollgate::test_util::{ManualClock, StoreFn};
 use tollgate::{DenyCache, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
 use tower::{Layer, Service, service_fn};
@@ -190,7 +193,7 @@ fn made_up_keys_take_no_more_memory_than_overdrafts_have_room_for() {
 }
 
 /// What a service answers with, if it does.
-type MaybeFuture = Result<Response<Full<Bytes>>, Infallible>;
+type Served = Result<Response<Full<Bytes>>, Infallible>;
 
 #[test]
 fn requests_that_are_dropped_or_answered_leave_nothing_in_memory() {
@@ -198,9 +201,9 @@ fn requests_that_are_dropped_or_answered_leave_nothing_in_memory() {
     let layer = RateLimitLayer::composite(memory())
         .policy(Policy::new("kept", PLENTY).key(key::global()))
         .policy(Policy::new("back", PLENTY).key(key::global()).refund_dropped());
-    let mut hangs = layer.layer(service_fn(|_: Request<Full<Bytes>>| std::future::pending::<MaybeFuture>()));
+    let mut hangs = layer.layer(service_fn(|_: Request<Full<Bytes>>| std::future::pending::<Served>()));
     let mut answers =
-        layer.layer(service_fn(|_: Request<Full<Bytes>>| std::future::ready(MaybeFuture::Ok(Response::default()))));
+        layer.layer(service_fn(|_: Request<Full<Bytes>>| std::future::ready(Served::Ok(Response::default()))));
     let mut round = || {
         for _ in 0..2_000 {
             assert!(hangs.call(Request::default()).now_or_never().is_none());
@@ -225,7 +228,7 @@ impl Store for Settles {
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         self.sent.fetch_add(changes.len() as u64, Ordering::Relaxed);
         let (inner, changes) = (self.inner.clone(), changes.to_vec());
-        StoreAnswer::pending(async move {
+        MaybeFuture::pending(async move {
             sleep(Duration::from_millis(1)).await;
             inner.settle(receipt, &changes).wait().await
         })
@@ -282,4 +285,36 @@ fn a_hundred_thousand_clients_that_vanish_at_once_leave_no_slots_behind() {
     let keys = many([10_000, 100_000]);
     let sent = paused().block_on(vanish(keys, keys));
     assert_eq!(sent, keys, "one for each counter");
+}
+
+/// A body that never comes.
+struct Awaited(#[allow(dead_code, reason = "counted")] Arc<()>);
+
+impl Body for Awaited {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+}
+
+#[test]
+fn of_all_refused_uploads_no_more_than_1024_wait_for_their_bodies() {
+    let _alone = ALONE.lock();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let held = Arc::new(());
+        let policy = Policy::new("uploads", Quota::per_hour(1)).cost_by(|_| 2);
+        let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+        let mut service = RateLimitLayer::new(memory(), policy).layer(inner);
+        for _ in 0..3_000 {
+            let request = Request::post("/").body(Awaited(Arc::clone(&held))).expect("a request");
+            assert_eq!(service.call(request).await.expect("a response").status(), 429);
+        }
+        assert_eq!(Arc::strong_count(&held) - 1, 1_024);
+        // Their clients send nothing for 2 s.
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(Arc::strong_count(&held), 1);
+    });
 }

@@ -563,7 +563,7 @@ fn a_circle_through_a_file_with_a_folder_is_found() {
 fn other_arrows_are_right() {
     for text in [
         "use crate::core::{Error, Key};",
-        "use super::{MaybeFuture, Check};",
+        "use super::{Answer, Check};",
         "use std::sync::Arc;\nuse tokio::time::Instant;",
         "// use crate::policy::Policy;",
         "/// [`Policy`](crate::Policy)",

@@ -239,7 +239,7 @@ impl Config {
     ///     window = "1s"
     ///
     ///     [ratios]
-    ///     life = "20s"
+    ///     ttl = "20s"
     ///     "#,
     /// )?;
     /// if let Some(store) = config.ratio_store(MemoryTally::new())? {

@@ -36,7 +36,7 @@ pub use self::flow::{Paced, PacedError};
 pub(crate) use self::flow::{Waits, can_flow, refuses_frames};
 pub(crate) use self::flows::flow_of;
 pub(crate) use self::limits::{InForce, Limits, in_time, late};
-pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan};
+pub(crate) use self::plan::{CheckDraft, PendingCheck, Places, Plan};
 use self::resolve::{counter, looks, plan_for};
 pub use self::rule::Rule;
 pub(crate) use self::rule::{RuleKeys, Share};

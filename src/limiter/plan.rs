@@ -63,7 +63,7 @@ impl<F> Plan<F> {
 
 /// The check of a rule before its key is known.
 #[derive(Clone, Debug)]
-pub(crate) struct Draft {
+pub(crate) struct CheckDraft {
     /// The place of the rule.
     pub(crate) place: usize,
     /// Units to take.
@@ -78,7 +78,7 @@ pub(crate) struct Draft {
     pub(crate) only_ban: bool,
 }
 
-impl Draft {
+impl CheckDraft {
     /// A draft of a check that may use the reserve.
     #[inline]
     pub(crate) fn new(place: usize, rule: &Rule, cost: u64) -> Self {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::limits::{Limits, in_time, late};
-use super::plan::{Draft, PendingCheck, Plan};
+use super::plan::{CheckDraft, PendingCheck, Plan};
 use crate::core::{Decision, Error, Key, Mode, Outcome, Quota, Source};
 use crate::lookup::RawValues;
 use crate::store::{Ask, AskMode, Check, Counter, Deadline, MaybeFuture, Receipt, Store, StoreDecision};
@@ -31,7 +31,7 @@ pub(super) fn plan_for<'a>(
     let mut plan = Plan::default();
     for &place in places {
         let rule = &limits.rules[place];
-        let draft = Draft::new(place, rule, units.unwrap_or(rule.units()));
+        let draft = CheckDraft::new(place, rule, units.unwrap_or(rule.units()));
         let tier = rule.tiers().map_or(MaybeFuture::Ready(Ok(None)), |lookup| lookup.find(key, RawValues::default));
         match tier {
             MaybeFuture::Ready(found) => {
@@ -54,7 +54,7 @@ impl Limits {
     #[inline]
     pub(crate) fn check(
         &self,
-        draft: Draft,
+        draft: CheckDraft,
         key: Key,
         found: Result<Option<Quota>, Error>,
     ) -> Result<Option<Check>, Error> {
@@ -68,7 +68,7 @@ impl Limits {
                     Some(quota) => Some(quota),
                     // A ban is that of the key, whatever its quota.
                     None if draft.bans && rule.banning().is_some() => {
-                        return Ok(Some(Draft { only_ban: true, ..draft }.check(rule, key)));
+                        return Ok(Some(CheckDraft { only_ban: true, ..draft }.check(rule, key)));
                     }
                     None => return Ok(None),
                 }
@@ -78,7 +78,12 @@ impl Limits {
     }
 
     /// The same for a key of a limiter: in shadow mode a rule never refuses.
-    fn check_key(&self, draft: Draft, key: Key, found: Result<Option<Quota>, Error>) -> Result<Option<Check>, Error> {
+    fn check_key(
+        &self,
+        draft: CheckDraft,
+        key: Key,
+        found: Result<Option<Quota>, Error>,
+    ) -> Result<Option<Check>, Error> {
         let mode = self.rules[draft.place].mode();
         self.check(draft, key, found).or_else(|error| if mode == Mode::Shadow { Ok(None) } else { Err(error) })
     }
@@ -91,7 +96,7 @@ pub(super) async fn counter(limits: &Limits, place: usize, key: &Key) -> Result<
         Some(lookup) => lookup.find(key, RawValues::default).wait().await?,
         None => None,
     };
-    Ok(Draft::new(place, rule, 0).with_tier(rule, tier).check(rule, key.clone()).counter)
+    Ok(CheckDraft::new(place, rule, 0).with_tier(rule, tier).check(rule, key.clone()).counter)
 }
 
 /// Returns a look at the counter of a key of each of these rules, after the lookups of tiers, and the deadline of the
@@ -113,7 +118,7 @@ pub(super) async fn looks(
 /// A rule whose quota is being looked up.
 pub(super) struct Tier<'a> {
     limits: &'a Limits,
-    draft: Draft,
+    draft: CheckDraft,
     key: Key,
     pending: Pin<Box<dyn Future<Output = Result<Option<Quota>, Error>> + Send>>,
 }

@@ -154,7 +154,7 @@ pub trait Store: Send + Sync + 'static {
 ///
 /// let capabilities = MemoryStore::new().capabilities(&[])?;
 /// assert!(capabilities.id.is_some());
-/// assert_eq!(capabilities.budget, None);
+/// assert_eq!(capabilities.timeout, None);
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,7 +165,7 @@ pub struct Capabilities {
     /// Unless a layer is given a [timeout](crate::RateLimitLayer::timeout) of its own, it is this one. If the layer's is
     /// shorter, each decision gets a [deadline](super::Ask::deadline), which a store with a timeout keeps as well. Without
     /// one, the layer limits by a timer of its own what has to be waited for.
-    pub budget: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// The identity of the counters: stores with the same one count together. `None` where that is not known.
     pub id: Option<StoreId>,
 }
@@ -203,8 +203,8 @@ impl Capabilities {
 
     /// Sets the time within which every decision is made.
     #[must_use]
-    pub fn timeout(self, budget: Duration) -> Self {
-        Self { budget: Some(budget), ..self }
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
     }
 
     /// Sets the identity of the counters.

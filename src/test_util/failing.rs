@@ -208,7 +208,7 @@ impl<S: Store> FailingStore<S> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        Capabilities::of(&*self.inner).budget
+        Capabilities::of(&*self.inner).timeout
     }
 
     /// Returns when a decision has to be there, if the store is one that keeps deadlines.

@@ -39,7 +39,7 @@ impl Client {
         Sample { user, due, done: Instant::now(), status, by, shed }
     }
 
-    async fn exchange(&mut self, user: impl Asks) -> io::Result<MaybeFuture> {
+    async fn exchange(&mut self, user: impl Asks) -> io::Result<Answer> {
         let (path, (name, value)) = (user.path(), user.header());
         let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\n{name}: {value}\r\n\r\n");
         self.stream.write_all(request.as_bytes()).await?;
@@ -62,10 +62,10 @@ async fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Status, source and shedder.
-type MaybeFuture = (u16, By, Option<Shedder>);
+type Answer = (u16, By, Option<Shedder>);
 
 /// What an answer says, once it is there to its end.
-fn complete(answer: &[u8]) -> Option<MaybeFuture> {
+fn complete(answer: &[u8]) -> Option<Answer> {
     let head = answer.windows(4).position(|end| end == b"\r\n\r\n")?;
     let text = std::str::from_utf8(&answer[..head]).expect("these heads are ASCII");
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));

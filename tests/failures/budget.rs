@@ -74,7 +74,7 @@ async fn a_store_that_keeps_to_its_own_budget_is_left_to_it() {
 #[test]
 fn stores_around_a_store_keep_to_its_budget() {
     let store = |budget| Moody::around(Mood::Decides, Bounded(MemoryStore::new(), budget)).store();
-    let budget = |store: &dyn Store| store.capabilities(&[]).expect("nothing is required").budget;
+    let budget = |store: &dyn Store| store.capabilities(&[]).expect("nothing is required").timeout;
     for (given, told) in [(None, None), (Some(ms(30)), Some(ms(30)))] {
         assert_eq!(budget(&DenyCache::new(store(given))), told);
         assert_eq!(budget(&LeaseStore::new(store(given))), told);

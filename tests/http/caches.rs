@@ -10,7 +10,7 @@ use http_body_util::Full;
 use tollgate::test_util::ManualClock;
 use tollgate::{MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
 
-use super::proxy::{MaybeFuture, Proxy, send};
+use super::proxy::{Answer, Proxy, send};
 use crate::support::doubles::unavailable;
 use crate::support::nginx::Nginx;
 use crate::support::time::memory;
@@ -30,7 +30,7 @@ fn page(cache_control: &'static str) -> Router {
     Router::new().route("/", get(async move || ([(CACHE_CONTROL, cache_control)], "a page")))
 }
 
-async fn get_as(address: SocketAddr, users: &[&str]) -> MaybeFuture {
+async fn get_as(address: SocketAddr, users: &[&str]) -> Answer {
     let request = Request::get(format!("http://{address}/"));
     let request = users.iter().fold(request, |request, user| request.header("x-user", *user));
     send(request.body(Full::default()).expect("a request")).await
@@ -45,7 +45,7 @@ async fn cached(app: Router) -> (Proxy, Nginx, SocketAddr) {
 }
 
 /// Whether a response came from the cache, and the limits in its headers.
-fn shown(answer: &MaybeFuture) -> (bool, Option<&str>) {
+fn shown(answer: &Answer) -> (bool, Option<&str>) {
     let field = |name| answer.headers.get(name).map(|value| value.to_str().expect("ASCII"));
     assert_eq!(answer.status, 200);
     (field("x-cache") == Some("HIT"), field("ratelimit"))

@@ -1,4 +1,4 @@
-//! `RateLimitLayer::explain`: what applies to a request and why, without counting it.
+//! `LiveLayer::explain`: what applies to a request and why, without counting it.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -431,7 +431,10 @@ fn the_rejection_closure_makes_every_response_of_the_layer_and_is_told_the_reaso
         let response = send(&service, call);
         assert_eq!((response.status(), response.headers().contains_key("grpc-status")), (StatusCode::OK, true));
         // What an extractor rejects is its own.
-        let rejects = key::from_fn(|_| Err::<&str, _>(Response::builder().status(451).body(Bytes::new()).unwrap()));
+        let rejects = key::from_fn(|_| {
+            let response = Response::builder().status(451).body(Bytes::new()).expect("a response");
+            Err::<&str, _>(Box::new(response))
+        });
         let service =
             layer.policy(Policy::new("other", MANY).key(rejects)).on_denied_http(closure).layer(Hello::default());
         assert_eq!(send(&service, of("bob")).status(), 451, "{expected}");

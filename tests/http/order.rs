@@ -40,7 +40,7 @@ struct App {
 }
 
 /// What a request received.
-struct MaybeFuture {
+struct Answer {
     status: u16,
     headers: HeaderMap,
     body: Bytes,
@@ -62,16 +62,16 @@ fn login() -> Builder {
     Request::post("/api/login")
 }
 
-async fn send(router: &Router, request: Builder, body: impl Into<Body>) -> MaybeFuture {
+async fn send(router: &Router, request: Builder, body: impl Into<Body>) -> Answer {
     let peer = ConnectInfo(SocketAddr::from(([192, 0, 2, 7], 4_711)));
     let request = request.header("origin", ORIGIN).extension(peer).body(body.into()).expect("a request");
     let (parts, body) = router.clone().oneshot(request).await.expect("it does not fail").into_parts();
     let body = to_bytes(body, usize::MAX).await.expect("a body");
-    MaybeFuture { status: parts.status.as_u16(), headers: parts.headers, body }
+    Answer { status: parts.status.as_u16(), headers: parts.headers, body }
 }
 
 impl App {
-    async fn send(&self, request: Builder) -> MaybeFuture {
+    async fn send(&self, request: Builder) -> Answer {
         send(&self.router, request, Body::empty()).await
     }
 
@@ -90,7 +90,7 @@ impl App {
     }
 }
 
-impl MaybeFuture {
+impl Answer {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
     }
@@ -175,7 +175,7 @@ async fn the_address_is_counted_before_authentication_and_the_user_after() {
 #[tokio::test(start_paused = true)]
 async fn a_timeout_is_a_response_that_counts() {
     for app in apps() {
-        let left = |answer: &MaybeFuture| answer.header("ratelimit").expect("it is limited").to_owned();
+        let left = |answer: &Answer| answer.header("ratelimit").expect("it is limited").to_owned();
         let welcome = send(&app.router, login(), "correct horse").await;
         assert_eq!((welcome.status, left(&welcome).contains(r#""login";r=5"#)), (200, true), "{}", app.name);
         // The handler waits for a body that never comes.

@@ -76,24 +76,24 @@ fn client() -> Client<HttpConnector, Full<Bytes>> {
 }
 
 /// A response that was read to its end.
-pub(super) struct MaybeFuture {
+pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     body: Bytes,
 }
 
-pub(super) async fn send(request: http::Request<Full<Bytes>>) -> MaybeFuture {
+pub(super) async fn send(request: http::Request<Full<Bytes>>) -> Answer {
     let (parts, body) = soon(client().request(request)).await.expect("a response").into_parts();
     let body = soon(body.collect()).await.expect("a body").to_bytes();
-    MaybeFuture { status: parts.status.as_u16(), headers: parts.headers, body }
+    Answer { status: parts.status.as_u16(), headers: parts.headers, body }
 }
 
-pub(super) async fn get(proxy: &Proxy, path: &str) -> MaybeFuture {
+pub(super) async fn get(proxy: &Proxy, path: &str) -> Answer {
     send(http::Request::get(proxy.uri(path)).body(Full::default()).expect("a request")).await
 }
 
 #[track_caller]
-fn expect(answer: &MaybeFuture, lines: &[(&str, &str)]) {
+fn expect(answer: &Answer, lines: &[(&str, &str)]) {
     for (name, value) in lines {
         let found: Vec<&str> = answer.headers.get_all(*name).iter().map(|line| line.to_str().expect("ASCII")).collect();
         assert_eq!(found, [*value], "{name}");

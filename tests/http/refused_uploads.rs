@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +20,7 @@ use http_body::{Body, Frame};
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use tokio::time::Sleep;
 use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, Rule, key};
@@ -312,4 +313,39 @@ async fn a_body_that_is_always_ready_leaves_its_thread_to_others_and_is_read_for
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+/// A body that has a frame of a size after each pause, and counts them.
+struct Steady(Pin<Box<Sleep>>, Duration, usize, Arc<AtomicUsize>);
+
+impl Body for Steady {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.0.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let (next, size) = (tokio::time::Instant::now() + self.1, self.2);
+        self.0.as_mut().reset(next);
+        self.3.fetch_add(1, Ordering::SeqCst);
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![0; size])))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_sixteen_mebibytes_and_thirty_seconds_of_a_body_are_read() {
+    const SECOND: Duration = Duration::from_secs(1);
+    for (pause, size, expected) in [(Duration::ZERO, 1 << 20, 17), (SECOND, 1, 30)] {
+        let frames = Arc::new(AtomicUsize::new(0));
+        let body = Steady(Box::pin(tokio::time::sleep(pause)), pause, size, Arc::clone(&frames));
+        let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+        let request = Request::post("/").body(body).expect("a request");
+        let response = refusing().layer(inner).oneshot(request).await.expect("a response");
+        assert_eq!(response.headers()["connection"], "close");
+        tokio::time::sleep(MINUTE).await;
+        let read = frames.load(Ordering::SeqCst);
+        assert!(read == expected || read + 1 == expected, "{read} frames of {size} bytes");
+        assert_eq!(Arc::strong_count(&frames), 1, "it is dropped");
+    }
 }

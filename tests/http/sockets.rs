@@ -67,7 +67,7 @@ pub(super) struct Http {
 }
 
 /// A response that was read to its end.
-pub(super) struct MaybeFuture {
+pub(super) struct Answer {
     pub(super) status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
@@ -84,19 +84,19 @@ impl Http {
         Self { client: Client::builder(TokioExecutor::new()).build(connector) }
     }
 
-    pub(super) async fn send(&self, method: Method, uri: String) -> MaybeFuture {
+    pub(super) async fn send(&self, method: Method, uri: String) -> Answer {
         let request = Request::builder().method(method).uri(uri).body(Empty::new()).expect("a request");
         let (parts, body) = soon(self.client.request(request)).await.expect("a response").into_parts();
         let body = soon(body.collect()).await.expect("a body").to_bytes();
-        MaybeFuture { status: parts.status, headers: parts.headers, body }
+        Answer { status: parts.status, headers: parts.headers, body }
     }
 
-    async fn get(&self, uri: String) -> MaybeFuture {
+    async fn get(&self, uri: String) -> Answer {
         self.send(Method::GET, uri).await
     }
 }
 
-impl MaybeFuture {
+impl Answer {
     #[track_caller]
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).unwrap_or_else(|| panic!("no {name}")).to_str().expect("ASCII")

@@ -40,7 +40,7 @@ struct Stack {
 }
 
 /// What a request received.
-struct MaybeFuture {
+struct Answer {
     status: u16,
     headers: HeaderMap,
     text: String,
@@ -61,7 +61,7 @@ async fn on_each_store(test: impl AsyncFn(Stack)) {
 }
 
 impl Stack {
-    async fn send(&self, line: &str, user: Option<&str>) -> MaybeFuture {
+    async fn send(&self, line: &str, user: Option<&str>) -> Answer {
         let (method, path) = line.split_once(' ').expect("a method and a path");
         let mut request = Request::builder().method(method).uri(path).header("origin", "https://a.example");
         if let Some(user) = user {
@@ -71,7 +71,7 @@ impl Stack {
         request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4_711))));
         let (parts, body) = self.app.clone().oneshot(request).await.expect("it does not fail").into_parts();
         let text = to_bytes(body, usize::MAX).await.expect("a body");
-        MaybeFuture {
+        Answer {
             status: parts.status.as_u16(),
             headers: parts.headers,
             text: String::from_utf8(text.into()).expect("text"),
@@ -139,7 +139,7 @@ fn key_of(text: &str) -> Key {
 
 /// Expects a refusal that names who refuses, as scripts of other origins may read it.
 #[track_caller]
-fn expect(answer: &MaybeFuture, status: u16, kind: &str, name: &str) {
+fn expect(answer: &Answer, status: u16, kind: &str, name: &str) {
     assert_eq!(answer.status, status, "{name}: {}", answer.text);
     assert!(answer.text.contains(&format!("http-problem-types#{kind}\"")), "{name}: {}", answer.text);
     assert!(answer.text.contains(&format!("\"violated-policies\":[\"{name}\"]")), "{name}: {}", answer.text);

@@ -54,7 +54,7 @@ async fn assert_named(settings: impl Fn() -> RedisStoreBuilder, url: &str, cause
 #[tokio::test]
 async fn a_wrong_password_is_named() {
     let server = RedisServer::start_with_password("horse");
-    assert_named(settings, &server.url().replace("horse", "staple"), "Password authentication failed").await;
+    assert_named(settings, &server.url().replace("horse", "staple"), "WRONGPASS").await;
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ pub(super) enum State {
 
 /// What is answered to a check or a change.
 #[derive(Clone, Debug)]
-pub(super) struct MaybeFuture {
+pub(super) struct Answer {
     /// Whether it fits; of a change, whether it changed something.
     pub(super) fits: bool,
     pub(super) found: Found,
@@ -44,11 +44,11 @@ pub(super) struct MaybeFuture {
 }
 
 /// Reads the time in µs and the answers.
-pub(super) fn answers(reply: &[u8], asked: &[Asked]) -> Result<(u64, Vec<MaybeFuture>), String> {
+pub(super) fn answers(reply: &[u8], asked: &[Asked]) -> Result<(u64, Vec<Answer>), String> {
     read(reply, asked).map_err(|error| format!("an answer cannot be read: {error}: {reply:?}"))
 }
 
-fn read(reply: &[u8], asked: &[Asked]) -> Result<(u64, Vec<MaybeFuture>), String> {
+fn read(reply: &[u8], asked: &[Asked]) -> Result<(u64, Vec<Answer>), String> {
     let mut bytes = Bytes(reply);
     let now_us = bytes.number(NUMBER)?;
     let flags = bytes.take(asked.len())?;
@@ -60,7 +60,7 @@ fn read(reply: &[u8], asked: &[Asked]) -> Result<(u64, Vec<MaybeFuture>), String
     Ok((now_us, answers))
 }
 
-fn answer(asked: &Asked, flags: u8, now_us: u64, bytes: &mut Bytes<'_>) -> Result<MaybeFuture, String> {
+fn answer(asked: &Asked, flags: u8, now_us: u64, bytes: &mut Bytes<'_>) -> Result<Answer, String> {
     let found = match flags >> 1 {
         0 => Found::Kept,
         1 => Found::Fresh,
@@ -69,7 +69,7 @@ fn answer(asked: &Asked, flags: u8, now_us: u64, bytes: &mut Bytes<'_>) -> Resul
         4 => Found::Outside,
         _ => return Err(format!("flags {flags}")),
     };
-    let mut answer = MaybeFuture { fits: flags & 1 == 1, found, units: 0, state: None };
+    let mut answer = Answer { fits: flags & 1 == 1, found, units: 0, state: None };
     if found == Found::Kept {
         if matches!(asked.kind, Kind::Refund { .. } | Kind::Charge | Kind::Renew { .. } | Kind::Strike) {
             answer.units = bytes.number(NUMBER)?;

@@ -1,6 +1,6 @@
 //! The bans of a request: who is banned takes nothing, and who does not fit is a strike.
 
-use super::answer::{Found, MaybeFuture};
+use super::answer::{Answer, Found};
 use super::banned::{Banned, Struck};
 use super::book::{Ledger, Request};
 use super::counter::{Counter, Moment, Stored};
@@ -26,7 +26,7 @@ impl Ledger {
     pub(super) fn decide_with_bans(&mut self, request: Request<'_>, events: &mut Vec<Event>) -> Result<(), String> {
         let looks = self.look_at_bans(request)?;
         let both = request.asked.iter().zip(request.answers);
-        let (own, answers): (Vec<Asked>, Vec<MaybeFuture>) =
+        let (own, answers): (Vec<Asked>, Vec<Answer>) =
             both.filter(|(asked, _)| asked.is_check()).map(|(asked, answer)| (*asked, answer.clone())).unzip();
         let checks = Request { asked: &own, answers: &answers, ..request };
         let mut asked = own.clone();
@@ -117,7 +117,7 @@ impl Ledger {
 
 impl Counter {
     /// Checks what is said of a ban; returns it.
-    fn look(&mut self, moment: Moment<'_>, asked: &Asked, answer: &MaybeFuture) -> Result<Banned, String> {
+    fn look(&mut self, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<Banned, String> {
         self.follow(asked.rule)?;
         let Memory::Banned(banned) = self.meet(moment, Wait::default(), answer)? else {
             return Err("a quota is no ban".into());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::answer::{MaybeFuture, answers};
+use super::answer::{Answer, answers};
 use super::clock::Clock;
 use super::counter::{Counter, Moment, Stored};
 use super::event::{Event, Remaining};
@@ -38,7 +38,7 @@ pub(super) struct Request<'a> {
     pub(super) places: &'a [usize],
     pub(super) moment: Moment<'a>,
     pub(super) asked: &'a [Asked],
-    pub(super) answers: &'a [MaybeFuture],
+    pub(super) answers: &'a [Answer],
 }
 
 /// What was really taken from every counter.

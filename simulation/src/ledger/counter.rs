@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::answer::{Found, MaybeFuture};
+use super::answer::{Answer, Found};
 use super::book::Totals;
 use super::clock::Clock;
 use super::event::{Algorithm, Remaining, Rule};
@@ -72,7 +72,7 @@ impl Counter {
     }
 
     /// What decides now, given what was found, which has to be what should be there.
-    pub(super) fn meet(&mut self, moment: Moment<'_>, wait: Wait, answer: &MaybeFuture) -> Result<Memory, String> {
+    pub(super) fn meet(&mut self, moment: Moment<'_>, wait: Wait, answer: &Answer) -> Result<Memory, String> {
         let (rule, now) = (self.rule, moment.ticks(&self.rule));
         if matches!(self.stored, Stored::Doubt) {
             self.believe(answer)?;
@@ -93,7 +93,7 @@ impl Counter {
     }
 
     /// Takes what is told for true.
-    pub(super) fn believe(&mut self, answer: &MaybeFuture) -> Result<(), String> {
+    pub(super) fn believe(&mut self, answer: &Answer) -> Result<(), String> {
         self.written = None;
         self.stored = match (answer.found, &answer.state) {
             (Found::Kept, Some(state)) => {

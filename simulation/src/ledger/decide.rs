@@ -1,6 +1,6 @@
 //! Requests: all or nothing over their checks.
 
-use super::answer::{Found, MaybeFuture};
+use super::answer::{Answer, Found};
 use super::book::{Ledger, Request};
 use super::counter::{Counter, Moment};
 use super::event::{Event, What};
@@ -67,13 +67,7 @@ impl Ledger {
 impl Counter {
     /// Checks what is said of one check, before which others ask for so many units of the same counter;
     /// returns the counter as it was.
-    fn decide(
-        &mut self,
-        moment: Moment<'_>,
-        asked: &Asked,
-        before: u64,
-        answer: &MaybeFuture,
-    ) -> Result<Memory, String> {
+    fn decide(&mut self, moment: Moment<'_>, asked: &Asked, before: u64, answer: &Answer) -> Result<Memory, String> {
         self.follow(asked.rule)?;
         let Kind::Check { floor, .. } = asked.kind else { return Err("a change is no check".into()) };
         if self.is_outside(moment) {
@@ -105,7 +99,7 @@ impl Counter {
 }
 
 /// Units that earlier checks of a request ask of the same counter: of those that fit or can refuse.
-fn sum_before(asked: &[Asked], answers: &[MaybeFuture], check: usize) -> u64 {
+fn sum_before(asked: &[Asked], answers: &[Answer], check: usize) -> u64 {
     let before = asked.iter().zip(answers).take(check).filter(|(other, _)| other.key == asked[check].key);
     before.filter(|(other, answer)| answer.fits || is_enforced(other)).map(|(other, _)| other.units).sum()
 }

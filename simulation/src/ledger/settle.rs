@@ -1,6 +1,6 @@
 //! Changes to what was taken.
 
-use super::answer::{Found, MaybeFuture};
+use super::answer::{Answer, Found};
 use super::counter::{Counter, Moment, Stored};
 use super::event::{Algorithm, Event, What};
 use super::log::Wait;
@@ -12,7 +12,7 @@ const LOOK: Wait = Wait { taken: 0, need: 1, floor: 0 };
 
 impl Counter {
     /// Notes a refund, a charge, a renewal or a reset.
-    pub(super) fn settle(&mut self, moment: Moment<'_>, asked: &Asked, answer: &MaybeFuture) -> Result<Event, String> {
+    pub(super) fn settle(&mut self, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<Event, String> {
         let (restored, was_banned) = (self.totals.restored, self.left(moment.at_us) == Some(0));
         // A lift has no terms.
         let is_lift = asked.kind == Kind::Reset && asked.rule.algorithm == Algorithm::Ban;
@@ -42,7 +42,7 @@ impl Counter {
         Ok(self.event(moment, asked, what))
     }
 
-    fn change(&mut self, moment: Moment<'_>, asked: &Asked, answer: &MaybeFuture) -> Result<(), String> {
+    fn change(&mut self, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<(), String> {
         if asked.kind == Kind::Reset {
             let found_as_known = match self.stored {
                 Stored::Nothing => !answer.fits,
@@ -86,7 +86,7 @@ impl Counter {
         }
     }
 
-    fn believe_change(&mut self, moment: Moment<'_>, asked: &Asked, answer: &MaybeFuture) -> Result<(), String> {
+    fn believe_change(&mut self, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<(), String> {
         let now = moment.ticks(&self.rule);
         let most = match (&self.stored, asked.kind) {
             (Stored::State(Memory::Log(log)), Kind::Refund { .. }) => log.most(&self.rule, now),
@@ -108,13 +108,7 @@ impl Counter {
     }
 
     /// Checks the answer to a change of what is `stored`.
-    fn try_change(
-        &mut self,
-        stored: Stored,
-        moment: Moment<'_>,
-        asked: &Asked,
-        answer: &MaybeFuture,
-    ) -> Result<(), String> {
+    fn try_change(&mut self, stored: Stored, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<(), String> {
         let (rule, now) = (self.rule, moment.ticks(&self.rule));
         let (mut memory, before) = match &stored {
             Stored::State(memory) if memory.is_ahead(&rule, now) => (Memory::new(&rule, now), Found::Ahead),

@@ -13,7 +13,7 @@ use tollgate::store::Mode;
 use tollgate::{Ban, Decision, Outcome, Source};
 
 use super::World;
-use super::client::{Client, MaybeFuture, key_of_user};
+use super::client::{Answer, Client, key_of_user};
 use super::plan::BanPlan;
 use super::record::Record;
 use super::state::State;
@@ -123,7 +123,7 @@ impl State {
     }
 
     /// No ban lasts longer than the longest, and a client that waits for `Retry-After` waits for its end.
-    pub(super) fn checks_banned(&mut self, record: &Record, answer: &MaybeFuture) {
+    pub(super) fn checks_banned(&mut self, record: &Record, answer: &Answer) {
         let Some(decision) = answer.extensions().get::<Decision>() else { return };
         for outcome in decision.outcomes() {
             let (Some(left), who) = (outcome.banned_for(), record.name()) else { continue };
@@ -163,7 +163,7 @@ impl State {
     }
 
     /// The problem type of a refusal is that of a ban, or of the quota.
-    pub(super) fn checks_problem(&mut self, place: usize, answer: MaybeFuture) {
+    pub(super) fn checks_problem(&mut self, place: usize, answer: Answer) {
         if self.policies[0].ban.is_none() || answer.status() != StatusCode::TOO_MANY_REQUESTS {
             return;
         }
@@ -224,7 +224,7 @@ fn may_be_strike(record: &Record) -> bool {
 }
 
 /// The whole body of an answer, which is there.
-fn text_of(answer: MaybeFuture) -> String {
+fn text_of(answer: Answer) -> String {
     let (mut body, mut text) = (Box::pin(answer.into_body()), Vec::new());
     let cx = &mut Context::from_waker(Waker::noop());
     while let Poll::Ready(Some(Ok(frame))) = Pin::as_mut(&mut body).poll_frame(cx) {

@@ -12,7 +12,7 @@ use tollgate::{Decision, RateLimitHandle};
 use tower::Service;
 
 use super::World;
-use super::client::{Client, MaybeFuture, user_name};
+use super::client::{Answer, Client, user_name};
 use super::plan::{Ask, Lookup, Patience};
 use super::record::Record;
 
@@ -92,7 +92,7 @@ impl World {
         place
     }
 
-    fn is_answered(&self, place: usize, ask: &Ask, answer: &MaybeFuture) {
+    fn is_answered(&self, place: usize, ask: &Ask, answer: &Answer) {
         let mut state = self.lock();
         let decision = answer.extensions().get::<Decision>().cloned();
         let source = decision.as_ref().map(Decision::source);

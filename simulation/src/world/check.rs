@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tollgate::store::Mode;
 use tollgate::{Decision, Outcome, Source};
 
-use super::client::MaybeFuture;
+use super::client::Answer;
 use super::plan::{Around, Ask, By, Patience, Rule};
 use super::state::State;
 
@@ -84,7 +84,7 @@ impl State {
     }
 
     /// Headers say what is left.
-    pub(super) fn checks_headers(&mut self, place: usize, answer: &MaybeFuture) {
+    pub(super) fn checks_headers(&mut self, place: usize, answer: &Answer) {
         let record = self.records[place].clone();
         self.checks_deny_cache(&record, answer);
         self.checks_banned(&record, answer);

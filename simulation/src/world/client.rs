@@ -27,7 +27,7 @@ use super::plan::{Around, By, PolicyPlan, Process, Rule, Setting};
 use super::reported::Watched;
 
 /// A response without a body.
-pub(super) type MaybeFuture = Response<tollgate::ResponseBody<String>>;
+pub(super) type Answer = Response<tollgate::ResponseBody<String>>;
 
 /// A process: what its requests are sent to.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub(super) struct Client {
     pub(super) redis: RedisStore,
     pub(super) ratios: Option<RatioStore>,
     pub(super) limiter: Limiter,
-    pub(super) service: BoxCloneSyncService<Request<String>, MaybeFuture, Infallible>,
+    pub(super) service: BoxCloneSyncService<Request<String>, Answer, Infallible>,
 }
 
 impl Client {

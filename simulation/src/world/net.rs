@@ -21,7 +21,7 @@ pub(super) const FIRST_PORT: u16 = 7_000;
 const BUFFER: usize = 1 << 20;
 
 /// What becomes of a command.
-enum MaybeFuture {
+enum Answer {
     /// This, after so long.
     After(Duration, Vec<u8>),
     /// The first part, and the rest after so long; never without one.
@@ -95,18 +95,18 @@ impl World {
                 self.thaw(node).await;
                 let Some(command) = far.command.take() else { continue };
                 match self.run(number, node, &mut session, &command) {
-                    MaybeFuture::After(delay, answer) => {
+                    Answer::After(delay, answer) => {
                         sleep(delay).await;
                         far.stream.write_all(&answer).await?;
                     }
-                    MaybeFuture::Halves(first, rest, pause) => {
+                    Answer::Halves(first, rest, pause) => {
                         far.stream.write_all(&first).await?;
                         let Some(pause) = pause else { return Ok(()) };
                         sleep(pause).await;
                         far.stream.write_all(&rest).await?;
                     }
-                    MaybeFuture::Cut => return Ok(()),
-                    MaybeFuture::Silence => continue,
+                    Answer::Cut => return Ok(()),
+                    Answer::Silence => continue,
                 }
                 self.lock().is_answered(number);
             }
@@ -126,7 +126,7 @@ impl World {
     }
 
     /// Has a node run a command, unless something is in the way.
-    fn run(&self, number: u64, node: usize, session: &mut Session, command: &[Bytes]) -> MaybeFuture {
+    fn run(&self, number: u64, node: usize, session: &mut Session, command: &[Bytes]) -> Answer {
         let (mut state, wishes) = (self.lock(), wishes::of_command(command));
         let is_call = !wishes.is_empty() || wishes::is_report(command);
         let mishap = if is_call { state.nodes[node].mishaps.pop_front() } else { None };
@@ -142,7 +142,7 @@ impl World {
         }
         if mishap == Some(Mishap::CutBefore) {
             state.never_ran(&wishes);
-            return MaybeFuture::Cut;
+            return Answer::Cut;
         }
         state.runs(&wishes);
         let demoted = state.connections.get(&number).and_then(|connection| connection.is_demoted);
@@ -159,19 +159,17 @@ impl World {
         if state.connections.get(&number).is_some_and(|connection| connection.is_swallowed) {
             state.trace.meet("answer swallowed");
             state.may_fail();
-            return MaybeFuture::Silence;
+            return Answer::Silence;
         }
         let (first, rest) = half(&reply);
         match mishap {
-            None | Some(Mishap::CutBefore) => MaybeFuture::After(state.delay(node), reply),
-            Some(Mishap::Late(millis)) => MaybeFuture::After(Duration::from_millis(millis), reply),
-            Some(Mishap::CutAfter) => MaybeFuture::Cut,
-            Some(Mishap::Half) => MaybeFuture::Halves(first, rest, None),
-            Some(Mishap::Pause(millis)) => MaybeFuture::Halves(first, rest, Some(Duration::from_millis(millis))),
-            Some(Mishap::Stray) => MaybeFuture::After(state.delay(node), [&b"+OK\r\n"[..], &reply].concat()),
-            Some(Mishap::StrayBytes) => {
-                MaybeFuture::After(state.delay(node), [&b"$5\r\nhello\r\n"[..], &reply].concat())
-            }
+            None | Some(Mishap::CutBefore) => Answer::After(state.delay(node), reply),
+            Some(Mishap::Late(millis)) => Answer::After(Duration::from_millis(millis), reply),
+            Some(Mishap::CutAfter) => Answer::Cut,
+            Some(Mishap::Half) => Answer::Halves(first, rest, None),
+            Some(Mishap::Pause(millis)) => Answer::Halves(first, rest, Some(Duration::from_millis(millis))),
+            Some(Mishap::Stray) => Answer::After(state.delay(node), [&b"+OK\r\n"[..], &reply].concat()),
+            Some(Mishap::StrayBytes) => Answer::After(state.delay(node), [&b"$5\r\nhello\r\n"[..], &reply].concat()),
         }
     }
 }

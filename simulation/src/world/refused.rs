@@ -8,7 +8,7 @@ use tollgate::{Decision, Outcome, Source};
 
 use super::World;
 use super::bans::ban_of;
-use super::client::{Client, MaybeFuture, key_of_user};
+use super::client::{Answer, Client, key_of_user};
 use super::plan::Around;
 use super::record::Record;
 use super::state::State;
@@ -40,7 +40,7 @@ impl World {
 
 impl State {
     /// What one process refuses from memory, the server would refuse too.
-    pub(super) fn checks_deny_cache(&mut self, record: &Record, answer: &MaybeFuture) {
+    pub(super) fn checks_deny_cache(&mut self, record: &Record, answer: &Answer) {
         let decision = answer.extensions().get::<Decision>().cloned();
         let Some(decision) = decision.filter(|decision| decision.source() == Source::DenyCache) else { return };
         self.trace.meet("a refusal from memory");
@@ -120,7 +120,7 @@ impl State {
     }
 
     /// Who is refused may come again after the wait that it is told, and not before.
-    pub(super) fn checks_wait_told(&mut self, record: &Record, decision: &Decision, answer: &MaybeFuture) {
+    pub(super) fn checks_wait_told(&mut self, record: &Record, decision: &Decision, answer: &Answer) {
         let after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         if record.status == Some(429) && after == Some(0) {
             self.violate(format_args!("{} is told to come again at once", record.name()));

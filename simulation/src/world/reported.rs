@@ -10,7 +10,7 @@ use tollgate::store::{Counter, CounterId, Mode, Report, Tally, Totals};
 use tollgate::{Decision, Error, Key, Outcome, PolicyName, RatioStore, RedisStore, Source};
 
 use super::World;
-use super::client::{Client, MaybeFuture, key_of_user};
+use super::client::{Answer, Client, key_of_user};
 use super::plan::{Around, Ask, By, Patience, Plan, RatioPlan};
 use super::record::Record;
 use super::state::State;
@@ -304,7 +304,7 @@ impl State {
 
 impl World {
     /// A process decides by ratios while it knows some, which it heard within a life.
-    pub(super) fn checks_ratios(&self, place: usize, client: &Client, answer: &MaybeFuture) {
+    pub(super) fn checks_ratios(&self, place: usize, client: &Client, answer: &Answer) {
         let Some(ratios) = &client.ratios else { return };
         let mut state = self.lock();
         let record = state.records[place].clone();

@@ -26,7 +26,7 @@ use super::shared::Shared;
 use crate::core::{Decision, Error, Key};
 use crate::http::gate::SharedGate;
 use crate::http::policy::{Policy, Refused};
-use crate::limiter::{Draft, Flow, flow_of};
+use crate::limiter::{CheckDraft, Flow, flow_of};
 use crate::store::{Ask, Check, SlotGuard, Store, StoreDecision};
 
 /// The real cost of a request in units, for the extensions of its response.
@@ -290,7 +290,7 @@ impl RateLimitHandle {
         let (rule, limits) = (policy.rule(), &self.shared.gate.limits);
         policy.check_kind(&key)?;
         limits.supports(iter::once(rule))?;
-        let check = Draft::new(0, rule, rule.units()).check(rule, key);
+        let check = CheckDraft::new(0, rule, rule.units()).check(rule, key);
         let timer = limits.telemetry.start();
         let decided = limits.store.decide(&[check], Ask::default()).wait().await;
         limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));

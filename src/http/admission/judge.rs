@@ -19,7 +19,7 @@ use crate::http::gate::Gate;
 use crate::http::key::{self, Extracted};
 use crate::http::policy::{AccessList, Policy, Terms, is_preflight};
 use crate::http::response::Refusal;
-use crate::limiter::Draft;
+use crate::limiter::CheckDraft;
 use crate::store::{MaybeFuture, OnFailure};
 
 /// One policy, and the request that it is resolved for.
@@ -76,7 +76,7 @@ impl<'a> Judge<'a> {
         if options.allow.as_deref().is_some_and(|list| self.lists(list, parts).unwrap_or(false)) {
             return Resolved::Skip(Skip::Scope);
         }
-        let draft = Draft { only_ban: true, ..Draft::new(self.place, policy.rule(), 0) };
+        let draft = CheckDraft { only_ban: true, ..CheckDraft::new(self.place, policy.rule(), 0) };
         let keyless = Keyless::new(draft, Terms { counted: true, keyed: false }, Skip::Scope);
         match policy.extractor().extract(parts) {
             MaybeFuture::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_))) => {
@@ -101,7 +101,7 @@ impl<'a> Judge<'a> {
         if !terms.counted && !terms.keyed && !policy.denies_values() {
             return Resolved::Skip(uncounted);
         }
-        let draft = Draft::new(self.place, policy.rule(), 0);
+        let draft = CheckDraft::new(self.place, policy.rule(), 0);
         let mut keyless = Keyless::new(draft, terms, uncounted);
         if terms.counted {
             let units = units(policy);
@@ -244,7 +244,7 @@ impl<'a> Judge<'a> {
 
     /// Resolves to the check of a key.
     #[inline]
-    fn check(self, draft: Draft, key: Key) -> Resolved {
+    fn check(self, draft: CheckDraft, key: Key) -> Resolved {
         if draft.only_ban && !draft.bans {
             return Resolved::Skip(Skip::Scope);
         }
@@ -252,7 +252,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Resolves to the check of a key by what was looked up of its tier.
-    pub(super) fn check_tiered(self, draft: Draft, key: Key, found: Result<Option<Quota>, Error>) -> Resolved {
+    pub(super) fn check_tiered(self, draft: CheckDraft, key: Key, found: Result<Option<Quota>, Error>) -> Resolved {
         match self.gate.limits.check(draft, key, found) {
             Ok(Some(check)) => Resolved::Check(check),
             Ok(None) => Resolved::Skip(Skip::NoTier),
@@ -261,8 +261,8 @@ impl<'a> Judge<'a> {
     }
 
     /// Resolves to the check of a key that several clients share, which is never banned.
-    fn check_shared(self, draft: Draft, key: Key) -> Resolved {
-        self.check(Draft { bans: false, ..draft }, key)
+    fn check_shared(self, draft: CheckDraft, key: Key) -> Resolved {
+        self.check(CheckDraft { bans: false, ..draft }, key)
     }
 
     /// Resolves to a lookup, which starts when it is polled.

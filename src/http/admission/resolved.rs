@@ -11,7 +11,7 @@ use crate::http::gate::Gate;
 use crate::http::key::Extracted;
 use crate::http::policy::Terms;
 use crate::http::response::Refusal;
-use crate::limiter::Draft;
+use crate::limiter::CheckDraft;
 use crate::store::Check;
 use crate::telemetry::Skipped;
 
@@ -82,7 +82,7 @@ impl Resolved {
 /// It is all that is left of the head of a request during a lookup: cost, tier and reserve are computed before.
 #[derive(Clone)]
 pub(super) struct Keyless {
-    pub(super) draft: Draft,
+    pub(super) draft: CheckDraft,
     pub(super) terms: Terms,
     /// Why the request is not counted, if `terms` are that it is not.
     pub(super) uncounted: Skip,
@@ -93,7 +93,7 @@ pub(super) struct Keyless {
 }
 
 impl Keyless {
-    pub(super) fn new(draft: Draft, terms: Terms, uncounted: Skip) -> Self {
+    pub(super) fn new(draft: CheckDraft, terms: Terms, uncounted: Skip) -> Self {
         Self { draft, terms, uncounted, ambiguous_cost: false, denied_part: false }
     }
 }

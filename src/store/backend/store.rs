@@ -99,7 +99,7 @@ impl<B: StateBackend> Clone for BackendStore<B> {
 
 impl<B: StateBackend> fmt::Debug for BackendStore<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackendStore").field("budget", &self.shared.budget).finish_non_exhaustive()
+        f.debug_struct("BackendStore").field("timeout", &self.shared.budget).finish_non_exhaustive()
     }
 }
 

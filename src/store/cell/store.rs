@@ -145,7 +145,7 @@ impl fmt::Debug for RedisCellStore {
 ///     .connect_timeout(Duration::from_secs(1))
 ///     .connect("redis://127.0.0.1:6379")
 ///     .await?;
-/// assert_eq!(store.capabilities(&[])?.budget, Some(Duration::from_millis(50)));
+/// assert_eq!(store.capabilities(&[])?.timeout, Some(Duration::from_millis(50)));
 /// # Ok(())
 /// # }
 /// ```

@@ -55,7 +55,7 @@ impl FailureStore {
     /// A store around `inner`, with a breaker that is closed. The inner store's timeout is read
     /// once, here.
     pub(crate) fn new(inner: SharedStore, rules: FailureRules) -> Self {
-        let own = Capabilities::of(&*inner).budget;
+        let own = Capabilities::of(&*inner).timeout;
         let without = Arc::new(Without::new(rules));
         let slots = {
             let (inner, without) = (Arc::clone(&inner), Arc::clone(&without));

@@ -140,7 +140,7 @@ impl fmt::Debug for RatioStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tick, report, shards, .. } = self;
         let mut settings = f.debug_struct("RatioStoreBuilder");
-        settings.field("tick", tick).field("life", &self.ratio_life()).field("report", report).field("shards", shards);
+        settings.field("tick", tick).field("ttl", &self.ratio_life()).field("report", report).field("shards", shards);
         settings.finish_non_exhaustive()
     }
 }

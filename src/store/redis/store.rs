@@ -71,7 +71,7 @@ use crate::store::{
 /// use tollgate::{RedisStore, Store};
 ///
 /// let store = RedisStore::connect_lazy("redis://127.0.0.1:6379")?;
-/// assert_eq!(store.capabilities(&[])?.budget, Some(Duration::from_millis(100)));
+/// assert_eq!(store.capabilities(&[])?.timeout, Some(Duration::from_millis(100)));
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone)]
@@ -215,7 +215,7 @@ impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
             .field("prefix", &self.engine().prefix)
-            .field("budget", &self.engine().budget)
+            .field("timeout", &self.engine().budget)
             .finish_non_exhaustive()
     }
 }

@@ -57,7 +57,7 @@ struct Asked {
     floor: u64,
     mode: Mode,
     ban: Option<BanCheck>,
-    answer: MaybeFuture,
+    answer: Expected,
 }
 
 /// Changes to the counter, or to what the request at an index of the table took: of a check, and the units.
@@ -70,7 +70,7 @@ struct Changed {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct MaybeFuture {
+struct Expected {
     allowed: bool,
     remaining: u64,
     retry_after: Option<Duration>,
@@ -80,7 +80,7 @@ struct MaybeFuture {
     banned: bool,
 }
 
-impl MaybeFuture {
+impl Expected {
     fn of(outcome: &Outcome) -> Self {
         Self {
             allowed: outcome.is_allowed(),
@@ -108,13 +108,13 @@ impl MaybeFuture {
 pub(super) struct Whole {
     allowed: bool,
     taken: Vec<u64>,
-    answers: Vec<MaybeFuture>,
+    answers: Vec<Expected>,
 }
 
 impl Whole {
     pub(super) fn of(decided: &StoreDecision) -> Self {
         let taken = decided.receipt.taken().iter().map(|taken| taken.units).collect();
-        let answers = decided.decision.outcomes().iter().map(MaybeFuture::of).collect();
+        let answers = decided.decision.outcomes().iter().map(Expected::of).collect();
         Self { allowed: decided.decision.is_allowed(), taken, answers }
     }
 
@@ -157,7 +157,7 @@ pub(super) fn banned(now: u64, cost: u64, left: u64) -> Row {
 fn row(now: u64, cost: u64, remaining: u64, retry_after: Option<Duration>, reset_after: u64) -> Row {
     let (reset_after, delay, place) = (us(reset_after), Duration::ZERO, Location::caller());
     let answer =
-        MaybeFuture { allowed: false, remaining, retry_after, is_guess: false, reset_after, delay, banned: false };
+        Expected { allowed: false, remaining, retry_after, is_guess: false, reset_after, delay, banned: false };
     let (policy, key, mode) = ("policy", "ada", Mode::Enforce);
     let asked = Asked { policy, key, quota: None, cost, floor: 0, mode, ban: None, answer };
     Row { now, asked: vec![asked], change: None, place }

@@ -45,7 +45,7 @@ enum Command {
     Refund(u64),
     /// Settles what was charged and refunded, and waits for that or does not.
     Flush(bool),
-    MaybeFuture(StatusCode, Option<u64>),
+    Answer(StatusCode, Option<u64>),
 }
 
 /// A request on its way.
@@ -102,7 +102,7 @@ async fn serve(mut request: Request<Text>) -> Result<Response<Text>, Infallible>
                 let flushed = handle.flush();
                 let _ = if waits { Some(flushed.await) } else { flushed.now_or_never() };
             }
-            Command::MaybeFuture(status, real) => {
+            Command::Answer(status, real) => {
                 let mut response = Response::new(Text::default());
                 *response.status_mut() = status;
                 if let Some(units) = real {
@@ -167,7 +167,7 @@ impl<S: Store> History<S> {
             5..8 => Command::Flush(rng.bool()),
             8..12 => {
                 let status = if rng.bool() { StatusCode::OK } else { StatusCode::BAD_GATEWAY };
-                Command::MaybeFuture(status, rng.bool().then(|| rng.u64(..12)))
+                Command::Answer(status, rng.bool().then(|| rng.u64(..12)))
             }
             _ => {
                 open.swap_remove(place).served.abort();

@@ -24,7 +24,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use crate::support::time::memory;
 
 pub(super) type Inner = UnsyncBoxBody<Bytes, io::Error>;
-pub(super) type MaybeFuture = Response<ResponseBody<LimitedBody<Inner>>>;
+pub(super) type Answer = Response<ResponseBody<LimitedBody<Inner>>>;
 
 /// The store of a layer, by tokio's paused time; what is left of a policy's counter is asked by its name.
 pub(super) struct Rig {
@@ -43,7 +43,7 @@ impl Rig {
     }
 
     /// Sends a request whose response has this body.
-    pub(super) async fn send(&self, body: Inner) -> MaybeFuture {
+    pub(super) async fn send(&self, body: Inner) -> Answer {
         self.layer.layer(serve(once(body))).oneshot(Request::new(String::new())).await.expect("a response")
     }
 

@@ -18,7 +18,7 @@ const CLASSES: [Class; 4] = [Class::Critical, Class::Write, Class::Read, Class::
 
 /// What a fleet shedder counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct ReceiptItem {
+struct Taken {
     all: u64,
     others: u64,
 }
@@ -29,7 +29,7 @@ struct Limits([(usize, u64, u64); 2]);
 
 impl Limits {
     /// Takes the slots of a request; returns which shedder refuses it, if one does. It holds nothing then.
-    fn admit(self, taken: &mut [ReceiptItem; 2], class: Class) -> Option<usize> {
+    fn admit(self, taken: &mut [Taken; 2], class: Class) -> Option<usize> {
         let others = u64::from(class != Class::Critical);
         let before = *taken;
         for (number, (place, most, most_others)) in self.0.into_iter().enumerate() {
@@ -38,12 +38,12 @@ impl Limits {
                 *taken = before;
                 return Some(number);
             }
-            *of = ReceiptItem { all: of.all + 1, others: of.others + others };
+            *of = Taken { all: of.all + 1, others: of.others + others };
         }
         None
     }
 
-    fn release(self, taken: &mut [ReceiptItem; 2], class: Class) {
+    fn release(self, taken: &mut [Taken; 2], class: Class) {
         for (place, ..) in self.0 {
             taken[place].all -= 1;
             taken[place].others -= u64::from(class != Class::Critical);
@@ -52,14 +52,14 @@ impl Limits {
 }
 
 /// How many slots are taken of a shedder.
-fn taken(store: &MemoryStore, name: &str) -> ReceiptItem {
+fn taken(store: &MemoryStore, name: &str) -> Taken {
     let of = |policy: String| {
         let policy = policy.as_str().try_into().expect("a name");
         let counter = Counter::new(policy, Key::new("global", ""), Quota::concurrency(1_000));
         let look = futures::executor::block_on(store.decide(&[Check::new(counter, 0)], Ask::default()).wait());
         1_000 - look.expect("memory decides").decision.outcomes()[0].remaining()
     };
-    ReceiptItem { all: of(name.to_owned()), others: of(format!("{name}.others")) }
+    Taken { all: of(name.to_owned()), others: of(format!("{name}.others")) }
 }
 
 fn fleet(store: &MemoryStore, name: &str, slots: u64) -> FleetShedLayer {
@@ -75,7 +75,7 @@ fn compare(names: [&str; 2], slots: [u64; 2], seed: u64) {
     let others = slots.map(|slots| slots * 4 / 5);
     let places = [0, usize::from(names[0] != names[1])];
     let limits = Limits([0, 1].map(|at| (places[at], slots[at], others[at])));
-    let (mut rng, mut model, mut refusals) = (Rng::with_seed(seed), [ReceiptItem::default(); 2], 0);
+    let (mut rng, mut model, mut refusals) = (Rng::with_seed(seed), [Taken::default(); 2], 0);
     let mut held: Vec<(Class, Response<Text>)> = Vec::new();
     for step in 0..slow::many([600, 6_000]) {
         if !held.is_empty() && rng.u8(..5) < 2 {
@@ -106,7 +106,7 @@ fn compare(names: [&str; 2], slots: [u64; 2], seed: u64) {
     }
     assert!(refusals > 0, "{names:?}");
     drop(held);
-    assert_eq!(names.map(|name| taken(&store, name)), [ReceiptItem::default(); 2], "seed {seed}");
+    assert_eq!(names.map(|name| taken(&store, name)), [Taken::default(); 2], "seed {seed}");
 }
 
 #[test]
@@ -168,7 +168,7 @@ async fn limits_within_shedders_that_are_replaced_under_load_lose_no_slot() {
         seen.iter_mut().zip(of_task.expect("no answer is odd")).for_each(|(all, more)| *all += more);
     }
     assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
-    assert_eq!(taken(&store, "outer"), ReceiptItem::default(), "{seen:?}");
+    assert_eq!(taken(&store, "outer"), Taken::default(), "{seen:?}");
     for name in ["user", "all"] {
         assert_eq!(taken(&store, name).all, 0, "{name}");
     }

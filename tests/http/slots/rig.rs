@@ -17,7 +17,7 @@ use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
 pub(super) type Inner = UnsyncBoxBody<Bytes, io::Error>;
-pub(super) type MaybeFuture = Response<ResponseBody<Inner>>;
+pub(super) type Answer = Response<ResponseBody<Inner>>;
 pub(super) type Service = BoxCloneService<Request<String>, Response<ResponseBody<Inner>>, Infallible>;
 pub(super) type Frames = UnboundedSender<Result<Frame<Bytes>, io::Error>>;
 
@@ -70,7 +70,7 @@ pub(super) fn feeding(layer: &RateLimitLayer) -> (Service, UnboundedReceiver<Fra
 }
 
 #[track_caller]
-pub(super) fn send(service: &Service) -> MaybeFuture {
+pub(super) fn send(service: &Service) -> Answer {
     service
         .clone()
         .oneshot(Request::new(String::new()))
@@ -81,7 +81,7 @@ pub(super) fn send(service: &Service) -> MaybeFuture {
 
 /// Sends a request, and returns its response and the sender of its body.
 #[track_caller]
-pub(super) fn send_fed(service: &Service, senders: &mut UnboundedReceiver<Frames>) -> (MaybeFuture, Frames) {
+pub(super) fn send_fed(service: &Service, senders: &mut UnboundedReceiver<Frames>) -> (Answer, Frames) {
     let response = send(service);
     assert_eq!(response.status(), 200);
     (response, senders.next().now_or_never().flatten().expect("the service was called"))

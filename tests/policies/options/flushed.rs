@@ -14,7 +14,7 @@ use tollgate::{ActualCost, MemoryStore, Policy, Quota, RateLimitHandle, RateLimi
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::rig::{HOUR, MaybeFuture, Rig, Service, Text, background, get, line, on_each_store, send};
+use super::rig::{Answer, HOUR, Rig, Service, Text, background, get, line, on_each_store, send};
 use crate::support::soon::soon;
 use crate::support::time::memory;
 
@@ -41,7 +41,7 @@ where
 }
 
 /// The handle that is kept with a response.
-fn kept(response: &MaybeFuture) -> &RateLimitHandle {
+fn kept(response: &Answer) -> &RateLimitHandle {
     response.extensions().get().expect("it was kept")
 }
 

@@ -20,8 +20,8 @@ use crate::support::server::RedisServer;
 use crate::support::time::memory;
 
 pub(crate) type Text = Full<Bytes>;
-pub(crate) type MaybeFuture = Response<ResponseBody<Text>>;
-pub(crate) type Service = BoxCloneService<Request<Text>, MaybeFuture, Infallible>;
+pub(crate) type Answer = Response<ResponseBody<Text>>;
+pub(crate) type Service = BoxCloneService<Request<Text>, Answer, Infallible>;
 
 pub(crate) const S: u64 = 1_000_000;
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
@@ -136,7 +136,7 @@ pub(crate) fn from(peer: &str) -> Request<Text> {
 }
 
 /// The response of a service that may have to wait, and what is sent in the background after it.
-pub(crate) async fn send(service: &Service, request: Request<Text>) -> MaybeFuture {
+pub(crate) async fn send(service: &Service, request: Request<Text>) -> Answer {
     let response = service.clone().oneshot(request);
     let response = tokio::time::timeout(Duration::from_secs(20), response).await.expect("it takes far too long");
     background().await;
@@ -154,7 +154,7 @@ pub(crate) async fn statuses(service: &Service, requests: impl IntoIterator<Item
 
 /// The response of a service that answers at once.
 #[track_caller]
-pub(crate) fn now(service: &Service, request: Request<Text>) -> MaybeFuture {
+pub(crate) fn now(service: &Service, request: Request<Text>) -> Answer {
     let response = service.clone().oneshot(request).now_or_never().expect("an answer at once");
     response.expect("the service does not fail")
 }
@@ -174,7 +174,7 @@ pub(crate) fn line<'a, B>(response: &'a Response<B>, name: &str) -> &'a str {
 }
 
 #[track_caller]
-pub(crate) fn body(response: MaybeFuture) -> String {
+pub(crate) fn body(response: Answer) -> String {
     let collected = response.into_body().collect().now_or_never().expect("a body at once").expect("a body");
     String::from_utf8(collected.to_bytes().into()).expect("text")
 }

@@ -68,7 +68,7 @@ fn the_cap_can_be_set() {
 fn settings_that_remember_nothing_are_refused() {
     let cap = DenyCache::builder().max_ttl(Duration::ZERO).build(MemoryStore::new()).unwrap_err();
     let capacity = DenyCache::builder().capacity(0).build(MemoryStore::new()).unwrap_err();
-    assert!(cap.is_invalid() && cap.to_string().contains("cap of 0"), "{cap}");
+    assert!(cap.is_invalid() && cap.to_string().contains("max_ttl of 0"), "{cap}");
     assert!(capacity.is_invalid() && capacity.to_string().contains("of 0 refusals"), "{capacity}");
 }
 

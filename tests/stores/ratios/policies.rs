@@ -137,7 +137,7 @@ fn settings_outside_of_their_bounds_are_errors() {
         (builder().tick(ms(60_001)), "a tick of 60.001s"),
         (builder().tick(Duration::from_micros(100_500)), "in whole milliseconds"),
         (builder().ttl(ms(1_000)), "a ttl of 1s is shorter than two ticks of 1s: give 2s to 600s"),
-        (builder().ttl(ms(600_001)), "a life of 600.001s is longer than 600 ticks of 1s"),
+        (builder().ttl(ms(600_001)), "a ttl of 600.001s is longer than 600 ticks of 1s"),
         (builder().report(0), "a report of 0 counters is not allowed: give 1 to 512"),
         (builder().report(513), "a report of 513 counters"),
         (builder().shards(0), "0 shards are not allowed: give 1 to 16"),

@@ -62,7 +62,7 @@ const MOST_CONNECTIONS: usize = 65_536;
 ///     .prefix("api")
 ///     .timeout(Duration::from_millis(50))
 ///     .connect_lazy("redis://127.0.0.1:6379")?;
-/// assert_eq!(store.capabilities(&[])?.budget, Some(Duration::from_millis(50)));
+/// assert_eq!(store.capabilities(&[])?.timeout, Some(Duration::from_millis(50)));
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[must_use]
@@ -214,7 +214,7 @@ impl RedisStoreBuilder {
     ///
     /// let settings = RedisStore::builder().timeout(Duration::from_millis(20));
     /// let store = settings.connect_lazy("redis://127.0.0.1:6379")?;
-    /// assert_eq!(store.capabilities(&[])?.budget, Some(Duration::from_millis(20)));
+    /// assert_eq!(store.capabilities(&[])?.timeout, Some(Duration::from_millis(20)));
     /// # Ok::<(), tollgate::Error>(())
     /// ```
     pub fn timeout(self, budget: Duration) -> Self {
@@ -357,7 +357,7 @@ impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStoreBuilder")
             .field("prefix", &self.prefix)
-            .field("budget", &self.budget)
+            .field("timeout", &self.budget)
             .finish_non_exhaustive()
     }
 }

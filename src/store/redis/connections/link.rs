@@ -110,8 +110,7 @@ impl Link {
             if knows_no_users && login.username().is_some() {
                 return Box::pin(self.log_in(&without_user(login))).await;
             }
-            let error = (ErrorKind::AuthenticationFailed, "Password authentication failed", error.to_string());
-            return Err(error.into());
+            return Err((ErrorKind::AuthenticationFailed, "the login was refused", error.to_string()).into());
         }
         if login.db() != 0 {
             replies.next().transpose()?;
