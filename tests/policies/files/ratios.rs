@@ -34,11 +34,11 @@ fn a_file_without_ratios_has_no_ratio_store() {
 #[tokio::test]
 async fn the_table_sets_the_store() {
     let shown = |lines: &str| format!("{:?}", store(lines));
-    assert!(shown("").contains("tick: 1s, life: 10s"), "{}", shown(""));
+    assert!(shown("").contains("tick: 1s, ttl: 10s"), "{}", shown(""));
     let given = "tick = \"200ms\"\nttl = \"1m\"\nreport = 512\nkeys = 10_000_000\nshards = 16\n\
         fair = { policy = \"all\", by = \"user\" }";
-    assert!(shown(given).contains("tick: 200ms, life: 60s"), "{}", shown(given));
-    assert!(shown("tick = \"60s\"").contains("life: 600s"), "the default life is 10 ticks");
+    assert!(shown(given).contains("tick: 200ms, ttl: 60s"), "{}", shown(given));
+    assert!(shown("tick = \"60s\"").contains("ttl: 600s"), "the default life is 10 ticks");
 }
 
 /// Before the tally has replied, each process admits its share.
