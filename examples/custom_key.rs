@@ -3,7 +3,8 @@
 use axum::http::request::Parts;
 use axum::{Router, routing::get};
 use tollgate::key::{self, Ambiguous};
-use tollgate::{Key, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer};
+use tollgate::policy::MissingKey;
+use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
 
 fn tenant(parts: &Parts) -> Result<Option<Key>, Ambiguous> {
     // The host in its normal form, whatever its case; an error if the request names two.

@@ -28,7 +28,8 @@ use futures::stream;
 use http::request::Parts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::{Calendar, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, key};
+use tollgate::policy::Calendar;
+use tollgate::{MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, key};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 

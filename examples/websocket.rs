@@ -26,7 +26,8 @@ use futures::{SinkExt, StreamExt, stream};
 use tokio::net::TcpListener;
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message as Sent;
-use tollgate::{Flow, Key, Limiter, MemoryStore, Quota, Rule};
+use tollgate::bandwidth::Flow;
+use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 

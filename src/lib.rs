@@ -43,17 +43,17 @@
 //!
 //! - A [`Policy`] is a named limit: a [`Quota`] (an algorithm, a **limit** in units, a **window**), a [`key`] that
 //!   identifies the client, and options. A request has a **cost**, 1 unit by default.
-//! - A [`Store`] keeps the counters and makes the [`Decision`]: [`MemoryStore`] for one process, [`RedisStore`] for
-//!   many. A store can be wrapped to save calls: in a [`LeaseStore`] for hot keys, with an
-//!   [overdraft](LeaseStore#overdraft) for distant regions, and in a [`DenyCache`] for refused requests. A `RedisStore`
+//! - A [`Store`](store::Store) keeps the counters and makes the [`Decision`]: [`MemoryStore`] for one process, [`RedisStore`] for
+//!   many. A store can be wrapped to save calls: in a [`LeaseStore`](store::LeaseStore) for hot keys, with an
+//!   [overdraft](store::LeaseStore#overdraft) for distant regions, and in a [`DenyCache`](store::DenyCache) for refused requests. A `RedisStore`
 //!   has a deny cache built in.
-//! - [`OnFailure`] selects what decides when the store fails, and a [circuit breaker](BreakerState) keeps requests from
+//! - [`OnFailure`] selects what decides when the store fails, and a [circuit breaker](store::BreakerState) keeps requests from
 //!   waiting for it.
 //! - Handlers find a [`RateLimitHandle`] in the extensions of the request: it has the [`Decision`], charges and refunds units, and
 //!   checks further policies. In axum a handler takes either as an argument.
 //! - A [`BandwidthLayer`](bandwidth) paces or cuts the bodies of responses or requests, by the bytes that pass.
-//! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`] of it limits what passes unit
-//!   by unit: bytes, or the items of a stream. A [`BackPressureLayer`] makes services wait for one.
+//! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`](bandwidth::Flow) of it limits what passes unit
+//!   by unit: bytes, or the items of a stream. A [`BackPressureLayer`](shed::BackPressureLayer) makes services wait for one.
 //! - When there is too much load, the [load shedders](shed) refuse less important requests, and never critical ones.
 //!
 //! # Guarantees
@@ -127,13 +127,13 @@
 //! | `sentinel` | no | `RedisStore::connect_sentinel`: the primary that Redis Sentinel names |
 //! | `redis-cell` | no | `RedisCellStore`: token buckets that the Redis module redis-cell keeps |
 //! | `config` | no | policies from a TOML file: [`config`] |
-//! | `lookup` | no | keys and quotas that are looked up: [`key::lookup()`] and [`TierLookup`] |
+//! | `lookup` | no | keys and quotas that are looked up: [`key::lookup()`] and [`TierLookup`](policy::TierLookup) |
 //! | `basic-auth` | yes | the key [`key::basic_user`] |
 //! | `query` | yes | the key [`key::query`] |
 //! | `merge-headers` | yes | each member of `RateLimit` and `RateLimit-Policy` of inner services is checked before ours are added |
 //! | `stream` | yes | `Flow::pace`: streams and sinks whose items wait for their units |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
-//! | `calendar` | no | [`Calendar`]: fixed windows that are hours, days, weeks or months of a time zone |
+//! | `calendar` | no | [`Calendar`](policy::Calendar): fixed windows that are hours, days, weeks or months of a time zone |
 //! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `test-util` | no | `test_util`: a clock and stores for tests of your own limits, and the conformance suite for stores |
 
@@ -161,25 +161,66 @@ pub mod test_util;
 #[cfg(feature = "redis")]
 pub use deadpool_redis;
 
-pub use self::core::{Algorithm, Ban, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
+pub use self::core::{Ban, Decision, Error, Key, Outcome, Quota, Source};
+pub use self::http::{LiveLayer, Policy, RateLimit, RateLimitHandle, RateLimitHeaders, RateLimitLayer, key, shed};
+pub use self::limiter::{Limiter, Rule};
+pub use self::store::failure::OnFailure;
+pub use self::store::memory::MemoryStore;
 // Not there without its feature, so that the compiler names the feature.
-#[cfg(feature = "calendar")]
-pub use self::core::Calendar;
-pub use self::http::{
-    AccessList, ActualCost, BackPressure, BackPressureFuture, BackPressureLayer, BodyError, Count, Denial,
-    DenialReason, Draft, EXPOSED_HEADERS, Explanation, LiveLayer, MissingKey, Policy, PolicyExplanation, RateLimit,
-    RateLimitHandle, RateLimitHeaders, RateLimitLayer, ResponseBody, ResponseFuture, StatusService, key, shed,
-};
-pub use limiter::{Flow, FlowError, Limiter, Rule};
-#[cfg(feature = "stream")]
-pub use limiter::{Paced, PacedError};
-#[cfg(feature = "lookup")]
-pub use limiter::{TierLookup, UnknownTier};
-#[cfg(feature = "redis-cell")]
-pub use store::RedisCellStore;
 #[cfg(feature = "redis")]
-pub use store::RedisStore;
-pub use store::{BreakerState, DenyCache, LeaseStore, MemoryStore, OnFailure, RatioStore, SlotGuard, Store};
+pub use self::store::redis::RedisStore;
+
+/// A store on any database that can read and replace small values atomically.
+///
+/// What a database has to do is a [`StateBackend`](backend::StateBackend): load the states of some counters, and commit
+/// new ones unless others changed them meanwhile. A [`BackendStore`](backend::BackendStore) makes a [`Store`](store::Store)
+/// of it: algorithms, costs, shadow mode, refunds, and one decision over several counters are this crate's.
+pub mod backend {
+    pub use crate::store::backend::{
+        BackendStore, BackendStoreBuilder, Committed, Loaded, StateBackend, StateId, StateTx, Write,
+    };
+}
+
+/// The body, the future and the errors of a service that a [`RateLimitLayer`] wraps.
+pub mod body {
+    pub use crate::http::{BodyError, ResponseBody, ResponseFuture};
+}
+
+/// What a [`Policy`] is made of, besides a [`Quota`] and a [`key`].
+pub mod policy {
+    #[cfg(feature = "calendar")]
+    pub use crate::core::Calendar;
+    pub use crate::core::{Algorithm, PolicyName};
+    pub use crate::http::{AccessList, Count, MissingKey};
+    #[cfg(feature = "lookup")]
+    pub use crate::limiter::{TierLookup, UnknownTier};
+}
+
+/// Limits by ratios: all processes drop the same share of a key's requests, without a call for any of them.
+///
+/// Processes report to a [`Tally`](ratio::Tally) what they were offered, once in a tick, and a
+/// [`RatioStore`](ratio::RatioStore) decides by what it replies.
+pub mod ratio {
+    pub use crate::store::ratio::{
+        CounterId, MemoryTally, Offered, RatioStore, RatioStoreBuilder, Report, Tally, Totals,
+    };
+}
+
+/// A store on redis-cell: token buckets that a Redis module keeps.
+#[cfg(feature = "redis-cell")]
+pub mod redis_cell {
+    pub use crate::store::cell::{RedisCellStore, RedisCellStoreBuilder};
+}
+
+/// What responses say: of a request that is denied, in headers, and of what the request cost.
+pub mod response {
+    pub use crate::http::{ActualCost, Denial, DenialReason, Draft, EXPOSED_HEADERS};
+}
+
+/// What clients have left of their limits, and what policies make of a request.
+pub mod status {
+    pub use crate::http::{Explanation, PolicyExplanation, StatusService};
+}
 
 /// Compiles and runs the code in the readme, which uses these features.
 #[cfg(all(doctest, feature = "axum", feature = "calendar", feature = "sentinel", feature = "cluster"))]

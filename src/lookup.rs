@@ -43,7 +43,7 @@ const MOST_VALUES: usize = 64;
 
 /// A key that is looked up, and the values it was made of.
 ///
-/// The function of a [`TierLookup`](crate::TierLookup) or a [`key::lookup`](crate::key::lookup) receives it.
+/// The function of a [`TierLookup`](crate::policy::TierLookup) or a [`key::lookup`](crate::key::lookup) receives it.
 ///
 /// The values are as the client sent them, decoded but neither escaped nor hashed. They live no longer than the lookup:
 /// no store, log, metric or `Debug` output has them, and results are cached by the key.

@@ -15,8 +15,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Empty;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollgate::store::{Ask, Check, Counter, MaybeFuture};
-use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, RedisStore, Store, key};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture, Store};
+use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, RedisStore, key};
 use tower::{Layer, Service};
 
 #[global_allocator]

@@ -29,7 +29,6 @@ const ROOMS: [&str; 22] = [
     "http::layer",
     "http::status",
     "http::shed",
-    "http::back_pressure",
     "bandwidth",
     "test_util",
     "config",

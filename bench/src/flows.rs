@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use tollgate::{Flow, Key, Limiter, MemoryStore, Quota, Rule};
+use tollgate::bandwidth::Flow;
+use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
 
 use crate::effort::Effort;
 use crate::server::{SCRIPTS, Server};

@@ -8,7 +8,9 @@ mod size;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Ban, Calendar, Key, Limiter, Quota, Rule, Store};
+use tollgate::policy::Calendar;
+use tollgate::store::Store;
+use tollgate::{Ban, Key, Limiter, Quota, Rule};
 
 use crate::plain::keys;
 

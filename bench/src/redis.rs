@@ -8,8 +8,8 @@ mod time;
 
 use std::time::Duration;
 
-use tollgate::store::{Ask, Check};
-use tollgate::{Quota, RedisStore, Store};
+use tollgate::store::{Ask, Check, Store};
+use tollgate::{Quota, RedisStore};
 
 use crate::effort::Effort;
 use crate::server::Server;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use tollgate::store::{Ask, Check, Counter, MaybeFuture};
-use tollgate::{Key, MemoryStore, Quota, Store};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture, Store};
+use tollgate::{Key, MemoryStore, Quota};
 
 const LIMIT: u64 = 10;
 const WINDOW: Duration = Duration::from_secs(10);

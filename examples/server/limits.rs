@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tollgate::config::Config;
+use tollgate::ratio::Tally;
 use tollgate::shed::FleetShedLayer;
-use tollgate::store::Tally;
-use tollgate::{Error, Quota, RateLimitLayer, Store, key};
+use tollgate::store::Store;
+use tollgate::{Error, Quota, RateLimitLayer, key};
 
 /// Returns the layer, and the fleet shedder around it, if the file has one. With ratios in the file, the layer limits by
 /// them, and processes report to `tally`.

@@ -23,7 +23,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use tokio::net::TcpListener;
-use tollgate::store::MemoryTally;
+use tollgate::ratio::MemoryTally;
 use tollgate::{MemoryStore, RedisStore};
 use tracing_subscriber::EnvFilter;
 

@@ -15,7 +15,7 @@ use crate::store::StoreDecision;
 /// A [`Layer`] that limits the bytes of bodies by the policies of a [`RateLimitLayer`], all of which it takes them from.
 ///
 /// A unit of their quotas is a byte. Data of bodies counts, and neither heads nor trailers do, nor what passes an
-/// upgraded connection, such as a web socket: limit these by a [`Flow`](crate::Flow), which has the accuracy of this
+/// upgraded connection, such as a web socket: limit these by a [`Flow`](crate::bandwidth::Flow), which has the accuracy of this
 /// layer, too. All bodies of a key share their bytes. A body that is not read takes nothing, and one that is buffers at
 /// most one frame.
 ///

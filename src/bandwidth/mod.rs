@@ -2,7 +2,7 @@
 //!
 //! A [`BandwidthLayer`] is a [`RateLimitLayer`](crate::RateLimitLayer) whose policies count bytes. A request takes
 //! nothing: the layer only looks at what is left, for its headers, and to refuse a request whose body could only be cut.
-//! Bodies take their bytes as by a [`Flow`](crate::Flow), in portions, while they pass.
+//! Bodies take their bytes as by a [`Flow`], in portions, while they pass.
 //!
 //! A megabyte a second for each client, whatever it downloads at once:
 //!
@@ -26,7 +26,7 @@
 //! Two layers are two decisions, the outer one first. A layer of bandwidth belongs inside of the one that limits
 //! requests: what that refuses has no bytes to take. A request that the inner layer refuses, as its body would be cut,
 //! took its units of the outer one, which refunds them only where its policies count by
-//! [`Count::served`](crate::Count::served). A response has the headers of both. Layers that compress bodies belong
+//! [`Count::served`](crate::policy::Count::served). A response has the headers of both. Layers that compress bodies belong
 //! inside of this one, so that what is sent is counted.
 //!
 //! Downloads and uploads, and policies that pace and others that cut, are a layer each.
@@ -38,3 +38,6 @@ mod service;
 pub use self::body::{LimitedBody, OnLimit};
 pub use self::layer::BandwidthLayer;
 pub use self::service::{LimitBodies, ResponseFuture};
+pub use crate::limiter::{Flow, FlowError};
+#[cfg(feature = "stream")]
+pub use crate::limiter::{Paced, PacedError};

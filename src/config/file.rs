@@ -16,7 +16,8 @@ use super::values::Names;
 use crate::core::Error;
 use crate::http::shed::FleetShedLayer;
 use crate::http::{LiveLayer, Policy, RateLimitLayer};
-use crate::store::{RatioStore, Store, Tally};
+use crate::store::Store;
+use crate::store::ratio::{RatioStore, Tally};
 
 /// Policies and settings from a TOML file; see the [module](crate::config) for its fields.
 ///
@@ -139,7 +140,7 @@ impl Config {
     ///
     /// ```
     /// use tollgate::config::Config;
-    /// use tollgate::{RateLimitHeaders, MemoryStore};
+    /// use tollgate::{MemoryStore, RateLimitHeaders};
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
     /// let config = Config::from_toml(
@@ -228,7 +229,7 @@ impl Config {
     ///
     /// ```
     /// use tollgate::config::Config;
-    /// use tollgate::store::MemoryTally;
+    /// use tollgate::ratio::MemoryTally;
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
     /// let config = Config::from_toml(

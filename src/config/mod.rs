@@ -34,9 +34,9 @@
 //! | `limit` | units per window, of a concurrency requests at once, at least 1, within the algorithm's [bounds](crate::Quota#bounds) | required |
 //! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error, as are months and years, which differ in length. Of a fixed window also `"hour"`, `"day"`, `"week"` or `"month"`, by the [calendar](#calendars) (feature `calendar`) | required, but a concurrency has none |
 //! | `zone` | the time zone of the calendar, such as `"Europe/Berlin"` | `"UTC"` |
-//! | `anchor` | the day on which weeks begin, from 1 for Monday to 7, or months, from 1 to 31: see [`Calendar`](crate::Calendar) | 1 |
+//! | `anchor` | the day on which weeks begin, from 1 for Monday to 7, or months, from 1 to 31: see [`Calendar`](crate::policy::Calendar) | 1 |
 //! | `key` | the key of requests: one of the [keys](#keys), or a list of up to 8 that are joined | `"global"` |
-//! | `algorithm` | the name of an [`Algorithm`](crate::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
+//! | `algorithm` | the name of an [`Algorithm`](crate::policy::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket, at least 1 | the limit |
 //! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
 //! | `nodelay` | how many requests of a leaky bucket start at once after a pause, at most `queue` and one | 1 |
@@ -44,8 +44,8 @@
 //! | `max_hold` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::max_hold`](crate::Quota::max_hold) | `"1h"` |
 //! | `cost` | units a request takes, which may be 0 with `metered`, `ban`, `deny` or `missing_key = "deny"`; or `"header:NAME"`, a header with that number, in digits | 1 |
 //! | `min_cost` | with a cost by a header: the least that a request takes, whatever the header says; 0 only if no client can write it | 1 |
-//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; what a layer inside refused is neither: see [`Count`](crate::Count#requests-that-are-refused-inside)), `"served"` (all but what a layer inside refused: see [`Count::served`](crate::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
-//! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey); not for the key `"global"` alone, unless the cost comes from a header | the key's own |
+//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; what a layer inside refused is neither: see [`Count`](crate::policy::Count#requests-that-are-refused-inside)), `"served"` (all but what a layer inside refused: see [`Count::served`](crate::policy::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
+//! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::policy::MissingKey); not for the key `"global"` alone, unless the cost comes from a header | the key's own |
 //! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH; GET covers HEAD, too | all |
 //! | `routes` | the policy applies to these route templates only, as axum 0.8 has them: `"/users/{id}"`, `"/files/{*path}"` | all |
 //! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key, of any part of it if it is a list; `{ value = "TEXT" }` is a value whatever it looks like, `{ value = "TEXT", key = "header:NAME" }` one of that part | none |
@@ -150,9 +150,9 @@
 //! | `report` | how many counters a report has at most in each shard, 1 to 512 | 256 |
 //! | `keys` | how many keys are kept at most, 1 to 10000000 | 10000 |
 //! | `shards` | into how many shards the tally divides counters, 1 to 16; the same in all processes | 1 |
-//! | `fair` | `{ policy = "NAME", by = "NAME" }`: requests of the first policy are dropped by callers, which are the keys of the second: see [`RatioStoreBuilder::fair`](crate::store::RatioStoreBuilder::fair) | none |
+//! | `fair` | `{ policy = "NAME", by = "NAME" }`: requests of the first policy are dropped by callers, which are the keys of the second: see [`RatioStoreBuilder::fair`](crate::ratio::RatioStoreBuilder::fair) | none |
 //!
-//! [`Config::ratio_store`] makes a [`RatioStore`](crate::RatioStore) of it, for the [layer](Config::layer). With the table
+//! [`Config::ratio_store`] makes a [`RatioStore`](crate::ratio::RatioStore) of it, for the [layer](Config::layer). With the table
 //! a policy that has no ratio, such as one by a concurrency or with a ban, is an error at its name.
 //!
 //! Anything else in the file is an error that names the line and the column:

@@ -10,9 +10,8 @@ use super::error::{At, Fault};
 use super::values::{Given, Names, Period};
 use crate::core::Error;
 use crate::http::Policy;
-use crate::store::{
-    MemoryTally, RatioStore, RatioStoreBuilder, Tally, ratio_life, ratio_report, ratio_shards, ratio_supports,
-    ratio_tick,
+use crate::store::ratio::{
+    MemoryTally, RatioStore, RatioStoreBuilder, Tally, check_life, check_policy, check_report, check_shards, check_tick,
 };
 
 /// Each takes about a kilobyte.
@@ -56,7 +55,7 @@ impl Ratios {
         let tick = self.tick.get().map(|tick| tick.0);
         policies
             .iter()
-            .try_for_each(|policy| ratio_supports(&policy.rule().requirement(), tick).at(&names[policy.name()]))
+            .try_for_each(|policy| check_policy(&policy.rule().requirement(), tick).at(&names[policy.name()]))
     }
 
     /// Returns the store with a tally.
@@ -67,10 +66,10 @@ impl Ratios {
     fn builder(&self, tally: impl Tally) -> Result<RatioStoreBuilder, Fault> {
         let tick = self.tick.get().map(|tick| tick.0);
         let builder = RatioStore::builder(tally);
-        let builder = self.tick.set(builder, |builder, tick| ratio_tick(tick.0).map(|()| builder.tick(tick.0)))?;
-        let builder = self.ttl.set(builder, |builder, ttl| ratio_life(tick, ttl.0).map(|()| builder.ttl(ttl.0)))?;
-        let builder = self.report.set(builder, |builder, report| Ok(builder.report(ratio_report(report)?)))?;
-        let builder = self.shards.set(builder, |builder, shards| Ok(builder.shards(ratio_shards(shards)?)))?;
+        let builder = self.tick.set(builder, |builder, tick| check_tick(tick.0).map(|()| builder.tick(tick.0)))?;
+        let builder = self.ttl.set(builder, |builder, ttl| check_life(tick, ttl.0).map(|()| builder.ttl(ttl.0)))?;
+        let builder = self.report.set(builder, |builder, report| Ok(builder.report(check_report(report)?)))?;
+        let builder = self.shards.set(builder, |builder, shards| Ok(builder.shards(check_shards(shards)?)))?;
         let builder = self.keys.set(builder, |builder, keys| match usize::try_from(keys) {
             Ok(keys) if (1..=MOST_KEYS).contains(&keys) => Ok(builder.capacity(keys)),
             _ => Err(Error::invalid(format!("keys {keys} is not allowed: give 1 to {MOST_KEYS}"))),

@@ -13,8 +13,8 @@ use super::{ChangeResult, Error};
 /// A value that is ready, or a boxed future of it.
 ///
 /// A ready answer allocates nothing. A pending one can be dropped at any point; what that means for the operation
-/// behind it is documented there, as at [`Store::decide`](crate::Store::decide). If its value is not needed, as
-/// often that of [`Store::settle`](crate::Store::settle), drop it.
+/// behind it is documented there, as at [`Store::decide`](crate::store::Store::decide). If its value is not needed, as
+/// often that of [`Store::settle`](crate::store::Store::settle), drop it.
 ///
 /// It will have no other variants, so a store around a store can match both: what is ready needs no future.
 ///

@@ -17,7 +17,8 @@ use super::{Ban, Key, PolicyName, Quota};
 ///
 /// ```
 /// use tollgate::store::Counter;
-/// use tollgate::{Key, PolicyName, Quota};
+/// use tollgate::policy::PolicyName;
+/// use tollgate::{Key, Quota};
 ///
 /// let counter = Counter::new(PolicyName::try_from("mail")?, Key::new("user", "ada"), Quota::per_hour(100));
 /// assert_eq!(counter.quota().limit(), 100);
@@ -93,13 +94,15 @@ impl Counter {
 /// A request to take units from one counter.
 ///
 /// The check *fits* if `cost + floor` units are left, and the key is not [banned](Self::ban). A store takes the units
-/// of all checks of a request, or of none: see [`Store::decide`](crate::Store::decide).
+/// of all checks of a request, or of none: see [`Store::decide`](crate::store::Store::decide).
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::{MaybeFuture, Ask, Check, Counter};
-/// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
+/// use tollgate::store::{Ask, Check, Counter, MaybeFuture};
+/// use tollgate::policy::PolicyName;
+/// use tollgate::store::Store;
+/// use tollgate::{Key, MemoryStore, Quota};
 ///
 /// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));
 /// let counter = Counter::new(policy, key, Quota::per_hour(100));
@@ -198,7 +201,7 @@ impl Check {
 
     /// Sets the ban of the key, by default none.
     ///
-    /// Only stores that [support](crate::Store::capabilities) bans decide such a check.
+    /// Only stores that [support](crate::store::Store::capabilities) bans decide such a check.
     pub fn ban(self, ban: BanCheck) -> Self {
         Self { ban: Some(Box::new(ban)), ..self }
     }

@@ -98,12 +98,12 @@ enum Outcomes {
 pub enum Source {
     /// The store itself.
     Store,
-    /// A cached refusal: see [`DenyCache`](crate::DenyCache).
+    /// A cached refusal: see [`DenyCache`](crate::store::DenyCache).
     DenyCache,
     /// This process, with units that it has leased or that a lease is going to pay
-    /// ([`LeaseStore`](crate::LeaseStore)).
+    /// ([`LeaseStore`](crate::store::LeaseStore)).
     Lease,
-    /// This process, by the ratio that all processes drop ([`RatioStore`](crate::RatioStore)).
+    /// This process, by the ratio that all processes drop ([`RatioStore`](crate::ratio::RatioStore)).
     Ratio,
     /// A local store, while the shared one is unavailable.
     Fallback,

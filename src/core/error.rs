@@ -177,7 +177,7 @@ impl Error {
     /// Returns whether the store did not decide within its timeout.
     ///
     /// The store may have taken the units all the same, as a call is not sent twice: see
-    /// [`Store::decide`](crate::Store::decide).
+    /// [`Store::decide`](crate::store::Store::decide).
     pub fn is_timeout(&self) -> bool {
         self.kind == Kind::Timeout
     }

@@ -25,7 +25,7 @@ const LONGEST: usize = 64;
 /// # Examples
 ///
 /// ```
-/// use tollgate::PolicyName;
+/// use tollgate::policy::PolicyName;
 ///
 /// let name = PolicyName::try_from("login")?;
 /// assert_eq!(name.as_str(), "login");

@@ -31,7 +31,7 @@ impl StoreId {
     }
 }
 
-/// The proof of the units that one decision took, and where; [`Store::settle`](crate::Store::settle) consumes it.
+/// The proof of the units that one decision took, and where; [`Store::settle`](crate::store::Store::settle) consumes it.
 ///
 /// It is not `Clone`, as units can be refunded once only. What a dropped receipt took stays taken.
 ///
@@ -39,7 +39,9 @@ impl StoreId {
 ///
 /// ```
 /// use tollgate::store::{Ask, Change, Check, Counter, Settlement};
-/// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
+/// use tollgate::policy::PolicyName;
+/// use tollgate::store::Store;
+/// use tollgate::{Key, MemoryStore, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
@@ -75,7 +77,7 @@ pub struct Receipt {
 /// A store that refuses all requests returns this one, without a wait:
 ///
 /// ```
-/// use tollgate::store::{MaybeFuture, Check, StoreDecision, Receipt, StoreId};
+/// use tollgate::store::{Check, MaybeFuture, Receipt, StoreDecision, StoreId};
 /// use tollgate::{Decision, Error, Outcome, Source};
 ///
 /// fn refuse(id: StoreId, checks: &[Check]) -> MaybeFuture<Result<StoreDecision, Error>> {
@@ -106,8 +108,9 @@ impl StoreDecision {
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::{Counter, Receipt, StoreId, ReceiptItem};
-/// use tollgate::{Key, PolicyName, Quota};
+/// use tollgate::store::{Counter, Receipt, ReceiptItem, StoreId};
+/// use tollgate::policy::PolicyName;
+/// use tollgate::{Key, Quota};
 ///
 /// let counter = Counter::new(PolicyName::try_from("rows")?, Key::new("user", "ada"), Quota::per_hour(100));
 /// // 7 units, for which the store's state accounts at 1,000 in its own measure of time.

@@ -1,6 +1,6 @@
 //! The requirements of a policy on a store.
 //!
-//! Layers and limiters hand one [`Requirement`] for each policy to [`Store::capabilities`](crate::Store::capabilities) when the
+//! Layers and limiters hand one [`Requirement`] for each policy to [`Store::capabilities`](crate::store::Store::capabilities) when the
 //! policies are set, so that a store that does not support something returns an error then, and not while it serves
 //! requests.
 
@@ -14,7 +14,8 @@ use super::{PolicyName, Quota, Settles};
 ///
 /// ```
 /// use tollgate::store::Requirement;
-/// use tollgate::{Error, PolicyName, Quota};
+/// use tollgate::policy::PolicyName;
+/// use tollgate::{Error, Quota};
 ///
 /// fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
 ///     match requirements.iter().find(|requirement| requirement.reserves) {

@@ -16,7 +16,9 @@ use super::{Ban, Outcome, Receipt, ReceiptItem};
 ///
 /// ```
 /// use tollgate::store::{Change, Counter};
-/// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
+/// use tollgate::policy::PolicyName;
+/// use tollgate::store::Store;
+/// use tollgate::{Key, MemoryStore, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
@@ -50,7 +52,7 @@ pub enum Change {
     /// are.
     Lift,
     /// Deletes the counter, so that its key starts anew; a ban stays. One that has nothing taken any more may still be
-    /// there. It is made by [`Store::adjust`](crate::Store::adjust); in a settlement it changes nothing.
+    /// there. It is made by [`Store::adjust`](crate::store::Store::adjust); in a settlement it changes nothing.
     Reset,
 }
 

@@ -10,7 +10,6 @@
 
 mod account;
 mod admission;
-mod back_pressure;
 mod gate;
 mod grpc;
 mod headers;
@@ -23,7 +22,6 @@ pub mod shed;
 mod status;
 
 pub use self::account::{ActualCost, RateLimitHandle};
-pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
 pub use self::headers::{Draft, EXPOSED_HEADERS, RateLimitHeaders};
 pub use self::key::info::MissingKey;
 pub use self::layer::{Explanation, LiveLayer, PolicyExplanation, RateLimitLayer};

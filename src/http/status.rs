@@ -59,7 +59,7 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 ///   left out. Policies for other [methods](crate::Policy::methods) and routes are shown, as the status request has its
 ///   own.
 /// - Costs are not computed.
-/// - Policies are left out if the request lacks their key (unless such requests [share](crate::MissingKey::Share) a
+/// - Policies are left out if the request lacks their key (unless such requests [share](crate::policy::MissingKey::Share) a
 ///   counter, which is shown then), if they are in shadow mode or unadvertised, or if their
 ///   [allow list](crate::Policy::allow) has the client.
 /// - A client that the layer refuses before the store decides, as it is on a [deny list](crate::Policy::deny), say,

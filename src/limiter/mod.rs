@@ -307,7 +307,7 @@ impl Limiter {
     /// It calls the store as [`reset`](Self::reset) does.
     ///
     /// Checks through the same store see the refund as soon as this returns. Another process, or another store of this
-    /// process, may have cached a refusal, which it keeps for up to the cap of its [`DenyCache`](crate::DenyCache), 1 s
+    /// process, may have cached a refusal, which it keeps for up to the cap of its [`DenyCache`](crate::store::DenyCache), 1 s
     /// by default.
     ///
     /// # Errors

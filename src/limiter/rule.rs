@@ -118,7 +118,7 @@ impl Rule {
     ///
     /// During a ban all checks of the key are refused, whatever they cost, and take nothing from any rule. Checks that
     /// [`Limiter::until_ready`](crate::Limiter::until_ready) repeats are refusals, too. Rules of one name share the
-    /// bans of a key, as they share its counters. Not all [stores](crate::Store::capabilities) have bans.
+    /// bans of a key, as they share its counters. Not all [stores](crate::store::Store::capabilities) have bans.
     ///
     /// # Examples
     ///
@@ -166,7 +166,8 @@ impl Rule {
     /// ```
     /// use std::convert::Infallible;
     /// use tollgate::key::Lookup;
-    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule, TierLookup};
+    /// use tollgate::policy::TierLookup;
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
     ///
     /// async fn plan(user: Lookup) -> Result<Option<Quota>, Infallible> {
     ///     Ok((user.key().as_str() == "user:ada").then_some(Quota::per_hour(5_000)))

@@ -36,7 +36,8 @@ use crate::store::MaybeFuture;
 /// ```
 /// use std::io;
 /// use tollgate::key::Lookup;
-/// use tollgate::{Policy, Quota, TierLookup, key};
+/// use tollgate::policy::TierLookup;
+/// use tollgate::{Policy, Quota, key};
 ///
 /// # #[derive(Clone)] struct Pool;
 /// # impl Pool { async fn plan_of(&self, _: &str) -> io::Result<Option<u64>> { Ok(None) } }
@@ -95,7 +96,8 @@ impl TierLookup {
     /// use std::convert::Infallible;
     /// use std::time::Duration;
     /// use tollgate::key::Lookup;
-    /// use tollgate::{Quota, TierLookup};
+    /// use tollgate::policy::TierLookup;
+    /// use tollgate::Quota;
     ///
     /// async fn plan(_: Lookup) -> Result<Option<Quota>, Infallible> {
     ///     Ok(Some(Quota::per_minute(5_000)))
@@ -133,7 +135,8 @@ impl TierLookup {
     /// ```
     /// use std::convert::Infallible;
     /// use tollgate::key::Lookup;
-    /// use tollgate::{Quota, TierLookup, UnknownTier};
+    /// use tollgate::policy::{TierLookup, UnknownTier};
+    /// use tollgate::Quota;
     ///
     /// async fn plan(_: Lookup) -> Result<Option<Quota>, Infallible> {
     ///     Ok(Some(Quota::per_minute(5_000)))
@@ -186,7 +189,7 @@ impl fmt::Debug for TierLookup {
 }
 
 /// What applies to a request whose tier is not known in time: its lookup is late or fails, and no earlier result may be
-/// used. [`TierLookup::on_unknown`](crate::TierLookup::on_unknown) sets it.
+/// used. [`TierLookup::on_unknown`](crate::policy::TierLookup::on_unknown) sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnknownTier {

@@ -21,7 +21,9 @@ use crate::core::Quota;
 /// use std::sync::Arc;
 /// use std::time::Duration;
 /// use tollgate::store::{Ask, Check, Counter};
-/// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
+/// use tollgate::policy::PolicyName;
+/// use tollgate::store::Store;
+/// use tollgate::{Key, MemoryStore, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {

@@ -19,19 +19,19 @@
 
 mod around;
 mod ask;
-mod backend;
+pub(crate) mod backend;
 mod bans;
 pub(crate) mod breaker;
 #[cfg(feature = "redis-cell")]
-mod cell;
+pub(crate) mod cell;
 mod clock;
 mod deny;
 mod evaluate;
-mod failure;
+pub(crate) mod failure;
 mod lease;
 mod map;
-mod memory;
-mod ratio;
+pub(crate) mod memory;
+pub(crate) mod ratio;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod share;
@@ -43,26 +43,15 @@ pub use crate::core::{
     Settles, Settling, StoreDecision, StoreId,
 };
 pub use ask::{Ask, AskMode, Deadline};
-pub use backend::{BackendStore, BackendStoreBuilder, Committed, Loaded, StateBackend, StateId, StateTx, Write};
 pub use breaker::BreakerState;
-#[cfg(feature = "redis-cell")]
-pub use cell::{RedisCellStore, RedisCellStoreBuilder};
 pub use clock::{Clock, SystemClock};
 pub use deny::{DenyCache, DenyCacheBuilder};
-pub use failure::OnFailure;
-pub(crate) use failure::{Call, Deciding, FailureRules, FailureStore, SharedStore};
+pub(crate) use failure::{Call, Deciding, FailureRules, FailureStore, OnFailure, SharedStore};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
-pub use memory::{MemoryStore, MemoryStoreBuilder};
-pub use ratio::{CounterId, MemoryTally, Offered, RatioStore, RatioStoreBuilder, Report, Tally, Totals};
+pub(crate) use memory::MemoryStore;
+pub use memory::MemoryStoreBuilder;
 #[cfg(feature = "redis")]
-pub(crate) use ratio::{MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS};
-#[cfg(feature = "config")]
-pub(crate) use ratio::{
-    check_life as ratio_life, check_policy as ratio_supports, check_report as ratio_report,
-    check_shards as ratio_shards, check_tick as ratio_tick,
-};
-#[cfg(feature = "redis")]
-pub use redis::{Credentials, RedisStore, RedisStoreBuilder};
+pub use redis::{Credentials, RedisStoreBuilder};
 pub use slots::SlotGuard;
 pub(crate) use slots::WeakSlots;
 pub use traits::{Capabilities, Store};

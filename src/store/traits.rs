@@ -28,7 +28,8 @@ use crate::core::Error;
 /// use tollgate::store::{
 ///     MaybeFuture, ChangeResult, Ask, Capabilities, Change, Check, Counter, StoreDecision, Receipt, Requirement, Settlement, Settling,
 /// };
-/// use tollgate::{Error, MemoryStore, Store};
+/// use tollgate::store::Store;
+/// use tollgate::{Error, MemoryStore};
 ///
 /// struct Counting<S> {
 ///     inner: S,
@@ -145,12 +146,13 @@ pub trait Store: Send + Sync + 'static {
     }
 }
 
-/// What a store can do: see [`Store::capabilities`](crate::Store::capabilities).
+/// What a store can do: see [`Store::capabilities`](crate::store::Store::capabilities).
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::{MemoryStore, Store};
+/// use tollgate::store::Store;
+/// use tollgate::MemoryStore;
 ///
 /// let capabilities = MemoryStore::new().capabilities(&[])?;
 /// assert!(capabilities.id.is_some());

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{BackendStore, RedisStoreBuilder};
+use tollgate::backend::BackendStore;
+use tollgate::store::{DenyCache, LeaseStore, RedisStoreBuilder};
 use tollgate::test_util::{Conformance, ManualClock, Report, conformance};
-use tollgate::{DenyCache, LeaseStore, MemoryStore, RedisStore};
+use tollgate::{MemoryStore, RedisStore};
 
 use crate::support::server::RedisServer;
 use crate::support::table::Table;

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures::future::join_all;
-use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Receipt, Settlement, StoreDecision};
-use tollgate::{Algorithm, Ban, MemoryStore, Quota, RedisStore, Store};
+use tollgate::policy::Algorithm;
+use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Receipt, Settlement, Store, StoreDecision};
+use tollgate::{Ban, MemoryStore, Quota, RedisStore};
 
 use crate::support::checks::{check, counter};
 use crate::support::clock::ManualClock;
@@ -318,7 +319,7 @@ fn pick<'a, T>(rng: &mut Rng, of: &'a [T]) -> &'a T {
 /// A quota with windows of a calendar in place of aligned ones, or the same one.
 #[cfg(feature = "calendar")]
 fn of_some_calendar(rng: &mut Rng, quota: Quota) -> Quota {
-    use tollgate::Calendar;
+    use tollgate::policy::Calendar;
     if quota.algorithm() != Algorithm::FixedWindow || rng.bool() {
         return quota;
     }

@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Ask, Change, Receipt, Settlement, StoreDecision};
-use tollgate::{Algorithm, MemoryStore, Quota, RedisStore, Store};
+use tollgate::policy::Algorithm;
+use tollgate::store::{Ask, Change, Receipt, Settlement, Store, StoreDecision};
+use tollgate::{MemoryStore, Quota, RedisStore};
 
 use crate::support::checks::{check, counter};
 use crate::support::clock::ManualClock;

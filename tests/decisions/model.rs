@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Ask, Check, MaybeFuture};
-use tollgate::{Algorithm, MemoryStore, Outcome, Quota, Store};
+use tollgate::policy::Algorithm;
+use tollgate::store::{Ask, Check, MaybeFuture, Store};
+use tollgate::{MemoryStore, Outcome, Quota};
 
 use crate::support::checks::check;
 use crate::support::clock::{EPOCH_US, ManualClock};

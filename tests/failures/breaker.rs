@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 use tokio::time::{Instant, advance};
-use tollgate::store::{Ask, Check, MaybeFuture, StoreDecision};
-use tollgate::{BreakerState, Decision, Error, LeaseStore, MemoryStore, Quota, RateLimitLayer, Source, Store};
+use tollgate::store::{Ask, BreakerState, Check, LeaseStore, MaybeFuture, Store, StoreDecision};
+use tollgate::{Decision, Error, MemoryStore, Quota, RateLimitLayer, Source};
 
 use super::rig::{MANY, Mood, Moody, decided_by, layer, ms, per_user};
 use crate::support::doubles::passes_on;

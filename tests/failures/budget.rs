@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::Instant;
-use tollgate::store::Store;
-use tollgate::{DenyCache, Error, Key, LeaseStore, MemoryStore, OnFailure, RateLimitLayer, Source};
+use tollgate::store::{DenyCache, LeaseStore, Store};
+use tollgate::{Error, Key, MemoryStore, OnFailure, RateLimitLayer, Source};
 
 use super::rig::{MANY, Mood, Moody, ask, decided_by, header, layer, ms, per_user};
 use crate::support::doubles::Bounded;

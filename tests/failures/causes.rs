@@ -4,9 +4,9 @@ use std::error::Error as StdError;
 use std::pin::Pin;
 use std::{fmt, io};
 
-use tollgate::store::{Report, Tally, Totals};
+use tollgate::ratio::{RatioStore, Report, Tally, Totals};
 use tollgate::test_util::FailingStore;
-use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, RatioStore, Rule};
+use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, Rule};
 use tracing::Level;
 
 use super::ratios::{counter, load};

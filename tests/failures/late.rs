@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use http::request::Parts;
 use tokio::time::{sleep, timeout};
 use tollgate::key::Lookup;
-use tollgate::store::{Ask, Check, Counter, Deadline};
-use tollgate::{Count, DenyCache, Key, LeaseStore, Policy, Quota, RateLimitLayer, RedisStore, Source, Store, key};
+use tollgate::policy::Count;
+use tollgate::store::{Ask, Check, Counter, Deadline, DenyCache, LeaseStore, Store};
+use tollgate::{Key, Policy, Quota, RateLimitLayer, RedisStore, Source, key};
 
 use crate::rig::{ask, ms, per_user, source};
 use crate::support::server::RedisServer;

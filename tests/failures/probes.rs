@@ -6,7 +6,8 @@ use futures::{FutureExt, poll};
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep, timeout};
-use tollgate::{BreakerState, Quota, RateLimitLayer, Source};
+use tollgate::store::BreakerState;
+use tollgate::{Quota, RateLimitLayer, Source};
 
 use super::rig::{MANY, Mood, Moody, ask, decided_by, layer, ms};
 use crate::support::slow;

@@ -12,9 +12,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::sleep;
-use tollgate::store::{Ask, Check, Counter, MaybeFuture, MemoryTally, Report, Tally, Totals};
+use tollgate::ratio::{MemoryTally, RatioStore, Report, Tally, Totals};
+use tollgate::store::{Ask, BreakerState, Check, Counter, DenyCache, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{BreakerState, DenyCache, Error, Key, OnFailure, Policy, Quota, RateLimitLayer, RatioStore, Store, key};
+use tollgate::{Error, Key, OnFailure, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 

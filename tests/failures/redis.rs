@@ -16,7 +16,8 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tollgate::{BreakerState, Decision, OnFailure, Quota, RateLimitLayer, RedisStore, Source};
+use tollgate::store::BreakerState;
+use tollgate::{Decision, OnFailure, Quota, RateLimitLayer, RedisStore, Source};
 
 use super::rig::{ask, ms, per_user, source};
 use crate::support::server::RedisServer;

@@ -7,8 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
+use tollgate::body::ResponseBody;
+use tollgate::store::Store;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
-use tollgate::{Decision, Error, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Source, Store, key};
+use tollgate::{Decision, Error, MemoryStore, Policy, Quota, RateLimitLayer, Source, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::doubles::away;

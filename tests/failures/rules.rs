@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use tokio::time::advance;
-use tollgate::{BreakerState, OnFailure, Policy, Quota, RateLimitLayer, Source};
+use tollgate::store::BreakerState;
+use tollgate::{OnFailure, Policy, Quota, RateLimitLayer, Source};
 
 use super::rig::{Mood, Moody, ask, decided_by, header, layer, ms, source};
 

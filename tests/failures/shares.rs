@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::advance;
-use tollgate::{BreakerState, Count, Policy, Quota, RateLimitLayer, Source};
+use tollgate::policy::Count;
+use tollgate::store::BreakerState;
+use tollgate::{Policy, Quota, RateLimitLayer, Source};
 
 use super::rig::{Answered, Mood, Moody, answer, ask, header, layer, ms, per_user, source};
 

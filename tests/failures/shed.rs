@@ -9,12 +9,11 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use tokio::time::{Instant, sleep};
+use tollgate::body::ResponseBody;
 use tollgate::shed::{Class, FleetShedLayer, Shed};
+use tollgate::store::{BreakerState, DenyCache};
 use tollgate::test_util::ManualClock;
-use tollgate::{
-    BreakerState, Decision, DenyCache, MemoryStore, OnFailure, Quota, RateLimitHandle, RateLimitLayer, ResponseBody,
-    Source,
-};
+use tollgate::{Decision, MemoryStore, OnFailure, Quota, RateLimitHandle, RateLimitLayer, Source};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use tollgate::store::{BreakerState, DenyCache, LeaseStore, Store};
 use tollgate::test_util::{FailingStore, ManualClock, RecordingStore};
-use tollgate::{BreakerState, DenyCache, LeaseStore, MemoryStore, Quota, RateLimitLayer, Source, Store};
+use tollgate::{MemoryStore, Quota, RateLimitLayer, Source};
 
 use super::rig::{Mood, Moody, ask, ms, per_user, source};
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use http::{Method, StatusCode, Uri};
-use tollgate::{Ban, Count, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::policy::Count;
+use tollgate::{Ban, MemoryStore, Policy, Quota, RateLimitLayer, key};
 
 use super::sockets::{Http, Server};
 use crate::support::nginx::Nginx;

@@ -7,8 +7,9 @@ use axum::routing::get;
 use http::header::CACHE_CONTROL;
 use http::{Request, StatusCode};
 use http_body_util::Full;
+use tollgate::policy::MissingKey;
 use tollgate::test_util::ManualClock;
-use tollgate::{MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
+use tollgate::{MemoryStore, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
 
 use super::proxy::{Answer, Proxy, send};
 use crate::support::doubles::unavailable;

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use http::{Request, Response};
+use tollgate::body::ResponseBody;
+use tollgate::policy::Calendar;
+use tollgate::store::{DenyCache, LeaseStore, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Calendar, DenyCache, LeaseStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, ResponseBody, Store};
+use tollgate::{Policy, Quota, RateLimitHeaders, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::time::memory;

@@ -15,10 +15,9 @@ use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tollgate::bandwidth::{BandwidthLayer, LimitedBody, OnLimit};
-use tollgate::shed::{FleetShedLayer, ShedBody, WorkerShedLayer};
-use tollgate::{
-    BackPressureLayer, BodyError, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Rule,
-};
+use tollgate::body::{BodyError, ResponseBody};
+use tollgate::shed::{BackPressureLayer, FleetShedLayer, ShedBody, WorkerShedLayer};
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule};
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::CorsLayer;

@@ -15,11 +15,10 @@ use bytes::Bytes;
 use http::request::{Builder, Parts};
 use http::{Method, Request, Response, StatusCode};
 use tollgate::key::{self, Ambiguous, KeyExtractor};
+use tollgate::policy::{AccessList, MissingKey, TierLookup};
+use tollgate::status::PolicyExplanation;
 use tollgate::test_util::{Recorded, RecordingStore, send};
-use tollgate::{
-    AccessList, Ban, Error, Key, MemoryStore, MissingKey, OnFailure, Policy, PolicyExplanation, Quota, RateLimitLayer,
-    Rule, TierLookup,
-};
+use tollgate::{Ban, Error, Key, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule};
 use tower::ServiceExt;
 
 const OWN: Quota = Quota::per_minute(60);

@@ -11,10 +11,10 @@ use axum::{Extension, Router};
 use http::{Request, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tollgate::response::ActualCost;
 use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
 use tollgate::{
-    ActualCost, Ban, Decision, Error, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore,
-    Rule, key,
+    Ban, Decision, Error, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Rule, key,
 };
 use tower::ServiceExt;
 

@@ -10,9 +10,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
+use tollgate::body::ResponseBody;
 use tollgate::key;
+use tollgate::response::{Denial, Draft, EXPOSED_HEADERS};
 use tollgate::test_util::ManualClock;
-use tollgate::{Denial, Draft, EXPOSED_HEADERS, Policy, Quota, RateLimitHeaders, RateLimitLayer, ResponseBody};
+use tollgate::{Policy, Quota, RateLimitHeaders, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::time::memory;

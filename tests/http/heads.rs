@@ -12,7 +12,8 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tollgate::{AccessList, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::policy::AccessList;
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, service_fn};
 
 use crate::support::soon::soon;

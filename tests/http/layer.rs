@@ -21,13 +21,18 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
+use tollgate::body::{ResponseBody, ResponseFuture};
 use tollgate::key::{self, Extracted, KeyExtractor, KeyInfo};
-use tollgate::store::{ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, StoreDecision};
+use tollgate::policy::{AccessList, Count, MissingKey, PolicyName};
+use tollgate::response::{Denial, DenialReason};
+use tollgate::status::StatusService;
+use tollgate::store::{
+    ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, Store, StoreDecision,
+};
 use tollgate::test_util::{FailingStore, Held, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{
-    AccessList, Ban, Count, Decision, Denial, DenialReason, Error, Key, Limiter, MemoryStore, MissingKey, OnFailure,
-    Outcome, Policy, PolicyName, Quota, RateLimit, RateLimitHandle, RateLimitHeaders, RateLimitLayer, ResponseBody,
-    ResponseFuture, Rule, Source, StatusService, Store,
+    Ban, Decision, Error, Key, Limiter, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimit, RateLimitHandle,
+    RateLimitHeaders, RateLimitLayer, Rule, Source,
 };
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use http::Request;
+use tollgate::store::{BreakerState, LeaseStore};
 use tollgate::test_util::{FailingStore, ManualClock, send};
-use tollgate::{BreakerState, LeaseStore, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate::{OnFailure, Policy, Quota, RateLimitLayer, key};
 
 use crate::support::time;
 

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Empty;
-use tollgate::{Decision, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, ResponseBody};
+use tollgate::body::ResponseBody;
+use tollgate::{Decision, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 

@@ -15,11 +15,10 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::key::Ambiguous;
+use tollgate::policy::{AccessList, Count, MissingKey};
+use tollgate::response::ActualCost;
 use tollgate::test_util::ManualClock;
-use tollgate::{
-    AccessList, ActualCost, Ban, Count, Key, MissingKey, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer,
-    key,
-};
+use tollgate::{Ban, Key, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
 use tower::ServiceExt;
 
 use crate::support::time;

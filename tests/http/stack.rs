@@ -10,8 +10,9 @@ use axum::extract::ConnectInfo;
 use http::{HeaderMap, Request};
 use tokio::time::{sleep, timeout};
 use tollgate::shed::{Shed, WorkerShedLayer};
+use tollgate::store::{SlotGuard, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Key, Limiter, Quota, RedisStore, Rule, SlotGuard, Store};
+use tollgate::{Key, Limiter, Quota, RedisStore, Rule};
 use tower::ServiceExt;
 
 use crate::support::server::RedisServer;

@@ -8,11 +8,11 @@ use fastrand::Rng;
 use futures::FutureExt;
 use http::{HeaderValue, Request, Response};
 use http_body_util::Empty;
+use tollgate::body::ResponseBody;
+use tollgate::response::ActualCost;
+use tollgate::store::Store;
 use tollgate::test_util::ManualClock;
-use tollgate::{
-    ActualCost, Decision, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitHeaders, RateLimitLayer, ResponseBody,
-    Store, key,
-};
+use tollgate::{Decision, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitHeaders, RateLimitLayer, key};
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt, service_fn};
 

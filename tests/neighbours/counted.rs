@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use tokio::runtime::Runtime;
-use tollgate::store::{Ask, Receipt};
-use tollgate::{BreakerState, Key, OnFailure, Policy, RateLimitLayer, RedisStore, Store, key};
+use tollgate::store::{Ask, BreakerState, Receipt, Store};
+use tollgate::{Key, OnFailure, Policy, RateLimitLayer, RedisStore, key};
 use tracing::Level;
 
 use crate::rig::{AMPLE, check, connect, current_thread, give_back, left, ms, take, turn, workers};

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::store::{Ask, Receipt, StoreDecision};
-use tollgate::{Error, RedisStore, Store};
+use tollgate::store::{Ask, Receipt, Store, StoreDecision};
+use tollgate::{Error, RedisStore};
 
 use crate::others::Tally;
 use crate::rig::{BUDGET, GRACE, Rig, WORKERS, assert_none_failed, check, current_thread, give_back, ms, take};

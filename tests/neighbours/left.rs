@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::sync::watch;
-use tollgate::store::Ask;
-use tollgate::{RedisStore, Store};
+use tollgate::RedisStore;
+use tollgate::store::{Ask, Store};
 
 use crate::others::Tally;
 use crate::rig::{Rig, WORKERS, assert_none_failed, check, current_thread, few_workers, ms};

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tollgate::store::Ask;
-use tollgate::{RedisStore, Store};
+use tollgate::RedisStore;
+use tollgate::store::{Ask, Store};
 
 use crate::rig::{check, ms};
 

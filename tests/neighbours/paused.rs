@@ -7,9 +7,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::task::unconstrained;
-use tollgate::store::Ask;
-use tollgate::store::StoreDecision;
-use tollgate::{Error, RedisStore, Store};
+use tollgate::store::{Ask, Store, StoreDecision};
+use tollgate::{Error, RedisStore};
 
 use crate::others::{Answered, Tally};
 use crate::proxy::Proxy;

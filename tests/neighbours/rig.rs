@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime, RuntimeFlavor};
 use tokio::sync::oneshot;
-use tollgate::store::{Ask, Change, Check, Receipt, Settlement};
-use tollgate::{Quota, RedisStore, Store};
+use tollgate::store::{Ask, Change, Check, Receipt, Settlement, Store};
+use tollgate::{Quota, RedisStore};
 
 use crate::others::Tally;
 use crate::support::checks;

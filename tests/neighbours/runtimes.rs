@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
-use tollgate::store::Change;
-use tollgate::{RedisStore, Store};
+use tollgate::RedisStore;
+use tollgate::store::{Change, Store};
 
 use crate::others::{Tally, ask};
 use crate::rig::{AMPLE, BUDGET, assert_none_failed, check, connect, current_thread, give_back, left, ms, take, turn};

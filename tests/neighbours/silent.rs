@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::store::Ask;
-use tollgate::{RedisStore, Store};
+use tollgate::RedisStore;
+use tollgate::store::{Ask, Store};
 
 use crate::others::{Tally, ask};
 use crate::rig::{AMPLE, check, connect, give_back, left, ms, take, turn, workers};

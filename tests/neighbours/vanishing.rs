@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tokio::time::{sleep, timeout};
-use tollgate::store::Ask;
-use tollgate::{Quota, RedisStore, Store};
+use tollgate::store::{Ask, Store};
+use tollgate::{Quota, RedisStore};
 
 use crate::others::{Tally, ask};
 use crate::rig::{Rig, assert_none_failed, current_thread, few_workers, ms};

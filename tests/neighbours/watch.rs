@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, fs};
 
-use tollgate::BreakerState;
+use tollgate::store::BreakerState;
 
 use crate::rig::ms;
 

@@ -11,11 +11,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::FutureExt;
 use futures::future::{join, join_all};
-use tollgate::store::{Ask, BanCheck, Change, Check, Counter, Store};
+use tollgate::policy::PolicyName;
+use tollgate::store::{Ask, BanCheck, Change, Check, Counter, DenyCache, LeaseStore, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{
-    Ban, Decision, DenyCache, Error, Key, LeaseStore, MemoryStore, Outcome, PolicyName, Quota, RedisStore, Source,
-};
+use tollgate::{Ban, Decision, Error, Key, MemoryStore, Outcome, Quota, RedisStore, Source};
 
 use crate::support::server::RedisServer;
 use crate::support::slow::many;

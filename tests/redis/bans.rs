@@ -134,8 +134,9 @@ async fn looks_before_lookups_strike_in_redis_as_in_memory() {
     use axum::extract::ConnectInfo;
     use http::Request;
     use tollgate::key::Lookup;
+    use tollgate::policy::TierLookup;
     use tollgate::test_util::send;
-    use tollgate::{MemoryStore, Policy, RateLimitLayer, TierLookup, key};
+    use tollgate::{MemoryStore, Policy, RateLimitLayer, key};
 
     let server = RedisServer::start();
     let quotas = [

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Ban, DenyCache, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, Store, key};
+use tollgate::store::{DenyCache, LeaseStore, Store};
+use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, key};
 
 use super::stores::PATIENCE;
 use crate::support::server::RedisServer;

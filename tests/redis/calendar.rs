@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Settlement, StoreDecision};
+use tollgate::policy::Calendar;
+use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Settlement, Store, StoreDecision};
 use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Calendar, Error, Quota, RedisStore, Store};
+use tollgate::{Ban, Error, Quota, RedisStore};
 
 use crate::support::checks::check;
 use crate::support::server::RedisServer;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use tollgate::store::RedisStoreBuilder;
-use tollgate::{BreakerState, Policy, Quota, RateLimitLayer, RedisStore};
+use tollgate::store::{BreakerState, RedisStoreBuilder};
+use tollgate::{Policy, Quota, RateLimitLayer, RedisStore};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 

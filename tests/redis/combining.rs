@@ -8,9 +8,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::poll;
 use tokio::time::timeout;
-use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Settlement, StoreDecision};
+use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Settlement, Store, StoreDecision};
 use tollgate::test_util::ManualClock;
-use tollgate::{Decision, Error, Key, Quota, RedisStore, Store};
+use tollgate::{Decision, Error, Key, Quota, RedisStore};
 
 use crate::support::server::RedisServer;
 use crate::support::time::{at, memory};

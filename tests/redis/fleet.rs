@@ -4,7 +4,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Ask, RatioStore, Store};
+use tollgate::ratio::RatioStore;
+use tollgate::store::{Ask, Store};
 use tollgate::{Quota, RedisStore};
 
 use crate::support::checks::check;

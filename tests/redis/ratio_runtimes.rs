@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::store::{Ask, Check, Counter};
-use tollgate::{Key, Quota, RatioStore, RedisStore, Store};
+use tollgate::ratio::RatioStore;
+use tollgate::store::{Ask, Check, Counter, Store};
+use tollgate::{Key, Quota, RedisStore};
 
 use super::stores::PATIENCE;
 use crate::support::server::RedisServer;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tollgate::store::{CounterId, MemoryTally, Offered, Report, Tally, Totals};
+use tollgate::ratio::{CounterId, MemoryTally, Offered, Report, Tally, Totals};
 use tollgate::test_util::ManualClock;
 use tollgate::{Error, RedisStore};
 

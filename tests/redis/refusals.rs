@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tollgate::store::{Ask, Change, Check, Mode, Settlement, StoreDecision};
+use tollgate::store::{Ask, Change, Check, Mode, Settlement, Store, StoreDecision};
 use tollgate::test_util::ManualClock;
-use tollgate::{Decision, Outcome, Quota, RedisStore, Store};
+use tollgate::{Decision, Outcome, Quota, RedisStore};
 
 use crate::support::checks::{check, counter};
 use crate::support::server::RedisServer;

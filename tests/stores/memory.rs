@@ -8,9 +8,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use tollgate::policy::Algorithm;
 use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Algorithm, Decision, Key, MemoryStore, Quota};
+use tollgate::{Decision, Key, MemoryStore, Quota};
 
 use crate::support::checks::{check, counter};
 use crate::support::time::at;

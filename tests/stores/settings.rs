@@ -7,13 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use http::{Request, Response};
+use tollgate::backend::BackendStore;
 use tollgate::key::Lookup;
+use tollgate::policy::TierLookup;
+use tollgate::ratio::{MemoryTally, RatioStore};
 use tollgate::shed::{FleetShedLayer, Ramp, WorkerShedLayer};
-use tollgate::store::{Ask, BackendStore, Check, MemoryTally};
-use tollgate::{
-    DenyCache, Error, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer,
-    RatioStore, Rule, Store, TierLookup, key,
-};
+use tollgate::store::{Ask, Check, DenyCache, LeaseStore, Store};
+use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, Rule, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::checks::check;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::time::sleep;
-use tollgate::store::{Ask, Change, ChangeResult, Receipt, Settlement};
-use tollgate::{DenyCache, Key, LeaseStore, Limiter, MemoryStore, Quota, Rule, Source, Store};
+use tollgate::store::{Ask, Change, ChangeResult, DenyCache, LeaseStore, Receipt, Settlement, Store};
+use tollgate::{Key, Limiter, MemoryStore, Quota, Rule, Source};
 
 use crate::support::checks::{check, counter};
 use crate::support::clock::ManualClock;

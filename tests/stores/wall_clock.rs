@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use tollgate::store::{Ask, Check, Counter};
+use tollgate::policy::{Calendar, PolicyName};
+use tollgate::store::{Ask, Check, Counter, LeaseStore, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Calendar, Decision, Key, LeaseStore, Limiter, MemoryStore, PolicyName, Quota, Rule, Source, Store};
+use tollgate::{Decision, Key, Limiter, MemoryStore, Quota, Rule, Source};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Capabilities, Requirement};
+use tollgate::store::{Capabilities, Requirement, Store};
 use tollgate::test_util::FailingStore;
-use tollgate::{Error, MemoryStore, Store};
+use tollgate::{Error, MemoryStore};
 
-/// Methods of [`Store`](tollgate::Store) that are those of the store inside: `passes_on!(inner: settle, adjust);`.
+/// Methods of [`Store`](tollgate::store::Store) that are those of the store inside: `passes_on!(inner: settle, adjust);`.
 #[allow(unused_macros, reason = "not every room has such stores")]
 macro_rules! passes_on {
     ($inner:tt: $($method:ident),+) => {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tollgate::Error;
-use tollgate::store::{Committed, Loaded, StateBackend, StateId, StateTx, Write};
+use tollgate::backend::{Committed, Loaded, StateBackend, StateId, StateTx, Write};
 
 /// A state with the number of its last write.
 type Row = (u64, Option<Vec<u8>>);

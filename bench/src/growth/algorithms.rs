@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Algorithm, Quota};
+use tollgate::Quota;
+use tollgate::policy::Algorithm;
 
 use super::clocked::Clocked;
 use super::report::{Table, Unit};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
 use tollgate::deadpool_redis::redis::pipe;
-use tollgate::store::{Ask, Check, Counter};
-use tollgate::{Key, PolicyName, RedisStore, Store};
+use tollgate::policy::PolicyName;
+use tollgate::store::{Ask, Check, Counter, Store};
+use tollgate::{Key, RedisStore};
 
 use super::QUOTA;
 use crate::load::{Keys, Side};

@@ -7,8 +7,8 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
-use tollgate::store::RedisStoreBuilder;
-use tollgate::{Policy, Quota, RateLimitHeaders, RateLimitLayer, RedisStore, Store, key};
+use tollgate::store::{RedisStoreBuilder, Store};
+use tollgate::{Policy, Quota, RateLimitHeaders, RateLimitLayer, RedisStore, key};
 
 /// The header a request is counted by.
 pub(super) const HEADER: &str = "x-api-key";

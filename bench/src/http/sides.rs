@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use axum::Router;
-use tollgate::{LeaseStore, MemoryStore};
+use tollgate::MemoryStore;
+use tollgate::store::LeaseStore;
 
 use super::app::{
     AMPLE, AMPLE_ALONE, SCANT, bare, connected, hashed, limited, patient, plain, roomy, with_headers,

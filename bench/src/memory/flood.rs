@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use tollgate::policy::PolicyName;
 use tollgate::store::{Check, Counter};
-use tollgate::{Key, MemoryStore, PolicyName, Quota};
+use tollgate::{Key, MemoryStore, Quota};
 
 use super::sides::{address, allows};
 use super::size::resident;

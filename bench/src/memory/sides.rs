@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use futures::FutureExt;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
+use tollgate::store::Store;
 use tollgate::store::{
     Ask, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Settlement, Settling, StoreDecision,
 };
-use tollgate::{Error, Key, Limiter, MemoryStore, Quota, Rule, Store};
+use tollgate::{Error, Key, Limiter, MemoryStore, Quota, Rule};
 
 /// Units an hour: so few that a key that was used stays in use during a run.
 const LIMIT: u32 = 1_000;

@@ -4,8 +4,9 @@ use std::fs;
 use std::process::Command;
 
 use governor::RateLimiter;
+use tollgate::policy::PolicyName;
 use tollgate::store::{Check, Counter};
-use tollgate::{Key, MemoryStore, PolicyName, Quota};
+use tollgate::{Key, MemoryStore, Quota};
 
 use super::sides::{address, allows};
 use crate::table::print;

@@ -13,7 +13,8 @@ use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
-use tollgate::{Key, Limiter, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, Store, key};
+use tollgate::store::Store;
+use tollgate::{Key, Limiter, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
 
 /// What users are told apart by.
 pub(super) const USER: &str = "x-api-key";

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
-use tollgate::{BreakerState, RateLimitLayer};
+use tollgate::RateLimitLayer;
+use tollgate::store::BreakerState;
 
 use super::app::{App, Neighbour};
 use super::client::Client;

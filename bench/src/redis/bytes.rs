@@ -2,8 +2,9 @@
 
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
 use tollgate::deadpool_redis::redis::{Cmd, cmd};
+use tollgate::policy::Algorithm;
 use tollgate::store::{Check, Counter};
-use tollgate::{Algorithm, Key, Quota, RedisStore};
+use tollgate::{Key, Quota, RedisStore};
 
 use super::{MINUTE, decide, quotas, text};
 use crate::effort::Effort;

@@ -8,8 +8,8 @@ use futures::future::{join_all, maybe_done};
 use tokio::task::unconstrained;
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
 use tollgate::deadpool_redis::redis::cmd;
-use tollgate::store::{Ask, Check, Counter};
-use tollgate::{Key, Quota, RedisStore, Store};
+use tollgate::store::{Ask, Check, Counter, Store};
+use tollgate::{Key, Quota, RedisStore};
 
 use super::DAY;
 use crate::plain::{Plain, keys, texts};

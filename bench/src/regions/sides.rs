@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tollgate::{Decision, Key, LeaseStore, Limiter, Quota, RatioStore, RedisStore, Rule, Store};
+use tollgate::ratio::RatioStore;
+use tollgate::store::{LeaseStore, Store};
+use tollgate::{Decision, Key, Limiter, Quota, RedisStore, Rule};
 
 use super::split::Split;
 use super::{INSTANCES, REGIONS};

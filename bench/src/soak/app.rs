@@ -12,7 +12,8 @@ use futures::stream;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
-use tollgate::{Count, Policy, Quota, RateLimitLayer, RedisStore, key};
+use tollgate::policy::Count;
+use tollgate::{Policy, Quota, RateLimitLayer, RedisStore, key};
 
 /// What users are told apart by.
 pub(super) const USER: &str = "x-api-key";

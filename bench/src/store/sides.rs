@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
 use tollgate::deadpool_redis::redis::cmd;
 use tollgate::deadpool_redis::{Connection, Pool};
-use tollgate::store::{Ask, Check, Counter};
-use tollgate::{Key, PolicyName, Quota, RedisStore, Store};
+use tollgate::policy::PolicyName;
+use tollgate::store::{Ask, Check, Counter, Store};
+use tollgate::{Key, Quota, RedisStore};
 
 use crate::load::{Keys, Side};
 use crate::plain::Plain;

@@ -12,8 +12,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tollgate::store::{Ask, BackendStore, Check, Counter};
-use tollgate::{Key, PolicyName, Quota, RedisStore, Store};
+use tollgate::backend::BackendStore;
+use tollgate::policy::PolicyName;
+use tollgate::store::{Ask, Check, Counter, Store};
+use tollgate::{Key, Quota, RedisStore};
 use tollgate_postgres::Postgres;
 
 type BoxError = Box<dyn Error + Send + Sync>;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use deadpool_postgres::Pool;
 use tokio_postgres::Row;
 use tollgate::Error;
-use tollgate::store::{BackendStore, Loaded, StateBackend, StateId};
+use tollgate::backend::{BackendStore, Loaded, StateBackend, StateId};
 
 use crate::error::of_call;
 use crate::sweep::Sweep;

@@ -4,7 +4,8 @@
 //! over all processes that use one database. To use it, copy this package, or depend on it by its path.
 //!
 //! ```no_run
-//! use tollgate::{DenyCache, Quota, RateLimitLayer};
+//! use tollgate::store::DenyCache;
+//! use tollgate::{Quota, RateLimitLayer};
 //! use tollgate_postgres::Postgres;
 //!
 //! # async fn run() -> Result<(), tollgate::Error> {

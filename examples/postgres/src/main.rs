@@ -41,7 +41,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tollgate::{DenyCache, OnFailure, Quota, RateLimitLayer};
+use tollgate::store::DenyCache;
+use tollgate::{OnFailure, Quota, RateLimitLayer};
 use tollgate_postgres::Postgres;
 use tracing_subscriber::EnvFilter;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::{OptionFuture, join3};
 use tokio_postgres::Row;
 use tollgate::Error;
-use tollgate::store::{Committed, StateId, StateTx, Write};
+use tollgate::backend::{Committed, StateId, StateTx, Write};
 
 use crate::backend::Inner;
 use crate::error::{is_conflict, lost, of_call, of_commit};

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::time::{Instant, sleep_until};
-use tollgate::store::{Ask, Check, Counter, MaybeFuture, MemoryTally};
-use tollgate::{Key, PolicyName, Quota, RatioStore, Store};
+use tollgate::policy::PolicyName;
+use tollgate::ratio::{MemoryTally, RatioStore};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture, Store};
+use tollgate::{Key, Quota};
 
 use crate::faulty::{Calls, Faults, Faulty};
 use crate::load::{Load, Parts, poisson};

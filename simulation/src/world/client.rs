@@ -11,11 +11,10 @@ use http::request::Parts;
 use http::{Request, Response};
 use tollgate::key::KeyExtractor as _;
 use tollgate::key::Lookup;
-use tollgate::store::Credentials;
-use tollgate::{
-    Algorithm, BreakerState, Calendar, Count, Key, LeaseStore, Limiter, OnFailure, Policy, Quota, RateLimitLayer,
-    RatioStore, RedisStore, key,
-};
+use tollgate::policy::{Algorithm, Calendar, Count};
+use tollgate::ratio::RatioStore;
+use tollgate::store::{BreakerState, Credentials, LeaseStore};
+use tollgate::{Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, RedisStore, key};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, service_fn};
 
@@ -27,7 +26,7 @@ use super::plan::{Around, By, PolicyPlan, Process, Rule, Setting};
 use super::reported::Watched;
 
 /// A response without a body.
-pub(super) type Answer = Response<tollgate::ResponseBody<String>>;
+pub(super) type Answer = Response<tollgate::body::ResponseBody<String>>;
 
 /// A process: what its requests are sent to.
 #[derive(Clone)]

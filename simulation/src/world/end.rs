@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
-use tollgate::{BreakerState, Key, Source};
+use tollgate::store::BreakerState;
+use tollgate::{Key, Source};
 
 use super::World;
 use super::check::NOBODY;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::time::Instant;
-use tollgate::BreakerState;
+use tollgate::store::BreakerState;
 
 use super::bans::Bans;
 use super::connection::Connection;

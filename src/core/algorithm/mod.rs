@@ -85,7 +85,7 @@ impl Algorithm {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::Algorithm;
+    /// use tollgate::policy::Algorithm;
     ///
     /// let named = |name: &str| {
     ///     let found = Algorithm::ALL.iter().find(|(known, _)| *known == name);

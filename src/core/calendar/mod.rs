@@ -48,7 +48,8 @@ use crate::core::Error;
 ///
 #[cfg_attr(feature = "calendar", doc = "```")]
 #[cfg_attr(not(feature = "calendar"), doc = "```compile_fail,E0432")]
-/// use tollgate::{Calendar, Quota};
+/// use tollgate::policy::Calendar;
+/// use tollgate::Quota;
 ///
 /// // What a customer pays for, from the day the contract began.
 /// let billing = Calendar::monthly("Europe/Berlin")?.anchor(31)?;

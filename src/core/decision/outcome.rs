@@ -22,7 +22,8 @@ const GUESS: u64 = 1_000_000;
 /// ```
 /// use std::time::Duration;
 /// use tollgate::store::{Check, Counter};
-/// use tollgate::{Decision, Key, Outcome, PolicyName, Quota, Source};
+/// use tollgate::policy::PolicyName;
+/// use tollgate::{Decision, Key, Outcome, Quota, Source};
 ///
 /// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));
 /// let check = Check::new(Counter::new(policy, key, Quota::per_hour(100)), 1);
@@ -123,7 +124,8 @@ impl Outcome {
     /// ```
     /// use std::time::Duration;
     /// use tollgate::store::{Check, Counter};
-    /// use tollgate::{Key, Outcome, PolicyName, Quota};
+    /// use tollgate::policy::PolicyName;
+    /// use tollgate::{Key, Outcome, Quota};
     ///
     /// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));
     /// let check = Check::new(Counter::new(policy, key, Quota::per_hour(100)), 1);
@@ -293,7 +295,7 @@ impl Outcome {
     }
 
     /// Returns whether [`retry_after`](Self::retry_after) is a guess: it is not known when a request ends that holds a
-    /// slot of a [concurrency](crate::Quota::concurrency), or which requests a [`RatioStore`](crate::RatioStore) drops.
+    /// slot of a [concurrency](crate::Quota::concurrency), or which requests a [`RatioStore`](crate::ratio::RatioStore) drops.
     pub fn retry_is_guess(&self) -> bool {
         let is_of_ban = self.is_banned() && self.wait_us <= self.delay_us;
         !self.allowed && (self.is_held() || self.mark == Mark::Guessed) && self.wait_us != NO_WAIT && !is_of_ban
@@ -334,7 +336,7 @@ impl Outcome {
     /// Returns the length of the window that counts: of a [calendar](crate::Quota::calendar) that of this very one,
     /// such as 28 days in February, else that of the quota.
     ///
-    /// Outcomes of a store of your own that is no [`BackendStore`](crate::store::BackendStore) have that of the quota.
+    /// Outcomes of a store of your own that is no [`BackendStore`](crate::backend::BackendStore) have that of the quota.
     pub fn window(&self) -> Duration {
         match self.minutes {
             0 => self.limit.quota.window(),

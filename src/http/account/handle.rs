@@ -40,7 +40,7 @@ use crate::store::{Ask, Check, SlotGuard, Store, StoreDecision};
 ///
 /// ```
 /// use http::Response;
-/// use tollgate::ActualCost;
+/// use tollgate::response::ActualCost;
 ///
 /// fn found(rows: Vec<String>) -> Response<String> {
 ///     let cost = ActualCost(rows.len() as u64);
@@ -67,7 +67,7 @@ pub struct ActualCost(pub u64);
 /// # Examples
 ///
 /// ```
-/// use tollgate::{RateLimitHandle, Key, Policy, Quota};
+/// use tollgate::{Key, Policy, Quota, RateLimitHandle};
 ///
 /// async fn login(limits: RateLimitHandle, account: &str) -> Result<(), Box<dyn std::error::Error>> {
 ///     let policy = Policy::new("account", Quota::per_hour(10));
@@ -277,7 +277,7 @@ impl RateLimitHandle {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Error, RateLimitHandle, Key, Policy, Quota};
+    /// use tollgate::{Error, Key, Policy, Quota, RateLimitHandle};
     ///
     /// /// How long a user has to wait before the next export; `None` if it is now.
     /// async fn wait_of(limits: &RateLimitHandle, user: &str) -> Result<Option<Duration>, Error> {
@@ -344,7 +344,7 @@ impl RateLimitHandle {
     /// gRPC calls and with a body for HEAD requests.
     ///
     /// A response that [`on_denied`](crate::RateLimitLayer::on_denied) builds needs the head of the request, and is not
-    /// used here. It is no [failure](crate::Count::failures) of the client.
+    /// used here. It is no [failure](crate::policy::Count::failures) of the client.
     pub fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         let mut response = self.shared.gate.responses.refusal(decision);
         response.extensions_mut().insert(Refused::ByHandler);

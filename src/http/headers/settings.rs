@@ -12,7 +12,8 @@ use crate::random;
 /// # Examples
 ///
 /// ```
-/// use tollgate::{Draft, RateLimitHeaders};
+/// use tollgate::response::Draft;
+/// use tollgate::RateLimitHeaders;
 ///
 /// let headers = RateLimitHeaders::legacy().draft(Draft::Draft11);
 /// # let _ = headers;
@@ -105,7 +106,7 @@ impl RateLimitHeaders {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{RateLimitHeaders, MemoryStore, Policy, Quota, RateLimitLayer};
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer};
     ///
     /// // For an API that does not publish its limits.
     /// let policy = Policy::new("api", Quota::per_minute(100));

@@ -30,7 +30,7 @@ const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 /// # Examples
 ///
 /// ```
-/// use tollgate::EXPOSED_HEADERS;
+/// use tollgate::response::EXPOSED_HEADERS;
 ///
 /// // With tower-http: `CorsLayer::new().expose_headers(EXPOSED_HEADERS.to_vec())`.
 /// assert!(EXPOSED_HEADERS.iter().any(|name| name == "retry-after"));

@@ -45,7 +45,7 @@ pub struct ClientIp {
 ///
 /// By default no proxy is trusted, and the client is the peer: the address at the other end of the connection, as
 /// with [`peer_ip`](super::peer_ip), which also documents how the app has to be served. Without a peer address there is
-/// no key, and by default such requests [share](crate::MissingKey::Share) one counter.
+/// no key, and by default such requests [share](crate::policy::MissingKey::Share) one counter.
 ///
 /// In a layer, what is not set here is as in [`RateLimitLayer::client`](crate::RateLimitLayer::client), where the proxies
 /// of all policies are configured. To trust others than the layer, or to read another header, is an error when the layer
@@ -366,7 +366,7 @@ pub struct PeerIp {
 /// | any other, such as hyper | insert the peer's [`SocketAddr`](std::net::SocketAddr) as it is |
 ///
 /// If there is none, there is no key, a warning with the code `TG004` is logged once for each layer, and by default all
-/// requests [share](crate::MissingKey::Share) one counter.
+/// requests [share](crate::policy::MissingKey::Share) one counter.
 ///
 /// # Examples
 ///

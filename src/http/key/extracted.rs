@@ -34,10 +34,10 @@ pub enum Extracted {
     Key(Key),
     /// The key that identifies the client, with the value that it contains a hash of.
     Secret(Box<Secret>),
-    /// The request has no key: the policy's [`MissingKey`](crate::MissingKey) rule decides.
+    /// The request has no key: the policy's [`MissingKey`](crate::policy::MissingKey) rule decides.
     Missing,
     /// The request names several clients, or one that is not certain, such as by a header that comes twice with
-    /// different values. It is neither a key nor a missing one: the policy's [`MissingKey`](crate::MissingKey) rule
+    /// different values. It is neither a key nor a missing one: the policy's [`MissingKey`](crate::policy::MissingKey) rule
     /// decides whether such requests are refused or share one counter.
     Ambiguous,
     /// The request is refused with this response, and the inner service is not called. A gRPC call is refused with the
@@ -156,7 +156,7 @@ impl From<Secret> for Extracted {
 /// A key that holds a hash of a value, with the value itself for lookups.
 ///
 /// Closures that extract a secret return this instead of [`Key::hashed`], so that a
-/// [`TierLookup`](crate::TierLookup) or a [`key::lookup`](super::lookup()) receives the value. No store, log, metric or
+/// [`TierLookup`](crate::policy::TierLookup) or a [`key::lookup`](super::lookup()) receives the value. No store, log, metric or
 /// `Debug` output has it.
 ///
 /// # Examples

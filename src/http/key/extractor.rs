@@ -35,7 +35,8 @@ use crate::lookup::RawValues;
 /// use http::request::Parts;
 /// use tollgate::key::{Extracted, KeyExtractor, KeyInfo};
 /// use tollgate::store::MaybeFuture;
-/// use tollgate::{AccessList, Key, MemoryStore, Policy, Quota, RateLimitLayer};
+/// use tollgate::policy::AccessList;
+/// use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
 ///
 /// /// Clients by their version, in a header that the application's gateway sets: `1` to `9`.
 /// #[derive(Clone)]
@@ -245,7 +246,7 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
 /// Identifies clients by the result of a closure over the head of the request.
 ///
 /// The closure returns a [`Key`](crate::Key) or text, an `Option` of one of them (`None` is a
-/// [missing](crate::MissingKey) key), or a `Result` of one of these. The error of the `Result` is a response that
+/// [missing](crate::policy::MissingKey) key), or a `Result` of one of these. The error of the `Result` is a response that
 /// rejects the request, boxed or not, [`Ambiguous`](super::Ambiguous), or an [`Error`](crate::Error), which is a
 /// [failure](crate::OnFailure#keys). The closure is called for each request that the policy applies to, and should
 /// not block.

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 /// # Examples
 ///
 /// ```
-/// use tollgate::MissingKey;
+/// use tollgate::policy::MissingKey;
 /// use tollgate::key::{self, Bannable, KeyExtractor, KeyInfo};
 ///
 /// let info = KeyInfo::new("device").missing_key(MissingKey::Deny);
@@ -103,7 +103,8 @@ impl KeyInfo {
 /// # Examples
 ///
 /// ```
-/// use tollgate::{MissingKey, Policy, Quota, key};
+/// use tollgate::policy::MissingKey;
+/// use tollgate::{Policy, Quota, key};
 ///
 /// // Requests without an API key are refused with 403.
 /// let policy = Policy::new("api", Quota::per_minute(100))

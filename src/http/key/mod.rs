@@ -2,7 +2,7 @@
 //!
 //! A policy counts requests by [`Key`](crate::Key): those with one key share a counter. A [`KeyExtractor`] gets the head of a
 //! request and returns an [`Extracted`]: the key, that it is missing or ambiguous, or a response that rejects the
-//! request. What happens without a key is up to the policy's [`MissingKey`](crate::MissingKey) rule.
+//! request. What happens without a key is up to the policy's [`MissingKey`](crate::policy::MissingKey) rule.
 //!
 //! | key | extractor | a client can choose it |
 //! | --- | --- | --- |
@@ -18,7 +18,7 @@
 //!
 //! ```
 //! use http::request::Parts;
-//! use tollgate::{key, Policy, Quota};
+//! use tollgate::{Policy, Quota, key};
 //!
 //! // A layer for authentication has inserted the session.
 //! # #[derive(Clone)] struct Session { account: String }

@@ -265,7 +265,7 @@ impl ValueKey {
     /// it.
     ///
     /// The function must return one result for all values that the application treats as one client, and must return
-    /// its own results unchanged: entries of [lists](crate::AccessList) are such results.
+    /// its own results unchanged: entries of [lists](crate::policy::AccessList) are such results.
     ///
     /// # Examples
     ///

@@ -182,7 +182,7 @@ impl RateLimitLayer {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{RateLimitHeaders, MemoryStore, Policy, Quota, RateLimitLayer};
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer};
     ///
     /// let policy = Policy::new("api", Quota::per_minute(100));
     /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).headers(RateLimitHeaders::ietf());
@@ -218,7 +218,7 @@ impl RateLimitLayer {
     ///
     /// Handlers then cannot read the decision, charge, refund, check or hold slots: what they find is the handle of a
     /// layer outside, if that has one. Layers inside do not know of this one, so they may warn that nothing limits a
-    /// request. A [`ActualCost`](crate::ActualCost) in the extensions of a response is charged as before.
+    /// request. A [`ActualCost`](crate::response::ActualCost) in the extensions of a response is charged as before.
     ///
     /// # Examples
     ///

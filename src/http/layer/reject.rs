@@ -41,7 +41,8 @@ impl RateLimitLayer {
     /// ```
     /// use axum::Json;
     /// use std::collections::BTreeMap;
-    /// use tollgate::{DenialReason, MemoryStore, Policy, Quota, RateLimitLayer};
+    /// use tollgate::response::DenialReason;
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
     ///
     /// let policy = Policy::new("api", Quota::per_minute(100));
     /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_denied(|_, denial| {

@@ -42,7 +42,8 @@ const SEPARATORS: &[char] =
 /// # Examples
 ///
 /// ```
-/// use tollgate::{AccessList, MemoryStore, Policy, Quota, RateLimitLayer, key};
+/// use tollgate::policy::AccessList;
+/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
 ///
 /// # fn main() -> Result<(), tollgate::Error> {
 /// let office = AccessList::parse(["10.0.0.0/8", "2001:db8::/32", "monitoring-key"])?;
@@ -103,7 +104,7 @@ impl AccessList {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::AccessList;
+    /// use tollgate::policy::AccessList;
     ///
     /// assert!(AccessList::parse(["203.0.113.7", "10.0.0.0/8", "tenant-1.2"]).is_ok());
     /// let error = AccessList::parse(["203.0.113.*"]).unwrap_err();
@@ -152,7 +153,8 @@ impl AccessList {
     ///
     /// ```
     /// use tollgate::key::{self, KeyExtractor};
-    /// use tollgate::{AccessList, Policy, Quota};
+    /// use tollgate::policy::AccessList;
+    /// use tollgate::{Policy, Quota};
     ///
     /// // Only the header counts: a client could send `?tenant=internal` itself.
     /// let internal = AccessList::default().key_of("header x-tenant", "internal");

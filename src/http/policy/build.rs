@@ -126,7 +126,8 @@ impl Policy {
     /// ```
     /// use std::time::Duration;
     /// use http::StatusCode;
-    /// use tollgate::{Ban, Count, Policy, Quota, key};
+    /// use tollgate::policy::Count;
+    /// use tollgate::{Ban, Policy, Quota, key};
     ///
     /// const MINUTE: Duration = Duration::from_secs(60);
     /// // Five wrong passwords within ten minutes.
@@ -177,7 +178,7 @@ impl Policy {
         Self { rule, ..self }.with(|options| options.cost_by = Some(Arc::new(cost)))
     }
 
-    /// Settles each request by its real cost, which the handler reports by [`ActualCost`](crate::ActualCost) or
+    /// Settles each request by its real cost, which the handler reports by [`ActualCost`](crate::response::ActualCost) or
     /// [`RateLimitHandle`](crate::RateLimitHandle).
     ///
     /// The units that are taken before the inner service is called are an estimate: the difference is charged or
@@ -287,7 +288,8 @@ impl Policy {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{AccessList, Policy, Quota, key};
+    /// use tollgate::policy::AccessList;
+    /// use tollgate::{Policy, Quota, key};
     ///
     /// let policy = Policy::new("api", Quota::per_minute(600))
     ///     .key(key::header("x-api-key"))

@@ -45,7 +45,7 @@ use crate::http::grpc;
 ///
 /// ```
 /// use http::StatusCode;
-/// use tollgate::Count;
+/// use tollgate::policy::Count;
 ///
 /// let count = Count::when(|response| response.status != StatusCode::NOT_MODIFIED);
 /// # let _ = count;
@@ -98,7 +98,8 @@ impl Count {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{Count, Policy, Quota, key};
+    /// use tollgate::policy::Count;
+    /// use tollgate::{Policy, Quota, key};
     ///
     /// // 10 failed logins per hour and account.
     /// let policy = Policy::new("login", Quota::per_hour(10)).key(key::basic_user()).count(Count::failures());
@@ -122,7 +123,7 @@ impl Count {
     ///
     /// ```
     /// use http::StatusCode;
-    /// use tollgate::Count;
+    /// use tollgate::policy::Count;
     ///
     /// let count = Count::statuses([StatusCode::CREATED, StatusCode::ACCEPTED]);
     /// # let _ = count;
@@ -159,7 +160,8 @@ impl Count {
     /// ```
     /// use http::{Request, Response};
     /// use std::convert::Infallible;
-    /// use tollgate::{Count, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer};
+    /// use tollgate::policy::Count;
+    /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer};
     /// use tower::{Layer, ServiceExt, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]

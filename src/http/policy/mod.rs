@@ -49,7 +49,8 @@ use crate::limiter::{Rule, RuleKeys};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Count, Policy, Quota, key};
+/// use tollgate::policy::Count;
+/// use tollgate::{Policy, Quota, key};
 ///
 /// let policy = Policy::new("login", Quota::fixed_window(5, Duration::from_secs(900)))
 ///     .key(key::header("x-account"))

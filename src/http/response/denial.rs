@@ -22,7 +22,7 @@ pub enum DenialReason<'a> {
     RateLimited(&'a Decision),
     /// The key is [banned](crate::Ban), by this decision.
     Banned(&'a Decision),
-    /// The request has no key, and a policy [denies](crate::MissingKey::Deny) such requests.
+    /// The request has no key, and a policy [denies](crate::policy::MissingKey::Deny) such requests.
     MissingKey,
     /// The key or the cost of the request is ambiguous.
     AmbiguousKey,

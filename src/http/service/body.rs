@@ -25,7 +25,7 @@ use crate::store::SlotGuard;
 pin_project! {
     /// The body of a response of [`RateLimit`](crate::RateLimit): that of the inner service, or one of this crate.
     ///
-    /// That of a [`StatusService`](crate::StatusService) is always one of this crate.
+    /// That of a [`StatusService`](crate::status::StatusService) is always one of this crate.
     ///
     /// It passes on the inner body's frames, and its size hint. Errors are the source of a [`BodyError`]. Of a gRPC call it
     /// may hold the trailers back, for no longer than the layer's timeout, until the store has settled what they
@@ -40,7 +40,7 @@ pin_project! {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::ResponseBody;
+    /// use tollgate::body::ResponseBody;
     ///
     /// /// A middleware outside of a layer of tollgate names the type where it needs to.
     /// fn size<B>(response: &http::Response<ResponseBody<B>>) -> u64
@@ -205,15 +205,16 @@ where
 /// Any error of a body.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The error of a [`ResponseBody`](crate::ResponseBody) or a [`LimitedBody`](crate::bandwidth::LimitedBody).
+/// The error of a [`ResponseBody`](crate::body::ResponseBody) or a [`LimitedBody`](crate::bandwidth::LimitedBody).
 ///
-/// Its [source](StdError::source) is the error of the inner body, or the [`FlowError`](crate::FlowError) of a limit
+/// Its [source](StdError::source) is the error of the inner body, or the [`FlowError`](crate::bandwidth::FlowError) of a limit
 /// that cuts the body. It is displayed as that is.
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::{BodyError, FlowError};
+/// use tollgate::bandwidth::FlowError;
+/// use tollgate::body::BodyError;
 ///
 /// fn is_cut(error: &BodyError) -> bool {
 ///     std::error::Error::source(error).is_some_and(|cause| cause.is::<FlowError>())

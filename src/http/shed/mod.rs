@@ -49,12 +49,14 @@
 //!
 //! docs/shedding.md in the repository has the reasons, the ramp of the worker shedder, and what both cost.
 
+mod back_pressure;
 mod fleet;
 mod ramp;
 mod service;
 mod shedder;
 mod worker;
 
+pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
 pub use self::fleet::{FleetShed, FleetShedLayer};
 #[cfg(feature = "config")]
 pub(crate) use self::fleet::{OTHERS, fleet_name, not_reserved};

@@ -8,12 +8,13 @@ use std::time::Duration;
 use crate::core::error::chain;
 use crate::core::{Decision, Error, PolicyName, Quota};
 
-/// The reason for which units of a [`Flow`](crate::Flow) may not pass now.
+/// The reason for which units of a [`Flow`](crate::bandwidth::Flow) may not pass now.
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::{FlowError, Key, Limiter, MemoryStore, Quota, Rule};
+/// use tollgate::bandwidth::FlowError;
+/// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {

@@ -1,7 +1,7 @@
 //! A store on any database that can read and replace small values atomically.
 //!
 //! What a database has to do is a [`StateBackend`]: load the states of some counters, and commit new ones unless others
-//! changed them meanwhile. A [`BackendStore`] makes a [`Store`](crate::Store) of it: the algorithms, costs, floors,
+//! changed them meanwhile. A [`BackendStore`] makes a [`Store`](crate::store::Store) of it: the algorithms, costs, floors,
 //! shadow mode, refunds, and one decision over several counters are this crate's.
 //!
 //! ```text

@@ -30,7 +30,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks,
 /// of which one with a ban counts as two.
 ///
-/// A refused request commits nothing but its strikes, if a policy has a ban. Put a [`DenyCache`](crate::DenyCache)
+/// A refused request commits nothing but its strikes, if a policy has a ban. Put a [`DenyCache`](crate::store::DenyCache)
 /// around the store, so that a flood of refused requests does not reach the database.
 ///
 /// A request that is dropped before the commit takes nothing; one that is dropped during the commit keeps what it took.
@@ -110,7 +110,7 @@ impl<B: StateBackend> fmt::Debug for BackendStore<B> {
 /// ```
 /// use std::time::Duration;
 /// use tollgate::Error;
-/// use tollgate::store::{BackendStore, StateBackend};
+/// use tollgate::backend::{BackendStore, StateBackend};
 ///
 /// /// A store on a pool of 8 connections.
 /// fn store<B: StateBackend>(database: B) -> Result<BackendStore<B>, Error> {

@@ -48,7 +48,7 @@ use crate::store::evaluate::name;
 /// use std::collections::HashMap;
 /// use std::sync::{Arc, Mutex, PoisonError};
 /// use std::time::{SystemTime, UNIX_EPOCH};
-/// use tollgate::store::{BackendStore, Committed, Loaded, StateBackend, StateId, StateTx, Write};
+/// use tollgate::backend::{BackendStore, Committed, Loaded, StateBackend, StateId, StateTx, Write};
 /// use tollgate::{Error, Key, Limiter, Quota, Rule};
 ///
 /// /// Each state with the number of its last write.
@@ -170,8 +170,10 @@ pub enum Committed {
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::{Counter, StateId};
-/// use tollgate::{Key, PolicyName, Quota};
+/// use tollgate::backend::StateId;
+/// use tollgate::store::Counter;
+/// use tollgate::policy::PolicyName;
+/// use tollgate::{Key, Quota};
 ///
 /// # fn main() -> Result<(), tollgate::Error> {
 /// let counter = Counter::new(PolicyName::try_from("api")?, Key::new("user", "ada"), Quota::per_minute(100));

@@ -49,7 +49,8 @@ impl Permit {
 /// # Examples
 ///
 /// ```
-/// use tollgate::{BreakerState, MemoryStore, Policy, Quota, RateLimitLayer};
+/// use tollgate::store::BreakerState;
+/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 ///
 /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).live();
 /// assert_eq!(layer.breaker_state(), BreakerState::Closed);

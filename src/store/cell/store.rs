@@ -14,10 +14,11 @@ use crate::core::decision::{Decision, Source};
 use crate::core::error::Kind;
 use crate::core::{Error, Key, Quota, Requirement};
 use crate::store::evaluate::decided_one;
+use crate::store::redis::RedisStore;
 use crate::store::redis::in_time;
 use crate::store::{
-    Ask, Capabilities, Change, ChangeResult, Check, Counter, Credentials, MaybeFuture, Receipt, RedisStore,
-    RedisStoreBuilder, Settlement, Settling, Store, StoreDecision, StoreId,
+    Ask, Capabilities, Change, ChangeResult, Check, Counter, Credentials, MaybeFuture, Receipt, RedisStoreBuilder,
+    Settlement, Settling, Store, StoreDecision, StoreId,
 };
 
 /// Token buckets (GCRA) that the Redis module
@@ -37,7 +38,7 @@ use crate::store::{
 /// - a window that is not whole seconds, or more than 1,000 units a second;
 /// - a [reserve](crate::Policy::reserve), and whatever changes what was taken: [`count`](crate::Policy::count),
 ///   [`metered`](crate::Policy::metered), [`refund_dropped`](crate::Policy::refund_dropped), and so a
-///   [`LeaseStore`](crate::LeaseStore) around it.
+///   [`LeaseStore`](crate::store::LeaseStore) around it.
 ///
 /// The quotas of tiers are known only when a request comes. One that cannot be counted is an
 /// [invalid](Error::is_invalid) error then, upon which the layer decides as without a store
@@ -46,7 +47,7 @@ use crate::store::{
 /// # What is coarser
 ///
 /// - Times are reported in whole seconds, cut off; they are rounded up here. So `Retry-After` is true and never
-///   0, but up to a second too long; a [`DenyCache`](crate::DenyCache) around it refuses for as long.
+///   0, but up to a second too long; a [`DenyCache`](crate::store::DenyCache) around it refuses for as long.
 /// - The time between two units is cut to whole nanoseconds, and keys end up to 1 ms early. What remains
 ///   may be reported as one more than there is, if that time is not whole microseconds.
 /// - A changed limit keeps the time until the bucket is full, not the units used.
@@ -58,7 +59,8 @@ use crate::store::{
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), tollgate::Error> {
-/// use tollgate::{Policy, Quota, RateLimitLayer, RedisCellStore, key};
+/// use tollgate::redis_cell::RedisCellStore;
+/// use tollgate::{Policy, Quota, RateLimitLayer, key};
 ///
 /// let store = RedisCellStore::connect("redis://127.0.0.1:6379").await?;
 /// let policy = Policy::new("api", Quota::gcra(100, std::time::Duration::from_secs(60))).key(key::header("x-api-key"));
@@ -136,7 +138,8 @@ impl fmt::Debug for RedisCellStore {
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use tollgate::{RedisCellStore, Store};
+/// use tollgate::redis_cell::RedisCellStore;
+/// use tollgate::store::Store;
 ///
 /// # async fn run() -> Result<(), tollgate::Error> {
 /// let store = RedisCellStore::builder()

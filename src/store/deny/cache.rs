@@ -62,7 +62,8 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{DenyCache, MemoryStore};
+/// use tollgate::store::DenyCache;
+/// use tollgate::MemoryStore;
 ///
 /// # fn main() -> Result<(), tollgate::Error> {
 /// let store = DenyCache::builder().max_ttl(Duration::from_millis(200)).build(MemoryStore::new())?;
@@ -84,7 +85,8 @@ pub struct DenyCache<S> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{DenyCache, MemoryStore};
+/// use tollgate::store::DenyCache;
+/// use tollgate::MemoryStore;
 ///
 /// let settings = DenyCache::builder().max_ttl(Duration::from_millis(500)).capacity(10_000);
 /// assert!(settings.build(MemoryStore::new()).is_ok());
@@ -113,7 +115,8 @@ impl<S> DenyCache<S> {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{DenyCache, MemoryStore};
+    /// use tollgate::store::DenyCache;
+    /// use tollgate::MemoryStore;
     ///
     /// let store = DenyCache::new(MemoryStore::new());
     /// assert!(store.is_empty());
@@ -158,7 +161,8 @@ impl DenyCacheBuilder {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{DenyCache, MemoryStore};
+    /// use tollgate::store::DenyCache;
+    /// use tollgate::MemoryStore;
     ///
     /// assert!(DenyCache::builder().max_ttl(Duration::from_millis(200)).build(MemoryStore::new()).is_ok());
     /// assert!(DenyCache::builder().max_ttl(Duration::ZERO).build(MemoryStore::new()).is_err());
@@ -175,7 +179,8 @@ impl DenyCacheBuilder {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{DenyCache, MemoryStore};
+    /// use tollgate::store::DenyCache;
+    /// use tollgate::MemoryStore;
     ///
     /// assert!(DenyCache::builder().capacity(1_000).build(MemoryStore::new()).is_ok());
     /// assert!(DenyCache::builder().capacity(0).build(MemoryStore::new()).is_err());

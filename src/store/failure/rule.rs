@@ -45,7 +45,7 @@ pub(super) const BUDGET: Duration = Duration::from_millis(100);
 /// or was not started, as too many were in flight. The store still decides the other policies.
 ///
 /// - [`Fallback`](Self::Fallback): the policy counts all such requests together, with its own quota. If it
-///   [refuses](crate::MissingKey::Deny) requests without a key, or [denies](crate::Policy::deny) some values of the
+///   [refuses](crate::policy::MissingKey::Deny) requests without a key, or [denies](crate::Policy::deny) some values of the
 ///   key, it refuses them with 503 instead.
 /// - [`Allow`](Self::Allow): the policy does not apply to them, its deny list included, for as long as lookups fail.
 /// - [`Deny`](Self::Deny): they are refused with 503.

@@ -113,7 +113,7 @@ fn note(cells: &mut [Cell], hash: u64, now: u64, period: u64) -> u64 {
     cells[cell].note(tag, now, period).into()
 }
 
-/// Units a [`LeaseStore`](crate::LeaseStore) has leased or overdrawn, and what became of them.
+/// Units a [`LeaseStore`](crate::store::LeaseStore) has leased or overdrawn, and what became of them.
 ///
 /// All but `owed` are sums since the store was built, over all keys. They are summed part by part, so while requests
 /// are decided they may differ from each other by what happens meanwhile.
@@ -121,8 +121,8 @@ fn note(cells: &mut [Cell], hash: u64, now: u64, period: u64) -> u64 {
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::LeaseCounts;
-/// use tollgate::{LeaseStore, MemoryStore};
+/// use tollgate::store::{LeaseCounts, LeaseStore};
+/// use tollgate::MemoryStore;
 ///
 /// let store = LeaseStore::new(MemoryStore::new());
 /// assert_eq!(store.counts(), LeaseCounts::default());

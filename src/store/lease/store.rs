@@ -82,7 +82,8 @@ const MOST_CAPACITY: usize = 1 << 24;
 /// # Examples
 ///
 /// ```
-/// use tollgate::{LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, key};
+/// use tollgate::store::LeaseStore;
+/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
 ///
 /// let store = LeaseStore::new(MemoryStore::new());
 /// let policy = Policy::new("all", Quota::per_second(50_000)).key(key::global());
@@ -105,7 +106,8 @@ pub struct LeaseStore {
 /// # Examples
 ///
 /// ```
-/// use tollgate::{LeaseStore, MemoryStore};
+/// use tollgate::store::LeaseStore;
+/// use tollgate::MemoryStore;
 ///
 /// let settings = LeaseStore::builder(MemoryStore::new()).max_share(0.2).capacity(1_000);
 /// assert!(settings.build().is_ok());
@@ -172,7 +174,8 @@ impl LeaseStoreBuilder {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{LeaseStore, MemoryStore};
+    /// use tollgate::store::LeaseStore;
+    /// use tollgate::MemoryStore;
     ///
     /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.5).build().is_ok());
     /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.0).build().is_err());
@@ -188,7 +191,8 @@ impl LeaseStoreBuilder {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{LeaseStore, MemoryStore};
+    /// use tollgate::store::LeaseStore;
+    /// use tollgate::MemoryStore;
     ///
     /// assert!(LeaseStore::builder(MemoryStore::new()).overdraft(100).build().is_ok());
     /// ```

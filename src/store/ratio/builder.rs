@@ -22,8 +22,7 @@ const LEAST_UNITS: u64 = 10;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::RatioStore;
-/// use tollgate::store::MemoryTally;
+/// use tollgate::ratio::{MemoryTally, RatioStore};
 ///
 /// let settings = RatioStore::builder(MemoryTally::new()).tick(Duration::from_millis(500)).report(64);
 /// assert!(settings.build().is_ok());

@@ -26,7 +26,7 @@ const MOST_HOT: usize = 32;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::store::{MemoryTally, Report, Tally};
+/// use tollgate::ratio::{MemoryTally, Report, Tally};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {

@@ -36,7 +36,7 @@ use crate::store::{
 /// tick on if a tick admits 1,000 requests, within 8% if it admits 100, and from 30% below to 40% above it if it admits
 /// 10; a limit of fewer than 10 units a tick is an error when a layer is built. A burst from nothing passes for up to 3
 /// ticks, in each of which a process admits at most its burst and what the limit gains in a tick. Load that changes
-/// faster than in 3 ticks is limited badly: use a [`LeaseStore`](crate::LeaseStore) for it.
+/// faster than in 3 ticks is limited badly: use a [`LeaseStore`](crate::store::LeaseStore) for it.
 ///
 /// **The cost**: one call a process and tick, however many requests there are; none after 60 ticks without a request. No
 /// request waits.
@@ -59,8 +59,8 @@ use crate::store::{
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::MemoryTally;
-/// use tollgate::{Policy, Quota, RateLimitLayer, RatioStore, key};
+/// use tollgate::ratio::{MemoryTally, RatioStore};
+/// use tollgate::{Policy, Quota, RateLimitLayer, key};
 ///
 /// let policy = Policy::new("all", Quota::per_second(50_000)).key(key::global());
 /// let layer = RateLimitLayer::new(RatioStore::new(MemoryTally::new()), policy);

@@ -37,7 +37,7 @@ pub(crate) const MOST_TOTAL: u64 = 1 << 52;
 /// use std::future::{Future, ready};
 /// use std::pin::Pin;
 /// use tollgate::Error;
-/// use tollgate::store::{Report, Tally, Totals};
+/// use tollgate::ratio::{Report, Tally, Totals};
 ///
 /// struct Unavailable;
 ///
@@ -71,8 +71,10 @@ pub trait Tally: Send + Sync + 'static {
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::{Counter, CounterId};
-/// use tollgate::{Key, PolicyName, Quota};
+/// use tollgate::ratio::CounterId;
+/// use tollgate::store::Counter;
+/// use tollgate::policy::PolicyName;
+/// use tollgate::{Key, Quota};
 ///
 /// let (policy, key) = (PolicyName::try_from("api")?, Key::new("user", "ada"));
 /// let of = |limit| CounterId::of(&Counter::new(policy.clone(), key.clone(), Quota::per_second(limit)));

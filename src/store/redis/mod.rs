@@ -1,6 +1,6 @@
 //! State in Redis, shared by all processes that use it.
 //!
-//! Checks of requests come in through [`Store`](crate::Store); decisions and receipts go out. What
+//! Checks of requests come in through [`Store`](crate::store::Store); decisions and receipts go out. What
 //! the whole folder keeps true:
 //!
 //! - a decision over keys of one slot is one script call, all or nothing, at the server's time;

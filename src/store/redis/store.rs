@@ -23,16 +23,17 @@ use crate::core::{Checks, Error, kept};
 use crate::store::bans::{changed, size, with_bans};
 use crate::store::deny::Called;
 use crate::store::evaluate::of_any;
+use crate::store::ratio::{Report, Tally, Totals};
 use crate::store::{
     Ask, BreakerState, Capabilities, Change, ChangeResult, Check, Counter, Deadline, DenyCache, MaybeFuture, Receipt,
-    Report, Requirement, Settlement, Settling, Store, StoreDecision, Tally, Totals,
+    Requirement, Settlement, Settling, Store, StoreDecision,
 };
 
 /// Counters in Redis, shared by all processes that use it.
 ///
 /// A script decides over all policies of a request, by the server's clock; concurrent requests share calls. The store
 /// connects to one server, to a Cluster (`RedisStoreBuilder::connect_cluster` describes what differs there), or to the
-/// primary that sentinels name. It caches refusals for up to 1 s, as a [`DenyCache`](crate::DenyCache) does.
+/// primary that sentinels name. It caches refusals for up to 1 s, as a [`DenyCache`](crate::store::DenyCache) does.
 ///
 /// The store survives restarts of the server: a decision that fails meanwhile returns an error within its timeout (100
 /// ms unless it is [set](crate::store::RedisStoreBuilder::timeout)), and later ones connect again. Clones share
@@ -68,7 +69,8 @@ use crate::store::{
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{RedisStore, Store};
+/// use tollgate::store::Store;
+/// use tollgate::RedisStore;
 ///
 /// let store = RedisStore::connect_lazy("redis://127.0.0.1:6379")?;
 /// assert_eq!(store.capabilities(&[])?.timeout, Some(Duration::from_millis(100)));

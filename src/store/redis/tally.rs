@@ -16,7 +16,8 @@ use super::engine::Engine;
 use super::pipeline::{no_runtime, stopped};
 use super::wire::{Program, ShardReport, ShardTotals, no_decision};
 use crate::core::Error;
-use crate::store::{Deadline, Report, Totals};
+use crate::store::Deadline;
+use crate::store::ratio::{Report, Totals};
 
 impl Engine {
     /// Adds a report to its tick and returns the totals of the last one, within the timeout and a quarter of a tick.

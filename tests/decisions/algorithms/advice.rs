@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{Algorithm, Error, Quota};
+use tollgate::policy::Algorithm;
+use tollgate::{Error, Quota};
 
 const MILLION: u64 = 1_000_000;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Error, Quota};
+use tollgate::policy::Algorithm;
+use tollgate::{Error, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{Ask, BanCheck};
+use tollgate::policy::Algorithm;
+use tollgate::store::{Ask, BanCheck, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Algorithm, Ban, Quota, RedisStore, Store};
+use tollgate::{Ban, Quota, RedisStore};
 
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
@@ -65,7 +66,7 @@ const CALENDARS: [(&str, u8, &str, &str, &str); 4] = [
 
 #[cfg(feature = "calendar")]
 fn of_calendar((unit, anchor, zone, ..): (&str, u8, &str, &str, &str)) -> Quota {
-    use tollgate::Calendar;
+    use tollgate::policy::Calendar;
     let calendar = match unit {
         "month" => Calendar::monthly(zone).and_then(|month| month.anchor(anchor)),
         "week" => Calendar::weekly(zone).and_then(|week| week.anchor(anchor)),

@@ -12,10 +12,11 @@ use futures::future::join_all;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::{Barrier, Semaphore};
-use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Receipt, Settlement, Settling};
+use tollgate::policy::Count;
+use tollgate::response::ActualCost;
+use tollgate::store::{Ask, Change, Check, Counter, LeaseStore, MaybeFuture, Receipt, Settlement, Settling, Store};
 use tollgate::{
-    ActualCost, Count, Decision, Error, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer,
-    RedisStore, Source, Store, key,
+    Decision, Error, Key, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Source, key,
 };
 use tower::Service;
 use tower::{Layer, ServiceExt, service_fn};

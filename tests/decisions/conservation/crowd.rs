@@ -10,10 +10,10 @@ use fastrand::Rng;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::oneshot;
-use tollgate::store::{Ask, Check, Counter};
-use tollgate::{
-    ActualCost, Count, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Store,
-};
+use tollgate::policy::Count;
+use tollgate::response::ActualCost;
+use tollgate::store::{Ask, Check, Counter, LeaseStore, Store};
+use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::server::RedisServer;
@@ -178,7 +178,7 @@ const QUOTAS: [Quota; 4] = [
 /// Checks that all is there but what is owed, and `lost` at most.
 #[track_caller]
 fn assert_left(left: u64, owed: u64, lost: u64, what: &str, quota: Quota) {
-    let near = if quota.algorithm() == tollgate::Algorithm::TokenBucket { NEAR } else { 0 };
+    let near = if quota.algorithm() == tollgate::policy::Algorithm::TokenBucket { NEAR } else { 0 };
     assert!(left <= AMPLE - owed + near, "{what}, {quota}: {left} left, {owed} owed");
     assert!(left + near + lost >= AMPLE - owed, "{what}, {quota}: {left} left, {owed} owed, {lost} lost");
 }

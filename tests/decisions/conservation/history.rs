@@ -11,10 +11,10 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
-use tollgate::store::{Ask, Check};
-use tollgate::{
-    ActualCost, Algorithm, Count, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Store, key,
-};
+use tollgate::policy::{Algorithm, Count};
+use tollgate::response::ActualCost;
+use tollgate::store::{Ask, Check, Store};
+use tollgate::{MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::oracle::{Left, replay};
@@ -306,7 +306,7 @@ async fn a_fixed_window_has_what_is_owed() {
 #[cfg(feature = "calendar")]
 #[tokio::test]
 async fn a_calendar_window_has_what_is_owed() {
-    let hour = tollgate::Calendar::hourly("Asia/Kolkata").expect("the system has time zones");
+    let hour = tollgate::policy::Calendar::hourly("Asia/Kolkata").expect("the system has time zones");
     let slack = |is_redis| quota(Algorithm::FixedWindow, is_redis).1;
     both("a calendar window", |is_redis| (Quota::calendar_window(20, hour), slack(is_redis))).await;
 }

@@ -12,7 +12,8 @@ use tollgate::store::{
     Ask, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, Settling, StoreDecision,
     StoreId,
 };
-use tollgate::{Error, Key, LeaseStore, MemoryStore, Quota, Source, Store};
+use tollgate::store::{LeaseStore, Store};
+use tollgate::{Error, Key, MemoryStore, Quota, Source};
 
 const OPERATIONS: u32 = 20_000;
 const IN_A_HISTORY: u32 = 400;
@@ -353,7 +354,7 @@ impl History {
         for key in 0..self.keys.len() {
             let (owed, counter) = (lock(&self.keys[key]), self.counter(key));
             let ample = match self.quota.algorithm() {
-                tollgate::Algorithm::SlidingLog => Quota::sliding_log(AMPLE, MONTH),
+                tollgate::policy::Algorithm::SlidingLog => Quota::sliding_log(AMPLE, MONTH),
                 _ => Quota::fixed_window(AMPLE, MONTH),
             };
             let look = Check::new(Counter::new(counter.policy().clone(), counter.key().clone(), ample), 0);

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tollgate::Error;
+use tollgate::policy::Algorithm;
 use tollgate::store::{
     Ask, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, Settling, Store,
     StoreDecision,
 };
-use tollgate::{Algorithm, Error};
 
 use crate::support::clock::ManualClock;
 use crate::support::doubles::passes_on;

@@ -10,11 +10,10 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tokio::time::{Instant, sleep};
+use tollgate::body::ResponseBody;
+use tollgate::store::{SlotGuard, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{
-    Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, ResponseBody, Rule,
-    SlotGuard, Store, key,
-};
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Rule, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::server::RedisServer;

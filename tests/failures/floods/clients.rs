@@ -9,9 +9,8 @@ use axum::routing::get;
 use futures::future::join_all;
 use http::{Request, StatusCode};
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
-use tollgate::{
-    AccessList, Ban, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, TierLookup, key,
-};
+use tollgate::policy::{AccessList, TierLookup};
+use tollgate::{Ban, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, key};
 use tower::ServiceExt;
 
 use super::{Cause, FLOOD, Row, app, assert_bounded, request, run, send, send_many};

@@ -4,7 +4,8 @@ use axum::Router;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use http::Request;
-use tollgate::{ActualCost, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
+use tollgate::response::ActualCost;
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
 
 use super::{Cause, FLOOD, Row, assert_bounded, request, run, send, send_many};
 use crate::rig::MANY;

@@ -8,11 +8,10 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::timeout;
+use tollgate::policy::{AccessList, Count, MissingKey};
+use tollgate::store::DenyCache;
 use tollgate::test_util::StoreFn;
-use tollgate::{
-    AccessList, Ban, Count, DenyCache, Key, Limiter, MemoryStore, MissingKey, Policy, Quota, RateLimitHandle,
-    RateLimitLayer, Rule, Source, key,
-};
+use tollgate::{Ban, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, Source, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;

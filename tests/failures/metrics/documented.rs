@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use metrics_util::MetricKind;
+use tollgate::ratio::{MemoryTally, RatioStore};
 use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
-use tollgate::store::MemoryTally;
-use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, RatioStore, key};
+use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;

@@ -1,7 +1,8 @@
 //! A store that fails: what went wrong, who decides instead, and whether it is asked.
 
 use tokio::time::{advance, sleep, timeout};
-use tollgate::{BreakerState, OnFailure};
+use tollgate::OnFailure;
+use tollgate::store::BreakerState;
 
 use super::watch::Watch;
 use crate::rig::{MANY, Mood, Moody, ask, layer, ms};

@@ -7,7 +7,8 @@ use std::io;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
-use tollgate::{AccessList, Key, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate::policy::{AccessList, MissingKey};
+use tollgate::{Key, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;

@@ -8,14 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate::TierLookup;
 #[cfg(feature = "lookup")]
-use tollgate::key::Lookup;
-use tollgate::key::header;
+use tollgate::key::{Lookup, header};
+use tollgate::policy::TierLookup;
+use tollgate::shed::BackPressureLayer;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
-use tollgate::{
-    BackPressureLayer, Ban, Error, Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule,
-};
+use tollgate::{Ban, Error, Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tracing::Level;
 

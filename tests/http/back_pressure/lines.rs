@@ -7,8 +7,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use tokio::time::Instant;
+use tollgate::shed::BackPressureLayer;
 use tollgate::test_util::Recorded;
-use tollgate::{BackPressureLayer, Limiter, MemoryStore, Quota, Rule};
+use tollgate::{Limiter, MemoryStore, Quota, Rule};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_test::mock;
 

@@ -6,8 +6,9 @@ use std::future::pending;
 use futures::FutureExt;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep};
+use tollgate::Quota;
+use tollgate::shed::BackPressureLayer;
 use tollgate::test_util::Recorded;
-use tollgate::{BackPressureLayer, Quota};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use super::{SECOND, key, left, limiter};

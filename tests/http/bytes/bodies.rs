@@ -12,12 +12,12 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use tokio::time::{Instant, sleep};
-use tollgate::bandwidth::{BandwidthLayer, LimitedBody, OnLimit};
+use tollgate::bandwidth::{BandwidthLayer, FlowError, LimitedBody, OnLimit};
+use tollgate::body::BodyError;
+use tollgate::policy::Count;
+use tollgate::store::{DenyCache, LeaseStore, Store};
 use tollgate::test_util::{FailingStore, ManualClock};
-use tollgate::{
-    BodyError, Count, DenyCache, FlowError, Key, LeaseStore, Limiter, MemoryStore, OnFailure, Policy, Quota,
-    RateLimitHandle, RateLimitLayer, Rule, Store, key,
-};
+use tollgate::{Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{Inner, Rig, body, left, once, pattern, serve};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
-use tollgate::{Ban, Count, Error, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate::policy::Count;
+use tollgate::{Ban, Error, MemoryStore, Policy, Quota, RateLimitLayer};
 
 const MINUTE: Quota = Quota::per_minute(1_000);
 

@@ -9,10 +9,11 @@ use http::{Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
-use tollgate::bandwidth::{BandwidthLayer, LimitedBody, OnLimit};
+use tollgate::bandwidth::{BandwidthLayer, FlowError, LimitedBody, OnLimit};
+use tollgate::body::BodyError;
 use tollgate::key::Lookup;
 use tollgate::test_util::ManualClock;
-use tollgate::{BodyError, FlowError, Key, Policy, Quota, RateLimitLayer, key};
+use tollgate::{Key, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::pattern;

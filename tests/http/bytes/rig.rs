@@ -13,12 +13,14 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, StreamBody};
 use tollgate::bandwidth::{BandwidthLayer, LimitedBody, OnLimit};
+use tollgate::body::ResponseBody;
+use tollgate::store::Store;
 use tollgate::store::{
     self, Ask, Capabilities, Change, ChangeResult, Check, Counter, Receipt, Requirement, Settlement, Settling,
     StoreDecision,
 };
 use tollgate::test_util::{ManualClock, RecordingStore};
-use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Rule, Store};
+use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::time::memory;

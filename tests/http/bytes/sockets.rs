@@ -21,7 +21,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
-use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, Store};
+use tollgate::store::Store;
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 
 use super::rig::pattern;
 use crate::support::soon::soon;

@@ -14,11 +14,11 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tollgate::policy::{AccessList, MissingKey};
 use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
+use tollgate::store::SlotGuard;
 use tollgate::test_util::ManualClock;
-use tollgate::{
-    AccessList, Ban, Key, Limiter, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, Rule, SlotGuard, key,
-};
+use tollgate::{Ban, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Rule, key};
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;

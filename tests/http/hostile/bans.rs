@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::ConnectInfo;
 use http::Request;
+use tollgate::policy::MissingKey;
 use tollgate::test_util::{TestResponse, send};
-use tollgate::{Ban, Key, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, key};
+use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
 
 use super::rig::HOUR;
 

@@ -11,8 +11,9 @@ use axum::routing::any;
 use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Request, Response};
 use tollgate::key::{self, KeyExtractor};
+use tollgate::policy::MissingKey;
 use tollgate::store::Store;
-use tollgate::{MissingKey, Policy, Quota, RateLimitLayer};
+use tollgate::{Policy, Quota, RateLimitLayer};
 use tower::{Service, ServiceExt};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);

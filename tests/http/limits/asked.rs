@@ -11,10 +11,11 @@ use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
 use tollgate::key::Lookup;
+use tollgate::policy::TierLookup;
+use tollgate::store::Store;
 use tollgate::test_util::ManualClock;
 use tollgate::{
-    Decision, Error, Key, Limiter, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimitLayer, Rule, Store,
-    TierLookup, key,
+    Decision, Error, Key, Limiter, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimitLayer, Rule, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 

@@ -8,8 +8,10 @@ use std::time::Duration;
 use axum::extract::ConnectInfo;
 use http::{Method, Request};
 use tollgate::key::Lookup;
+use tollgate::policy::TierLookup;
+use tollgate::store::DenyCache;
 use tollgate::test_util::{ManualClock, RecordingStore, TestResponse, send};
-use tollgate::{Ban, DenyCache, MemoryStore, Policy, Quota, RateLimitLayer, TierLookup, key};
+use tollgate::{Ban, MemoryStore, Policy, Quota, RateLimitLayer, key};
 
 use crate::support::time::memory;
 
@@ -110,7 +112,7 @@ async fn preflights_and_allowed_clients_are_not_refused() {
     };
     assert!(send(&layer, 1, preflight).await[0].is_admitted());
     assert!(is_banned(&one(&layer, Method::OPTIONS).await));
-    let allow = tollgate::AccessList::parse(["10.0.0.0/8"]).expect("a network");
+    let allow = tollgate::policy::AccessList::parse(["10.0.0.0/8"]).expect("a network");
     layer.clone().live().replace_policies([login().allow(allow)]).expect("it is supported");
     assert!(one(&layer, Method::GET).await.is_admitted());
 }
@@ -178,7 +180,7 @@ async fn a_flood_of_a_banned_client_that_alternates_routes_is_refused_from_the_c
 fn a_ban_by_failures_that_refusals_extend_is_an_error() {
     let policy = Policy::new("login", Quota::fixed_window(100, MINUTE))
         .key(key::peer_ip())
-        .ban_failures(Ban::new(1, MINUTE, 10 * MINUTE).extending(), tollgate::Count::all());
+        .ban_failures(Ban::new(1, MINUTE, 10 * MINUTE).extending(), tollgate::policy::Count::all());
     let error = RateLimitLayer::try_new(memory(&ManualClock::new()), policy).expect_err("it has no effect").to_string();
     assert!(error.ends_with("a ban by failures is not extended: leave out extending"), "{error}");
 }

@@ -11,8 +11,10 @@ use futures::FutureExt;
 use futures::future::{join_all, pending};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use tollgate::body::ResponseBody;
+use tollgate::policy::Count;
 use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Count, Decision, Policy, Quota, RateLimitLayer, ResponseBody, key};
+use tollgate::{Ban, Decision, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::time::memory;

@@ -10,11 +10,10 @@ use axum::extract::ConnectInfo;
 use axum::response::{IntoResponse, Response};
 use http::{Method, Request, StatusCode, Version};
 use tollgate::key::Ambiguous;
+use tollgate::policy::{Count, MissingKey};
 use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
 use tollgate::test_util::ManualClock;
-use tollgate::{
-    Ban, Count, Key, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, key,
-};
+use tollgate::{Ban, Key, MemoryStore, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
 use tower::ServiceExt;
 
 use crate::support::doubles::unavailable;

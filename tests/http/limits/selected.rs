@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use http::Method;
 use tollgate::key::{self, KeyExtractor};
+use tollgate::shed::BackPressureLayer;
 use tollgate::test_util::{ManualClock, send};
 use tollgate::{
-    BackPressureLayer, Ban, Decision, Error, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitHandle,
-    RateLimitLayer, Rule,
+    Ban, Decision, Error, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule,
 };
 
 use crate::support::time::memory;

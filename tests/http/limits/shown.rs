@@ -15,13 +15,11 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
 #[cfg(feature = "config")]
 use tollgate::config::Config;
-use tollgate::key::KeyExtractor;
-use tollgate::key::Lookup;
+use tollgate::key::{KeyExtractor, Lookup};
+use tollgate::policy::{AccessList, MissingKey, TierLookup};
+use tollgate::status::StatusService;
 use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
-use tollgate::{
-    AccessList, Key, MemoryStore, MissingKey, Policy, Quota, RateLimitHeaders, RateLimitLayer, StatusService,
-    TierLookup, key,
-};
+use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 

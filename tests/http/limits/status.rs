@@ -12,8 +12,9 @@ use futures::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
+use tollgate::policy::AccessList;
 use tollgate::test_util::ManualClock;
-use tollgate::{AccessList, LiveLayer, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate::{LiveLayer, OnFailure, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
 use crate::support::doubles::unavailable;

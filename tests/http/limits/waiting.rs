@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 #[cfg(feature = "lookup")]
-use tollgate::TierLookup;
-#[cfg(feature = "lookup")]
 use tollgate::key::Lookup;
+#[cfg(feature = "lookup")]
+use tollgate::policy::TierLookup;
 use tollgate::test_util::{ManualClock, StoreFn};
 use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Quota, Rule};
 

@@ -12,9 +12,9 @@ use http_body_util::BodyExt;
 #[cfg(feature = "redis")]
 use tollgate::RedisStore;
 use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
-use tollgate::store::{Ask, Check, Counter};
+use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Key, MemoryStore, Quota, RateLimitHandle, Store};
+use tollgate::{Key, MemoryStore, Quota, RateLimitHandle};
 use tower::{Service as _, ServiceExt};
 
 use super::rig::{Service, Text, behind, hello, is_shed, of_class, said, serving, text};

@@ -10,8 +10,9 @@ use futures::FutureExt;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Frame;
 use tokio::time::sleep;
-use tollgate::store::{Ask, Check, MaybeFuture, StoreDecision};
-use tollgate::{Count, Error, MemoryStore, Policy, Quota, RateLimitLayer, Store};
+use tollgate::policy::Count;
+use tollgate::store::{Ask, Check, MaybeFuture, Store, StoreDecision};
+use tollgate::{Error, MemoryStore, Policy, Quota, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{TWO, around, data, empty, feeding, full, left, next, send, send_fed, streams};

@@ -7,8 +7,9 @@ use std::time::Duration;
 use futures::channel::oneshot;
 use http::{Request, Response, StatusCode};
 use tokio::time::sleep;
+use tollgate::store::SlotGuard;
 use tollgate::test_util::ManualClock;
-use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, SlotGuard};
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{Service, TWO, around, empty, full, left, left_of, send, streams};

@@ -4,10 +4,10 @@ use std::convert::Infallible;
 
 use futures::FutureExt;
 use http::{Request, Response, StatusCode};
-use tollgate::{
-    ActualCost, Count, DenyCache, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitHandle,
-    RateLimitLayer, Rule, Store, key,
-};
+use tollgate::policy::Count;
+use tollgate::response::ActualCost;
+use tollgate::store::{DenyCache, LeaseStore, Store};
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{TWO, around, everybody, feeding, full, left, left_of, send, send_fed, streams};

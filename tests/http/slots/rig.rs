@@ -12,7 +12,8 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{Empty, Full, StreamBody};
-use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody};
+use tollgate::body::ResponseBody;
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 

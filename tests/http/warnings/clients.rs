@@ -6,7 +6,8 @@ use axum::body::Body;
 use http::Request;
 use http::request::Parts;
 use tollgate::key::KeyExtractor;
-use tollgate::{AccessList, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::policy::AccessList;
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
 
 use super::{Logged, MANY, app, assert_is_in_page, layer, request, send, visit};
 

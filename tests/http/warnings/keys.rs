@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use tollgate::config::Config;
 use tollgate::key::Lookup;
-use tollgate::{AccessList, Ban, Key, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, key};
+use tollgate::policy::{AccessList, MissingKey};
+use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt};
 
 use super::{Logged, MANY, app, layer, pages, request, send, visit};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use tollgate::{ActualCost, Ban, Key, Policy, Quota, RateLimitHandle, key};
+use tollgate::response::ActualCost;
+use tollgate::{Ban, Key, Policy, Quota, RateLimitHandle, key};
 use tower::ServiceExt;
 
 use super::{Logged, MANY, app, layer, pages, request, send, visit, visit_often};

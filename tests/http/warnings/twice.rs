@@ -8,7 +8,8 @@ use axum::{Router, middleware};
 use futures::FutureExt;
 use http::Extensions;
 use http_body_util::BodyExt;
-use tollgate::{MissingKey, Policy, Quota, key};
+use tollgate::policy::MissingKey;
+use tollgate::{Policy, Quota, key};
 use tower::ServiceExt;
 
 use super::{Logged, MANY, layer, pages, request, send, visit};

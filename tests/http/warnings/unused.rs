@@ -5,7 +5,8 @@ use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
 use futures::FutureExt;
-use tollgate::{ActualCost, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, Rule};
+use tollgate::response::ActualCost;
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, Rule};
 
 use super::{Logged, MANY, app, layer, pages, visit, visit_often};
 

@@ -1,8 +1,8 @@
 //! The client's address: peer, setting, headers, and who it is.
 
 use axum::extract::ConnectInfo;
-use tollgate::MissingKey;
 use tollgate::key::{self, ClientIp, Extracted, KeyExtractor, client_ip};
+use tollgate::policy::MissingKey;
 use tollgate::store::MaybeFuture;
 
 use super::{head, head_from, text};

@@ -5,9 +5,10 @@ use std::future::ready;
 
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Version};
+use tollgate::Key;
 use tollgate::key::{self, Ambiguous, Extracted, KeyExtractor};
+use tollgate::policy::{AccessList, MissingKey, TierLookup};
 use tollgate::store::MaybeFuture;
-use tollgate::{AccessList, Key, MissingKey, TierLookup};
 
 use super::rig::{ONE, body, expect, get, one, policy, send, service, with};
 

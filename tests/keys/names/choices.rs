@@ -3,8 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Request;
-use tollgate::AccessList;
 use tollgate::key::{self, KeyExtractor};
+use tollgate::policy::AccessList;
 
 use super::rig::{Service, expect, get, one, policy, service, with};
 

@@ -3,7 +3,8 @@
 use axum_extra::extract::CookieJar;
 use http::request::Parts;
 use http::{HeaderValue, Request};
-use tollgate::{AccessList, key};
+use tollgate::key;
+use tollgate::policy::AccessList;
 
 use super::rig::{expect, one, policy, same, service, shared, with};
 

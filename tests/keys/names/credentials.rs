@@ -4,7 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use http::request::Parts;
 use http::{HeaderValue, Request};
-use tollgate::{AccessList, MissingKey, key};
+use tollgate::key;
+use tollgate::policy::{AccessList, MissingKey};
 
 use super::rig::{expect, one, policy, service, shared, with};
 

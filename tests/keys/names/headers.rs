@@ -12,7 +12,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
-use tollgate::{AccessList, MemoryStore, Policy, RateLimitLayer, key};
+use tollgate::policy::AccessList;
+use tollgate::{MemoryStore, Policy, RateLimitLayer, key};
 
 use super::rig::{ONE, REAL, one, policy, shared, with};
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use axum::extract::Query;
 use http::request::Parts;
-use tollgate::{AccessList, key};
+use tollgate::key;
+use tollgate::policy::AccessList;
 
 use super::rig::{expect, get, policy, same, service, shared};
 

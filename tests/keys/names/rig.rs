@@ -8,8 +8,9 @@ use futures::FutureExt;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
+use tollgate::body::ResponseBody;
 use tollgate::key::KeyExtractor;
-use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody};
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 

@@ -8,7 +8,8 @@ use axum::Router;
 use axum::routing::any;
 use http::HeaderMap;
 use http::header::HOST;
-use tollgate::{MissingKey, Policy, key};
+use tollgate::policy::MissingKey;
+use tollgate::{Policy, key};
 
 use super::rig::{ONE, app, expect, get, layer, list, with};
 

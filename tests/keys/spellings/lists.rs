@@ -1,7 +1,8 @@
 //! Entries of lists that are nearly addresses, and clients whose address is not known.
 
+use tollgate::Policy;
 use tollgate::key::{self, KeyExtractor};
-use tollgate::{AccessList, MissingKey, Policy};
+use tollgate::policy::{AccessList, MissingKey};
 
 use super::rig::{ONE, app, by, expect, file, from, get, list, with};
 

@@ -1,7 +1,8 @@
 //! What is said otherwise: options that make lists and rules for missing keys milder.
 
 use tollgate::key::{self, Ambiguous};
-use tollgate::{Key, MissingKey, Policy};
+use tollgate::policy::MissingKey;
+use tollgate::{Key, Policy};
 
 use super::preflights::preflight;
 use super::rig::{ONE, app, by, expect, file, from, get, list, with};

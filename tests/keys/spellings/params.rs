@@ -8,7 +8,8 @@ use axum::extract::Path;
 use axum::routing::get as on_get;
 use futures::FutureExt;
 use http::{Request, Response};
-use tollgate::{MissingKey, Policy, key};
+use tollgate::policy::MissingKey;
+use tollgate::{Policy, key};
 use tower::util::BoxCloneService;
 use tower::{ServiceExt, service_fn};
 

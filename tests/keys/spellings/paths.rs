@@ -5,7 +5,8 @@ use axum::extract::Path;
 use axum::routing::get as on_get;
 use http_body_util::BodyExt;
 use proptest::prelude::*;
-use tollgate::{AccessList, MissingKey, Policy, key};
+use tollgate::policy::{AccessList, MissingKey};
+use tollgate::{Policy, key};
 use tower::ServiceExt;
 
 use super::rig::{ONE, app, expect, get, layer, list};

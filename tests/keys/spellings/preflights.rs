@@ -8,7 +8,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use tollgate::key::Lookup;
-use tollgate::{Key, MissingKey, Policy, key};
+use tollgate::policy::MissingKey;
+use tollgate::{Key, Policy, key};
 
 use super::rig::{ONE, app, by, expect, from, list, method, with};
 

@@ -9,7 +9,8 @@ use axum::routing::any;
 use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Method, Request};
 use tollgate::config::Config;
-use tollgate::{AccessList, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate::policy::AccessList;
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 use tower::ServiceExt;
 
 pub(crate) const ONE: Quota = Quota::per_hour(1);

@@ -3,7 +3,8 @@
 use axum::Router;
 use axum::routing::any;
 use http::Uri;
-use tollgate::{AccessList, Policy, key};
+use tollgate::policy::AccessList;
+use tollgate::{Policy, key};
 
 use super::rig::{ONE, expect, file, get, layer, refusal};
 

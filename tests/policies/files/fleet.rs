@@ -4,9 +4,10 @@ use std::convert::Infallible;
 
 use futures::FutureExt;
 use http::{Request, Response};
+use tollgate::MemoryStore;
+use tollgate::body::ResponseBody;
 use tollgate::config::Config;
 use tollgate::shed::{Class, FleetShedLayer};
-use tollgate::{MemoryStore, ResponseBody};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::refused;

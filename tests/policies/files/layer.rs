@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::any;
 use tollgate::config::Config;
+use tollgate::policy::AccessList;
 use tollgate::store::{Capabilities, Requirement, Store};
-use tollgate::{AccessList, Error, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::{Error, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tracing::Level;
 
 use super::policy;

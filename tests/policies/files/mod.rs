@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate::config::Config;
-use tollgate::{Algorithm, OnFailure, Quota};
+use tollgate::policy::Algorithm;
+use tollgate::{OnFailure, Quota};
 
 #[cfg(feature = "calendar")]
 mod calendar;

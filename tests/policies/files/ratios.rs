@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tollgate::config::Config;
-use tollgate::store::{Ask, Check, Counter, MaybeFuture, MemoryTally, Store};
+use tollgate::ratio::{MemoryTally, RatioStore};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Key, MemoryStore, Quota, RatioStore, Source};
+use tollgate::{Key, MemoryStore, Quota, Source};
 
 use super::{policy, refused};
 

@@ -9,7 +9,8 @@ use axum::routing::any;
 use axum::{Router, http::HeaderMap};
 use http::{Request, StatusCode};
 use tollgate::config::Config;
-use tollgate::{ActualCost, MemoryStore, RateLimitLayer};
+use tollgate::response::ActualCost;
+use tollgate::{MemoryStore, RateLimitLayer};
 use tower::ServiceExt;
 
 pub(crate) fn limited(file: &str) -> Router {

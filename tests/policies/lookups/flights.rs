@@ -8,7 +8,8 @@ use futures::future::join_all;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::{Instant, advance};
-use tollgate::{RateLimitLayer, TierLookup};
+use tollgate::RateLimitLayer;
+use tollgate::policy::TierLookup;
 
 use super::rig::{Directory, PRO, memory, ms, send, tiered, told, with_token};
 

@@ -6,9 +6,8 @@ use std::pin::pin;
 use futures::FutureExt;
 use tokio::time::{advance, sleep, timeout};
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::{
-    AccessList, Ban, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Rule, TierLookup, UnknownTier,
-};
+use tollgate::policy::{AccessList, TierLookup, UnknownTier};
+use tollgate::{Ban, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Rule};
 
 use super::rig::{Directory, HOUR, MANY, PRO, by, memory, ms, send, status, tiered, told, with_token};
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tollgate::key;
-use tollgate::store::{Ask, Check, Counter, Store};
+use tollgate::store::{Ask, Check, Counter, DenyCache, LeaseStore, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Decision, DenyCache, Key, LeaseStore, Policy, Quota, RateLimitLayer};
+use tollgate::{Ban, Decision, Key, Policy, Quota, RateLimitLayer};
 
 use super::rig::{Answered, Directory, HOUR, Rig, by, ms, on_each_store, send, status, tiered, with_token};
 use crate::support::time::{at, memory};
@@ -130,11 +130,12 @@ async fn policies_in_shadow_and_free_requests_need_no_look_and_refuse_nothing() 
 async fn a_policy_refuses_at_once_that_does_not_have_to_ask() {
     let directory = Directory::default();
     let rig = Rig::memory();
-    let deny = tollgate::AccessList::parse(["192.0.2.0/24"]).expect("a network");
+    let deny = tollgate::policy::AccessList::parse(["192.0.2.0/24"]).expect("a network");
     let layer =
         rig.layer([by(directory.accounts(ms(0))), Policy::new("listed", EACH[0]).key(key::peer_ip()).deny(deny)]);
     assert_eq!(status(&layer, "ada").await, 403);
-    let missing = Policy::new("missing", EACH[0]).key(key::header("x-none")).missing_key(tollgate::MissingKey::Deny);
+    let missing =
+        Policy::new("missing", EACH[0]).key(key::header("x-none")).missing_key(tollgate::policy::MissingKey::Deny);
     let layer = rig.layer([by(directory.accounts(ms(0))), missing]);
     assert_eq!(status(&layer, "ada").await, 403);
     assert_eq!((directory.asked(), rig.asked()), (0, (0, 0)));

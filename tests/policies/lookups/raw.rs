@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::routing::get;
 use http::{Request, Response};
-use tollgate::key::{self, KeyExtractor, Secret};
-use tollgate::key::{Lookup, RawValues};
-use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer, Rule, TierLookup};
+use tollgate::key::{self, KeyExtractor, Lookup, RawValues, Secret};
+use tollgate::policy::TierLookup;
+use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer, Rule};
 use tower::ServiceExt;
 
 use super::rig::{MANY, Text, memory};

@@ -12,11 +12,12 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::sleep;
-use tollgate::key::Lookup;
-use tollgate::key::{self, Extracted, KeyExtractor};
+use tollgate::body::ResponseBody;
+use tollgate::key::{self, Extracted, KeyExtractor, Lookup};
+use tollgate::policy::TierLookup;
 use tollgate::store::Store;
 use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
-use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody, TierLookup};
+use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::server::RedisServer;

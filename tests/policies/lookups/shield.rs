@@ -63,7 +63,7 @@ async fn requests_at_once_with_a_new_key_share_one_lookup() {
 async fn a_flood_of_refused_keys_is_refused_from_memory() {
     let rig = super::rig::Rig::redis().await;
     let directory = Directory::default();
-    let store = tollgate::DenyCache::new(rig.store.clone());
+    let store = tollgate::store::DenyCache::new(rig.store.clone());
     let layer = RateLimitLayer::composite(store).policies([address(), tiered(directory.tiers(ms(0)))]);
     for token in 0..109 {
         assert_eq!(status(&layer.clone().timeout(Duration::from_secs(10)), &format!("{token}")).await, 200);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep};
-use tollgate::{Quota, RateLimitLayer, TierLookup};
+use tollgate::policy::TierLookup;
+use tollgate::{Quota, RateLimitLayer};
 
 use super::rig::{Directory, HOUR, PRO, memory, ms, tiered, told};
 

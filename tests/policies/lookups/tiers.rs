@@ -4,7 +4,8 @@ use std::future::ready;
 
 use http::request::Parts;
 use tokio::time::{Instant, sleep};
-use tollgate::{Key, Limiter, Quota, RateLimitLayer, Rule, TierLookup, UnknownTier};
+use tollgate::policy::{TierLookup, UnknownTier};
+use tollgate::{Key, Limiter, Quota, RateLimitLayer, Rule};
 use tracing::Level;
 
 use super::rig::{Directory, HOUR, PRO, memory, ms, send, status, tiered, told, with_token};

@@ -3,8 +3,9 @@
 use std::future::ready;
 
 use tollgate::key::{self, Extracted};
+use tollgate::policy::{AccessList, MissingKey};
 use tollgate::test_util::Recorded;
-use tollgate::{AccessList, Ban, Error, Key, Limiter, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, Rule};
+use tollgate::{Ban, Error, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Rule};
 
 use super::rig::{Directory, HOUR, MANY, Rig, by, memory, ms, on_each_store, send, status, with_token};
 
@@ -45,7 +46,7 @@ async fn a_layer_that_denies_what_fails_answers_503() {
     let response = send(&layer, with_token("ada")).await;
     assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().expect("text")));
     assert_eq!(statuses(&layer).await, [503; 4]);
-    assert_eq!(layer.clone().live().breaker_state(), tollgate::BreakerState::Closed, "the store did not fail");
+    assert_eq!(layer.clone().live().breaker_state(), tollgate::store::BreakerState::Closed, "the store did not fail");
 }
 
 #[tokio::test]

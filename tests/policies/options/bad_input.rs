@@ -4,7 +4,8 @@ use std::iter::repeat_n;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
 use tollgate::key::{self, ClientIp, KeyExtractor};
-use tollgate::{AccessList, Policy, Quota};
+use tollgate::policy::AccessList;
+use tollgate::{Policy, Quota};
 
 use super::rig::{HOUR, Rig, Service, Text, and, expect, from, get, on_each_store, statuses};
 

@@ -5,11 +5,9 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Method, StatusCode};
 use tollgate::key::{Extracted, KeyExtractor, KeyInfo};
+use tollgate::policy::{AccessList, Count, MissingKey, TierLookup};
 use tollgate::store::MaybeFuture;
-use tollgate::{
-    AccessList, Ban, Count, Error, Limiter, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, Rule, TierLookup,
-    key,
-};
+use tollgate::{Ban, Error, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
 
 const TEN: Quota = Quota::per_hour(10);
 const HOUR: Duration = Duration::from_secs(3_600);

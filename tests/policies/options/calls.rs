@@ -10,8 +10,10 @@ use futures::{FutureExt, StreamExt, future, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, StreamBody};
+use tollgate::policy::Count;
+use tollgate::response::ActualCost;
 use tollgate::test_util::FailingStore;
-use tollgate::{ActualCost, Count, Policy, Quota, RateLimitHandle, RateLimitLayer};
+use tollgate::{Policy, Quota, RateLimitHandle, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{HOUR, Rig, Text, background, get, line, on_each_store};

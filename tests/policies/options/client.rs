@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use tollgate::key::Lookup;
-use tollgate::key::{self, ClientIp, KeyExtractor};
-use tollgate::{AccessList, Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate::key::{self, ClientIp, KeyExtractor, Lookup};
+use tollgate::policy::AccessList;
+use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer};
 use tower::ServiceExt;
 
 use super::rig::{HOUR, Rig, Text, and, expect, from, hello, now, statuses};

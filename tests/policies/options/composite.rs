@@ -4,7 +4,8 @@ use std::convert::Infallible;
 
 use futures::FutureExt;
 use http::{Request, Response};
-use tollgate::{Decision, Policy, Quota, RateLimitLayer, ResponseBody, key};
+use tollgate::body::ResponseBody;
+use tollgate::{Decision, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{HOUR, Rig, Text, and, body, from, hello, line, on_each_store, send, with};

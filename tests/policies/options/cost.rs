@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use http::{Request, Response};
+use tollgate::response::ActualCost;
 use tollgate::store::Change;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
-use tollgate::{ActualCost, Error, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
+use tollgate::{Error, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
 use tower::util::BoxCloneService;
 use tower::{Layer, service_fn};
 

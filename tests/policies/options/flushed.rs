@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use http::{Request, Response};
+use tollgate::response::ActualCost;
 use tollgate::store::Change;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
-use tollgate::{ActualCost, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer};
+use tollgate::{MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 

@@ -7,7 +7,8 @@ use futures::stream;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
-use tollgate::{Count, Decision, Key, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
+use tollgate::policy::Count;
+use tollgate::{Decision, Key, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 

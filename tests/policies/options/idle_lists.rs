@@ -2,8 +2,9 @@
 
 use http::request::Parts;
 use tollgate::key::{self, Extracted, KeyExtractor, KeyInfo};
+use tollgate::policy::AccessList;
 use tollgate::store::MaybeFuture;
-use tollgate::{AccessList, Key, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
 use tracing::Level;
 
 use super::rig::{Rig, expect, from, get, with};

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 
 use http::Method;
 use tollgate::key::{self, KeyExtractor};
-use tollgate::{AccessList, Key, MissingKey, Policy, Quota};
+use tollgate::policy::{AccessList, MissingKey};
+use tollgate::{Key, Policy, Quota};
 
 use super::rig::{Rig, Service, and, expect, from, get, method, statuses, with};
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Method, Response};
-use tollgate::{AccessList, Policy, Quota, RateLimitLayer, key};
+use tollgate::policy::AccessList;
+use tollgate::{Policy, Quota, RateLimitLayer, key};
 
 use super::rig::{Rig, Service, Text, and, body, expect, from, get, hello, line, method, now, over, with};
 

@@ -2,7 +2,8 @@
 
 use http::HeaderValue;
 use tollgate::key::{self, KeyExtractor};
-use tollgate::{MissingKey, Policy, Quota};
+use tollgate::policy::MissingKey;
+use tollgate::{Policy, Quota};
 
 use super::rig::{Rig, Service, body, expect, from, get, now, with};
 

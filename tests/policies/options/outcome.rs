@@ -4,7 +4,8 @@ use std::future::pending;
 
 use futures::FutureExt;
 use http::{Request, Response, StatusCode};
-use tollgate::{Count, Policy, Quota};
+use tollgate::policy::Count;
+use tollgate::{Policy, Quota};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{HOUR, Rig, Text, as_told, background, get, line, on_each_store, send, statuses, with};

@@ -7,7 +7,8 @@ use std::thread;
 use futures::FutureExt;
 use futures::channel::oneshot;
 use http::{Request, Response};
-use tollgate::{Count, Policy, Quota};
+use tollgate::policy::Count;
+use tollgate::{Policy, Quota};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{HOUR, Rig, Text, expect, get, hello, line, now, on_each_store, send, statuses};

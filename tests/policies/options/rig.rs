@@ -10,9 +10,10 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use tollgate::body::ResponseBody;
 use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Key, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody};
+use tollgate::{Key, Policy, Quota, RateLimitLayer, RedisStore};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
+use tollgate::body::ResponseBody;
 use tollgate::key::Ambiguous;
+use tollgate::policy::{Count, MissingKey};
 use tollgate::test_util::FailingStore;
-use tollgate::{Count, Key, MissingKey, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, ResponseBody, key};
+use tollgate::{Key, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 
 use http::{HeaderMap, HeaderName, Response};
 use tollgate::key::{self, Extracted};
-use tollgate::{AccessList, Decision, MissingKey, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer};
+use tollgate::policy::{AccessList, MissingKey};
+use tollgate::{Decision, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer};
 
 use super::rig::{HOUR, Rig, S, body, expect, from, get, hello, now, on_each_store, send, with};
 use crate::support::doubles::unavailable;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use http::Request;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::key::Lookup;
-use tollgate::{Policy, Quota, TierLookup, key};
+use tollgate::policy::TierLookup;
+use tollgate::{Policy, Quota, key};
 
 use super::rig::{HOUR, Rig, Service, Text, line, on_each_store, send, with};
 
@@ -178,7 +179,7 @@ async fn a_lookup_that_recovers_counts_again() {
 #[tokio::test]
 async fn a_key_that_is_on_a_list_is_not_looked_up() {
     let lookups = Lookups::default();
-    let list = tollgate::AccessList::default().key("ada");
+    let list = tollgate::policy::AccessList::default().key("ada");
     let service = Rig::memory().service([policy(lookups.by(by_name)).allow(list)]);
     assert_eq!(send(&service, of("ada")).await.headers().len(), 0);
     assert_eq!(lookups.count(), 0);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tollgate::{
-    Count, DenyCache, Error, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer,
-    RedisCellStore, Store, key,
-};
+use tollgate::policy::Count;
+use tollgate::redis_cell::RedisCellStore;
+use tollgate::store::{DenyCache, LeaseStore, Store};
+use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
 
 use super::rig::{HOUR, THREE, app, by_user, line, send, server, store};
 use crate::support::server::RedisServer;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::store::RedisCellStoreBuilder;
-use tollgate::{Error, RedisCellStore};
+use tollgate::Error;
+use tollgate::redis_cell::{RedisCellStore, RedisCellStoreBuilder};
 
 use super::rig::{THREE, assert_empty, decide, server, store};
 use crate::support::checks::check;
@@ -41,7 +41,7 @@ async fn a_user_needs_no_more_than_is_documented_and_without_it_is_told_so() {
     let store = RedisCellStore::connect(&url("limiter")).await.unwrap();
     let decided = decide(&store, check("ada", THREE, 1)).await.unwrap();
     assert_eq!(decided.decision.outcomes()[0].remaining(), 2);
-    tollgate::Store::adjust(&store, &check("ada", THREE, 1).counter, tollgate::store::Change::Reset)
+    tollgate::store::Store::adjust(&store, &check("ada", THREE, 1).counter, tollgate::store::Change::Reset)
         .wait()
         .await
         .unwrap();

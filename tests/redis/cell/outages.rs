@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Decision, RateLimitLayer, RedisCellStore, Source};
+use tollgate::redis_cell::RedisCellStore;
+use tollgate::{Decision, RateLimitLayer, Source};
 
 use super::rig::{THREE, app, by_user, decide, send, server, store};
 use crate::support::checks::check;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{BreakerState, Decision, Quota, RateLimitLayer, Source};
+use tollgate::store::BreakerState;
+use tollgate::{Decision, Quota, RateLimitLayer, Source};
 
 use super::rig::{HOUR, THREE, app, by_user, line, send, server, store};
 

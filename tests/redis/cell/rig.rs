@@ -6,8 +6,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response};
+use tollgate::redis_cell::RedisCellStore;
 use tollgate::store::{Ask, Check, Store, StoreDecision};
-use tollgate::{Error, Policy, Quota, RateLimitLayer, RedisCellStore, key};
+use tollgate::{Error, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
 use super::module::module;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tollgate::store::Ask;
-use tollgate::store::Store;
-use tollgate::{BreakerState, Decision, Key, Limiter, OnFailure, Policy, RateLimitLayer, RedisStore, Source};
+use tollgate::store::{Ask, BreakerState, Store};
+use tollgate::{Decision, Key, Limiter, OnFailure, Policy, RateLimitLayer, RedisStore, Source};
 use tracing::Level;
 
 use super::rig::{Cluster, FIFTY, PATIENCE, check_of, quota, take, wait_for};

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use tollgate::policy::Calendar;
 use tollgate::store::{Ask, BanCheck, Change, Check, Counter, Settlement, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Calendar, Key, Quota, RedisStore};
+use tollgate::{Ban, Key, Quota, RedisStore};
 
 use super::rig::{Cluster, PATIENCE, check_of};
 

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use tokio::time::sleep;
-use tollgate::{Decision, Outcome, Policy, Quota, RateLimitLayer, ResponseBody, key};
+use tollgate::body::ResponseBody;
+use tollgate::{Decision, Outcome, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{Cluster, PATIENCE};

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Ask, Check, Store};
-use tollgate::{BreakerState, Quota, RedisStore};
+use tollgate::store::{Ask, BreakerState, Check, Store};
+use tollgate::{Quota, RedisStore};
 
 use super::moves::set_slot;
 use super::rig::{Cluster, PATIENCE, check_of, id, quota};

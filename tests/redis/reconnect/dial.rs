@@ -16,8 +16,8 @@ use http_body_util::Full;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{Change, Receipt, ReceiptItem, RedisStoreBuilder, Settlement, Store};
-use tollgate::{BreakerState, Decision, Policy, Quota, RateLimitLayer, RedisStore, Source};
+use tollgate::store::{BreakerState, Change, Receipt, ReceiptItem, RedisStoreBuilder, Settlement, Store};
+use tollgate::{Decision, Policy, Quota, RateLimitLayer, RedisStore, Source};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{RETURN, assert_keeps, assert_returns, kept, take};

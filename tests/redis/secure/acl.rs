@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::{Client, cmd};
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{
-    Ask, Change, CounterId, Offered, RedisStoreBuilder, Report, Settlement, Store, StoreDecision, Tally,
-};
+use tollgate::ratio::{CounterId, Offered, Report, Tally};
+use tollgate::store::{Ask, Change, RedisStoreBuilder, Settlement, Store, StoreDecision};
 use tollgate::{Error, Quota, RedisStore};
 
 use crate::support::checks::{check, counter};

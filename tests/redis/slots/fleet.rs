@@ -8,8 +8,9 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::sleep;
+use tollgate::body::ResponseBody;
 use tollgate::shed::{Class, FleetShedLayer, Shed};
-use tollgate::{Decision, Quota, RateLimitHandle, ResponseBody, Source};
+use tollgate::{Decision, Quota, RateLimitHandle, Source};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::dying::{Other, VARIABLE};

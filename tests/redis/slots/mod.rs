@@ -10,7 +10,8 @@ mod renewed;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
-use tollgate::{Key, Limiter, Quota, RedisStore, Rule, SlotGuard, Source};
+use tollgate::store::SlotGuard;
+use tollgate::{Key, Limiter, Quota, RedisStore, Rule, Source};
 
 fn ada() -> Key {
     Key::new("user", "ada")

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Ask, Change, Check, MaybeFuture, Mode, Settlement};
-use tollgate::{Quota, Store};
+use tollgate::Quota;
+use tollgate::store::{Ask, Change, Check, MaybeFuture, Mode, Settlement, Store};
 
 use super::Rig;
 use crate::support::checks::{check, counter};

@@ -4,7 +4,8 @@ use std::slice;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate::{Quota, Store};
+use tollgate::Quota;
+use tollgate::store::Store;
 
 use super::{BUDGET, Rig};
 use crate::support::checks::check;

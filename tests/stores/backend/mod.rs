@@ -10,9 +10,10 @@ mod together;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::store::{Ask, BackendStore, Check, StoreDecision};
+use tollgate::Error;
+use tollgate::backend::BackendStore;
+use tollgate::store::{Ask, Check, Store, StoreDecision};
 use tollgate::test_util::ManualClock;
-use tollgate::{Error, Store};
 
 use crate::support::table::Table;
 

@@ -5,10 +5,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{
-    Ask, BackendStore, Change, Committed, Loaded, MaybeFuture, StateBackend, StateId, StateTx, Write,
-};
-use tollgate::{Error, Quota, Store};
+use tollgate::backend::{BackendStore, Committed, Loaded, StateBackend, StateId, StateTx, Write};
+use tollgate::store::{Ask, Change, MaybeFuture, Store};
+use tollgate::{Error, Quota};
 
 use crate::support::checks::check;
 

@@ -5,8 +5,9 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{Ask, BackendStore, Committed, Loaded, StateBackend, StateId, StateTx, Write};
-use tollgate::{Error, Quota, Store};
+use tollgate::backend::{BackendStore, Committed, Loaded, StateBackend, StateId, StateTx, Write};
+use tollgate::store::{Ask, Store};
+use tollgate::{Error, Quota};
 
 use crate::support::checks::check;
 

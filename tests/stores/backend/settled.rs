@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::store::{Ask, Change, Settlement};
-use tollgate::{Key, Limiter, Quota, Rule, Source, Store};
+use tollgate::store::{Ask, Change, Settlement, Store};
+use tollgate::{Key, Limiter, Quota, Rule, Source};
 
 use super::Rig;
 use crate::support::checks::check;

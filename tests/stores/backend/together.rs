@@ -5,8 +5,9 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use futures::future::join_all;
-use tollgate::store::{Ask, BackendStore, Change, Loaded, MaybeFuture, Settlement, StateBackend, StateId};
-use tollgate::{Error, Quota, Store};
+use tollgate::backend::{BackendStore, Loaded, StateBackend, StateId};
+use tollgate::store::{Ask, Change, MaybeFuture, Settlement, Store};
+use tollgate::{Error, Quota};
 
 use super::Rig;
 use crate::support::checks::check;

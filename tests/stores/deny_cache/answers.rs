@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Ask, Change, Counter, MaybeFuture, Mode, Settlement};
+use tollgate::store::{Ask, Change, Counter, DenyCache, MaybeFuture, Mode, Settlement, Store};
 use tollgate::test_util::{ManualClock, StoreFn};
-use tollgate::{DenyCache, MemoryStore, Quota, Source, Store};
+use tollgate::{MemoryStore, Quota, Source};
 
 use super::rig::{EACH, MS, Rig, S};
 use crate::support::checks::check;
@@ -74,7 +74,7 @@ fn settings_that_remember_nothing_are_refused() {
 
 #[test]
 fn a_smaller_cost_is_asked_of_the_store_and_replaces_what_was_known() {
-    for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::Algorithm::LeakyBucket) {
+    for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::policy::Algorithm::LeakyBucket) {
         let rig = Rig::new();
         assert!(rig.decide(&[check("ada", quota, 3)], Ask::default()).is_allowed());
         let _ = rig.asks(&[check("ada", quota, 3)]);
@@ -146,7 +146,7 @@ fn a_larger_cost_of_a_sliding_algorithm_is_asked_once_as_its_wait_is_not_known()
 
 #[test]
 fn a_smaller_cost_that_is_admitted_has_the_larger_one_asked_about_as_it_waits_longer_now() {
-    for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::Algorithm::LeakyBucket) {
+    for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::policy::Algorithm::LeakyBucket) {
         let rig = Rig::new();
         assert!(rig.decide(&[check("ada", quota, 2)], Ask::default()).is_allowed());
         let _ = rig.asks(&[check("ada", quota, 3)]);
@@ -177,7 +177,7 @@ fn a_reserve_is_refused_and_those_who_may_use_it_are_not() {
         let rig = Rig::new();
         let with_floor = |floor| [check("ada", quota, 1).floor(floor)];
         assert!(rig.decide(&[check("ada", quota, 2)], Ask::default()).is_allowed());
-        if quota.algorithm() == tollgate::Algorithm::LeakyBucket {
+        if quota.algorithm() == tollgate::policy::Algorithm::LeakyBucket {
             assert!(
                 rig.decide(&with_floor(1), Ask::default()).is_allowed(),
                 "what is in the queue counts, not what is asked"

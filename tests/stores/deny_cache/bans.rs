@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Ask, BanCheck, Change, Check, MaybeFuture, Settles, Store};
+use tollgate::store::{Ask, BanCheck, Change, Check, DenyCache, MaybeFuture, Settles, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Decision, DenyCache, MemoryStore, Quota, Source};
+use tollgate::{Ban, Decision, MemoryStore, Quota, Source};
 
 use super::rig::{EACH, Rig};
 use crate::support::checks::{check, counter};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::store::Ask;
+use tollgate::Quota;
+use tollgate::store::{Ask, Store};
 use tollgate::test_util::{ManualClock, StoreFn};
-use tollgate::{Quota, Store};
 
 use super::rig::{MS, Rig, S};
 use crate::support::checks::check;

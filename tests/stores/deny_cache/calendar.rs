@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tollgate::policy::Calendar;
 use tollgate::store::Ask;
-use tollgate::{Calendar, Quota, Source};
+use tollgate::{Quota, Source};
 
 use super::rig::{MS, Rig, S};
 use crate::support::checks::check;

@@ -7,12 +7,13 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::FutureExt;
 use tokio::sync::Semaphore;
+use tollgate::store::DenyCache;
 use tollgate::store::{
     Ask, AskMode, BanCheck, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Requirement,
     Settlement, Settles, Settling, Store, StoreDecision,
 };
 use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Decision, DenyCache, Error, MemoryStore, Quota, Source};
+use tollgate::{Ban, Decision, Error, MemoryStore, Quota, Source};
 
 use super::rig::{MS, Rig, S};
 use crate::support::checks::{check, counter};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use tollgate::store::{Ask, Change, Check, MaybeFuture, Receipt, Settlement};
+use tollgate::store::{Ask, Change, Check, MaybeFuture, Receipt, Settlement, Store};
 use tollgate::test_util::{FailingStore, ManualClock};
-use tollgate::{Error, MemoryStore, Quota, Store};
+use tollgate::{Error, MemoryStore, Quota};
 
 use super::rig::{EACH, MS, Rig};
 use crate::support::checks::{check, counter};

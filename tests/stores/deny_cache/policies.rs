@@ -8,7 +8,8 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
-use tollgate::{Count, Policy, Quota, RateLimitLayer};
+use tollgate::policy::Count;
+use tollgate::{Policy, Quota, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::Rig;

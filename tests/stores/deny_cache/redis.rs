@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use tollgate::store::{Ask, AskMode, Change, Check, RedisStoreBuilder, Settlement};
+use tollgate::store::{Ask, AskMode, Change, Check, RedisStoreBuilder, Settlement, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Decision, Quota, RedisStore, Source, Store};
+use tollgate::{Decision, Quota, RedisStore, Source};
 
 use super::rig::{MS, S};
 use crate::support::checks::{check, counter};

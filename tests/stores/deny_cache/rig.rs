@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{Ask, Check, DenyCacheBuilder, MaybeFuture, StoreDecision};
+use tollgate::store::{Ask, Check, DenyCache, DenyCacheBuilder, MaybeFuture, Store, StoreDecision};
 use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
-use tollgate::{Decision, DenyCache, MemoryStore, Quota, Source, Store};
+use tollgate::{Decision, MemoryStore, Quota, Source};
 
 use crate::support::checks::check;
 

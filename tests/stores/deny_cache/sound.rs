@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Ask, AskMode, Change, Check, MaybeFuture, Receipt, Settlement, Settles, Store, StoreDecision};
+use tollgate::policy::Algorithm;
+use tollgate::store::{
+    Ask, AskMode, Change, Check, DenyCache, MaybeFuture, Receipt, Settlement, Settles, Store, StoreDecision,
+};
 use tollgate::test_util::ManualClock;
-use tollgate::{Algorithm, Decision, DenyCache, MemoryStore, Quota, Source};
+use tollgate::{Decision, MemoryStore, Quota, Source};
 
 use super::rig::EACH;
 use crate::support::checks::{check, counter};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::store::{Ask, Change, Check, MaybeFuture, Receipt, Settlement, Settling, StoreDecision};
-use tollgate::{Error, Key, Limiter, Quota, Rule, Store};
+use tollgate::store::{Ask, Change, Check, MaybeFuture, Receipt, Settlement, Settling, Store, StoreDecision};
+use tollgate::{Error, Key, Limiter, Quota, Rule};
 
 use crate::support::doubles::passes_on;
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+use tollgate::bandwidth::Flow;
 use tollgate::test_util::FailingStore;
-use tollgate::{Flow, Key, Limiter, OnFailure, Quota};
+use tollgate::{Key, Limiter, OnFailure, Quota};
 
 use super::audit::{Counts, limiter};
 use super::taking::memory;

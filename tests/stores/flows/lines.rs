@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::{Instant, sleep, timeout};
+use tollgate::bandwidth::Flow;
 use tollgate::test_util::FailingStore;
-use tollgate::{Flow, Limiter, MemoryStore, Quota, Rule};
+use tollgate::{Limiter, MemoryStore, Quota, Rule};
 
 use super::audit::{ada, limiter};
 use super::taking::memory;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use futures::channel::mpsc::{SendError, UnboundedSender};
 use futures::{FutureExt, Sink, SinkExt, Stream, StreamExt, stream};
 use tokio::time::Instant;
+use tollgate::bandwidth::PacedError;
 use tollgate::test_util::FailingStore;
-use tollgate::{OnFailure, PacedError, Quota};
+use tollgate::{OnFailure, Quota};
 
 use super::audit::{ada, limiter};
 use super::taking::memory;

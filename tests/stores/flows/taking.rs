@@ -235,7 +235,7 @@ async fn more_than_can_ever_be_taken_costs_no_call() {
 #[cfg(feature = "lookup")]
 #[tokio::test(start_paused = true)]
 async fn a_tier_that_cannot_be_leased_is_an_error() {
-    let slots = tollgate::TierLookup::new(|_| async { Ok::<_, std::io::Error>(Some(Quota::concurrency(3))) });
+    let slots = tollgate::policy::TierLookup::new(|_| async { Ok::<_, std::io::Error>(Some(Quota::concurrency(3))) });
     let rule = Rule::new("bytes", Quota::per_second(1_000)).tier_lookup(slots);
     let error = Limiter::new(memory(), [rule]).flow(&ada()).await.expect_err("slots are no portions");
     assert!(error.to_string().contains("a concurrency cannot limit bytes"), "{error}");

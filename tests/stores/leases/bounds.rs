@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tollgate::Quota;
+use tollgate::store::LeaseStore;
 use tollgate::test_util::ManualClock;
-use tollgate::{LeaseStore, Quota};
 
 use super::definition::assert_admits;
 use super::sim::{Far, Traffic, bursts, micros, ms, secs, take};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::time::timeout;
-use tollgate::store::{Ask, MaybeFuture, Store};
+use tollgate::store::{Ask, LeaseStore, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{LeaseStore, MemoryStore, Quota, RedisStore, Source};
+use tollgate::{MemoryStore, Quota, RedisStore, Source};
 
 use super::sim::{Far, ms, remaining, secs};
 use crate::support::checks::check;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Quota};
+use tollgate::Quota;
+use tollgate::policy::Algorithm;
 
 use super::sim::Admitted;
 

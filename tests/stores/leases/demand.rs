@@ -1,8 +1,8 @@
 //! Who gets a lease, how large, and what that saves.
 
-use tollgate::store::{Ask, Check, MaybeFuture, Store};
+use tollgate::store::{Ask, Check, LeaseStore, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Key, LeaseStore, MemoryStore, Quota, Source};
+use tollgate::{Key, MemoryStore, Quota, Source};
 
 use super::sim::{Far, ms, secs, take};
 use crate::support::checks::check;

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
+use tollgate::store::LeaseStore;
 use tollgate::store::{
     Ask, Change, ChangeResult, Check, LeaseCounts, MaybeFuture, Mode, Receipt, ReceiptItem, Settlement, Settling,
     Store, StoreDecision, StoreId,
 };
 use tollgate::test_util::{FailingStore, ManualClock};
-use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
+use tollgate::{Error, MemoryStore, Quota, Source};
 
 use super::definition::assert_admits;
 use super::sim::{Far, bursts, micros, ms, remaining, secs, take};

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use tokio::sync::Semaphore;
+use tollgate::store::LeaseStore;
 use tollgate::store::{
     Ask, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Settlement, Settling, Store, StoreDecision,
 };
 use tollgate::test_util::ManualClock;
-use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
+use tollgate::{Error, MemoryStore, Quota, Source};
 
 use super::sim::{Far, ms, remaining, secs, take};
 use crate::support::checks::{check, counter};

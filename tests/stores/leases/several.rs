@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::store::{Ask, Check, MaybeFuture, Mode, Store};
+use tollgate::store::{Ask, Check, LeaseStore, MaybeFuture, Mode, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{LeaseStore, MemoryStore, Quota, Source};
+use tollgate::{MemoryStore, Quota, Source};
 
 use super::sim::{Far, remaining, secs, take};
 use crate::support::checks::check;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use tollgate::{LeaseStore, Quota, RedisStore, Source};
+use tollgate::store::LeaseStore;
+use tollgate::{Quota, RedisStore, Source};
 
 use super::definition::assert_admits;
 use super::sim::{Admitted, secs, take};

@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use tollgate::store::{Ask, BanCheck, Change, Check, Counter, MaybeFuture};
-use tollgate::{Ban, Key, MemoryStore, Quota, Store};
+use tollgate::store::{Ask, BanCheck, Change, Check, Counter, MaybeFuture, Store};
+use tollgate::{Ban, Key, MemoryStore, Quota};
 use tracing::{Dispatch, dispatcher};
 use tracing_subscriber::fmt::MakeWriter;
 

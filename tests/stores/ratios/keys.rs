@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use tokio::time::sleep;
 use tollgate::Quota;
-use tollgate::store::{Check, CounterId};
+use tollgate::ratio::CounterId;
+use tollgate::store::Check;
 
 use super::{LIMIT, Steps, Switch, TICK, all, counter, decide, load};
 

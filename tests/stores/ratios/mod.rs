@@ -14,9 +14,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use tollgate::store::{Ask, Check, Counter, MaybeFuture, MemoryTally, RatioStoreBuilder, Report, Tally, Totals};
+use tollgate::ratio::{MemoryTally, RatioStore, RatioStoreBuilder, Report, Tally, Totals};
+use tollgate::store::{Ask, Check, Counter, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Decision, Error, Key, Quota, RatioStore, Store};
+use tollgate::{Decision, Error, Key, Quota};
 
 const TICK: Duration = Duration::from_secs(1);
 

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::store::{Change, Check, CounterId, MemoryTally, Mode, Requirement, Settles};
-use tollgate::{Calendar, PolicyName, Quota, RatioStore, Store};
+use tollgate::Quota;
+use tollgate::policy::{Calendar, PolicyName};
+use tollgate::ratio::{CounterId, MemoryTally, RatioStore};
+use tollgate::store::{Change, Check, Mode, Requirement, Settles, Store};
 
 use super::{LIMIT, Steps, Switch, TICK, all, counter, decide, load};
 

@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::store::{Ask, Change, Check, MemoryTally, Report, Tally, Totals};
-use tollgate::{Error, Quota, RatioStore, Store};
+use tollgate::ratio::{MemoryTally, RatioStore, Report, Tally, Totals};
+use tollgate::store::{Ask, Change, Check, Store};
+use tollgate::{Error, Quota};
 
 use super::{all, counter, decide};
 

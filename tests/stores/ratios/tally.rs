@@ -1,6 +1,7 @@
 //! The tally in memory.
 
-use tollgate::store::{Counter, CounterId, MemoryTally, Offered, Report, Tally, Totals};
+use tollgate::ratio::{CounterId, MemoryTally, Offered, Report, Tally, Totals};
+use tollgate::store::Counter;
 use tollgate::test_util::ManualClock;
 
 use super::{TICK, all, counter};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use tokio::time::sleep;
-use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Settlement, Store};
-use tollgate::{DenyCache, Key, LeaseStore, Limiter, MemoryStore, OnFailure, Quota, Rule};
+use tollgate::store::{Ask, Change, Check, Counter, DenyCache, LeaseStore, MaybeFuture, Settlement, Store};
+use tollgate::{Key, Limiter, MemoryStore, OnFailure, Quota, Rule};
 
 use crate::support::slow::many;
 use crate::support::stall::Stalls;

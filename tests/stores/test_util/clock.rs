@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate::store::Clock;
+use tollgate::store::{Clock, DenyCache};
 use tollgate::test_util::ManualClock;
-use tollgate::{DenyCache, Key, Limiter, MemoryStore, OnFailure, Quota, Rule, Source};
+use tollgate::{Key, Limiter, MemoryStore, OnFailure, Quota, Rule, Source};
 
 use crate::support::doubles::unavailable;
 

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::Instant;
-use tollgate::store::{Ask, AskMode, Change, Check, Counter, Deadline, MaybeFuture, Mode, Settlement, StoreDecision};
+use tollgate::policy::PolicyName;
+use tollgate::store::{
+    Ask, AskMode, Change, Check, Counter, Deadline, MaybeFuture, Mode, Settlement, Store, StoreDecision,
+};
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore, StoreFn};
-use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, PolicyName, Quota, Rule, Source, Store};
+use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, Quota, Rule, Source};
 
 use crate::support::doubles::Bounded;
 

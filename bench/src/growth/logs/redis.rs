@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
-use tollgate::store::{Ask, Check, Counter};
-use tollgate::{Key, Quota, RedisStore, Store};
+use tollgate::store::{Ask, Check, Counter, Store};
+use tollgate::{Key, Quota, RedisStore};
 
 use super::{LIMITS, QUOTAS, sides};
 use crate::effort::Effort;

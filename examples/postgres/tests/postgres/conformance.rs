@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::Error;
-use tollgate::store::{BackendStore, Loaded, StateBackend, StateId};
+use tollgate::backend::{BackendStore, Loaded, StateBackend, StateId};
 use tollgate::test_util::{Conformance, ManualClock, conformance};
 use tollgate_postgres::Postgres;
 

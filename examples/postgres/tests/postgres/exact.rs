@@ -4,8 +4,9 @@ use std::env;
 use std::process::{Command, Stdio};
 
 use futures::future::join_all;
-use tollgate::store::{BackendStore, Change, Check, StateBackend, StateId};
-use tollgate::{MemoryStore, Quota, Store};
+use tollgate::backend::{BackendStore, StateBackend, StateId};
+use tollgate::store::{Change, Check, Store};
+use tollgate::{MemoryStore, Quota};
 use tollgate_postgres::Postgres;
 
 use crate::support::server::Server;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::store::BackendStore;
-use tollgate::{BreakerState, Key, Limiter, Quota, Rule, Source};
+use tollgate::backend::BackendStore;
+use tollgate::store::BreakerState;
+use tollgate::{Key, Limiter, Quota, Rule, Source};
 use tollgate_postgres::Postgres;
 
 use crate::support::server::Server;

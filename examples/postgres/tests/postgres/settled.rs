@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::store::{BackendStore, Change, Loaded, Settlement, StateBackend, StateId, StoreDecision};
-use tollgate::{Error, Key, Limiter, Quota, Rule, Source, Store};
+use tollgate::backend::{BackendStore, Loaded, StateBackend, StateId};
+use tollgate::store::{Change, Settlement, Store, StoreDecision};
+use tollgate::{Error, Key, Limiter, Quota, Rule, Source};
 use tollgate_postgres::Postgres;
 
 use crate::support::proxy::{Mode, Proxy};

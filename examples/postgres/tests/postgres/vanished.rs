@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
-use tollgate::store::{Check, Loaded, StateBackend, StateId};
+use tollgate::backend::{Loaded, StateBackend, StateId};
+use tollgate::store::Check;
 use tollgate_postgres::{Postgres, PostgresTx};
 
 use crate::support::proxy::{Mode, Proxy};

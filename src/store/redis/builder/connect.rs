@@ -39,7 +39,7 @@ impl RedisStoreBuilder {
     ///
     /// For [`functions`](Self::functions), `+fcall +function|load` take the place of `+evalsha +eval`. A
     /// database in the URL takes `+select`, a pool whose connections others use too `+ping +unwatch`, and a
-    /// [`Tally`](crate::store::Tally) `+hmget +hset +hincrby +hlen +pexpire`.
+    /// [`Tally`](crate::ratio::Tally) `+hmget +hset +hincrby +hlen +pexpire`.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl RedisStoreBuilder {
     /// Cluster that cannot be one step. They admit a request together or not at all, and never more
     /// than any limit; but if one part refuses or fails, what the others took is refunded in the
     /// background. For that moment, about a round trip, it is missing: other requests may be
-    /// refused, and their refusals be [cached](crate::DenyCache) in other processes, for units that
+    /// refused, and their refusals be [cached](crate::store::DenyCache) in other processes, for units that
     /// come back. A leaky bucket refunds units only while no later request is queued, and those of
     /// a part that timed out may stay taken.
     ///

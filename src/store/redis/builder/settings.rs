@@ -56,7 +56,8 @@ const MOST_CONNECTIONS: usize = 65_536;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{RedisStore, Store};
+/// use tollgate::store::Store;
+/// use tollgate::RedisStore;
 ///
 /// let store = RedisStore::builder()
 ///     .prefix("api")
@@ -210,7 +211,8 @@ impl RedisStoreBuilder {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{RedisStore, Store};
+    /// use tollgate::store::Store;
+    /// use tollgate::RedisStore;
     ///
     /// let settings = RedisStore::builder().timeout(Duration::from_millis(20));
     /// let store = settings.connect_lazy("redis://127.0.0.1:6379")?;
@@ -243,7 +245,7 @@ impl RedisStoreBuilder {
     }
 
     /// Sets for how long a refusal is cached at most, instead of 1 s: see
-    /// [`DenyCache`](crate::DenyCache). For so long a refund or a reset by another process may go
+    /// [`DenyCache`](crate::store::DenyCache). For so long a refund or a reset by another process may go
     /// unnoticed. Zero is refused: see [`without_deny_cache`](Self::without_deny_cache).
     ///
     /// # Examples

@@ -12,7 +12,7 @@ use deadpool_redis::redis::Cmd;
 
 use super::script::{Calls, Program};
 use crate::core::Error;
-use crate::store::{CounterId, MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS, Offered, Report};
+use crate::store::ratio::{CounterId, MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS, Offered, Report};
 
 /// The shortest and the longest tick.
 const TICKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(60)];

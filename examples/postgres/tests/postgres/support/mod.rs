@@ -5,8 +5,8 @@ pub(crate) mod server;
 
 use std::time::Duration;
 
-use tollgate::store::{Ask, Check, Counter, StoreDecision};
-use tollgate::{Error, Key, Quota, Store};
+use tollgate::store::{Ask, Check, Counter, Store, StoreDecision};
+use tollgate::{Error, Key, Quota};
 use tollgate_postgres::Postgres;
 
 use self::server::Server;

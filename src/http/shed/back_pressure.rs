@@ -63,7 +63,8 @@ use crate::store::SlotGuard;
 ///
 /// ```
 /// use std::convert::Infallible;
-/// use tollgate::{BackPressureLayer, Key, Limiter, MemoryStore, Quota, Rule};
+/// use tollgate::shed::BackPressureLayer;
+/// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
 /// use tower::{Layer, Service, ServiceExt, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
