@@ -167,12 +167,12 @@ impl Key {
 
 /// The prefix of all keys of one kind, rendered once so that extractors do not escape it for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct KeyKind {
     /// `<kind>:`, escaped.
     text: Ascii,
 }
 
-impl Kind {
+impl KeyKind {
     /// Escapes a kind.
     pub(crate) fn new(kind: &str) -> Self {
         Self { text: Ascii::new(&KeyText::start(kind).bytes) }
@@ -215,7 +215,7 @@ impl KeyText {
     }
 
     /// Starts with a kind that is escaped already.
-    fn of(kind: &Kind) -> Self {
+    fn of(kind: &KeyKind) -> Self {
         Self { bytes: SmallVec::from_slice(kind.text.as_bytes()) }
     }
 
@@ -359,11 +359,11 @@ mod tests {
     fn a_kind_rendered_before_makes_the_keys_it_would_make_each_time() {
         for kind in ["", "bearer", "header x-api-key", "a:b+c%d{e"] {
             for value in [String::new(), "a}b c".to_owned(), "x".repeat(65), "é".repeat(32)] {
-                assert_eq!(Kind::new(kind).key(value.as_bytes()), Key::new(kind, &value));
-                assert_eq!(Kind::new(kind).hashed(value.as_bytes()), Key::hashed(kind, &value));
+                assert_eq!(KeyKind::new(kind).key(value.as_bytes()), Key::new(kind, &value));
+                assert_eq!(KeyKind::new(kind).hashed(value.as_bytes()), Key::hashed(kind, &value));
             }
         }
-        assert_eq!(Kind::fixed("bearer:").key(b"ada"), Key::new("bearer", "ada"));
+        assert_eq!(KeyKind::fixed("bearer:").key(b"ada"), Key::new("bearer", "ada"));
         assert_eq!(Key::fixed("global:"), Key::new("global", ""));
     }
 

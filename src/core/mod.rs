@@ -37,7 +37,7 @@ pub use decision::{Decision, Outcome, Source};
 pub(crate) use digits::Digits;
 pub use error::Error;
 pub use key::Key;
-pub(crate) use key::Kind;
+pub(crate) use key::KeyKind;
 #[cfg(feature = "redis-cell")]
 pub(crate) use limit::FORMAT;
 pub(crate) use limit::Limit;

@@ -24,7 +24,7 @@ use tower::Service;
 
 use super::LiveLayer;
 use super::account::RateLimitHandle;
-use super::admission::{Judge, Resolved, Skip, Waiting};
+use super::admission::{Judge, PendingPolicy, Resolved, Skip};
 use super::gate::{Gate, SharedGate};
 use super::headers::{Advertised, used, whole_seconds};
 use super::policy::{Policy, Predicate};
@@ -133,7 +133,7 @@ impl fmt::Debug for StatusService {
 ///
 /// The refusal, if the layer would refuse the client before the store decides, or if no decision could be made.
 async fn status(gate: &Arc<Gate>, parts: &Parts, shows: impl Fn(&Policy) -> bool) -> Result<String, Box<Refusal>> {
-    let mut plan: Plan<Waiting> = Plan::default();
+    let mut plan: Plan<PendingPolicy> = Plan::default();
     for (place, policy) in gate.policies.iter().enumerate() {
         match resolve(gate, place, parts) {
             Resolved::Refused(refusal) => return Err(refusal),

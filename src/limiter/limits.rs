@@ -163,7 +163,7 @@ impl Limits {
     /// # Errors
     ///
     /// The refusal of the first rule that refuses by its lookup.
-    pub(crate) async fn decide<F: PendingCheck>(&self, mut plan: Plan<F>) -> Result<DecidedBy<F>, F::Refusal> {
+    pub(crate) async fn decide<F: PendingCheck>(&self, mut plan: Plan<F>) -> Result<DecidedBy<F>, F::Error> {
         let mut ask = Ask::default();
         if !plan.pending.is_empty() {
             let deadline = self.deadline();
@@ -183,7 +183,7 @@ impl Limits {
     /// # Errors
     ///
     /// As of [`decide`](Self::decide).
-    pub(crate) async fn look_up<F: PendingCheck>(&self, plan: &mut Plan<F>) -> Result<Deadline, F::Refusal> {
+    pub(crate) async fn look_up<F: PendingCheck>(&self, plan: &mut Plan<F>) -> Result<Deadline, F::Error> {
         if plan.pending.is_empty() {
             return Ok(Deadline::none());
         }
@@ -193,7 +193,7 @@ impl Limits {
     }
 
     /// Makes the lookups of a plan in half of the time that is left, and inserts their checks.
-    async fn resolve_pending<F: PendingCheck>(&self, plan: &mut Plan<F>, deadline: Deadline) -> Result<(), F::Refusal> {
+    async fn resolve_pending<F: PendingCheck>(&self, plan: &mut Plan<F>, deadline: Deadline) -> Result<(), F::Error> {
         let half = deadline.remaining().and_then(|left| Instant::now().checked_add(left / 2));
         let checks = resolve_all(&mut plan.pending, half).await?;
         plan.insert(checks);
@@ -205,7 +205,7 @@ impl Limits {
 async fn resolve_all<F: PendingCheck>(
     pending: &mut [F],
     until: Option<Instant>,
-) -> Result<Vec<(usize, Check)>, F::Refusal> {
+) -> Result<Vec<(usize, Check)>, F::Error> {
     // Outside of a tokio runtime there are no timers, so every lookup is awaited.
     let until = until.filter(|_| Runtime::try_current().is_ok());
     let mut lookups: Vec<_> = pending.iter_mut().map(|check| (check.place(), Box::pin(check.resolve(until)))).collect();

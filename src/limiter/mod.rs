@@ -44,7 +44,7 @@ pub(crate) use self::take::Permit;
 #[cfg(feature = "lookup")]
 pub use self::tier::{TierLookup, UnknownTier};
 #[cfg(not(feature = "lookup"))]
-pub(crate) use self::untiered::TierLookup;
+pub(crate) use self::untiered::NoTierLookup as TierLookup;
 pub(crate) use self::warned::is_first;
 use crate::core::error::{Kind, built};
 use crate::core::{Decision, Error, Key, PolicyName};

@@ -27,14 +27,14 @@ pub(crate) struct Plan<F> {
 /// The check of a rule whose key or quota is being looked up.
 pub(crate) trait PendingCheck {
     /// What ends the request without a decision of the store.
-    type Refusal;
+    type Error;
 
     /// Returns the place of the rule.
     fn place(&self) -> usize;
 
     /// Waits for the lookup, but not longer than until a time. Returns the check of the rule, or `None` if the rule does
     /// not apply.
-    fn resolve(&mut self, until: Option<Instant>) -> impl Future<Output = Result<Option<Check>, Self::Refusal>> + Send;
+    fn resolve(&mut self, until: Option<Instant>) -> impl Future<Output = Result<Option<Check>, Self::Error>> + Send;
 }
 
 impl<F> Default for Plan<F> {

@@ -124,7 +124,7 @@ pub(super) struct Tier<'a> {
 }
 
 impl PendingCheck for Tier<'_> {
-    type Refusal = Error;
+    type Error = Error;
 
     fn place(&self) -> usize {
         self.draft.place

@@ -7,9 +7,9 @@ use crate::store::MaybeFuture;
 
 /// A lookup of quotas; without the feature there are no values.
 #[derive(Clone)]
-pub(crate) enum TierLookup {}
+pub(crate) enum NoTierLookup {}
 
-impl TierLookup {
+impl NoTierLookup {
     /// Returns nothing, as it is never called.
     pub(crate) fn find(&self, _: &Key, _: impl FnOnce() -> RawValues) -> MaybeFuture<Result<Option<Quota>, Error>> {
         match *self {}

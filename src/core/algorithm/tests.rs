@@ -123,13 +123,13 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 /// A counter that handles one event after the other.
-struct Counter {
+struct AnyCounter {
     quota: Quota,
     state: Option<State>,
     now_us: u64,
 }
 
-impl Counter {
+impl AnyCounter {
     fn now(&self) -> u64 {
         self.quota.tick().of(self.now_us)
     }
@@ -209,7 +209,7 @@ proptest! {
         start in 0..LATEST_US,
         events in prop::collection::vec(any_event(), 1..40),
     ) {
-        let mut counter = Counter { quota, state: None, now_us: start };
+        let mut counter = AnyCounter { quota, state: None, now_us: start };
         for event in &events {
             counter.meets(event);
         }
@@ -224,7 +224,7 @@ proptest! {
     ) {
         let (mut quota, mut state) = (quota, None);
         for (limit, extra) in others {
-            let mut counter = Counter { quota, state, now_us: start };
+            let mut counter = AnyCounter { quota, state, now_us: start };
             for event in &events {
                 counter.meets(event);
             }
@@ -263,7 +263,7 @@ proptest! {
         start in 0..LATEST_US / 2,
         events in prop::collection::vec(any_event(), 1..10),
     ) {
-        let mut counter = Counter { quota: large, state: None, now_us: start };
+        let mut counter = AnyCounter { quota: large, state: None, now_us: start };
         for event in &events {
             counter.meets(event);
             let (state, now) = (counter.state.as_ref(), counter.now());
@@ -293,7 +293,7 @@ fn a_request_that_was_told_to_wait_fits_then_and_not_a_tick_earlier() {
     let events = prop::collection::vec(any_event(), 1..10);
     runner
         .run(&(any_quota(), 0..LATEST_US / 2, events), |(quota, start, events)| {
-            let mut counter = Counter { quota, state: None, now_us: start };
+            let mut counter = AnyCounter { quota, state: None, now_us: start };
             for event in &events {
                 counter.meets(event);
                 let (now, state) = (counter.now(), counter.state.as_ref());

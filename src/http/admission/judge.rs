@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use super::resolved::{Keyless, Resolved, Skip, Stage, Waiting};
+use super::resolved::{Keyless, PendingPolicy, Resolved, Skip, Stage};
 use crate::core::{Error, Key, Mode, Quota};
 use crate::http::MissingKey;
 use crate::http::gate::Gate;
@@ -268,7 +268,7 @@ impl<'a> Judge<'a> {
     /// Resolves to a lookup, which starts when it is polled.
     fn waits(self, keyless: Keyless, stage: Stage) -> Resolved {
         let gate = Arc::clone(self.gate);
-        Resolved::Waiting(Box::new(Waiting { gate, keyless, stage, in_shadow: false, skipped: None }))
+        Resolved::Waiting(Box::new(PendingPolicy { gate, keyless, stage, in_shadow: false, skipped: None }))
     }
 }
 

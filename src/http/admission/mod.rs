@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::judge::Judge;
 use self::resolved::Stage;
-pub(crate) use self::resolved::{Resolved, Skip, Waiting};
+pub(crate) use self::resolved::{PendingPolicy, Resolved, Skip};
 use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Admitted, RateLimitHandle};
 use crate::http::gate::Gate;
@@ -72,7 +72,7 @@ impl Admission {
     }
 
     /// Begins to decide by checks that are known.
-    fn by(gate: &Arc<Gate>, plan: Plan<Waiting>) -> Self {
+    fn by(gate: &Arc<Gate>, plan: Plan<PendingPolicy>) -> Self {
         let Plan { places, mut checks, .. } = plan;
         let timer = gate.limits.telemetry.start();
         let deciding = gate.limits.store.begin(&checks, Ask::default());
@@ -86,7 +86,7 @@ impl Admission {
     }
 
     /// Looks up what the plan lacks, then decides, both within the layer's timeout.
-    fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>, mut lacking: Lacking) -> Self {
+    fn after_lookups(gate: &Arc<Gate>, plan: Plan<PendingPolicy>, mut lacking: Lacking) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
             match gate.limits.decide(plan).await {
@@ -130,7 +130,7 @@ fn resolve(
     gate: &Arc<Gate>,
     parts: &Parts,
     outside: Option<&Decision>,
-    plan: &mut Plan<Waiting>,
+    plan: &mut Plan<PendingPolicy>,
 ) -> Result<Lacking, Refusal> {
     if gate.policies.is_empty() {
         gate.limits.warned.no_rules();
@@ -192,8 +192,8 @@ impl Lacking {
     }
 }
 
-impl PendingCheck for Waiting {
-    type Refusal = Box<Refusal>;
+impl PendingCheck for PendingPolicy {
+    type Error = Box<Refusal>;
 
     fn place(&self) -> usize {
         self.keyless.draft.place

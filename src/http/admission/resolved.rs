@@ -1,7 +1,7 @@
 //! The results of resolving one policy for one request, and the state of a policy whose lookup is not finished.
 //!
 //! A policy resolves at once if its key and its quota follow from the head of the request. Else it becomes a
-//! [`Waiting`], which owns all that it needs, as the head becomes part of the inner service's request meanwhile.
+//! [`PendingPolicy`], which owns all that it needs, as the head becomes part of the inner service's request meanwhile.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(crate) enum Resolved {
     /// The policy does not count the request.
     Skip(Skip),
     /// A key or a quota has to be looked up; the lookup has not started.
-    Waiting(Box<Waiting>),
+    Waiting(Box<PendingPolicy>),
     /// The policy refuses the request; boxed, as this is large and rare.
     Refused(Box<Refusal>),
 }
@@ -99,7 +99,7 @@ impl Keyless {
 }
 
 /// A policy that needs a lookup before it is a check.
-pub(crate) struct Waiting {
+pub(crate) struct PendingPolicy {
     pub(super) gate: Arc<Gate>,
     pub(super) keyless: Keyless,
     pub(super) stage: Stage,

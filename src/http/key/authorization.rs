@@ -20,12 +20,12 @@ use super::extracted::{Ambiguous, Extracted};
 use super::reading::{Choices, Value, text};
 use super::reading::{Pick, carried, lines, trimmed};
 use super::{KeyExtractor, KeyInfo};
-use crate::core::{Key, Kind, MaybeFuture};
+use crate::core::{Key, KeyKind, MaybeFuture};
 use crate::lookup::RawValues;
 
 const SCHEME: &str = "Bearer";
 
-static KIND: Kind = Kind::fixed("bearer:");
+static KIND: KeyKind = KeyKind::fixed("bearer:");
 
 /// The extractor that [`bearer`] returns.
 #[derive(Clone, Copy, Debug)]

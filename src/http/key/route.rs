@@ -21,10 +21,10 @@ use super::extracted::{Ambiguous, Extracted};
 use super::reading::{Choices, Value, bytes};
 use super::template::{Piece, is_template, matched, normal, pieces};
 use super::{Bannable, KeyExtractor, KeyInfo};
-use crate::core::{Key, Kind, MaybeFuture};
+use crate::core::{Key, KeyKind, MaybeFuture};
 use crate::lookup::RawValues;
 
-static KIND: Kind = Kind::fixed("route:");
+static KIND: KeyKind = KeyKind::fixed("route:");
 
 /// The value that all requests share that matched no route: random paths must not start fresh counters.
 const UNMATCHED: &str = "<unmatched>";

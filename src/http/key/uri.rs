@@ -15,10 +15,10 @@ use percent_encoding::{percent_decode_str, percent_encode_byte};
 use super::extracted::{Ambiguous, Extracted};
 use super::reading::lines;
 use super::{Bannable, KeyExtractor, KeyInfo};
-use crate::core::{Key, Kind, MaybeFuture};
+use crate::core::{Key, KeyKind, MaybeFuture};
 use crate::lookup::RawValues;
 
-static HOST_KIND: Kind = Kind::fixed("host:");
+static HOST_KIND: KeyKind = KeyKind::fixed("host:");
 
 /// An extractor of the host of the request.
 ///
@@ -158,7 +158,7 @@ fn is_name(name: &str) -> bool {
         && (!name.rsplit('.').next().is_some_and(is_number) || name.parse::<Ipv4Addr>().is_ok())
 }
 
-static PATH_KIND: Kind = Kind::fixed("path:");
+static PATH_KIND: KeyKind = KeyKind::fixed("path:");
 
 /// The extractor that [`path`] returns.
 #[derive(Clone, Copy, Debug)]

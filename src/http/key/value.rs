@@ -21,7 +21,7 @@ use super::reading::{Choices, Pick, Value, carried, lines, text};
 #[cfg(feature = "axum")]
 use super::route::param_value;
 use super::{KeyExtractor, KeyInfo};
-use crate::core::{Key, Kind, MaybeFuture};
+use crate::core::{Key, KeyKind, MaybeFuture};
 use crate::lookup::RawValues;
 
 /// An extractor of a value that clients send.
@@ -34,7 +34,7 @@ use crate::lookup::RawValues;
 #[must_use]
 pub struct ValueKey {
     source: ValueSource,
-    kind: Kind,
+    kind: KeyKind,
     /// Whether keys hold the value itself, not a hash of it.
     plain: bool,
     choices: Choices,
@@ -230,7 +230,7 @@ pub fn basic_user() -> ValueKey {
 impl ValueKey {
     /// An extractor of values that are secrets.
     fn new(source: ValueSource, kind: &str) -> Self {
-        let kind = Kind::new(kind);
+        let kind = KeyKind::new(kind);
         Self { source, kind, plain: false, choices: Choices::new() }
     }
 

@@ -52,13 +52,13 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplan
     let (verdict, why): (_, Option<Cow<'static, str>>) = match resolved {
         Resolved::Check(check) => {
             (quota, key, cost) = (*check.counter.quota(), Some(check.counter.key().clone()), check.cost);
-            let verdict = if check.is_only_for_ban() { Verdict::Skips } else { Verdict::Counts };
+            let verdict = if check.is_only_for_ban() { PolicyEffect::Skips } else { PolicyEffect::Counts };
             (verdict, of_check(&check, policy).map(Into::into))
         }
-        Resolved::Skip(Skip::Scope) => (Verdict::Skips, Some(policy.options().scope.why_not(parts))),
-        Resolved::Skip(skip) => (Verdict::Skips, Some(of_skip(skip).into())),
-        Resolved::Waiting(_) => (Verdict::Waits, Some("its key, or its quota, is looked up".into())),
-        Resolved::Refused(refusal) => (Verdict::Refuses, Some(of_refusal(&refusal).into())),
+        Resolved::Skip(Skip::Scope) => (PolicyEffect::Skips, Some(policy.options().scope.why_not(parts))),
+        Resolved::Skip(skip) => (PolicyEffect::Skips, Some(of_skip(skip).into())),
+        Resolved::Waiting(_) => (PolicyEffect::Waits, Some("its key, or its quota, is looked up".into())),
+        Resolved::Refused(refusal) => (PolicyEffect::Refuses, Some(of_refusal(&refusal).into())),
     };
     let rule = policy.rule();
     PolicyExplanation { policy: rule.name().clone(), quota, key, cost, mode: rule.mode(), verdict, why }
@@ -154,13 +154,13 @@ pub struct PolicyExplanation {
     key: Option<Key>,
     cost: u64,
     mode: Mode,
-    verdict: Verdict,
+    verdict: PolicyEffect,
     why: Option<Cow<'static, str>>,
 }
 
 /// What becomes of the request, as far as a policy decides that without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum PolicyEffect {
     /// The policy counts it.
     Counts,
     /// The policy does not apply.
@@ -206,12 +206,12 @@ impl PolicyExplanation {
 
     /// Returns whether the policy applies: it counts the request or refuses it, or a lookup decides whether it does.
     pub fn applies(&self) -> bool {
-        self.verdict != Verdict::Skips
+        self.verdict != PolicyEffect::Skips
     }
 
     /// Returns whether the policy refuses the request whatever its counter has left, as for a client on a deny list.
     pub fn refuses(&self) -> bool {
-        self.verdict == Verdict::Refuses
+        self.verdict == PolicyEffect::Refuses
     }
 
     /// Returns why the policy does not apply, or what is special; `None` if it counts the request by its own key.
@@ -222,10 +222,10 @@ impl PolicyExplanation {
     /// Returns its line of the table.
     fn row(&self) -> [String; 6] {
         let applies = match self.verdict {
-            Verdict::Skips => "no",
-            Verdict::Waits => "perhaps",
-            Verdict::Counts if self.is_shadow() => "shadow",
-            Verdict::Counts | Verdict::Refuses => "yes",
+            PolicyEffect::Skips => "no",
+            PolicyEffect::Waits => "perhaps",
+            PolicyEffect::Counts if self.is_shadow() => "shadow",
+            PolicyEffect::Counts | PolicyEffect::Refuses => "yes",
         };
         let none = || "-".to_owned();
         [

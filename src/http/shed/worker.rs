@@ -65,7 +65,7 @@ enum Gauge {
 #[derive(Clone)]
 #[must_use]
 pub struct WorkerShedLayer {
-    state: Arc<State>,
+    state: Arc<WorkerInner>,
 }
 
 impl WorkerShedLayer {
@@ -160,14 +160,14 @@ impl WorkerShedLayer {
 
     fn of(name: &str, gauge: Gauge) -> Result<Self, Error> {
         let shedder = Shedder::new(PolicyName::try_from(name)?);
-        Ok(Self { state: Arc::new(State::new(shedder, gauge)) })
+        Ok(Self { state: Arc::new(WorkerInner::new(shedder, gauge)) })
     }
 
     /// Returns a layer with other settings, and a state as it begins.
-    fn change(self, change: impl FnOnce(&mut State)) -> Self {
-        let State { shedder, gauge, ramp, wait, drain, .. } = &*self.state;
-        let new = State::new(shedder.anew(), gauge.clone());
-        let mut state = State { ramp: *ramp, wait: *wait, drain: *drain, ..new };
+    fn change(self, change: impl FnOnce(&mut WorkerInner)) -> Self {
+        let WorkerInner { shedder, gauge, ramp, wait, drain, .. } = &*self.state;
+        let new = WorkerInner::new(shedder.anew(), gauge.clone());
+        let mut state = WorkerInner { ramp: *ramp, wait: *wait, drain: *drain, ..new };
         change(&mut state);
         Self { state: Arc::new(state) }
     }
@@ -179,7 +179,7 @@ impl WorkerShedLayer {
     /// Admits a request, which is in progress as long as the guard is there, or returns the response to one that is
     /// shed. Its class is inserted into its extensions.
     pub(super) fn admit(&self, parts: &mut Parts) -> Result<Option<InProgress>, Box<Response<Bytes>>> {
-        let State { shedder, gauge, wait, .. } = &*self.state;
+        let WorkerInner { shedder, gauge, wait, .. } = &*self.state;
         let now = shedder.clock.now();
         self.sample(now);
         let class = shedder.offered(parts);
@@ -195,7 +195,7 @@ impl WorkerShedLayer {
 
     /// Samples the utilization if that is due, and no other request does. It is if the clock stepped back far.
     fn sample(&self, now: Duration) {
-        let State { shedder, gauge, ramp, sampled, level: shown, .. } = &*self.state;
+        let WorkerInner { shedder, gauge, ramp, sampled, level: shown, .. } = &*self.state;
         let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let due = |last| (nanos.abs_diff(last) >= SAMPLE).then_some(nanos);
         if sampled.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_err() {
@@ -223,14 +223,14 @@ impl WorkerShedLayer {
 
 impl fmt::Debug for WorkerShedLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let State { shedder, ramp, .. } = &*self.state;
+        let WorkerInner { shedder, ramp, .. } = &*self.state;
         let mut debug = f.debug_struct("WorkerShedLayer");
         debug.field("name", &shedder.name).field("ramp", ramp).field("level", &self.level()).finish_non_exhaustive()
     }
 }
 
 /// What a layer and its services share.
-struct State {
+struct WorkerInner {
     shedder: Shedder,
     gauge: Gauge,
     ramp: Ramp,
@@ -244,7 +244,7 @@ struct State {
     progress: Mutex<(Usage, Progress)>,
 }
 
-impl State {
+impl WorkerInner {
     fn new(shedder: Shedder, gauge: Gauge) -> Self {
         let (ramp, wait, drain) = (Ramp::new(), Duration::from_secs(5), Drain::default());
         let (sampled, level) = (AtomicU64::new(u64::MAX), AtomicU64::new(0.0_f64.to_bits()));

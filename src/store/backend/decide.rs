@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 
-use super::queue::{Done, Job, Work};
+use super::queue::{TxJob, TxResult, Work};
 use super::traits::{StateId, Write};
 use crate::core::algorithm::{Adjusted, EXACT, State};
 use crate::core::{Error, Quota, error};
@@ -35,7 +35,7 @@ use crate::store::evaluate::{adjustment, applied, decided, evaluate, finish, is_
 use crate::store::{Change, ChangeResult, Check, ReceiptItem, StoreDecision, StoreId};
 
 /// The result of each job, in their order.
-pub(super) type Results = Vec<Result<Done, Error>>;
+pub(super) type Results = Vec<Result<TxResult, Error>>;
 
 /// Decides the jobs on what was loaded for their states; returns their results, and what is to be written.
 ///
@@ -45,7 +45,7 @@ pub(super) type Results = Vec<Result<Done, Error>>;
 pub(super) fn decide(
     store: StoreId,
     ids: &[StateId],
-    jobs: &[Job],
+    jobs: &[TxJob],
     now: Duration,
     states: &[Option<Vec<u8>>],
 ) -> Result<(Results, Vec<Write>), Error> {
@@ -65,11 +65,11 @@ struct States<'a> {
     store: StoreId,
     /// In microseconds since the Unix epoch.
     now_us: u64,
-    by_id: BTreeMap<&'a StateId, Entry>,
+    by_id: BTreeMap<&'a StateId, LoadedState>,
 }
 
 /// A state by now, or why it cannot be read, and how long it may matter if it has to be written.
-type Entry = (Result<Option<State>, Error>, Option<Duration>);
+type LoadedState = (Result<Option<State>, Error>, Option<Duration>);
 
 impl States<'_> {
     /// Does the work of one job.
@@ -77,20 +77,20 @@ impl States<'_> {
     /// # Errors
     ///
     /// If a state that it needs cannot be read; a reset needs none.
-    fn work(&mut self, job: &Job) -> Result<Done, Error> {
+    fn work(&mut self, job: &TxJob) -> Result<TxResult, Error> {
         if let Work::Adjust(change) = &job.work
             && change.2 == Change::Reset
         {
             let (before, _) = mem::replace(self.entry(&job.ids[0]), (Ok(None), Some(Duration::ZERO)));
             let found = !matches!(before, Ok(None));
-            return Ok(Done::ChangeResult(ChangeResult::new(found.into(), change.1.stamp)));
+            return Ok(TxResult::ChangeResult(ChangeResult::new(found.into(), change.1.stamp)));
         }
         for (index, id) in job.ids.iter().enumerate() {
             self.check(id, job.work.quota(index))?;
         }
         Ok(match &job.work {
-            Work::Decide(checks) => Done::StoreDecision(self.decide(checks, &job.ids)),
-            Work::Adjust(change) => Done::ChangeResult(self.adjust(change, &job.ids[0])),
+            Work::Decide(checks) => TxResult::StoreDecision(self.decide(checks, &job.ids)),
+            Work::Adjust(change) => TxResult::ChangeResult(self.adjust(change, &job.ids[0])),
         })
     }
 
@@ -105,7 +105,7 @@ impl States<'_> {
 
     /// Returns the states that differ from what was loaded.
     fn writes(self) -> Vec<Write> {
-        let written = |(id, (state, ttl)): (&StateId, Entry)| {
+        let written = |(id, (state, ttl)): (&StateId, LoadedState)| {
             Some(Write { id: id.clone(), state: state.ok()?.as_ref().map(encode), ttl: ttl? })
         };
         self.by_id.into_iter().filter_map(written).collect()
@@ -142,7 +142,7 @@ impl States<'_> {
         applied(taken, *change, units, &quota.decide(self.state(id), now, 0, *floor))
     }
 
-    fn entry(&mut self, id: &StateId) -> &mut Entry {
+    fn entry(&mut self, id: &StateId) -> &mut LoadedState {
         self.by_id.get_mut(id).expect("a transaction has all states of its jobs")
     }
 

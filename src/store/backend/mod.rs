@@ -5,7 +5,7 @@
 //! shadow mode, refunds, and one decision over several counters are this crate's.
 //!
 //! ```text
-//! decide, settle, adjust ─▶ Job ─▶ Queue: which jobs share the next transaction ─▶ Transaction
+//! decide, settle, adjust ─▶ TxJob ─▶ TxQueue: which jobs share the next transaction ─▶ Transaction
 //! Transaction: load ─▶ decide each job on the states that the earlier ones leave ─▶ commit ─▶ replies
 //! ```
 //!

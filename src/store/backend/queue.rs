@@ -29,8 +29,8 @@ const MOST_JOBS: usize = 1_024;
 pub(super) const MOST_WAITING: usize = 16_384;
 
 /// Jobs that wait, and the states of those that do not.
-pub(super) struct Queue {
-    waiting: VecDeque<Job>,
+pub(super) struct TxQueue {
+    waiting: VecDeque<TxJob>,
     /// The states of all transactions.
     busy: HashSet<StateId>,
     /// How many transactions may still begin.
@@ -40,9 +40,9 @@ pub(super) struct Queue {
 }
 
 /// The jobs of a transaction, in the order in which they came, and their states: distinct, in ascending order.
-pub(super) type Batch = (Vec<Job>, Vec<StateId>);
+pub(super) type Batch = (Vec<TxJob>, Vec<StateId>);
 
-impl Queue {
+impl TxQueue {
     /// An empty queue, for so many transactions at once.
     pub(super) fn new(rounds: usize) -> Self {
         Self { waiting: VecDeque::new(), busy: HashSet::new(), free: rounds, begins: false }
@@ -53,7 +53,7 @@ impl Queue {
     }
 
     /// Adds a job, and returns what may begin with it.
-    pub(super) fn push(&mut self, job: Job) -> Option<Batch> {
+    pub(super) fn push(&mut self, job: TxJob) -> Option<Batch> {
         let is_busy = job.ids.iter().any(|id| self.busy.contains(id));
         self.waiting.push_back(job);
         if is_busy { None } else { self.next() }
@@ -101,12 +101,12 @@ pub(super) enum Work {
 
 /// What was done.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(super) enum TxResult {
     StoreDecision(StoreDecision),
     ChangeResult(ChangeResult),
 }
 
-impl Done {
+impl TxResult {
     pub(super) fn decided(self) -> StoreDecision {
         match self {
             Self::StoreDecision(decided) => decided,
@@ -123,7 +123,7 @@ impl Done {
 }
 
 /// Work, and who waits for it.
-pub(super) struct Job {
+pub(super) struct TxJob {
     pub(super) work: Work,
     /// The states it concerns, in the order of its checks, with repeats.
     pub(super) ids: SmallVec<[StateId; 1]>,
@@ -131,7 +131,7 @@ pub(super) struct Job {
     pub(super) until: Instant,
     /// The pause before it is tried again if it surely was not done; only settlements are.
     pub(super) pause: Option<Duration>,
-    pub(super) reply: oneshot::Sender<Result<Done, Error>>,
+    pub(super) reply: oneshot::Sender<Result<TxResult, Error>>,
 }
 
 impl Work {
@@ -158,7 +158,7 @@ impl Work {
     }
 }
 
-impl Job {
+impl TxJob {
     /// Returns whether nobody waits for the decision any more. Changes are made whoever waits.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.work, Work::Decide(_)) && self.reply.is_closed()
@@ -174,16 +174,16 @@ mod tests {
     use crate::core::{Key, kept};
     use crate::store::Counter;
 
-    type Waiter = Receiver<Result<Done, Error>>;
+    type Waiter = Receiver<Result<TxResult, Error>>;
 
     fn counter(key: u8) -> Counter {
         Counter::new("p".try_into().expect("a valid name"), Key::new("k", key.to_string()), Quota::per_second(1))
     }
 
-    fn job(keys: &[u8]) -> (Job, Waiter) {
+    fn job(keys: &[u8]) -> (TxJob, Waiter) {
         let checks: Vec<Check> = keys.iter().map(|key| Check::new(counter(*key), 1)).collect();
         let (work, (reply, waiter)) = (Work::Decide(kept(&checks)), oneshot::channel());
-        (Job { ids: work.ids(), work, until: Instant::now(), pause: None, reply }, waiter)
+        (TxJob { ids: work.ids(), work, until: Instant::now(), pause: None, reply }, waiter)
     }
 
     /// Returns the keys of each job.
@@ -191,7 +191,7 @@ mod tests {
         jobs.iter().map(|job| job.ids.iter().map(|id| id.as_str()[3..4].to_owned()).collect()).collect()
     }
 
-    fn end(queue: &mut Queue, (_, ids): &Batch) -> Option<Batch> {
+    fn end(queue: &mut TxQueue, (_, ids): &Batch) -> Option<Batch> {
         queue.release(ids);
         queue.free += 1;
         queue.next()
@@ -199,8 +199,8 @@ mod tests {
 
     #[test]
     fn jobs_over_the_states_of_a_transaction_wait_and_go_together() {
-        let mut queue = Queue::new(4);
-        let (jobs, _waiters): (Vec<Job>, Vec<Waiter>) =
+        let mut queue = TxQueue::new(4);
+        let (jobs, _waiters): (Vec<TxJob>, Vec<Waiter>) =
             [&[1][..], &[1], &[2, 1], &[3], &[2]].into_iter().map(job).unzip();
         let begun: Vec<Batch> = jobs.into_iter().filter_map(|job| queue.push(job)).collect();
         assert_eq!(begun.iter().map(keys).collect::<Vec<_>>(), [["1"], ["3"]]);
@@ -211,8 +211,8 @@ mod tests {
 
     #[test]
     fn what_waits_for_a_place_goes_together() {
-        let mut queue = Queue::new(1);
-        let (jobs, _waiters): (Vec<Job>, Vec<Waiter>) = (0..9).map(|key| job(&[key])).unzip();
+        let mut queue = TxQueue::new(1);
+        let (jobs, _waiters): (Vec<TxJob>, Vec<Waiter>) = (0..9).map(|key| job(&[key])).unzip();
         let begun: Vec<Batch> = jobs.into_iter().filter_map(|job| queue.push(job)).collect();
         assert_eq!(begun.len(), 1);
         assert_eq!(end(&mut queue, &begun[0]).expect("all may go").0.len(), 8);
@@ -220,8 +220,8 @@ mod tests {
 
     #[test]
     fn many_that_wait_for_one_state_hold_up_no_other() {
-        let mut queue = Queue::new(2);
-        let (jobs, _waiters): (Vec<Job>, Vec<Waiter>) = (0..2 * MOST_JOBS).map(|_| job(&[1])).unzip();
+        let mut queue = TxQueue::new(2);
+        let (jobs, _waiters): (Vec<TxJob>, Vec<Waiter>) = (0..2 * MOST_JOBS).map(|_| job(&[1])).unzip();
         let begun: Vec<Batch> = jobs.into_iter().filter_map(|job| queue.push(job)).collect();
         let (other, _waits) = job(&[2]);
         assert_eq!(keys(&queue.push(other).expect("its state is free")), ["2"]);
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn who_left_holds_up_nobody() {
-        let mut queue = Queue::new(4);
+        let mut queue = TxQueue::new(4);
         let ((first, _waits), (left, leaves), (second, _too)) = (job(&[1]), job(&[1, 2]), job(&[2]));
         let _first = queue.push(first).expect("it may go");
         assert!(queue.push(left).is_none());
@@ -240,10 +240,10 @@ mod tests {
 
     #[test]
     fn so_many_wait_and_no_more() {
-        let mut queue = Queue::new(1);
+        let mut queue = TxQueue::new(1);
         let (first, _waits) = job(&[1]);
         let begun = queue.push(first).expect("it may go");
-        let (jobs, waiters): (Vec<Job>, Vec<Waiter>) = (0..MOST_WAITING).map(|_| job(&[1])).unzip();
+        let (jobs, waiters): (Vec<TxJob>, Vec<Waiter>) = (0..MOST_WAITING).map(|_| job(&[1])).unzip();
         assert!(jobs.into_iter().all(|job| queue.push(job).is_none()));
         assert!(queue.is_full());
         drop(waiters);
@@ -252,19 +252,19 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Event {
+    enum QueueEvent {
         Push(Vec<u8>),
         Leave(usize),
         Release(usize),
         End(usize),
     }
 
-    fn any_event() -> impl Strategy<Value = Event> {
+    fn any_event() -> impl Strategy<Value = QueueEvent> {
         prop_oneof![
-            4 => proptest::collection::vec(0_u8..6, 1..4).prop_map(Event::Push),
-            1 => any::<usize>().prop_map(Event::Leave),
-            1 => any::<usize>().prop_map(Event::Release),
-            3 => any::<usize>().prop_map(Event::End),
+            4 => proptest::collection::vec(0_u8..6, 1..4).prop_map(QueueEvent::Push),
+            1 => any::<usize>().prop_map(QueueEvent::Leave),
+            1 => any::<usize>().prop_map(QueueEvent::Release),
+            3 => any::<usize>().prop_map(QueueEvent::End),
         ]
     }
 
@@ -273,22 +273,22 @@ mod tests {
         fn no_state_is_in_two_transactions_and_no_job_is_forgotten(
             events in proptest::collection::vec(any_event(), 1..60),
         ) {
-            let mut queue = Queue::new(3);
+            let mut queue = TxQueue::new(3);
             let (mut waiters, mut begun, mut done) = (Vec::new(), Vec::<Batch>::new(), 0);
             for event in events {
                 match event {
-                    Event::Push(keys) => {
+                    QueueEvent::Push(keys) => {
                         let (job, waiter) = job(&keys);
                         waiters.push(waiter);
                         begun.extend(queue.push(job));
                     }
-                    Event::Leave(place) if !waiters.is_empty() => drop(waiters.swap_remove(place % waiters.len())),
-                    Event::Release(place) if !begun.is_empty() => {
+                    QueueEvent::Leave(place) if !waiters.is_empty() => drop(waiters.swap_remove(place % waiters.len())),
+                    QueueEvent::Release(place) if !begun.is_empty() => {
                         let place = place % begun.len();
                         queue.release(&mem::take(&mut begun[place].1));
                         begun.extend(queue.next());
                     }
-                    Event::End(place) if !begun.is_empty() => {
+                    QueueEvent::End(place) if !begun.is_empty() => {
                         let ended = begun.swap_remove(place % begun.len());
                         begun.extend(end(&mut queue, &ended));
                         done += ended.0.len();
@@ -307,7 +307,7 @@ mod tests {
                 done += ended.0.len();
             }
             prop_assert!(done <= 60);
-            prop_assert!(queue.waiting.iter().all(Job::is_idle), "a job was forgotten");
+            prop_assert!(queue.waiting.iter().all(TxJob::is_idle), "a job was forgotten");
             prop_assert_eq!(queue.free, 3);
             prop_assert!(queue.busy.is_empty());
         }

@@ -23,7 +23,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::decide::{Results, decide};
-use super::queue::{Batch, Done, Job, MOST_WAITING, Queue, Work};
+use super::queue::{Batch, MOST_WAITING, TxJob, TxQueue, TxResult, Work};
 use super::traits::{Committed, StateBackend, StateId, StateTx};
 use crate::core::Error;
 use crate::core::error::Kind;
@@ -46,34 +46,34 @@ const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// What all clones of a store share.
-pub(super) struct Shared<B> {
+pub(super) struct BackendInner<B> {
     pub(super) id: StoreId,
     pub(super) budget: Duration,
     backend: B,
-    queue: Mutex<Queue>,
+    queue: Mutex<TxQueue>,
 }
 
 /// A transaction that has begun. When it is dropped, however it ended, the next one begins.
 struct Transaction<B: StateBackend> {
-    shared: Arc<Shared<B>>,
+    shared: Arc<BackendInner<B>>,
     /// The states that it keeps from others.
     ids: Vec<StateId>,
     /// Those without a result.
-    jobs: Vec<Job>,
+    jobs: Vec<TxJob>,
 }
 
-impl<B: StateBackend> Shared<B> {
+impl<B: StateBackend> BackendInner<B> {
     pub(super) fn new(backend: B, budget: Duration, rounds: usize) -> Self {
-        Self { id: StoreId::new(), budget, backend, queue: Mutex::new(Queue::new(rounds)) }
+        Self { id: StoreId::new(), budget, backend, queue: Mutex::new(TxQueue::new(rounds)) }
     }
 
     /// Begins some work, or has it wait for the states that it needs. Its caller waits until a time; without one it is a
     /// settlement, which is tried again if it surely was not made.
-    pub(super) fn submit(self: &Arc<Self>, work: Work, until: Option<Instant>) -> MaybeFuture<Result<Done, Error>> {
+    pub(super) fn submit(self: &Arc<Self>, work: Work, until: Option<Instant>) -> MaybeFuture<Result<TxResult, Error>> {
         let (budget, (sender, mut reply)) = (self.budget, oneshot::channel());
         let (ids, pause) = (work.ids(), until.is_none().then_some(PAUSE));
         let over = until.unwrap_or_else(|| Instant::now() + LATE.max(budget));
-        self.push(Job { work, ids, until: over, pause, reply: sender });
+        self.push(TxJob { work, ids, until: over, pause, reply: sender });
         // By then a settlement has the result of its last try.
         let until = until.unwrap_or(over + LATE + budget);
         match reply.try_recv() {
@@ -104,7 +104,7 @@ impl<B: StateBackend> Shared<B> {
         drop(self.settle(receipt, &changes));
     }
 
-    fn push(self: &Arc<Self>, job: Job) {
+    fn push(self: &Arc<Self>, job: TxJob) {
         let mut queue = self.queue();
         if queue.is_full() {
             drop(queue);
@@ -118,7 +118,7 @@ impl<B: StateBackend> Shared<B> {
     }
 
     /// Returns an error to a caller. A settlement that surely was not made waits to be tried again.
-    fn fail(self: &Arc<Self>, mut job: Job, error: &Error) {
+    fn fail(self: &Arc<Self>, mut job: TxJob, error: &Error) {
         if error.is_unsent()
             && !error.is_invalid()
             && Instant::now() < job.until
@@ -167,7 +167,7 @@ impl<B: StateBackend> Shared<B> {
         next
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, TxQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -210,7 +210,7 @@ impl<B: StateBackend> Transaction<B> {
     /// keep what they took, as work may have been done.
     fn complete(&mut self, done: Results) {
         for (job, result) in mem::take(&mut self.jobs).into_iter().zip(done) {
-            if let Err(Ok(Done::StoreDecision(decided))) = job.reply.send(result)
+            if let Err(Ok(TxResult::StoreDecision(decided))) = job.reply.send(result)
                 && job.until <= Instant::now()
             {
                 self.shared.refund(&decided.receipt);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::queue::{Done, MOST_STATES, Work};
-use super::run::Shared;
+use super::queue::{MOST_STATES, TxResult, Work};
+use super::run::BackendInner;
 use super::traits::StateBackend;
 use crate::core::{Error, kept};
 use crate::store::bans::with_bans;
@@ -40,7 +40,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// transaction is a task of the runtime in which it begins, and ends with it; while nothing drives that runtime, requests
 /// over the same counters time out. Clones share everything. [`StateBackend`] has an example.
 pub struct BackendStore<B: StateBackend> {
-    shared: Arc<Shared<B>>,
+    shared: Arc<BackendInner<B>>,
 }
 
 impl<B: StateBackend> BackendStore<B> {
@@ -70,7 +70,7 @@ impl<B: StateBackend> Store for BackendStore<B> {
         }
         let until = Instant::now() + self.shared.budget;
         let until = ask.deadline.instant().map_or(until, |deadline| deadline.min(until));
-        self.shared.submit(Work::Decide(kept(&checks)), Some(until)).map(|done| done.map(Done::decided))
+        self.shared.submit(Work::Decide(kept(&checks)), Some(until)).map(|done| done.map(TxResult::decided))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -82,7 +82,7 @@ impl<B: StateBackend> Store for BackendStore<B> {
 
     fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         let work = Work::adjust(&[], &of_any(counter), change);
-        self.shared.submit(work, Some(Instant::now() + self.shared.budget)).map(|done| done.map(Done::applied))
+        self.shared.submit(work, Some(Instant::now() + self.shared.budget)).map(|done| done.map(TxResult::applied))
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
@@ -152,7 +152,7 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
         if self.rounds == 0 {
             return Err(Error::invalid("0 transactions at once decide nothing: give at least 1"));
         }
-        let shared = Shared::new(self.backend, self.budget.min(LONGEST), self.rounds);
+        let shared = BackendInner::new(self.backend, self.budget.min(LONGEST), self.rounds);
         Ok(BackendStore { shared: Arc::new(shared) })
     }
 }

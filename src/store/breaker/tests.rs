@@ -132,13 +132,13 @@ fn times_that_are_reported_in_another_order_are_of_one_window() {
 
 /// A closed breaker that keeps every outcome.
 #[derive(Default)]
-struct Model {
+struct BreakerModel {
     /// When each outcome was reported since the window began, and whether it was a failure.
     window: Vec<(u64, bool)>,
     in_row: u64,
 }
 
-impl Model {
+impl BreakerModel {
     /// Whether it opens.
     fn report(&mut self, now: u64, failed: bool) -> bool {
         if self.window.first().is_some_and(|(start, _)| now - start >= WINDOW_MS) {
@@ -162,7 +162,7 @@ proptest! {
         longest in prop_oneof![Just(2_u64), Just(60), Just(500)],
         traced in vec((any::<u64>(), 0.0..1.0_f64), 1..250),
     ) {
-        let (breaker, mut model, mut now) = (breaker(), Model::default(), start);
+        let (breaker, mut model, mut now) = (breaker(), BreakerModel::default(), start);
         for (wait, chance) in traced {
             now += wait % longest;
             let failed = chance < failing;

@@ -28,7 +28,7 @@ const SHORTEST_INTERVAL: u64 = 1_000_000;
 /// 3. the units that remain, at times more than there are;
 /// 4. seconds, cut off, until the cost would be admitted; -1 if it is, or never will be;
 /// 5. seconds, cut off, until the bucket is full.
-type Reply = (i64, i64, i64, i64, i64);
+type ThrottleReply = (i64, i64, i64, i64, i64);
 
 /// Checks that the module can decide all these policies for one request.
 ///
@@ -132,7 +132,7 @@ impl Throttle {
     /// capacity, or a first number other than 0 and 1.
     pub(super) fn step(&self, reply: Value) -> Result<Step, Error> {
         let no_decision = || Error::new(Kind::Store, "the reply of Redis to CL.THROTTLE is not a decision");
-        let reply = Reply::from_redis_value(reply).map_err(|error| no_decision().with_source(error))?;
+        let reply = ThrottleReply::from_redis_value(reply).map_err(|error| no_decision().with_source(error))?;
         let (limited, found, remaining, retry_after, reset_after) = reply;
         let capacity = self.quota.capacity();
         if !matches!(limited, 0 | 1) || u64::try_from(found) != Ok(capacity) {
@@ -191,11 +191,11 @@ mod tests {
     use crate::core::Key;
     use crate::store::Counter;
 
-    fn sent((limited, capacity, remaining, retry_after, reset_after): Reply) -> Value {
+    fn sent((limited, capacity, remaining, retry_after, reset_after): ThrottleReply) -> Value {
         Value::Array([limited, capacity, remaining, retry_after, reset_after].map(Value::Int).into())
     }
 
-    fn step(quota: Quota, cost: u64, reply: Reply) -> (bool, u64, u64, u64) {
+    fn step(quota: Quota, cost: u64, reply: ThrottleReply) -> (bool, u64, u64, u64) {
         let check =
             Check::new(Counter::new("policy".try_into().expect("a valid name"), Key::new("key", "ada"), quota), cost);
         let step = Throttle::of("key".to_owned(), &check).unwrap().step(sent(reply)).unwrap();

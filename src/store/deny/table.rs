@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::core::Outcome;
 use crate::core::algorithm::{Refusal, mul_div_ceil};
 use crate::store::Check;
-use crate::store::map::{Entry, Fingerprint, Table};
+use crate::store::map::{Fingerprint, MapEntry, Table};
 
 /// A cached refusal of a counter. Times are microseconds of this process's clock. It is kept small: its size is what the
 /// memory of a flood of refusals consists of.
@@ -145,7 +145,7 @@ impl DenyShard {
     }
 }
 
-impl Entry for Cached {
+impl MapEntry for Cached {
     fn hash(&self) -> u64 {
         self.place.hash
     }

@@ -13,7 +13,7 @@ use super::demand::{Debt, Rate};
 use super::lot::{Lot, Seen, lifetime, period};
 use crate::core::decision::{Measures, Outcome};
 use crate::store::clock::micros;
-use crate::store::map::Entry;
+use crate::store::map::MapEntry;
 use crate::store::{Check, Counter, ReceiptItem};
 
 /// The number of the next lease call of any store: a key that is forgotten must not know the calls it had before.
@@ -84,7 +84,7 @@ impl Back {
     }
 }
 
-impl Entry for HotKey {
+impl MapEntry for HotKey {
     fn hash(&self) -> u64 {
         self.hash
     }

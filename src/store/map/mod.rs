@@ -34,4 +34,4 @@ mod table;
 
 pub(super) use hash::{CounterHasher, Fingerprint, Fingerprints, TAIL};
 pub(super) use shards::{Locked, Shards};
-pub(super) use table::{Entry, Table};
+pub(super) use table::{MapEntry, Table};

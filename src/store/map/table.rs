@@ -20,7 +20,7 @@ const SMALL: usize = 64;
 const MARKED_SHARE: usize = 32;
 
 /// What a table keeps.
-pub(in crate::store) trait Entry {
+pub(in crate::store) trait MapEntry {
     /// The hash that it is found by, which picks its part too.
     fn hash(&self) -> u64;
 }
@@ -36,7 +36,7 @@ pub(in crate::store) struct Table<E> {
     sweep_at: usize,
 }
 
-impl<E: Entry> Table<E> {
+impl<E: MapEntry> Table<E> {
     /// A table of up to `capacity` entries that is swept as it doubles: as many are idle after a while.
     pub(in crate::store) fn new(capacity: usize) -> Self {
         Self { entries: HashTable::new(), capacity, sweep_at: SMALL.min(capacity) }
@@ -134,7 +134,7 @@ impl<E: Entry> Table<E> {
 /// Makes a table anew that has no free places left because removed entries left marks in theirs: it would
 /// grow to twice what its entries need. One that is less than half full cleans itself when it is to grow.
 #[cold]
-fn clean<E: Entry>(entries: &mut HashTable<E>) {
+fn clean<E: MapEntry>(entries: &mut HashTable<E>) {
     // One of eight places stays free.
     let places = entries.num_buckets() / 8 * 7;
     let len = entries.len();
@@ -150,7 +150,7 @@ fn clean<E: Entry>(entries: &mut HashTable<E>) {
 mod tests {
     use super::*;
 
-    impl Entry for u64 {
+    impl MapEntry for u64 {
         fn hash(&self) -> u64 {
             self.wrapping_mul(0x9e37_79b9_7f4a_7c15)
         }

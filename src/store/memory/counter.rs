@@ -19,7 +19,7 @@ use std::num::NonZeroU64;
 
 use crate::core::Quota;
 use crate::core::algorithm::State;
-use crate::store::map::{Entry, Fingerprint, TAIL};
+use crate::store::map::{Fingerprint, MapEntry, TAIL};
 
 /// A counter in 32 bytes: two share a line of a processor's cache, and none lies across two lines.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct PackedCounter {
     kept: Kept,
 }
 
-impl Entry for PackedCounter {
+impl MapEntry for PackedCounter {
     #[inline]
     fn hash(&self) -> u64 {
         self.hash

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::tally::{CounterId, MOST_TOTAL, MOST_UNITS, Offered};
 use crate::core::Quota;
-use crate::store::map;
+use crate::store::map::MapEntry;
 use crate::store::{Check, Counter};
 
 /// The callers of a key that are counted in a tick. Requests of further ones are dropped alike.
@@ -15,7 +15,7 @@ const MOST_CALLERS: usize = 64;
 
 /// One counter.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct RatioCounter {
     hash: u64,
     pub(super) counter: Counter,
     pub(super) id: CounterId,
@@ -60,13 +60,13 @@ struct Callers {
     level: Option<f64>,
 }
 
-impl map::Entry for Entry {
+impl MapEntry for RatioCounter {
     fn hash(&self) -> u64 {
         self.hash
     }
 }
 
-impl Entry {
+impl RatioCounter {
     pub(super) fn new(hash: u64, counter: &Counter, tick: Duration) -> Self {
         let kind = || Kind { offered: 0, admitted: 0, last: 0, keep: 1.0, behind: 0.0, callers: None };
         Self {

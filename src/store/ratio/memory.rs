@@ -38,10 +38,10 @@ const MOST_HOT: usize = 32;
 /// ```
 #[derive(Clone)]
 pub struct MemoryTally {
-    shared: Arc<Shared>,
+    shared: Arc<TallyInner>,
 }
 
-struct Shared {
+struct TallyInner {
     clock: Box<dyn Clock>,
     /// The ticks of each shard by their numbers, by the length of a tick in microseconds, how many shards there are, and
     /// which one it is.
@@ -67,7 +67,7 @@ impl MemoryTally {
 
     /// A tally without reports, by another clock.
     pub fn with_clock(clock: impl Clock) -> Self {
-        Self { shared: Arc::new(Shared { clock: Box::new(clock), shards: Mutex::default() }) }
+        Self { shared: Arc::new(TallyInner { clock: Box::new(clock), shards: Mutex::default() }) }
     }
 
     /// Deletes all reports, as a server that restarts does.

@@ -12,12 +12,12 @@ use arc_swap::ArcSwapOption;
 use tokio::time::Instant;
 
 use super::builder::RatioStoreBuilder;
-use super::counter::{Entry, float, whole};
+use super::counter::{RatioCounter, float, whole};
 use super::tally::{CounterId, Offered, Totals};
 use crate::core::PolicyName;
 use crate::random;
 use crate::store::clock::micros;
-use crate::store::map::{CounterHasher, Entry as _, Shards, Table};
+use crate::store::map::{CounterHasher, MapEntry as _, Shards, Table};
 use crate::store::{Check, Counter, MemoryStore, StoreId};
 use crate::telemetry::Telemetry;
 
@@ -25,11 +25,11 @@ use crate::telemetry::Telemetry;
 pub(super) const CLOSED: u64 = u64::MAX;
 
 /// The counters of a store, and what it knows of all processes.
-pub(super) struct Shared {
+pub(super) struct RatioInner {
     pub(super) id: StoreId,
     pub(super) settings: RatioStoreBuilder,
     /// The counters, by the hash of policy and key.
-    pub(super) parts: Shards<Part>,
+    pub(super) parts: Shards<RatioShard>,
     pub(super) hasher: CounterHasher,
     /// Decides by the share of this process.
     pub(super) local: MemoryStore,
@@ -50,8 +50,8 @@ pub(super) struct Shared {
 
 /// A part of the counters.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) table: Table<Entry>,
+pub(super) struct RatioShard {
+    pub(super) table: Table<RatioCounter>,
     /// When the current tick of this process began.
     pub(super) since: Instant,
     /// The state of its random numbers.
@@ -68,13 +68,13 @@ struct Hot {
     totals: BTreeMap<CounterId, [u64; 2]>,
 }
 
-impl Shared {
+impl RatioInner {
     pub(super) fn new(settings: RatioStoreBuilder) -> Self {
         let start = Instant::now();
         let seeds = Cell::new(settings.seed.unwrap_or_else(|| random::up_to(u64::MAX)));
         // Each part has one, as the parts of a request must draw apart.
         let seed = || seeds.replace(seeds.get().wrapping_add(1 << 40));
-        let part = |room| Part { table: Table::new(room), since: start, seed: seed() };
+        let part = |room| RatioShard { table: Table::new(room), since: start, seed: seed() };
         // Windows begin with the store: shares of several processes are not aligned anyway.
         let clock = move || Duration::from_secs(1 << 30) + start.elapsed();
         let parts = Shards::new(settings.capacity, 64, part);
@@ -128,7 +128,7 @@ impl Shared {
             let elapsed = now.saturating_duration_since(part.since).div_duration_f64(self.settings.tick);
             // Small differences stay: what is counted late in one tick is missing in the next.
             let scale = if is_last || (elapsed - 1.0).abs() <= 0.1 { 1.0 } else { elapsed.recip() };
-            let Part { table, since, seed } = &mut *part;
+            let RatioShard { table, since, seed } = &mut *part;
             *since = now;
             table.iter_mut().for_each(|entry| entry.roll(scale));
             if table.is_full() {
@@ -191,13 +191,13 @@ impl Shared {
     }
 }
 
-impl Part {
+impl RatioShard {
     /// Returns the entry of a check's counter, made if there is room.
-    pub(super) fn make(&mut self, shared: &Shared, hash: u64, check: &Check) -> Option<&mut Entry> {
+    pub(super) fn make(&mut self, shared: &RatioInner, hash: u64, check: &Check) -> Option<&mut RatioCounter> {
         let (counter, tick) = (&check.counter, shared.settings.tick);
-        let is = |entry: &Entry| entry.is_of(counter);
+        let is = |entry: &RatioCounter| entry.is_of(counter);
         let make = || {
-            let mut entry = Entry::new(hash, counter, tick);
+            let mut entry = RatioCounter::new(hash, counter, tick);
             entry.follow(check, tick);
             if let Some(hot) = &*shared.totals.load()
                 && let Some(totals) = hot.totals.get(&entry.id)
@@ -215,7 +215,7 @@ impl Part {
     }
 
     /// Returns the entry of a counter.
-    pub(super) fn find(&self, hash: u64, counter: &Counter) -> Option<&Entry> {
+    pub(super) fn find(&self, hash: u64, counter: &Counter) -> Option<&RatioCounter> {
         self.table.find(hash, |entry| entry.is_of(counter))
     }
 

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::builder::{RatioStoreBuilder, check_policy, check_quota};
-use super::shared::{Part, Shared};
+use super::shared::{RatioInner, RatioShard};
 use super::tally::Tally;
 use super::ticking::{close, start};
 use crate::core::decision::{Decision, Outcome, Source};
@@ -68,7 +68,7 @@ use crate::store::{
 /// ```
 #[derive(Clone)]
 pub struct RatioStore {
-    shared: Arc<Shared>,
+    shared: Arc<RatioInner>,
 }
 
 impl RatioStoreBuilder {
@@ -79,7 +79,7 @@ impl RatioStoreBuilder {
     /// If a setting is outside of its bounds, or a name that [`fair`](Self::fair) set is not that of a policy.
     pub fn build(self) -> Result<RatioStore, Error> {
         self.check()?;
-        let shared = Arc::new(Shared::new(self));
+        let shared = Arc::new(RatioInner::new(self));
         // So that hot keys are known before the first request.
         start(&shared, Instant::now());
         Ok(RatioStore { shared })
@@ -177,7 +177,7 @@ impl fmt::Debug for RatioStore {
 /// # Errors
 ///
 /// If a quota has no ratio, and those of the memory store, for checks that it cannot decide.
-fn decide(shared: &Arc<Shared>, checks: &[Check]) -> Result<StoreDecision, Error> {
+fn decide(shared: &Arc<RatioInner>, checks: &[Check]) -> Result<StoreDecision, Error> {
     // Tiers have quotas that `capabilities` has not checked.
     checks.iter().try_for_each(|check| check_quota(check.counter.policy(), check.counter.quota()))?;
     let now = Instant::now();
@@ -208,8 +208,8 @@ fn decide(shared: &Arc<Shared>, checks: &[Check]) -> Result<StoreDecision, Error
 
 /// Decides a check that is offered.
 fn one(
-    shared: &Shared,
-    (hash, part): (u64, &mut Part),
+    shared: &RatioInner,
+    (hash, part): (u64, &mut RatioShard),
     check: &Check,
     caller: Option<u64>,
     now: Instant,
@@ -233,7 +233,7 @@ fn one(
     Ok(Outcome::denied(check, remaining, Some(tick + tick.mul_f64(later))).guessed().resets_after(tick))
 }
 
-fn remaining((hash, part): (u64, &Part), check: &Check, now: Instant) -> u64 {
+fn remaining((hash, part): (u64, &RatioShard), check: &Check, now: Instant) -> u64 {
     match part.find(hash, &check.counter) {
         Some(entry) => entry.remaining(check, now),
         None => check.counter.quota().capacity().saturating_sub(check.floor),
@@ -242,8 +242,8 @@ fn remaining((hash, part): (u64, &Part), check: &Check, now: Instant) -> u64 {
 
 /// Decides all checks by the share of this process, and counts what is offered.
 fn all_by_share(
-    shared: &Shared,
-    locked: &mut Locked<'_, Part>,
+    shared: &RatioInner,
+    locked: &mut Locked<'_, RatioShard>,
     checks: &[Check],
     now: Instant,
 ) -> Result<StoreDecision, Error> {
@@ -273,7 +273,7 @@ fn fits(check: &Check) -> bool {
 }
 
 /// Returns the caller of a request, if its drops are divided among callers.
-fn caller(shared: &Shared, checks: &[Check], check: &Check) -> Option<u64> {
+fn caller(shared: &RatioInner, checks: &[Check], check: &Check) -> Option<u64> {
     let (policy, by) = shared.settings.fair.as_ref().filter(|(policy, _)| policy == check.counter.policy().as_str())?;
     let of_caller = |check: &&Check| check.counter.policy().as_str() == by && by != policy;
     checks.iter().find(of_caller).map(|check| shared.hasher.of(&check.counter))

@@ -13,7 +13,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::field::debug;
 
-use super::shared::{CLOSED, Shared};
+use super::shared::{CLOSED, RatioInner};
 use super::tally::{Report, Totals};
 use crate::core::error::Kind;
 use crate::core::{Error, OutageLines};
@@ -24,7 +24,7 @@ const IDLE: u32 = 60;
 
 /// The task of a store: what it knows of the tally's clock.
 struct Ticking {
-    weak: Weak<Shared>,
+    weak: Weak<RatioInner>,
     /// When the next task may start, in microseconds; if it is another time, this one was replaced.
     until: u64,
     /// The time of the tally at the start of the store, in microseconds; `None` before it has replied.
@@ -37,7 +37,7 @@ struct Ticking {
 }
 
 /// Starts the task, unless there is one or the store was closed; without a runtime there is none.
-pub(super) fn start(shared: &Arc<Shared>, now: Instant) {
+pub(super) fn start(shared: &Arc<RatioInner>, now: Instant) {
     let next = shared.next_task.load(Ordering::Relaxed);
     if shared.micros(now) < next {
         return;
@@ -51,7 +51,7 @@ pub(super) fn start(shared: &Arc<Shared>, now: Instant) {
 }
 
 /// Reports once more, and has the task end.
-pub(super) async fn close(shared: &Arc<Shared>) {
+pub(super) async fn close(shared: &Arc<RatioInner>) {
     let next = shared.next_task.swap(CLOSED, Ordering::SeqCst);
     shared.telemetry.ratios_known(|| (0, HashMap::new()));
     let Ok(runtime) = Runtime::try_current() else { return };
@@ -88,7 +88,7 @@ impl Ticking {
     }
 
     /// Reports what was offered; the first call only reads the tally's clock, and what all processes know.
-    async fn tick(&mut self, shared: &Shared) {
+    async fn tick(&mut self, shared: &RatioInner) {
         let (began, settings) = (Instant::now(), &shared.settings);
         let (counters, report) =
             (shared.begin_tick(began, false), Report::new(settings.tick, 0).shards(settings.shards));
@@ -124,7 +124,7 @@ impl Ticking {
     }
 
     /// Logs that the tally does not reply, once while ratios are known and once when they are not.
-    fn note_outage(&mut self, shared: &Shared, error: &Error) {
+    fn note_outage(&mut self, shared: &RatioInner, error: &Error) {
         let now = Instant::now();
         let is_known = shared.live(now).is_some();
         let (since, was_known) = self.outage.unwrap_or((now, !is_known));
@@ -145,7 +145,7 @@ impl Ticking {
     }
 
     /// Returns when to call next: at the phase of this process in a later tick than the last one.
-    fn next(&self, shared: &Shared) -> Instant {
+    fn next(&self, shared: &RatioInner) -> Instant {
         let (now, tick) = (Instant::now(), shared.settings.tick);
         let Some(epoch) = self.epoch else { return now + tick };
         // What was offered in less than a quarter of a tick waits for the next one.
@@ -172,7 +172,7 @@ impl Drop for Ticking {
 }
 
 /// Calls the tally, for a quarter of a tick at most.
-async fn call(shared: &Shared, report: Report) -> Result<Totals, Error> {
+async fn call(shared: &RatioInner, report: Report) -> Result<Totals, Error> {
     let (limit, count) = (shared.settings.tick / 4, report.counters.len());
     let late = |late| Error::new(Kind::Timeout, format!("the tally did not reply in {limit:?}")).with_source(late);
     let reporting = timeout(limit, shared.settings.tally.report(report));

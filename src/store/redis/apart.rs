@@ -22,19 +22,13 @@ use crate::store::evaluate::decided;
 use crate::store::{Check, Deadline, StoreDecision};
 
 /// The checks of one slot.
-struct Part {
+struct SlotGroup {
     /// The slot of all its keys.
     slot: u16,
     /// The places of the checks in the request, in rising order.
     places: SmallVec<[usize; 4]>,
     /// The checks, in the same order.
     checks: SmallVec<[Check; 2]>,
-}
-
-/// A part, and what was decided of it.
-struct Decision {
-    part: Part,
-    verdict: Verdict,
 }
 
 impl Engine {
@@ -75,7 +69,7 @@ impl Engine {
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        let refused = failure.is_some() || decisions.iter().any(|decision| decision.verdict.refused);
+        let refused = failure.is_some() || decisions.iter().any(|(_, verdict)| verdict.refused);
         if refused {
             for decision in &mut decisions {
                 self.refund_part(decision);
@@ -88,7 +82,7 @@ impl Engine {
     }
 
     /// Refunds what a part took, and works out its checks as if nothing had been taken.
-    fn refund_part(&self, Decision { part, verdict }: &mut Decision) {
+    fn refund_part(&self, (part, verdict): &mut (SlotGroup, Verdict)) {
         if !verdict.refused {
             self.refund_all(&decided(self.id, &part.checks, &verdict.steps, false).receipt);
             verdict.look_again(&part.checks);
@@ -101,13 +95,13 @@ impl Engine {
     }
 
     /// Groups checks by their slots, in the order in which the slots first occur.
-    fn parts(&self, checks: &[Check]) -> Vec<Part> {
-        let mut parts: Vec<Part> = Vec::new();
+    fn parts(&self, checks: &[Check]) -> Vec<SlotGroup> {
+        let mut parts: Vec<SlotGroup> = Vec::new();
         for (place, check) in checks.iter().enumerate() {
             let slot = self.servers.slot_of(redis_key(&self.prefix, &check.counter));
             let index = parts.iter().position(|other| other.slot == slot);
             let index = index.unwrap_or_else(|| {
-                parts.push(Part { slot, places: SmallVec::new(), checks: SmallVec::new() });
+                parts.push(SlotGroup { slot, places: SmallVec::new(), checks: SmallVec::new() });
                 parts.len() - 1
             });
             parts[index].places.push(place);
@@ -117,21 +111,21 @@ impl Engine {
     }
 }
 
-impl Part {
+impl SlotGroup {
     /// Has the part decided. If its reply comes after the timeout, what it took is refunded then.
-    async fn decide(self, engine: Arc<Engine>, deadline: Deadline) -> Result<Decision, Error> {
+    async fn decide(self, engine: Arc<Engine>, deadline: Deadline) -> Result<(Self, Verdict), Error> {
         let reply = engine.call(Request::new(&engine.prefix, &self.checks, || engine.time.now_ms()), deadline).await;
         let part = reply.map_err(|no_reply| engine.refund_late(&self.checks, no_reply))?.script()?;
         let now_us = part.now_us();
         let verdict = Verdict::of(&self.checks, part).inspect_err(|_| engine.time.learn(now_us))?;
-        Ok(Decision { part: self, verdict })
+        Ok((self, verdict))
     }
 }
 
 /// Returns what was decided of each check, in the order of the checks.
-fn in_order(decisions: Vec<Decision>) -> Vec<Step> {
-    let of_part = |Decision { part, verdict }: Decision| part.places.into_iter().zip(verdict.steps);
-    let mut steps: Vec<_> = decisions.into_iter().flat_map(of_part).collect();
+fn in_order(decisions: Vec<(SlotGroup, Verdict)>) -> Vec<Step> {
+    let mut steps: Vec<_> =
+        decisions.into_iter().flat_map(|(part, verdict)| part.places.into_iter().zip(verdict.steps)).collect();
     steps.sort_unstable_by_key(|(place, _)| *place);
     steps.into_iter().map(|(_, step)| step).collect()
 }

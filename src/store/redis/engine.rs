@@ -17,7 +17,7 @@ use deadpool_redis::redis::{Arg, Cmd, Value};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::pipeline::{Job, NoReply, Part, Timeout, stopped};
+use super::pipeline::{Job, JobReply, NoReply, Timeout, stopped};
 use super::servers::{PendingReply, Servers};
 use super::wire::{ReplyPart, Request, Verdict, applied_change, no_decision, step_of_one};
 use crate::core::{Error, kept};
@@ -103,8 +103,8 @@ impl Engine {
     pub(super) async fn command_for(&self, slot: u16, command: Cmd, deadline: Deadline) -> Result<Value, Error> {
         let job = Job::command(command, Timeout::by(self.budget, deadline), slot);
         match self.servers.ask(job).await {
-            Ok(Part::Command(value)) => Ok(value),
-            Ok(Part::Script(_)) => Err(no_decision()),
+            Ok(JobReply::Command(value)) => Ok(value),
+            Ok(JobReply::Script(_)) => Err(no_decision()),
             Err(NoReply { error, .. }) => Err(error),
         }
     }
@@ -170,7 +170,7 @@ impl Engine {
     /// # Errors
     ///
     /// If the reply is not one to these checks.
-    pub(super) fn decided(&self, checks: &[Check], part: Part) -> Result<StoreDecision, Error> {
+    pub(super) fn decided(&self, checks: &[Check], part: JobReply) -> Result<StoreDecision, Error> {
         let part = part.script()?;
         let now_us = part.now_us();
         decided_by(self.id, checks, part).inspect_err(|_| self.time.learn(now_us))
@@ -292,7 +292,7 @@ fn system_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::Reply;
+    use super::super::wire::ScriptReply;
     use super::*;
     use crate::core::{Key, Quota};
     use crate::store::Counter;
@@ -305,7 +305,7 @@ mod tests {
         // Two checks that fit, says the script, with a bucket that is full of debts.
         let state = [1_u64, (1 << 52) - 1, 1].map(|number| number.to_be_bytes()[1..].to_vec()).concat();
         let bytes = [&[0, 0, 0, 0, 0, 0, 1, 1, 1][..], &state, &state].concat();
-        let mut reply = Reply::read(&bytes, 2).expect("a time and two flags");
+        let mut reply = ScriptReply::read(&bytes, 2).expect("a time and two flags");
         let calls = [0, 1].map(|_| {
             let part = reply.take(&request).expect("a state for each");
             decided_by(StoreId::new(), &checks, part).expect_err("the script is wrong").call()

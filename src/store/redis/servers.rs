@@ -14,7 +14,7 @@ use tokio::time::timeout_at;
 
 #[cfg(feature = "cluster")]
 use super::cluster::{Cluster, slot_of};
-use super::pipeline::{Asking, Job, NoReply, Part, Server, Settings, Settled};
+use super::pipeline::{Asking, Job, JobReply, NoReply, Server, Settings, SettledReply};
 use crate::core::Error;
 use crate::store::{BreakerState, Check};
 
@@ -36,11 +36,11 @@ pub(super) enum Servers {
 pub(super) enum PendingReply {
     /// That of the one server, on the connection of the calling runtime: no future around it.
     Server(Asking),
-    Other(Pin<Box<dyn Future<Output = Result<Part, NoReply>> + Send>>),
+    Other(Pin<Box<dyn Future<Output = Result<JobReply, NoReply>> + Send>>),
 }
 
 impl Future for PendingReply {
-    type Output = Result<Part, NoReply>;
+    type Output = Result<JobReply, NoReply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
@@ -98,7 +98,7 @@ impl Servers {
         }))
     }
 
-    async fn ask_server(&self, job: Box<Job>) -> Result<Part, NoReply> {
+    async fn ask_server(&self, job: Box<Job>) -> Result<JobReply, NoReply> {
         match self {
             Self::One(server) => server.ask(job)?.await,
             #[cfg(feature = "cluster")]
@@ -112,7 +112,7 @@ impl Servers {
     /// # Errors
     ///
     /// If too many are on their way, or no server has the slot.
-    pub(super) fn settle(&self, job: Box<Job>) -> Result<oneshot::Receiver<Settled>, Error> {
+    pub(super) fn settle(&self, job: Box<Job>) -> Result<oneshot::Receiver<SettledReply>, Error> {
         match self {
             Self::One(server) => server.settle(job),
             #[cfg(feature = "cluster")]

@@ -242,10 +242,10 @@ impl RawRedisStore {
         let checks = kept(checks);
         let way = if !engine.servers.keep_together(&checks) && engine.is_apart(&checks) {
             let (engine, checks) = (Arc::clone(engine), checks.clone());
-            Way::Apart(Box::pin(async move { engine.decide_apart(checks, deadline).await }))
+            DecideFuture::Apart(Box::pin(async move { engine.decide_apart(checks, deadline).await }))
         } else {
             let request = Request::new(&engine.prefix, &with_bans(&checks), || engine.time.now_ms());
-            Way::Together(engine.call(request, deadline))
+            DecideFuture::Together(engine.call(request, deadline))
         };
         Called::Pending(PendingDecision { engine: Arc::clone(engine), checks, way })
     }
@@ -255,10 +255,10 @@ impl RawRedisStore {
 struct PendingDecision {
     engine: Arc<Engine>,
     checks: Checks,
-    way: Way,
+    way: DecideFuture,
 }
 
-enum Way {
+enum DecideFuture {
     /// All keys are in one slot.
     Together(PendingReply),
     Apart(Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>),
@@ -270,11 +270,11 @@ impl Future for PendingDecision {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { engine, checks, way } = &mut *self;
         let decided = match way {
-            Way::Together(asking) => match ready!(Pin::new(asking).poll(cx)) {
+            DecideFuture::Together(asking) => match ready!(Pin::new(asking).poll(cx)) {
                 Ok(part) => engine.decided(checks, part),
                 Err(no_reply) => Err(engine.refund_late(checks, no_reply)),
             },
-            Way::Apart(deciding) => ready!(deciding.as_mut().poll(cx)),
+            DecideFuture::Apart(deciding) => ready!(deciding.as_mut().poll(cx)),
         };
         Poll::Ready((mem::take(checks), decided))
     }

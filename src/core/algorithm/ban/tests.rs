@@ -15,11 +15,11 @@ fn ms(millis: u64) -> Duration {
 
 /// A key, and its state.
 #[derive(Default)]
-struct Counter {
+struct BanCounter {
     state: Option<State>,
 }
 
-impl Counter {
+impl BanCounter {
     /// Strikes once; returns the length of the ban that begins.
     fn strike(&mut self, now: u64, ban: &Ban) -> Option<u64> {
         let struck = Quota::of_ban(ban).adjust(self.state.as_ref(), now, Adjustment::new(Change::Charge(1), NEVER));
@@ -42,7 +42,7 @@ impl Counter {
 #[test]
 fn bans_grow_to_the_longest_and_start_anew_after_that_time_without_one() {
     let ban = Ban::new(2, ms(60_000), ms(100)).backoff(2.0, ms(300));
-    let (mut counter, mut now) = (Counter::default(), NOW);
+    let (mut counter, mut now) = (BanCounter::default(), NOW);
     for length in [100, 200, 300, 300] {
         assert_eq!((counter.strike(now, &ban), counter.strike(now, &ban)), (None, Some(length)));
         assert!(counter.is_banned(now + length - 1, &ban) && !counter.is_banned(now + length, &ban));
@@ -58,7 +58,7 @@ fn bans_grow_to_the_longest_and_start_anew_after_that_time_without_one() {
 #[test]
 fn strikes_of_two_windows_do_not_ban() {
     let ban = Ban::new(3, ms(1_000), ms(100));
-    let mut counter = Counter::default();
+    let mut counter = BanCounter::default();
     for (now, began) in [(0, None), (999, None), (1_000, None), (1_001, None), (1_002, Some(100))] {
         assert_eq!(counter.strike(NOW + now, &ban), began, "{now}");
     }
@@ -67,7 +67,7 @@ fn strikes_of_two_windows_do_not_ban() {
 #[test]
 fn a_ban_is_extended_only_if_it_says_so() {
     let ban = Ban::new(1, ms(1_000), ms(100));
-    let mut counter = Counter::default();
+    let mut counter = BanCounter::default();
     assert_eq!(counter.strike(NOW, &ban), Some(100));
     assert_eq!(counter.strike(NOW + 50, &ban), None);
     assert!(!counter.is_banned(NOW + 100, &ban));
@@ -79,7 +79,7 @@ fn a_ban_is_extended_only_if_it_says_so() {
 #[test]
 fn a_ban_that_was_made_shorter_ends_sooner() {
     let (longer, shorter) = (Ban::new(1, ms(1_000), ms(500)), Ban::new(1, ms(1_000), ms(200)));
-    let mut counter = Counter::default();
+    let mut counter = BanCounter::default();
     assert_eq!(counter.strike(NOW, &longer), Some(500));
     assert!(counter.is_banned(NOW + 199, &shorter) && !counter.is_banned(NOW + 200, &shorter));
     assert!(counter.is_banned(NOW + 499, &longer));
@@ -88,7 +88,7 @@ fn a_ban_that_was_made_shorter_ends_sooner() {
 #[test]
 fn a_clock_that_steps_back_never_bans_for_longer_than_twice_the_longest() {
     let ban = Ban::new(1, ms(1_000), ms(100)).backoff(3.0, ms(300));
-    let mut counter = Counter::default();
+    let mut counter = BanCounter::default();
     assert_eq!(counter.strike(NOW, &ban), Some(100));
     assert!(counter.is_banned(NOW - 300, &ban));
     assert_eq!(counter.look(NOW - 301, &ban).found, Found::Ahead);
@@ -109,7 +109,7 @@ fn there_is_no_ban_without_that_many_strikes_within_one_window() {
 
 /// Returns how many bans began over some requests.
 fn bans_of(rng: &mut Rng, ban: &Ban) -> usize {
-    let (mut counter, mut now, mut bans, mut struck) = (Counter::default(), NOW, 0, Vec::new());
+    let (mut counter, mut now, mut bans, mut struck) = (BanCounter::default(), NOW, 0, Vec::new());
     for _ in 0..100 {
         now += [0, 1, 50, 300, 700, 1_000, 1_500, 9_000][rng.usize(..8)];
         if counter.is_banned(now, ban) {

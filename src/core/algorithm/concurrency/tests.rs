@@ -19,13 +19,13 @@ fn quota(limit: u64) -> Quota {
 }
 
 /// A counter with a clock.
-struct Counter {
+struct SlotCounter {
     quota: Quota,
     state: Option<State>,
     now: u64,
 }
 
-impl Counter {
+impl SlotCounter {
     fn new(limit: u64) -> Self {
         Self { quota: quota(limit), state: None, now: 100 * LIFE }
     }
@@ -65,7 +65,7 @@ impl Counter {
 
 #[test]
 fn a_slot_counts_for_a_life_and_up_to_an_eighth_more() {
-    let mut counter = Counter::new(2);
+    let mut counter = SlotCounter::new(2);
     let first = counter.take(1).expect("the first slot");
     counter.now += PART - 1;
     assert_eq!(counter.take(1), Some(first), "it is of the same cohort");
@@ -78,7 +78,7 @@ fn a_slot_counts_for_a_life_and_up_to_an_eighth_more() {
 
 #[test]
 fn slots_an_eighth_of_a_life_apart_are_of_two_cohorts() {
-    let mut counter = Counter::new(2);
+    let mut counter = SlotCounter::new(2);
     let first = counter.take(1).expect("the first slot");
     counter.now += PART;
     assert_eq!(counter.take(1), Some(first + PART));
@@ -88,7 +88,7 @@ fn slots_an_eighth_of_a_life_apart_are_of_two_cohorts() {
 
 #[test]
 fn a_release_by_a_stamp_that_is_unknown_expired_or_released_releases_nothing() {
-    let mut counter = Counter::new(3);
+    let mut counter = SlotCounter::new(3);
     let first = counter.take(1).expect("the first slot");
     counter.now += PART;
     let second = counter.take(2).expect("two more");
@@ -105,7 +105,7 @@ fn a_release_by_a_stamp_that_is_unknown_expired_or_released_releases_nothing() {
 
 #[test]
 fn a_release_of_a_forgotten_slot_releases_none_that_were_taken_since() {
-    let mut counter = Counter::new(2);
+    let mut counter = SlotCounter::new(2);
     let lost = counter.take(2).expect("two slots");
     counter.state = None;
     counter.now += 1;
@@ -115,7 +115,7 @@ fn a_release_of_a_forgotten_slot_releases_none_that_were_taken_since() {
 
 #[test]
 fn a_renewal_moves_slots_to_now_and_takes_the_lost_ones_anew_beyond_the_limit() {
-    let mut counter = Counter::new(2);
+    let mut counter = SlotCounter::new(2);
     let first = counter.take(2).expect("two slots");
     counter.now += LIFE / 3;
     assert_eq!(counter.change(Change::Renew(2), first), 2);
@@ -132,7 +132,7 @@ fn a_renewal_moves_slots_to_now_and_takes_the_lost_ones_anew_beyond_the_limit() 
 
 #[test]
 fn a_charge_takes_up_to_twice_the_limit() {
-    let mut counter = Counter::new(3);
+    let mut counter = SlotCounter::new(3);
     assert_eq!(counter.change(Change::Charge(9), NEVER), 6);
     assert_eq!(counter.change(Change::Charge(1), NEVER), 0);
     assert_eq!(counter.change(Change::Refund(9), NEVER), 6);
@@ -140,7 +140,7 @@ fn a_charge_takes_up_to_twice_the_limit() {
 
 #[test]
 fn time_stands_still_while_the_clock_is_up_to_a_life_behind() {
-    let mut counter = Counter::new(2);
+    let mut counter = SlotCounter::new(2);
     let first = counter.take(1).expect("the first slot");
     counter.now -= LIFE;
     assert_eq!((counter.take(1), counter.held()), (Some(first), 2));
@@ -158,45 +158,45 @@ struct Slot {
 
 /// What happens next; numbers are cut to what there is.
 #[derive(Clone, Debug)]
-enum Event {
+enum SlotEvent {
     Pause(u64),
     Take(u64),
     Release(usize),
     Renew(usize),
 }
 
-fn any_event() -> impl Strategy<Value = Event> {
+fn any_event() -> impl Strategy<Value = SlotEvent> {
     prop_oneof![
-        prop_oneof![0..2 * PART, 0..2 * LIFE, Just(PART), Just(LONGEST)].prop_map(Event::Pause),
-        (0..4_u64).prop_map(Event::Take),
-        any::<usize>().prop_map(Event::Release),
-        any::<usize>().prop_map(Event::Renew),
+        prop_oneof![0..2 * PART, 0..2 * LIFE, Just(PART), Just(LONGEST)].prop_map(SlotEvent::Pause),
+        (0..4_u64).prop_map(SlotEvent::Take),
+        any::<usize>().prop_map(SlotEvent::Release),
+        any::<usize>().prop_map(SlotEvent::Renew),
     ]
 }
 
 /// Slots of processes that keep what they have taken, the expired ones too.
-fn follow(counter: &mut Counter, slots: &mut Vec<Slot>, event: &Event) {
+fn follow(counter: &mut SlotCounter, slots: &mut Vec<Slot>, event: &SlotEvent) {
     let now = counter.now;
     let is_live = |slot: &Slot| slot.stamp + LONGEST > now;
     match event {
-        Event::Pause(ticks) => counter.now += ticks,
-        Event::Take(units) => {
+        SlotEvent::Pause(ticks) => counter.now += ticks,
+        SlotEvent::Take(units) => {
             let live = slots.iter().filter(|slot| is_live(slot)).count() as u64;
             let stamp = counter.take(*units);
             assert_eq!(stamp.is_some(), *units == 0 || live + units <= counter.quota.limit());
             slots.extend(stamp.into_iter().flat_map(|stamp| vec![Slot { stamp, since: now }; to_index(*units)]));
         }
-        Event::Release(place) | Event::Renew(place) if !slots.is_empty() => {
+        SlotEvent::Release(place) | SlotEvent::Renew(place) if !slots.is_empty() => {
             let slot = slots.swap_remove(place % slots.len());
             let units = u64::from(is_live(&slot));
-            if matches!(event, Event::Release(_)) {
+            if matches!(event, SlotEvent::Release(_)) {
                 assert_eq!(counter.change(Change::Refund(1), slot.stamp), units, "{slot:?}");
             } else {
                 assert_eq!(counter.change(Change::Renew(1), slot.stamp), units, "{slot:?}");
                 slots.push(Slot { stamp: counter.look().stamp, since: now });
             }
         }
-        Event::Release(_) | Event::Renew(_) => {}
+        SlotEvent::Release(_) | SlotEvent::Renew(_) => {}
     }
 }
 
@@ -209,7 +209,7 @@ proptest! {
 
     #[test]
     fn cohorts_count_as_a_list_of_slots_does(events in prop::collection::vec(any_event(), 1..60)) {
-        let (mut counter, mut slots) = (Counter::new(5), Vec::new());
+        let (mut counter, mut slots) = (SlotCounter::new(5), Vec::new());
         for event in &events {
             follow(&mut counter, &mut slots, event);
             let now = counter.now;

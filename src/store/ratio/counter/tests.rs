@@ -4,21 +4,21 @@ use crate::core::Key;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// An entry of a limit a second, with ticks of a second.
-fn entry(limit: u64, floor: u64) -> Entry {
+fn entry(limit: u64, floor: u64) -> RatioCounter {
     let policy = "all".try_into().expect("a valid name");
     let counter = Counter::new(policy, Key::new("k", "all"), Quota::fixed_window(limit, SECOND));
-    let mut entry = Entry::new(0, &counter, SECOND);
+    let mut entry = RatioCounter::new(0, &counter, SECOND);
     entry.follow(&Check::new(counter, 1).floor(floor), SECOND);
     entry
 }
 
-fn told(limit: u64, floor: u64, totals: [u64; 2]) -> Entry {
+fn told(limit: u64, floor: u64, totals: [u64; 2]) -> RatioCounter {
     let mut entry = entry(limit, floor);
     entry.hear(totals, Instant::now() + 60 * SECOND);
     entry
 }
 
-fn keeps(entry: &Entry) -> [f64; 2] {
+fn keeps(entry: &RatioCounter) -> [f64; 2] {
     [0, 1].map(|kind: usize| entry.kinds[kind].keep)
 }
 
@@ -155,7 +155,7 @@ fn a_sample_is_exact_on_average() {
 #[test]
 fn what_is_heavy_hot_or_of_an_unknown_fleet_is_reported_exactly() {
     let (now, live) = (Instant::now(), 100);
-    let units = |entry: &Entry, live| entry.offered(live, now, || 0.999).map(|offered| offered.critical);
+    let units = |entry: &RatioCounter, live| entry.offered(live, now, || 0.999).map(|offered| offered.critical);
     let mut light = entry(1_000, 0);
     assert_eq!([units(&light, live), units(&light, 0)], [None, None], "nothing was offered");
     light.kinds[1].last = 3;

@@ -18,7 +18,7 @@ use crate::core::error::Kind;
 use crate::store::redis::cluster::Cluster;
 #[cfg(feature = "sentinel")]
 use crate::store::redis::connections::Sentinels;
-use crate::store::redis::connections::{Connect, Origin, Source, server_at};
+use crate::store::redis::connections::{ConnSource, Connect, Origin, server_at};
 use crate::store::redis::pipeline::Server;
 use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
@@ -280,7 +280,7 @@ impl RedisStoreBuilder {
     }
 
     fn one(&self, connect: Connect, origin: Origin) -> Servers {
-        Servers::One(Server::new(Arc::new(Source { connect, origin }), Arc::new(self.calls.clone()), None))
+        Servers::One(Server::new(Arc::new(ConnSource { connect, origin }), Arc::new(self.calls.clone()), None))
     }
 
     /// Makes a store that is sent commands only, and its address. Its server is not checked for its Lua.

@@ -29,7 +29,7 @@ use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::random;
 use crate::store::BreakerState;
-use crate::store::redis::pipeline::{Job, NoReply, Part, Timeout};
+use crate::store::redis::pipeline::{Job, JobReply, NoReply, Timeout};
 
 /// Limits how often `slots_unknown` is logged.
 static UNKNOWN: Lines = Lines::ten();
@@ -171,8 +171,8 @@ impl Cluster {
         // Whatever the circuit breaker says: a node that cannot decide can often name the one that can.
         let asked = node.server.ask(Job::command(command, Timeout::new(limit), 0))?.await;
         let slots = match asked {
-            Ok(Part::Command(slots)) => slots,
-            Ok(Part::Script(_)) => return Err(no_cluster()),
+            Ok(JobReply::Command(slots)) => slots,
+            Ok(JobReply::Script(_)) => return Err(no_cluster()),
             Err(NoReply { error, .. }) if error.is_store() => return Err(no_cluster().with_source(error)),
             Err(NoReply { error, .. }) => return Err(error),
         };

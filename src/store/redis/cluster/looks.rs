@@ -20,13 +20,13 @@ const OVERDUE: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(super) struct Looks {
     /// Held for a few instructions, never while anything is awaited.
-    state: Mutex<State>,
+    state: Mutex<Schedule>,
     /// Notifies those who wait for a look when one has ended.
     pub(super) ended: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct Schedule {
     /// No look begins before this.
     next: Option<Instant>,
     /// How many have begun: the number of the last one.
@@ -66,7 +66,7 @@ impl Looks {
     }
 
     /// Locks the state. A panic while it was held has left nothing half done.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Schedule> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

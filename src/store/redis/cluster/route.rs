@@ -21,8 +21,10 @@ use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::store::BreakerState;
 use crate::store::breaker::{Outage, Permit};
-use crate::store::redis::connections::{Connect, Failure, Origin, Source, is_of_a_replica, moved_to};
-use crate::store::redis::pipeline::{Job, NoReply, Part, Refused, Server, Settings, Settled, Unsettled, Watch};
+use crate::store::redis::connections::{ConnSource, Connect, Failure, Origin, is_of_a_replica, moved_to};
+use crate::store::redis::pipeline::{
+    Job, JobReply, NoReply, Refused, Server, Settings, SettledReply, Unsettled, Watch,
+};
 use crate::store::redis::wire::Way;
 
 /// The pause before a request is sent again some of whose keys are on either side of a slot that moves.
@@ -93,7 +95,7 @@ impl Cluster {
     ///
     /// If there is no reply in time, no primary has the slot, its circuit breaker is open, there is no runtime, or it
     /// refuses the request.
-    pub(in crate::store::redis) async fn ask(self: &Arc<Self>, mut job: Box<Job>) -> Result<Part, NoReply> {
+    pub(in crate::store::redis) async fn ask(self: &Arc<Self>, mut job: Box<Job>) -> Result<JobReply, NoReply> {
         if self.is_unknown() {
             self.find(job.timeout).await;
         }
@@ -173,7 +175,7 @@ impl Cluster {
     pub(in crate::store::redis) fn settle(
         self: &Arc<Self>,
         job: Box<Job>,
-    ) -> Result<oneshot::Receiver<Settled>, Error> {
+    ) -> Result<oneshot::Receiver<SettledReply>, Error> {
         let Some(owner) = self.owner(job.slot) else {
             self.look_again(None);
             UNSENT.log("", |more| {
@@ -232,7 +234,7 @@ impl Cluster {
     pub(super) fn node(self: &Arc<Self>, address: &Address) -> Arc<Node> {
         self.known(address).unwrap_or_else(|| {
             let server = moved_to(&self.login, address.host.clone(), address.port);
-            let source = Source { connect: self.connect.clone(), origin: Origin::Server(server) };
+            let source = ConnSource { connect: self.connect.clone(), origin: Origin::Server(server) };
             let primary = Arc::new(Primary::new(address.clone()));
             let watch = PrimaryWatch { primary: Arc::clone(&primary), cluster: Arc::downgrade(self) };
             let server = Server::new(Arc::new(source), Arc::clone(&self.settings), Some(Arc::new(watch)));

@@ -57,15 +57,15 @@ impl fmt::Debug for Credentials {
 }
 
 /// A future of the application's.
-type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Cause>> + Send>>;
+type ClosureFuture<T> = Pin<Box<dyn Future<Output = Result<T, Cause>> + Send>>;
 
 type Cause = Box<dyn StdError + Send + Sync>;
 
 /// Returns credentials, which may differ each time.
-pub(in crate::store::redis) type Provide = Arc<dyn Fn() -> Pending<Credentials> + Send + Sync>;
+pub(in crate::store::redis) type Provide = Arc<dyn Fn() -> ClosureFuture<Credentials> + Send + Sync>;
 
 /// Opens a stream to a host's port.
-pub(in crate::store::redis) type Dial = Arc<dyn Fn(String, u16) -> Pending<Box<dyn Duplex>> + Send + Sync>;
+pub(in crate::store::redis) type Dial = Arc<dyn Fn(String, u16) -> ClosureFuture<Box<dyn Duplex>> + Send + Sync>;
 
 /// A stream of bytes in both directions, of whatever kind.
 pub(in crate::store::redis) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -182,7 +182,7 @@ pub(super) async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn
 ///
 /// The closure's future is dropped where it awaits something.
 pub(super) async fn own_task<T: Send + 'static>(
-    call: impl FnOnce() -> Pending<T> + Send + 'static,
+    call: impl FnOnce() -> ClosureFuture<T> + Send + 'static,
 ) -> Result<T, Cause> {
     let mut task = JoinSet::new();
     task.spawn(async move { call().await });

@@ -1,10 +1,10 @@
 //! Where connections come from: URLs, TLS, credentials, streams, sentinels and pools.
 //!
-//! Settings come in; a `Source` goes out, which opens connections, logged in and to a server that is a Redis. Every step
+//! Settings come in; a `ConnSource` goes out, which opens connections, logged in and to a server that is a Redis. Every step
 //! is bounded in time.
 //!
 //! ```text
-//! Source::take ─▶ a server, or sentinels ─▶ stream ─▶ TLS ─▶ login ─▶ check ─▶ Link
+//! ConnSource::take ─▶ a server, or sentinels ─▶ stream ─▶ TLS ─▶ login ─▶ check ─▶ Link
 //! ```
 
 mod check;
@@ -21,6 +21,6 @@ pub(super) use link::{Duplex, Link};
 pub(super) use source::Sentinels;
 #[cfg(feature = "cluster")]
 pub(super) use source::moved_to;
-pub(super) use source::{Connect, Origin, Source, server_at};
+pub(super) use source::{ConnSource, Connect, Origin, server_at};
 #[cfg(feature = "tls")]
 pub(super) use tls::Tls;

@@ -88,7 +88,7 @@ impl Connect {
 }
 
 /// Where connections come from, and how they are opened.
-pub(in crate::store::redis) struct Source {
+pub(in crate::store::redis) struct ConnSource {
     pub(in crate::store::redis) connect: Connect,
     pub(in crate::store::redis) origin: Origin,
 }
@@ -118,7 +118,7 @@ pub(in crate::store::redis) struct Sentinels {
     pub(in crate::store::redis) first: AtomicUsize,
 }
 
-impl Source {
+impl ConnSource {
     /// Opens a connection, or takes one of the application's pool for good, to a server that has shown that its Lua
     /// counts as that of Redis.
     ///

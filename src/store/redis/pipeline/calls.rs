@@ -15,7 +15,7 @@ use crate::store::Clock;
 use crate::store::clock::micros;
 #[cfg(feature = "cluster")]
 use crate::store::redis::wire::Way;
-use crate::store::redis::wire::{Calls, Packed, Program, Reply as Script, Request, Seen};
+use crate::store::redis::wire::{Calls, KeyHashes, Packed, Program, Request, ScriptReply};
 
 /// How calls are made. The same for all servers of a store.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ pub(super) type SharedSettings = Arc<Settings>;
 #[derive(Default)]
 pub(super) struct Known {
     programs: Vec<&'static Program>,
-    seen: Seen,
+    seen: KeyHashes,
 }
 
 /// Makes commands of a round: one for all requests of the same slot, and of one that is alone.
@@ -126,7 +126,7 @@ pub(super) fn fits(reply: &Reply<'_>, command: &Command, entries: &Entries) -> b
     match reply {
         Reply::Bytes(bytes) if is_script => {
             let requests = command.ids.iter().map(|id| request(entries, *id));
-            Script::read(bytes, command.size).is_some_and(|reply| reply.fits(requests))
+            ScriptReply::read(bytes, command.size).is_some_and(|reply| reply.fits(requests))
         }
         Reply::Bytes(_) | Reply::Error(_) => true,
         Reply::Other(_) => !is_script,

@@ -20,10 +20,10 @@ pub(super) type Entries = Slab<Entry>;
 
 pub(super) struct Entry {
     pub(super) job: Box<Job>,
-    pub(super) state: State,
+    pub(super) state: Progress,
 }
 
-pub(super) enum State {
+pub(super) enum Progress {
     /// Waits for a reply. Once its time is over, it waits only to refund what is taken.
     Waits {
         waker: Option<Waker>,
@@ -41,16 +41,16 @@ pub(super) enum State {
 impl Entry {
     /// Returns whether somebody waits in time, or it is a settlement.
     pub(super) fn is_needed(&self) -> bool {
-        matches!(self.state, State::Waits { is_late: false, .. } | State::Settles(_))
+        matches!(self.state, Progress::Waits { is_late: false, .. } | Progress::Settles(_))
     }
 
     /// Returns whether nobody waits any more.
     pub(super) fn is_left(&self) -> bool {
-        matches!(self.state, State::Left)
+        matches!(self.state, Progress::Left)
     }
 
     pub(super) fn settles(&self) -> bool {
-        matches!(self.state, State::Settles(_))
+        matches!(self.state, Progress::Settles(_))
     }
 }
 

@@ -50,12 +50,12 @@ pub(super) enum Asked {
 
 /// What is replied.
 #[derive(Debug)]
-pub(in crate::store::redis) enum Part {
+pub(in crate::store::redis) enum JobReply {
     Script(ReplyPart),
     Command(Value),
 }
 
-impl Part {
+impl JobReply {
     /// Returns the part of the reply to a call of the script.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Part {
 }
 
 /// What a caller receives.
-pub(super) type Response = Result<Part, Failed>;
+pub(super) type Response = Result<JobReply, Failed>;
 
 /// Why there is no reply. Callers that failed together have errors that count as one failure.
 #[derive(Debug)]
@@ -93,24 +93,24 @@ pub(in crate::store::redis) struct Refused {
 
 /// What the caller of a settlement receives. After an error that is not [unsent](Error::is_unsent) the changes may have
 /// been made or not.
-pub(in crate::store::redis) type Settled = Result<ReplyPart, Error>;
+pub(in crate::store::redis) type SettledReply = Result<ReplyPart, Error>;
 
 /// Whoever waits for a settlement, if anybody does: it is sent in any case.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Settler {
     /// Its place among the settlements on their way, held until it is done.
     place: OwnedSemaphorePermit,
-    sender: oneshot::Sender<Settled>,
+    sender: oneshot::Sender<SettledReply>,
 }
 
 impl Settler {
     /// Returns one, and what receives the result.
-    pub(super) fn new(place: OwnedSemaphorePermit) -> (Self, oneshot::Receiver<Settled>) {
+    pub(super) fn new(place: OwnedSemaphorePermit) -> (Self, oneshot::Receiver<SettledReply>) {
         let (sender, receiver) = oneshot::channel();
         (Self { place, sender }, receiver)
     }
 
-    pub(super) fn complete(self, result: Settled) {
+    pub(super) fn complete(self, result: SettledReply) {
         // Its place is free for whoever is woken.
         drop(self.place);
         // Mostly nobody waits.

@@ -48,7 +48,7 @@ mod sync {
 }
 
 pub(super) use calls::Settings;
-pub(super) use job::{Job, Part, Settled, Timeout, stopped};
+pub(super) use job::{Job, JobReply, SettledReply, Timeout, stopped};
 #[cfg(feature = "cluster")]
 pub(super) use job::{Refused, Unsettled, Watch};
 pub(super) use pipe::{Asking, NoReply};

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use super::calls::SharedSettings;
 use super::entries::EntryId;
-use super::job::{Failed, Job, Part, Refused, Settler, SharedWatch};
+use super::job::{Failed, Job, JobReply, Refused, Settler, SharedWatch};
 use super::queue::{Next, Queue, Round};
 use super::socket::Socket;
 use super::sync::{Arc, Mutex, MutexGuard, wake};
@@ -142,7 +142,7 @@ impl Asking {
     }
 
     /// Asks, and writes if nobody else does.
-    fn ask(&mut self, job: Box<Job>, cx: &Context<'_>) -> Poll<Result<Part, NoReply>> {
+    fn ask(&mut self, job: Box<Job>, cx: &Context<'_>) -> Poll<Result<JobReply, NoReply>> {
         let mut queue = self.pipe.lock();
         match queue.ask(job, cx.waker()) {
             Ok((id, next)) => {
@@ -156,7 +156,7 @@ impl Asking {
 }
 
 impl Future for Asking {
-    type Output = Result<Part, NoReply>;
+    type Output = Result<JobReply, NoReply>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let id = match mem::replace(&mut self.stage, Stage::Over) {

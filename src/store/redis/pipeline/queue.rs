@@ -13,8 +13,8 @@ use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use super::calls::{Known, SharedSettings, calls, encode, fits};
-use super::entries::{Command, Entries, Entry, EntryId, Ids, State};
-use super::job::{Failed, Job, Part, Refused, Response, Settler, Timeout, Unsettled, Watch, fail_all};
+use super::entries::{Command, Entries, Entry, EntryId, Ids, Progress};
+use super::job::{Failed, Job, JobReply, Refused, Response, Settler, Timeout, Unsettled, Watch, fail_all};
 use super::resp::{OutOfStep, Reply};
 use super::socket::{Socket, register};
 use super::sync::Arc;
@@ -71,7 +71,7 @@ pub(super) struct Round {
 pub(super) struct Done {
     pub(super) reports: Vec<(Permit, Option<Failure>)>,
     pub(super) wakers: Vec<Waker>,
-    settled: Vec<(Settler, Part)>,
+    settled: Vec<(Settler, JobReply)>,
     failed: Option<(Vec<Settler>, Error)>,
     /// Surely not done.
     pub(super) unsettled: Vec<Unsettled>,
@@ -160,7 +160,8 @@ impl Queue {
         }
         self.arm(job.timeout.until);
         let size = job.size();
-        let id = self.entries.insert(Entry { job, state: State::Waits { waker: Some(waker.clone()), is_late: false } });
+        let id =
+            self.entries.insert(Entry { job, state: Progress::Waits { waker: Some(waker.clone()), is_late: false } });
         Ok((id, self.add(id, size)))
     }
 
@@ -172,7 +173,7 @@ impl Queue {
         // When it is looked whether the server is silent.
         self.arm(job.timeout.ends());
         let size = job.size();
-        let id = self.entries.insert(Entry { job, state: State::Settles(settler) });
+        let id = self.entries.insert(Entry { job, state: Progress::Settles(settler) });
         Ok(self.add(id, size))
     }
 
@@ -328,14 +329,14 @@ impl Queue {
     pub(super) fn hand(&mut self, id: EntryId, response: Response, done: &mut Done) {
         let Some(Entry { state, .. }) = self.entries.get_mut(id) else { return };
         match state {
-            State::Waits { waker, .. } => {
+            Progress::Waits { waker, .. } => {
                 done.wakers.extend(waker.take());
-                *state = State::Done(response);
+                *state = Progress::Done(response);
             }
             // It came before the caller knew that it was late.
-            State::Late(_) => *state = State::Done(response),
-            State::Left => drop(self.entries.remove(id)),
-            State::Done(_) | State::Settles(_) => {
+            Progress::Late(_) => *state = Progress::Done(response),
+            Progress::Left => drop(self.entries.remove(id)),
+            Progress::Done(_) | Progress::Settles(_) => {
                 if let (Some((_, settler)), Ok(part)) = (self.settlement(id), response) {
                     done.settled.push((settler, part));
                 }
@@ -371,7 +372,7 @@ impl Queue {
             return None;
         }
         let Entry { job, state } = self.entries.remove(id);
-        if let State::Settles(settler) = state { Some((job, settler)) } else { None }
+        if let Progress::Settles(settler) = state { Some((job, settler)) } else { None }
     }
 
     /// Has a command sent again with what the server lacks; returns it if that was done often enough.
@@ -390,19 +391,19 @@ impl Queue {
         let lost = || Poll::Ready(Err(Failed::Error(lost_connection())));
         let Some(Entry { state, .. }) = self.entries.get_mut(id) else { return lost() };
         match state {
-            State::Waits { waker: kept, .. } => {
+            Progress::Waits { waker: kept, .. } => {
                 register(kept, waker);
                 Poll::Pending
             }
-            State::Late(_) => match mem::replace(state, State::Waits { waker: None, is_late: true }) {
-                State::Late(error) => Poll::Ready(Err(Failed::Late(error))),
+            Progress::Late(_) => match mem::replace(state, Progress::Waits { waker: None, is_late: true }) {
+                Progress::Late(error) => Poll::Ready(Err(Failed::Late(error))),
                 _ => lost(),
             },
-            State::Done(_) => match self.entries.remove(id).state {
-                State::Done(response) => Poll::Ready(response),
+            Progress::Done(_) => match self.entries.remove(id).state {
+                Progress::Done(response) => Poll::Ready(response),
                 _ => lost(),
             },
-            State::Left | State::Settles(_) => lost(),
+            Progress::Left | Progress::Settles(_) => lost(),
         }
     }
 
@@ -410,9 +411,9 @@ impl Queue {
     pub(super) fn leave(&mut self, id: EntryId) {
         let Some(Entry { state, .. }) = self.entries.get_mut(id) else { return };
         match state {
-            State::Waits { .. } | State::Late(_) => *state = State::Left,
-            State::Done(_) => drop(self.entries.remove(id)),
-            State::Left | State::Settles(_) => {}
+            Progress::Waits { .. } | Progress::Late(_) => *state = Progress::Left,
+            Progress::Done(_) => drop(self.entries.remove(id)),
+            Progress::Left | Progress::Settles(_) => {}
         }
         // No queue of those who left grows while nothing is sent.
         while let Some(id) = self.waiting.front().copied().filter(|id| self.entries[*id].is_left()) {
@@ -450,12 +451,12 @@ impl Queue {
             self.flight.iter().chain(&self.again).chain(self.replaced.iter().flatten()).flat_map(|command| &command.ids)
         {
             let Some(Entry { job, state }) = self.entries.get_mut(*id) else { continue };
-            let State::Waits { is_late: false, waker } = state else { continue };
+            let Progress::Waits { is_late: false, waker } = state else { continue };
             if job.timeout.until > now {
                 await_until(job.timeout.until);
             } else {
                 done.wakers.extend(waker.take());
-                *state = State::Late(self.late.error(now, job.timeout));
+                *state = Progress::Late(self.late.error(now, job.timeout));
             }
         }
         let mut is_silent = false;

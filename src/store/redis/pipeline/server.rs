@@ -11,12 +11,12 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::calls::Settings;
-use super::job::{Job, Settled, Settler, Unsettled, Watch, settle_again, stopped};
+use super::job::{Job, SettledReply, Settler, Unsettled, Watch, settle_again, stopped};
 use super::pipe::{Asking, Pipe};
 use super::task::Task;
 use crate::core::error::Kind;
 use crate::core::{Error, Lines};
-use crate::store::redis::connections::{Link, Source};
+use crate::store::redis::connections::{ConnSource, Link};
 
 /// The most settlements on their way to one server. They wait through outages, and would fill the memory.
 const MOST_SETTLEMENTS: usize = 4_096;
@@ -24,7 +24,7 @@ const MOST_SETTLEMENTS: usize = 4_096;
 /// One server, or one node of a Cluster.
 pub(in crate::store::redis) struct Server {
     /// Where connections come from.
-    source: Arc<Source>,
+    source: Arc<ConnSource>,
     settings: Arc<Settings>,
     watch: Arc<dyn Watch>,
     /// The connection of each runtime. Some may have ended, which are removed when the next one is made.
@@ -48,7 +48,7 @@ impl Watch for Alone {
 
 impl Server {
     pub(in crate::store::redis) fn new(
-        source: Arc<Source>,
+        source: Arc<ConnSource>,
         settings: Arc<Settings>,
         watch: Option<Arc<dyn Watch>>,
     ) -> Arc<Self> {
@@ -103,7 +103,7 @@ impl Server {
     /// # Errors
     ///
     /// If too many are on their way: it is not sent, which is logged.
-    pub(in crate::store::redis) fn settle(&self, job: Box<Job>) -> Result<oneshot::Receiver<Settled>, Error> {
+    pub(in crate::store::redis) fn settle(&self, job: Box<Job>) -> Result<oneshot::Receiver<SettledReply>, Error> {
         static UNSENT: Lines = Lines::new();
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             UNSENT.log("", |more| {

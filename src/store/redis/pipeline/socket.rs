@@ -24,25 +24,25 @@ const ROOM: usize = 16 * 1_024;
 #[derive(Debug)]
 pub(super) enum Socket {
     Tcp(OwnedWriteHalf),
-    Other(Arc<Locked>),
+    Other(Arc<SharedStream>),
 }
 
 /// The half that is read.
 #[derive(Debug)]
 pub(super) enum Reader {
     Tcp(OwnedReadHalf),
-    Other(Arc<Locked>),
+    Other(Arc<SharedStream>),
 }
 
 /// A stream whose halves are one.
-pub(super) struct Locked {
-    stream: Mutex<Stream>,
+pub(super) struct SharedStream {
+    stream: Mutex<ReadAhead>,
     task: Arc<TaskWaker>,
     /// Wakes the task.
     waker: Waker,
 }
 
-struct Stream {
+struct ReadAhead {
     stream: Box<dyn Duplex>,
     /// What was read by [`Socket::is_quiet`]; with nothing in it, the stream has ended.
     ahead: Option<BytesMut>,
@@ -72,8 +72,8 @@ pub(super) fn tcp(stream: TcpStream) -> (Socket, Reader) {
 /// Returns the halves of any other stream.
 pub(super) fn other(stream: Box<dyn Duplex>) -> (Socket, Reader) {
     let task = Arc::new(TaskWaker::default());
-    let (stream, waker) = (Mutex::new(Stream { stream, ahead: None }), Waker::from(Arc::clone(&task)));
-    let locked = Arc::new(Locked { stream, task, waker });
+    let (stream, waker) = (Mutex::new(ReadAhead { stream, ahead: None }), Waker::from(Arc::clone(&task)));
+    let locked = Arc::new(SharedStream { stream, task, waker });
     (Socket::Other(Arc::clone(&locked)), Reader::Other(locked))
 }
 
@@ -142,10 +142,10 @@ impl Reader {
     }
 }
 
-impl Locked {
+impl SharedStream {
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut cx = Context::from_waker(&self.waker);
-        let Stream { stream, .. } = &mut *lock(&self.stream);
+        let ReadAhead { stream, .. } = &mut *lock(&self.stream);
         // Before it may wake somebody.
         self.task.is_full.store(true, Ordering::Release);
         let written = match Pin::new(&mut *stream).poll_write(&mut cx, bytes) {
@@ -160,7 +160,7 @@ impl Locked {
 
     fn is_quiet(&self) -> bool {
         let mut cx = Context::from_waker(&self.waker);
-        let Stream { stream, ahead } = &mut *lock(&self.stream);
+        let ReadAhead { stream, ahead } = &mut *lock(&self.stream);
         if ahead.is_some() {
             return false;
         }
@@ -174,7 +174,7 @@ impl Locked {
 
     fn poll_read(&self, bytes: &mut BytesMut) -> Poll<io::Result<bool>> {
         let mut cx = Context::from_waker(&self.waker);
-        let Stream { stream, ahead } = &mut *lock(&self.stream);
+        let ReadAhead { stream, ahead } = &mut *lock(&self.stream);
         if let Some(ahead) = ahead.take() {
             bytes.extend_from_slice(&ahead);
             return Poll::Ready(Ok(!ahead.is_empty()));
@@ -184,9 +184,9 @@ impl Locked {
     }
 }
 
-impl std::fmt::Debug for Locked {
+impl std::fmt::Debug for SharedStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Locked").finish_non_exhaustive()
+        f.debug_struct("SharedStream").finish_non_exhaustive()
     }
 }
 

@@ -20,16 +20,16 @@ use deadpool_redis::redis::Value;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::job::{Failed, Part, settle_again, settle_later, stopped};
+use super::job::{Failed, JobReply, settle_again, settle_later, stopped};
 use super::pipe::Pipe;
 use super::queue::{Done, Line, lost_connection};
 use super::resp::{OutOfStep, Pooled, Reply, next};
 use super::socket::{Reader, Socket, other, register, tcp};
 use crate::core::Error;
 use crate::store::redis::connections::{
-    Failure, Link, Source, is_definite, is_missing, is_of_a_replica, is_redirection,
+    ConnSource, Failure, Link, is_definite, is_missing, is_of_a_replica, is_redirection,
 };
-use crate::store::redis::wire::{Reply as Script, no_decision};
+use crate::store::redis::wire::{ScriptReply, no_decision};
 
 /// How long late replies are read on a connection that was replaced.
 const LATE_REPLIES: Duration = Duration::from_secs(10);
@@ -43,11 +43,11 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Link, Error>> + Send>>;
 /// Drives the connection of one runtime to one server.
 pub(super) struct Task {
     pipe: Arc<Pipe>,
-    source: Arc<Source>,
+    source: Arc<ConnSource>,
     runtime: Handle,
     wire: Wire,
     /// Connections on which nothing is sent any more, and until when late replies are read on each.
-    replaced: Vec<(Stream, Instant)>,
+    replaced: Vec<(ReplyStream, Instant)>,
     /// Made when it is first set.
     timer: Option<Pin<Box<Sleep>>>,
     /// Empty, kept for its room.
@@ -59,10 +59,10 @@ enum Wire {
     Down,
     /// An attempt, and when it began.
     Connecting(Connecting, Instant),
-    Open(Stream),
+    Open(ReplyStream),
 }
 
-struct Stream {
+struct ReplyStream {
     reader: Reader,
     /// What is no whole reply yet.
     received: BytesMut,
@@ -73,7 +73,7 @@ struct Stream {
 }
 
 impl Task {
-    pub(super) fn new(pipe: Arc<Pipe>, source: Arc<Source>, runtime: Handle, link: Option<Link>) -> Self {
+    pub(super) fn new(pipe: Arc<Pipe>, source: Arc<ConnSource>, runtime: Handle, link: Option<Link>) -> Self {
         let mut task =
             Self { pipe, source, runtime, wire: Wire::Down, replaced: Vec::new(), timer: None, wakers: Vec::new() };
         if let Some(link) = link {
@@ -147,7 +147,7 @@ impl Task {
         let mut queue = self.pipe.lock();
         queue.line = Line::Socket(Arc::clone(&socket));
         queue.hear();
-        self.wire = Wire::Open(Stream { reader, received: BytesMut::new(), socket, is_pooled });
+        self.wire = Wire::Open(ReplyStream { reader, received: BytesMut::new(), socket, is_pooled });
     }
 
     /// Reads what has come, and hands it out.
@@ -183,7 +183,7 @@ impl Task {
 
     /// Sends what has queued, and what the socket has not taken before.
     fn send(&mut self, cx: &mut Context<'_>, done: &mut Done) {
-        let Wire::Open(Stream { socket, is_pooled, .. }) = &self.wire else { return };
+        let Wire::Open(ReplyStream { socket, is_pooled, .. }) = &self.wire else { return };
         let (socket, is_pooled) = (Arc::clone(socket), *is_pooled);
         match self.pipe.write_rest(&socket, cx) {
             Poll::Ready(Err(error)) => self.lose(error, done),
@@ -260,10 +260,10 @@ fn hand(pipe: &Pipe, reply: Reply<'_>, replaced: Option<usize>, done: &mut Done)
     let mut error = match reply {
         Reply::Error(error) => error,
         Reply::Bytes(bytes) if is_script => {
-            let mut reply = Script::read(bytes, command.size);
+            let mut reply = ScriptReply::read(bytes, command.size);
             for id in command.ids {
                 let part = reply.as_mut().and_then(|reply| reply.take(queue.entries[id].job.request()?));
-                queue.hand(id, part.map(Part::Script).ok_or_else(|| Failed::Error(no_decision())), done);
+                queue.hand(id, part.map(JobReply::Script).ok_or_else(|| Failed::Error(no_decision())), done);
             }
             done.reports.extend(permit.map(|permit| (permit, None)));
             return Ok(false);
@@ -274,7 +274,7 @@ fn hand(pipe: &Pipe, reply: Reply<'_>, replaced: Option<usize>, done: &mut Done)
                 Reply::Other(value) => value,
                 Reply::Error(_) | Reply::Pushed => return Err(OutOfStep),
             };
-            queue.hand(first, Ok(Part::Command(value)), done);
+            queue.hand(first, Ok(JobReply::Command(value)), done);
             done.reports.extend(permit.map(|permit| (permit, None)));
             return Ok(false);
         }
@@ -298,7 +298,7 @@ fn hand(pipe: &Pipe, reply: Reply<'_>, replaced: Option<usize>, done: &mut Done)
     Ok(is_of_a_replica)
 }
 
-impl Stream {
+impl ReplyStream {
     /// Reads all replies that have come.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use smallvec::{SmallVec, smallvec};
 
-use super::request::{Request, Rule};
+use super::request::{Request, RuleBytes};
 use super::script::{Calls, Program, count_of};
 use super::source::Needs;
 
@@ -36,12 +36,12 @@ pub(in crate::store::redis) struct Packed<'a> {
 
 /// Tells apart the keys of a call, by their hashes; kept for its room.
 #[derive(Default)]
-pub(in crate::store::redis) struct Seen {
+pub(in crate::store::redis) struct KeyHashes {
     hashes: HashTable<u64>,
     hasher: RandomState,
 }
 
-impl Seen {
+impl KeyHashes {
     /// Returns whether a key is another than those before. Two keys of one hash are taken for one, and then leave in a
     /// batch.
     fn is_new(&mut self, key: &[u8]) -> bool {
@@ -57,11 +57,11 @@ impl Seen {
 }
 
 /// The key and the rule of a request of one check.
-type Single<'a> = (&'a [u8], &'a Rule);
+type Single<'a> = (&'a [u8], &'a RuleBytes);
 
 /// Returns the keys and rules of requests of one check each, or `None` if one of them has more, is
 /// no decision, or a key occurs twice.
-fn singles<'a>(requests: &[&'a Request], seen: &mut Seen) -> Option<SmallVec<[Single<'a>; 1]>> {
+fn singles<'a>(requests: &[&'a Request], seen: &mut KeyHashes) -> Option<SmallVec<[Single<'a>; 1]>> {
     if let [request] = requests {
         return request.single().map(|single| smallvec![single]);
     }
@@ -80,7 +80,7 @@ impl<'a> Packed<'a> {
         // Mostly all have one rule.
         if !items.is_sorted_by_key(rule) {
             let requests: Vec<&Request> = items.iter().map(&request).collect();
-            if singles(&requests, &mut Seen::default()).is_some() {
+            if singles(&requests, &mut KeyHashes::default()).is_some() {
                 items.sort_by_key(rule);
             }
         }
@@ -91,7 +91,7 @@ impl<'a> Packed<'a> {
     /// # Panics
     ///
     /// If there are more than 255 checks: the caller bounds them.
-    pub(in crate::store::redis) fn of(requests: &[&'a Request], seen: &mut Seen) -> Self {
+    pub(in crate::store::redis) fn of(requests: &[&'a Request], seen: &mut KeyHashes) -> Self {
         match singles(requests, seen) {
             Some(singles) => Self::singles(&singles, needs(requests)),
             None => Self::batch(requests),
@@ -160,7 +160,7 @@ impl<'a> Packed<'a> {
                 checks.push(place_of(&mut rules, &request.rules[usize::from(*rule)]));
             }
         }
-        let mut bytes = SmallVec::with_capacity(1 + rules.0.len() * size_of::<Rule>() + checks.len());
+        let mut bytes = SmallVec::with_capacity(1 + rules.0.len() * size_of::<RuleBytes>() + checks.len());
         bytes.push(count(rules.0.len()));
         rules.0.into_iter().for_each(|rule| bytes.extend_from_slice(rule));
         bytes.extend_from_slice(&checks);

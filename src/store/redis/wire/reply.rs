@@ -60,7 +60,7 @@ const WIDE_MARK: u8 = 255;
 const COHORT: usize = 11;
 
 /// The reply to a call, or what is left of it when the first requests have taken their parts.
-pub(in crate::store::redis) struct Reply<'a> {
+pub(in crate::store::redis) struct ScriptReply<'a> {
     /// The time of all its decisions, in microseconds since the Unix epoch.
     now_us: u64,
     /// One byte for each check that is left.
@@ -87,7 +87,7 @@ pub(in crate::store::redis) struct ReplyPart {
     pub(in crate::store::redis) call: Option<CallId>,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> ScriptReply<'a> {
     /// Reads the reply to a number of checks; `None` if it is too short for their flags. Whether the states fit the
     /// requests shows as they are taken.
     pub(in crate::store::redis) fn read(mut bytes: &'a [u8], checks: usize) -> Option<Self> {
@@ -120,7 +120,7 @@ impl<'a> Reply<'a> {
 }
 
 /// What the script found under one check's key, and how it decided.
-struct Seen {
+struct DecodedState {
     /// Whether the check fits as the script decided; of a change, whether it changed anything.
     fits: bool,
     /// What was under the key.
@@ -129,7 +129,7 @@ struct Seen {
     state: Option<State>,
 }
 
-impl Seen {
+impl DecodedState {
     /// Returns what was seen, if the check was decided at all.
     ///
     /// # Errors
@@ -149,18 +149,18 @@ impl ReplyPart {
     /// Reads what was found under the next check's key. `whole` is whether a log is there as a
     /// whole, as the request required. Returns `None` at the end, and where the bytes are no
     /// such state.
-    fn next(&mut self, quota: &Quota, whole: bool) -> Option<Seen> {
+    fn next(&mut self, quota: &Quota, whole: bool) -> Option<DecodedState> {
         let flag = *self.flags.get(self.read.0)?;
         self.read.0 += 1;
         let found = found(flag);
         let now = quota.tick().of(self.now_us);
         let state = if found == Found::Kept { Some(self.next_state(quota.facts().layout, whole, now)?) } else { None };
-        Some(Seen { fits: flag & 1 == 1, found, state })
+        Some(DecodedState { fits: flag & 1 == 1, found, state })
     }
 
     /// Reads what the next change came to: how many units were refunded or charged, and the counter
     /// after it. Without a state to change it is 0 units.
-    fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, Seen)> {
+    fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, DecodedState)> {
         let mut units = 0;
         if found(*self.flags.get(self.read.0)?) == Found::Kept {
             units = self.views.get(self.read.1..)?.try_get_uint(UNITS).ok()?;
@@ -287,7 +287,7 @@ pub(in crate::store::redis) struct Verdict {
     /// The time of the decision, in microseconds since the Unix epoch.
     now_us: u64,
     /// What the script found for each check, kept for [`look_again`](Self::look_again).
-    seen: SmallVec<[Seen; 1]>,
+    seen: SmallVec<[DecodedState; 1]>,
 }
 
 impl Verdict {
@@ -299,7 +299,7 @@ impl Verdict {
     /// worked out here.
     pub(in crate::store::redis) fn of(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
         let now_us = part.now_us;
-        let mut seen: SmallVec<[Seen; 1]> = SmallVec::new();
+        let mut seen: SmallVec<[DecodedState; 1]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
             let next =
                 part.next(check.counter.quota(), returns_whole(checks, index)).ok_or_else(no_decision)?.decided()?;
@@ -323,7 +323,7 @@ impl Verdict {
     }
 }
 
-fn state_of<'a>(seen: &'a [Seen]) -> impl Fn(usize) -> Option<Cow<'a, State>> {
+fn state_of<'a>(seen: &'a [DecodedState]) -> impl Fn(usize) -> Option<Cow<'a, State>> {
     move |index| seen[index].state.as_ref().map(Cow::Borrowed)
 }
 

@@ -67,7 +67,7 @@ const RESETS: u8 = 32;
 const REPEATS: u8 = 64;
 
 /// A rule as it is sent: algorithm, flags, and five numbers.
-pub(super) type Rule = [u8; 2 + 5 * NUMBER];
+pub(super) type RuleBytes = [u8; 2 + 5 * NUMBER];
 
 /// What the script returns of a check's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub(in crate::store::redis) struct Request {
     /// The distinct keys in Redis, mostly one.
     pub(super) keys: SmallVec<[RedisKey; 1]>,
     /// The distinct rules, mostly one.
-    pub(super) rules: SmallVec<[Rule; 1]>,
+    pub(super) rules: SmallVec<[RuleBytes; 1]>,
     /// The places of each check's key and rule in this request, from 0.
     pub(super) checks: SmallVec<[[u8; 2]; 4]>,
     /// The algorithms that decide it.
@@ -184,7 +184,7 @@ impl Request {
 
     /// Returns the key and the rule of a decision over one check; `None` of more checks, and of an
     /// adjustment or a reset.
-    pub(super) fn single(&self) -> Option<(&[u8], &Rule)> {
+    pub(super) fn single(&self) -> Option<(&[u8], &RuleBytes)> {
         match (&*self.keys, &*self.rules, &*self.checks) {
             ([key], [rule], [_]) if rule[1] < REFUNDS => Some((key, rule)),
             _ => None,
@@ -243,7 +243,7 @@ fn windows(quota: &Quota, now_ms: impl Fn() -> u64) -> [u64; 2] {
 
 /// Writes a rule: see the table at the top of this module. `windows` are its window and its capacity, and `numbers` its
 /// last two.
-fn rule(quota: &Quota, flags: u8, windows: [u64; 2], numbers: [u64; 2]) -> Rule {
+fn rule(quota: &Quota, flags: u8, windows: [u64; 2], numbers: [u64; 2]) -> RuleBytes {
     let variant = if quota.calendar().is_some() {
         CALENDAR
     } else if quota.is_wide() {

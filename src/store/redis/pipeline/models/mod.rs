@@ -2,7 +2,7 @@
 //!
 //! `queue.rs` and `pipe.rs` are compiled once more here, with loom's locks. All else is as simple as can be: a request is
 //! a number, a command is a count and so many numbers, and the server behind a socket replies to each whole command at
-//! once. [`Task`] does what that of `task.rs` does.
+//! once. [`ModelTask`] does what that of `task.rs` does.
 //!
 //! The models claim what callers rely on, whoever writes when and whatever comes between: all of them end, no request
 //! reaches a server twice, none fails that surely was not sent, and nothing is left in the queue. Mostly one round
@@ -24,7 +24,7 @@ use loom::thread;
 use tokio::time::Instant;
 
 use calls::Settings;
-use job::{Job, Part, Settler, Timeout, Unsettled, Watch, stopped};
+use job::{Job, JobReply, Settler, Timeout, Unsettled, Watch, stopped};
 use pipe::{Asking, NoReply, Pipe};
 use queue::{Done, Line, lost_connection};
 use resp::Reply;
@@ -247,7 +247,7 @@ enum Event {
 }
 
 /// What drives connections, as that of `task.rs` does.
-struct Task {
+struct ModelTask {
     pipe: Arc<Pipe>,
     socket: Option<Arc<Socket>>,
     /// Those of later connections.
@@ -257,7 +257,7 @@ struct Task {
     turn: usize,
 }
 
-impl Task {
+impl ModelTask {
     fn work(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.pipe.lock().task = Some(cx.waker().clone());
         let mut done = Done::default();
@@ -311,7 +311,7 @@ impl Task {
             assert!(command.ids.iter().map(|id| number(&queue.entries[*id].job)).eq(numbers), "they are in step");
             for id in command.ids {
                 let value = Value::Int(queue.entries[id].job.slot.into());
-                queue.hand(id, Ok(Part::Command(value)), done);
+                queue.hand(id, Ok(JobReply::Command(value)), done);
             }
         }
     }
@@ -364,7 +364,7 @@ fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
 type Caller = fn(Asking) -> Told;
 
 /// Nothing, if it has left.
-type Told = Option<Result<Part, NoReply>>;
+type Told = Option<Result<JobReply, NoReply>>;
 
 /// Waits for the reply.
 #[allow(clippy::unnecessary_wraps, reason = "who leaves has none")]
@@ -445,7 +445,7 @@ impl Model {
         if self.is_early {
             poll(&mut first);
         }
-        let mut task = Task { pipe: Arc::clone(&pipe), socket, others, event, turn: turns };
+        let mut task = ModelTask { pipe: Arc::clone(&pipe), socket, others, event, turn: turns };
         let task = thread::spawn(move || block_on(poll_fn(|cx| task.work(cx))));
         let second = thread::spawn(move || {
             seconds.iter_mut().skip(1).for_each(poll);
@@ -460,7 +460,7 @@ impl Model {
         for (number, result) in (0..).zip(results) {
             let times = received.iter().filter(|other| **other == number).count();
             match result {
-                Some(Ok(Part::Command(Value::Int(reply)))) => {
+                Some(Ok(JobReply::Command(Value::Int(reply)))) => {
                     assert_eq!((reply, times), (number, 1));
                     told.replies.fetch_add(1, Ordering::Relaxed);
                 }
