@@ -13,9 +13,7 @@
 
 use std::ops::AddAssign;
 
-use super::demand::{HOT, OVERDRAWN};
-use super::hot_key::{Back, HotKey};
-use super::lot::{lifetime, period};
+use super::hot_key::{Back, HOT, HotKey, OVERDRAWN, period};
 use crate::store::map::Table;
 use crate::store::{Counter, ReceiptItem};
 
@@ -93,11 +91,38 @@ impl HotKeys {
 
     /// Gives up the leases that are over or whose key is idle, or all, and forgets keys idle for long.
     pub(super) fn sweep(&mut self, now: u64, all: bool, backs: &mut Vec<Back>) {
-        self.table.retain(|hot| {
-            let idle = hot.rate.idle(now) >= lifetime(hot.counter.quota()) / 2;
-            hot.give_up(backs, |lot| all || idle || lot.is_over(now));
-            !hot.is_idle(now)
-        });
+        self.table.retain(|hot| hot.sweep(now, all, backs));
+    }
+
+    /// Forgets a counter that is reset: units that are held are lost, and units that are owed are not charged.
+    pub(super) fn forget(&mut self, hash: u64, counter: &Counter) {
+        let Some(hot) = self.table.remove(hash, |hot| hot.is(counter)) else { return };
+        let (left, owed) = hot.into_units();
+        self.counts.lost += left;
+        self.counts.owed -= owed;
+        self.counts.spent -= owed;
+    }
+
+    /// Returns the inner store's stamp of units that were taken here; `None` for overdrawn ones that are not paid.
+    pub(super) fn stamp_of(&mut self, hash: u64, taken: &ReceiptItem) -> Option<u64> {
+        let is_leased = taken.stamp < OVERDRAWN;
+        if is_leased { Some(taken.stamp) } else { self.find(hash, &taken.counter)?.stamp_of(taken.stamp) }
+    }
+
+    /// Takes units back that a request spent here; returns how many are done with, and how many have to be refunded by
+    /// the inner store, with its stamp.
+    ///
+    /// All of them no longer count as spent.
+    pub(super) fn take_back(&mut self, hash: u64, taken: &ReceiptItem, units: u64, now: u64) -> (u64, u64, u64) {
+        let (owed, paid, stamp, is_back) = match self.find(hash, &taken.counter) {
+            Some(hot) => hot.take_back(taken.stamp, units, now),
+            None if taken.stamp < OVERDRAWN => (0, units, taken.stamp, false),
+            None => (0, 0, 0, false),
+        };
+        self.counts.spent = self.counts.spent.saturating_sub(owed + paid);
+        self.counts.owed -= owed;
+        self.counts.returned += if is_back { 0 } else { paid };
+        if is_back { (owed + paid, 0, stamp) } else { (owed, paid, stamp) }
     }
 }
 

@@ -31,13 +31,8 @@
 //! overdraft; a lot is spent only within its lifetime and its window; and a unit is held, spent, returned or lost, and
 //! counted as one of these only. No lock is held while the inner store is called.
 
-mod admit;
-mod call;
-mod demand;
 mod hot_key;
 mod hot_keys;
-mod leases;
-mod lot;
 mod store;
 
 pub use hot_keys::LeaseCounts;

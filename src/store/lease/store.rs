@@ -1,28 +1,36 @@
-//! The lease store and its settings.
+//! The lease store: what is held, and how it is returned.
 //!
-//! This is the public face of the module. A request goes to the leases first; what they do not admit, and everything
-//! about counters as such, goes to the inner store. Settlements are distinguished by the receipt's store.
+//! A request goes to the leases first; what they do not admit, and everything about counters as such, goes to the inner
+//! store. Settlements are distinguished by the receipt's store. When the last clone is dropped, all leases are returned
+//! at once, without waiting.
+//!
+//! Invariant: the inner store is called without any lock held, since it may decide at once and then lock a part
+//! itself.
+
+mod admit;
+mod builder;
+mod call;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
-use super::admit::admit;
-use super::call::close;
-use super::hot_keys::LeaseCounts;
-use super::leases::Leases;
-use crate::core::{Error, Requirement};
+use smallvec::SmallVec;
+use tokio::sync::Semaphore;
+
+use self::admit::admit;
+pub use self::builder::LeaseStoreBuilder;
+use self::call::close;
+use super::hot_key::Back;
+use super::hot_keys::{HotKeys, LeaseCounts};
+use crate::core::{Decision, Error, Quota, Requirement};
 use crate::store::around::settle_each;
+use crate::store::clock::micros;
+use crate::store::map::{CounterHasher, Shards};
 use crate::store::{
-    Ask, AskMode, Capabilities, Change, ChangeResult, Check, Clock, Counter, MaybeFuture, Receipt, Settlement, Settles,
-    Settling, Store, StoreDecision, SystemClock,
+    Ask, AskMode, Capabilities, Change, ChangeResult, Check, Clock, Counter, MaybeFuture, Receipt, ReceiptItem,
+    Settlement, Settles, Settling, Store, StoreDecision, StoreId,
 };
-
-/// The share of a limit one process holds at most, unless another is set.
-const DEFAULT_SHARE: f64 = 0.1;
-/// Hot keys there is room for, unless another capacity is set.
-const DEFAULT_CAPACITY: usize = 10_000;
-/// The most hot keys: their cells, which are allocated at once, take 1 GiB.
-const MOST_CAPACITY: usize = 1 << 24;
 
 /// A store that takes units for hot keys from the inner store in advance, many in one call, and admits requests with
 /// them locally.
@@ -101,26 +109,6 @@ pub struct LeaseStore {
     leases: Arc<Leases>,
 }
 
-/// Settings of a [`LeaseStore`]: how much it may hold, for how many keys, and by which clock.
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::store::LeaseStore;
-/// use tollgate::MemoryStore;
-///
-/// let settings = LeaseStore::builder(MemoryStore::new()).max_share(0.2).capacity(1_000);
-/// assert!(settings.build().is_ok());
-/// ```
-#[must_use]
-pub struct LeaseStoreBuilder {
-    inner: Arc<dyn Store>,
-    share: f64,
-    overdraft: u64,
-    capacity: usize,
-    clock: Box<dyn Clock>,
-}
-
 impl LeaseStore {
     /// Leases from `inner` with the default settings.
     ///
@@ -133,14 +121,7 @@ impl LeaseStore {
 
     /// Returns settings of a store that leases from `inner`: a share of a tenth, and 10,000 hot keys.
     pub fn builder(inner: impl Store) -> LeaseStoreBuilder {
-        let clock = Box::new(SystemClock::new());
-        LeaseStoreBuilder {
-            inner: Arc::new(inner),
-            share: DEFAULT_SHARE,
-            overdraft: 0,
-            capacity: DEFAULT_CAPACITY,
-            clock,
-        }
+        LeaseStoreBuilder::new(Arc::new(inner))
     }
 
     /// Returns the counts of the units leased so far, by all clones together.
@@ -161,80 +142,6 @@ impl LeaseStore {
     /// leases that arrive later are returned as they arrive. Call it again to wait for them.
     pub async fn close(&self) -> LeaseCounts {
         close(&self.leases).await
-    }
-}
-
-impl LeaseStoreBuilder {
-    /// Sets which share of a limit (of a smaller burst, if there is one) this process holds at most, instead of a
-    /// tenth.
-    ///
-    /// It is more than 0 and at most 1, else [`build`](Self::build) returns an error. The share times the limit is
-    /// rounded down; where that is less than 4 units, nothing is leased.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::store::LeaseStore;
-    /// use tollgate::MemoryStore;
-    ///
-    /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.5).build().is_ok());
-    /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.0).build().is_err());
-    /// ```
-    pub fn max_share(self, share: f64) -> Self {
-        Self { share, ..self }
-    }
-
-    /// Sets how many units of a key this process may admit while the next lease is on its way, instead of 0.
-    ///
-    /// See [Overdraft](LeaseStore#overdraft) for what it costs, and how large it should be.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::store::LeaseStore;
-    /// use tollgate::MemoryStore;
-    ///
-    /// assert!(LeaseStore::builder(MemoryStore::new()).overdraft(100).build().is_ok());
-    /// ```
-    pub fn overdraft(self, units: u64) -> Self {
-        Self { overdraft: units, ..self }
-    }
-
-    /// Sets for how many hot keys at most leases are taken, instead of 10,000; 0 is taken as 1. More than 16,777,216
-    /// are refused by [`build`](Self::build).
-    ///
-    /// Keys that become hot when there is no room are decided by the inner store. Memory for the
-    /// counts by which a key becomes hot, 64 bytes a place, is taken at once.
-    pub fn capacity(self, keys: usize) -> Self {
-        Self { capacity: keys.max(1), ..self }
-    }
-
-    /// Takes the time by which leases end from another clock, which should run as fast as the inner
-    /// store's.
-    pub fn with_clock(self, clock: impl Clock) -> Self {
-        Self { clock: Box::new(clock), ..self }
-    }
-
-    /// Builds the store.
-    ///
-    /// # Errors
-    ///
-    /// If the share is not more than 0 and at most 1, or the capacity is above 16,777,216.
-    pub fn build(self) -> Result<LeaseStore, Error> {
-        if !(self.share > 0.0 && self.share <= 1.0) {
-            return Err(Error::invalid(format!(
-                "a share of {} of the limit cannot be leased: give more than 0 and at most 1",
-                self.share
-            )));
-        }
-        if self.capacity > MOST_CAPACITY {
-            return Err(Error::invalid(format!(
-                "a capacity of {} hot keys is not allowed: give at most {MOST_CAPACITY}",
-                self.capacity
-            )));
-        }
-        let leases = Leases::new(self.inner, self.share, self.overdraft, self.capacity, self.clock);
-        Ok(LeaseStore { leases: Arc::new(leases) })
     }
 }
 
@@ -296,12 +203,211 @@ impl fmt::Debug for LeaseStore {
     }
 }
 
-impl fmt::Debug for LeaseStoreBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseStoreBuilder")
-            .field("share", &self.share)
-            .field("overdraft", &self.overdraft)
-            .field("capacity", &self.capacity)
-            .finish_non_exhaustive()
+/// Lease calls in flight at most; more are not made.
+const MOST_CALLS: u32 = 4_096;
+
+/// What all clones share. Times are microseconds of `clock`.
+struct Leases {
+    /// What the receipts of requests admitted here carry.
+    id: StoreId,
+    /// The store that leases are taken from.
+    inner: Arc<dyn Store>,
+    /// The identity in the receipts of the leases, set by the first one; units are returned under it.
+    inner_id: OnceLock<StoreId>,
+    /// The hot keys, by the hash of policy and key.
+    shards: Shards<HotKeys>,
+    /// The hash of counters.
+    hasher: CounterHasher,
+    /// A permit for each lease call that may be in flight; closed when the store is.
+    calls: Arc<Semaphore>,
+    /// Whether a task sweeps.
+    swept: AtomicBool,
+    /// Whether the store has been closed: nothing is admitted here any more.
+    closed: AtomicBool,
+    /// The share of a limit that is held at most: above 0 and up to 1.
+    share: f64,
+    /// Where the time comes from.
+    clock: Box<dyn Clock>,
+}
+
+impl Leases {
+    /// Returns an empty store of leases for up to `capacity` hot keys.
+    fn new(inner: Arc<dyn Store>, share: f64, overdraft: u64, capacity: usize, clock: Box<dyn Clock>) -> Self {
+        Self {
+            id: StoreId::new(),
+            inner,
+            inner_id: OnceLock::new(),
+            shards: Shards::new(capacity, 1, |room| HotKeys::new(room, overdraft)),
+            hasher: CounterHasher::new(),
+            calls: Arc::new(Semaphore::new(MOST_CALLS as usize)),
+            swept: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            share,
+            clock,
+        }
+    }
+
+    /// Returns the time of the clock in microseconds.
+    fn now(&self) -> u64 {
+        micros(self.clock.now())
+    }
+
+    /// Returns the time of the wall clock in microseconds, if windows of the quota are aligned to it.
+    #[inline]
+    fn wall(&self, quota: &Quota) -> Option<u64> {
+        quota.is_aligned().then(|| micros(self.clock.wall()))
+    }
+
+    /// Returns the hash of policy and key.
+    #[inline]
+    fn hash(&self, counter: &Counter) -> u64 {
+        self.hasher.of(counter)
+    }
+
+    /// Returns the most units this process holds of a counter: the share of the limit, or of a smaller capacity.
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of an integer below 2^52"
+    )]
+    fn most(&self, quota: &Quota) -> u64 {
+        (quota.limit().min(quota.capacity()) as f64 * self.share) as u64
+    }
+
+    /// Returns the units of a counter that are held here, and those that are owed.
+    fn held(&self, counter: &Counter) -> (u64, u64) {
+        let (hash, now, mut backs) = (self.hash(counter), self.now(), Vec::new());
+        let held = self.shards.lock(hash).find(hash, counter).map_or((0, 0), |hot| {
+            hot.end_lots(now, self.wall(counter.quota()), &mut backs);
+            (hot.held(now), hot.owed())
+        });
+        self.give_back(backs, now);
+        held
+    }
+
+    /// Returns the counts of all parts, one locked after the other.
+    fn counts(&self) -> LeaseCounts {
+        let mut counts = LeaseCounts::default();
+        self.shards.each().for_each(|hot_keys| counts += hot_keys.counts);
+        counts
+    }
+
+    /// Has the inner store look at checks that cost nothing; units held here are added to what it finds to remain, and
+    /// units owed are not left.
+    fn look(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
+        let held: SmallVec<[(u64, u64); 4]> = checks.iter().map(|check| self.held(&check.counter)).collect();
+        if held.iter().all(|units| *units == (0, 0)) {
+            return self.inner.decide(checks, ask);
+        }
+        // What the inner store refuses may be admitted by units held here.
+        let looked = self.inner.decide(checks, ask.mode(AskMode::Normal));
+        looked.map(move |decided| {
+            let StoreDecision { decision, receipt } = decided?;
+            let outcomes = decision.outcomes().iter().zip(&held);
+            let outcomes = outcomes.map(|(outcome, &(held, owed))| outcome.with_more(held, owed));
+            Ok(StoreDecision::new(Decision::new(outcomes, decision.source()), receipt))
+        })
+    }
+
+    /// Returns leases to the inner store and charges debts, and counts what became of them.
+    ///
+    /// To be called without any lock of a part held.
+    fn give_back(&self, backs: Vec<Back>, now: u64) {
+        for back in backs {
+            let hash = self.hash(back.counter());
+            match back {
+                Back::Lot(lot, limit) => {
+                    let (receipt, left, returned) = lot.into_refund(limit, now);
+                    if returned > 0 {
+                        let refund = Settlement::new(0, Change::Refund(returned));
+                        drop(self.inner.settle(receipt, &[refund]));
+                    }
+                    let mut hot_keys = self.shards.lock(hash);
+                    hot_keys.counts.returned += returned;
+                    hot_keys.counts.lost += left - returned;
+                }
+                Back::Debt(counter, units) => {
+                    drop(self.settle_there(&[], &ReceiptItem::new(counter, 0, 0), 0, Change::Charge(units)));
+                    let mut hot_keys = self.shards.lock(hash);
+                    hot_keys.counts.leased += units;
+                    hot_keys.counts.owed -= units;
+                }
+            }
+        }
+    }
+
+    /// Takes leases and debts out, to be returned or charged, except what a lease call in flight is to pay: all there
+    /// are, or of as many keys as have `most` together.
+    fn take(&self, most: usize) -> Vec<Back> {
+        let mut backs = Vec::new();
+        for mut hot_keys in self.shards.each() {
+            for hot in hot_keys.table.iter_mut() {
+                if backs.len() >= most {
+                    return backs;
+                }
+                hot.give_up(&mut backs, |_| true);
+            }
+        }
+        backs
+    }
+
+    /// Forgets a counter that is reset: units that are held are lost, and units that are owed are not charged.
+    fn forget(&self, counter: &Counter) {
+        let hash = self.hash(counter);
+        self.shards.lock(hash).forget(hash, counter);
+    }
+
+    /// Settles what was spent here, by a request that took others `before`.
+    ///
+    /// Refunded units are owed no more, or return to their lot, if that is neither over nor given up; else, and with
+    /// every charge, the change goes to the inner store under its own stamp. Of overdrawn units whose payment is not
+    /// known any more nothing is refunded.
+    fn settle(self: &Arc<Self>, before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> Settling {
+        let Change::Refund(units) = change else {
+            let (leases, hash) = (Arc::clone(self), self.hash(&taken.counter));
+            let stamp = self.shards.lock(hash).stamp_of(hash, taken).unwrap_or(0);
+            let count = move |applied: &Vec<ChangeResult>| {
+                let units: u64 = applied.iter().map(|applied| applied.units).sum();
+                let mut hot_keys = leases.shards.lock(hash);
+                hot_keys.counts.leased += units;
+                hot_keys.counts.spent += units;
+            };
+            return self.settle_there(before, taken, stamp, change).map(|applied| applied.inspect(count));
+        };
+        let (hash, now) = (self.hash(&taken.counter), self.now());
+        let (done, rest, there) = self.shards.lock(hash).take_back(hash, taken, units, now);
+        if rest == 0 {
+            return MaybeFuture::Ready(Ok(vec![ChangeResult::new(done, taken.stamp)]));
+        }
+        let stamp = taken.stamp;
+        self.settle_there(before, taken, there, Change::Refund(rest)).map(move |applied| {
+            let done = |applied: ChangeResult| ChangeResult { units: applied.units + done, stamp, ..applied };
+            applied.map(|applied| applied.into_iter().map(done).collect())
+        })
+    }
+
+    /// Settles units in the inner store, which has this stamp for them.
+    fn settle_there(&self, before: &[ReceiptItem], taken: &ReceiptItem, stamp: u64, change: Change) -> Settling {
+        let Some(&store) = self.inner_id.get() else {
+            return MaybeFuture::Ready(Ok(vec![ChangeResult::new(0, taken.stamp)]));
+        };
+        let at = |taken: &ReceiptItem, stamp| ReceiptItem { stamp, ..taken.clone() };
+        let there = |taken: &ReceiptItem| {
+            let hash = self.hash(&taken.counter);
+            self.shards.lock(hash).stamp_of(hash, taken)
+        };
+        let earlier = before.iter().filter_map(|part| Some(at(part, there(part)?)));
+        let receipt = Receipt::new(store, earlier.chain([at(taken, stamp)]));
+        let settlement = Settlement::new(receipt.taken().len() - 1, change);
+        self.inner.settle(receipt, &[settlement])
+    }
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        let backs = self.take(usize::MAX);
+        self.give_back(backs, self.now());
+        self.counts().log();
     }
 }

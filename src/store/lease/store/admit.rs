@@ -11,12 +11,11 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
+use super::Leases;
 use super::call::request_lease;
-use super::hot_key::{Back, HotKey, Want};
-use super::hot_keys::HotKeys;
-use super::leases::Leases;
-use super::lot::lifetime;
 use crate::core::decision::{Decision, Source};
+use crate::store::lease::hot_key::{Back, Want};
+use crate::store::lease::hot_keys::HotKeys;
 use crate::store::map::Locked;
 use crate::store::{Check, Receipt, ReceiptItem, StoreDecision};
 
@@ -59,7 +58,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tas
     for (index, check) in checks.iter().enumerate().filter(|_| hot) {
         let (hash, hot_keys) = locked.of(index);
         let key = hot_keys.find(hash, &check.counter).expect("it is hot");
-        wants.extend(note(leases, key, check, now));
+        wants.extend(key.note(check, leases.most(check.counter.quota()), now));
         admitted &= key.admits(check.cost, now);
     }
     if !admitted {
@@ -67,7 +66,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tas
         for (index, check) in checks.iter().enumerate() {
             let (hash, hot_keys) = locked.of(index);
             if let Some(key) = hot_keys.find(hash, &check.counter) {
-                key.debt.sent = key.debt.sent.min(key.debt.owed);
+                key.owe_no_more();
             }
         }
         return None;
@@ -81,7 +80,7 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Ta
     let mut hot_keys = leases.shards.lock(hash);
     let key = hot_keys.heat(hash, &check.counter, now)?;
     key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), backs);
-    wants.extend(note(leases, key, check, now));
+    wants.extend(key.note(check, leases.most(check.counter.quota()), now));
     if !key.admits(check.cost, now) {
         return None;
     }
@@ -104,14 +103,6 @@ fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], no
     });
     let decision = Decision::new(outcomes, Source::Lease);
     StoreDecision { decision, receipt: Receipt::new(leases.id, taken) }
-}
-
-/// Notes the demand of one check; a lease that its key wants is marked as in flight, so that no other request causes
-/// one.
-fn note(leases: &Leases, key: &mut HotKey, check: &Check, now: u64) -> Option<Want> {
-    let quota = check.counter.quota();
-    key.rate.note(now, lifetime(quota), check.cost);
-    key.request(check.cost, leases.most(quota), now)
 }
 
 /// Returns whether a request can be decided by numbers that this process has: each check takes

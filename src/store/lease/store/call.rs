@@ -14,12 +14,10 @@ use std::time::Duration;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::demand::OVERDRAWN;
-use super::hot_key::{Back, Want};
-use super::hot_keys::{HotKeys, LeaseCounts};
-use super::leases::{Leases, MOST_CALLS};
-use super::lot::Lot;
+use super::{Leases, MOST_CALLS};
 use crate::core::Error;
+use crate::store::lease::hot_key::{Back, Lot, OVERDRAWN, Want};
+use crate::store::lease::hot_keys::{HotKeys, LeaseCounts};
 use crate::store::{Ask, Check, Counter, MaybeFuture, Store, StoreDecision};
 
 /// A lease call in flight. Dropped without a result it counts as failed, as when a runtime ends.
@@ -96,27 +94,26 @@ fn keep(leases: &Leases, want: &Want, decided: StoreDecision, (sent, wall): (u64
     let known = *leases.inner_id.get_or_init(|| decided.receipt.store()) == decided.receipt.store();
     let (lot, seen) = Lot::new(decided, sent, wall, now);
     let closed = leases.closed.load(Ordering::SeqCst);
-    let is_over = closed || lot.is_over(now) || lot.is_over_by_wall(leases.wall(quota));
+    let is_over = closed || lot.has_ended(now, leases.wall(quota));
     let mut backs = Vec::new();
     let mut hot_keys = leases.shards.lock(want.hash);
     let HotKeys { table, counts, .. } = &mut *hot_keys;
     counts.leased += want.units;
-    let hot = table.find_mut(want.hash, |hot| hot.is(&want.counter)).filter(|hot| hot.in_flight == Some(want.call));
+    let hot = table.find_mut(want.hash, |hot| hot.is(&want.counter)).and_then(|hot| hot.ending(want));
     let Some(hot) = hot else {
         counts.lost += want.units;
         return None;
     };
-    hot.in_flight = None;
     if known && lot.stamp() < OVERDRAWN {
-        counts.owed -= hot.grant((lot, seen), want, is_over, &mut backs);
+        counts.owed -= hot.grant((lot, seen), want, is_over, now, &mut backs);
     } else {
         backs.push(Back::Lot(lot, quota.limit()));
         hot.rest(now);
     }
-    if closed || is_over && !hot.debt.may_grow {
+    if closed {
         hot.rest(now);
     }
-    let next = if hot.debt.owed > 0 { hot.request(0, leases.most(quota), now) } else { None };
+    let next = if hot.owed() > 0 { hot.request(0, leases.most(quota), now) } else { None };
     drop(hot_keys);
     leases.give_back(backs, now);
     next
@@ -129,8 +126,7 @@ fn rest(leases: &Leases, want: &Want, lost: u64) {
     let mut hot_keys = leases.shards.lock(want.hash);
     hot_keys.counts.leased += lost;
     hot_keys.counts.lost += lost;
-    if let Some(hot) = hot_keys.find(want.hash, &want.counter).filter(|hot| hot.in_flight == Some(want.call)) {
-        hot.in_flight = None;
+    if let Some(hot) = hot_keys.find(want.hash, &want.counter).and_then(|hot| hot.ending(want)) {
         hot.rest(now);
     }
 }

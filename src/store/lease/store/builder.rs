@@ -1,0 +1,119 @@
+use std::fmt;
+use std::sync::Arc;
+
+use super::{LeaseStore, Leases};
+use crate::core::Error;
+use crate::store::{Clock, Store, SystemClock};
+
+/// The share of a limit one process holds at most, unless another is set.
+const DEFAULT_SHARE: f64 = 0.1;
+/// Hot keys there is room for, unless another capacity is set.
+const DEFAULT_CAPACITY: usize = 10_000;
+/// The most hot keys: their cells, which are allocated at once, take 1 GiB.
+const MOST_CAPACITY: usize = 1 << 24;
+
+/// Settings of a [`LeaseStore`]: how much it may hold, for how many keys, and by which clock.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{store::LeaseStore, MemoryStore};
+///
+/// let settings = LeaseStore::builder(MemoryStore::new()).max_share(0.2).capacity(1_000);
+/// assert!(settings.build().is_ok());
+/// ```
+#[must_use]
+pub struct LeaseStoreBuilder {
+    inner: Arc<dyn Store>,
+    share: f64,
+    overdraft: u64,
+    capacity: usize,
+    clock: Box<dyn Clock>,
+}
+
+impl LeaseStoreBuilder {
+    pub(super) fn new(inner: Arc<dyn Store>) -> Self {
+        let clock = Box::new(SystemClock::new());
+        Self { inner, share: DEFAULT_SHARE, overdraft: 0, capacity: DEFAULT_CAPACITY, clock }
+    }
+
+    /// Sets which share of a limit (of a smaller burst, if there is one) this process holds at most, instead of a
+    /// tenth.
+    ///
+    /// It is more than 0 and at most 1, else [`build`](Self::build) returns an error. The share times the limit is
+    /// rounded down; where that is less than 4 units, nothing is leased.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{store::LeaseStore, MemoryStore};
+    ///
+    /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.5).build().is_ok());
+    /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.0).build().is_err());
+    /// ```
+    pub fn max_share(self, share: f64) -> Self {
+        Self { share, ..self }
+    }
+
+    /// Sets how many units of a key this process may admit while the next lease is on its way, instead of 0.
+    ///
+    /// See [Overdraft](LeaseStore#overdraft) for what it costs, and how large it should be.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{store::LeaseStore, MemoryStore};
+    ///
+    /// assert!(LeaseStore::builder(MemoryStore::new()).overdraft(100).build().is_ok());
+    /// ```
+    pub fn overdraft(self, units: u64) -> Self {
+        Self { overdraft: units, ..self }
+    }
+
+    /// Sets for how many hot keys at most leases are taken, instead of 10,000; 0 is taken as 1. More than 16,777,216
+    /// are refused by [`build`](Self::build).
+    ///
+    /// Keys that become hot when there is no room are decided by the inner store. Memory for the
+    /// counts by which a key becomes hot, 64 bytes a place, is taken at once.
+    pub fn capacity(self, keys: usize) -> Self {
+        Self { capacity: keys.max(1), ..self }
+    }
+
+    /// Takes the time by which leases end from another clock, which should run as fast as the inner
+    /// store's.
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        Self { clock: Box::new(clock), ..self }
+    }
+
+    /// Builds the store.
+    ///
+    /// # Errors
+    ///
+    /// If the share is not more than 0 and at most 1, or the capacity is above 16,777,216.
+    pub fn build(self) -> Result<LeaseStore, Error> {
+        if !(self.share > 0.0 && self.share <= 1.0) {
+            return Err(Error::invalid(format!(
+                "a share of {} of the limit cannot be leased: give more than 0 and at most 1",
+                self.share
+            )));
+        }
+        if self.capacity > MOST_CAPACITY {
+            return Err(Error::invalid(format!(
+                "a capacity of {} hot keys is not allowed: give at most {MOST_CAPACITY}",
+                self.capacity
+            )));
+        }
+        let leases = Leases::new(self.inner, self.share, self.overdraft, self.capacity, self.clock);
+        Ok(LeaseStore { leases: Arc::new(leases) })
+    }
+}
+
+impl fmt::Debug for LeaseStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseStoreBuilder")
+            .field("share", &self.share)
+            .field("overdraft", &self.overdraft)
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
