@@ -11,15 +11,13 @@
 //! | file | what it has |
 //! | --- | --- |
 //! | `cache` | [`DenyCache`], the store around a store, and its builder |
-//! | `refusals` | the steps above, and forgetting |
-//! | `table` | the cached refusals, which other ones they imply, and when counters were changed |
+//! | `refusals` | the steps above; the cached refusals, which other ones they imply, and when counters were changed |
 //!
 //! Invariants: nothing is ever admitted from memory; a refusal is served no later than the cap after the store was
 //! called, nor after the time at which the request may fit; and the number of refusals is bounded.
 
 mod cache;
 mod refusals;
-mod table;
 
 #[cfg(feature = "redis")]
 pub(crate) use cache::Called;
