@@ -15,8 +15,6 @@
 
 mod events;
 #[cfg(feature = "metrics")]
-mod names;
-#[cfg(feature = "metrics")]
 mod series;
 
 pub(crate) use events::{PolicyTelemetry, Skipped, Telemetry, Timer, Undecided};

@@ -1,4 +1,6 @@
-//! The series that are registered, in groups.
+//! The names, units and descriptions of all metrics, and the series that are registered, in groups.
+//!
+//! Names and labels are public: dashboards and alerts depend on them. docs/metrics.md explains each.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use ahash::RandomState;
 use arc_swap::ArcSwap;
-use metrics::{Counter, Gauge, Histogram};
+use metrics::{Counter, Gauge, Histogram, Label, Unit};
 
-use super::names::{self, Metric};
 use crate::core::{Mode, Outcome, PolicyName};
 
 /// The series without the label `policy`, and those of each policy. Series that belong together are registered with
@@ -57,8 +58,8 @@ impl Series {
     pub(super) fn decisions(&self) -> &Decisions {
         self.decisions.get_or_init(|| {
             self.stores();
-            let counter = |source, verdict| names::DECISIONS.counter(&[("source", source), ("verdict", verdict)]);
-            let seconds = |source| names::DECISION_SECONDS.histogram(&[("source", source)]);
+            let counter = |source, verdict| DECISIONS.counter(&[("source", source), ("verdict", verdict)]);
+            let seconds = |source| DECISION_SECONDS.histogram(&[("source", source)]);
             let of = |source| (["allowed", "refused"].map(|verdict| counter(source, verdict)), seconds(source));
             let undecided = |verdict| counter("none", verdict);
             Decisions {
@@ -72,19 +73,19 @@ impl Series {
 
     pub(super) fn stores(&self) -> &Stores {
         self.stores.get_or_init(|| Stores {
-            failures: ["timeout", "connection", "store"].map(|kind| names::STORE_FAILURES.counter(&[("kind", kind)])),
-            open: Sum::new(names::BREAKERS_OPEN.gauge(&[])),
-            changes: ["open", "closed"].map(|to| names::BREAKER_CHANGES.counter(&[("to", to)])),
-            slots_held: Sum::new(names::SLOTS_HELD.gauge(&[])),
-            slots_lost: names::SLOTS_LOST.counter(&[]),
+            failures: ["timeout", "connection", "store"].map(|kind| STORE_FAILURES.counter(&[("kind", kind)])),
+            open: Sum::new(BREAKERS_OPEN.gauge(&[])),
+            changes: ["open", "closed"].map(|to| BREAKER_CHANGES.counter(&[("to", to)])),
+            slots_held: Sum::new(SLOTS_HELD.gauge(&[])),
+            slots_lost: SLOTS_LOST.counter(&[]),
         })
     }
 
     pub(super) fn ratios(&self) -> &Ratios {
         self.ratios.get_or_init(|| Ratios {
-            reports: ["replied", "failed"].map(|result| names::RATIO_REPORTS.counter(&[("result", result)])),
-            counters: Last(names::RATIO_COUNTERS.gauge(&[])),
-            live: Last(names::RATIO_LIVE.gauge(&[])),
+            reports: ["replied", "failed"].map(|result| RATIO_REPORTS.counter(&[("result", result)])),
+            counters: Last(RATIO_COUNTERS.gauge(&[])),
+            live: Last(RATIO_LIVE.gauge(&[])),
         })
     }
 }
@@ -169,7 +170,7 @@ impl PolicySeries {
     /// Counts an outcome. With the first one all series of outcomes are registered.
     pub(super) fn count(&self, outcome: &Outcome) {
         let mode = outcome.mode();
-        let refusals = self.refusals[mode as usize].get_or_init(|| names::POLICY_REFUSALS.counter(&self.labels(mode)));
+        let refusals = self.refusals[mode as usize].get_or_init(|| POLICY_REFUSALS.counter(&self.labels(mode)));
         if !outcome.is_allowed() {
             refusals.increment(1);
         }
@@ -184,33 +185,31 @@ impl PolicySeries {
     }
 
     pub(super) fn bans(&self, mode: Mode) -> &[Counter; 2] {
-        self.bans[mode as usize]
-            .get_or_init(|| [names::BANS, names::BAN_REFUSALS].map(|metric| metric.counter(&self.labels(mode))))
+        self.bans[mode as usize].get_or_init(|| [BANS, BAN_REFUSALS].map(|metric| metric.counter(&self.labels(mode))))
     }
 
     pub(super) fn ambiguous(&self) -> &Counter {
-        self.ambiguous.get_or_init(|| names::AMBIGUOUS_KEYS.counter(&[self.label()]))
+        self.ambiguous.get_or_init(|| AMBIGUOUS_KEYS.counter(&[self.label()]))
     }
 
     pub(super) fn unknown_tiers(&self) -> &Counter {
-        self.unknown_tiers.get_or_init(|| names::UNKNOWN_TIERS.counter(&[self.label()]))
+        self.unknown_tiers.get_or_init(|| UNKNOWN_TIERS.counter(&[self.label()]))
     }
 
     /// In the order of [`Skipped`](super::Skipped).
     pub(super) fn skipped(&self) -> &[Counter; 3] {
         self.skipped.get_or_init(|| {
-            ["key_missing", "list", "scope"]
-                .map(|reason| names::POLICIES_SKIPPED.counter(&[self.label(), ("reason", reason)]))
+            ["key_missing", "list", "scope"].map(|reason| POLICIES_SKIPPED.counter(&[self.label(), ("reason", reason)]))
         })
     }
 
     pub(super) fn flows(&self) -> &Flows {
         self.flows.get_or_init(|| Flows {
-            units: ["passed", "refunded"].map(|kind| names::FLOW_UNITS.counter(&[self.label(), ("kind", kind)])),
+            units: ["passed", "refunded"].map(|kind| FLOW_UNITS.counter(&[self.label(), ("kind", kind)])),
             portions: ["allowed", "refused"]
-                .map(|verdict| names::FLOW_PORTIONS.counter(&[self.label(), ("verdict", verdict)])),
-            waits: names::FLOW_WAIT_SECONDS.histogram(&[self.label()]),
-            cuts: names::FLOW_CUTS.counter(&[self.label()]),
+                .map(|verdict| FLOW_PORTIONS.counter(&[self.label(), ("verdict", verdict)])),
+            waits: FLOW_WAIT_SECONDS.histogram(&[self.label()]),
+            cuts: FLOW_CUTS.counter(&[self.label()]),
         })
     }
 
@@ -218,22 +217,20 @@ impl PolicySeries {
     pub(super) fn shedding(&self) -> &[[Counter; 4]; 2] {
         let counter = |metric: &Metric, class| metric.counter(&[self.label(), ("class", class)]);
         self.shedding.get_or_init(|| {
-            [names::SHED_OFFERED, names::SHED]
+            [SHED_OFFERED, SHED]
                 .map(|metric| ["critical", "write", "read", "test"].map(|class| counter(&metric, class)))
         })
     }
 
     /// The level and the utilization, which only a worker shedder has.
     pub(super) fn levels(&self) -> &[Last; 2] {
-        self.levels.get_or_init(|| {
-            [names::SHED_LEVEL, names::SHED_UTILIZATION].map(|metric| Last(metric.gauge(&[self.label()])))
-        })
+        self.levels.get_or_init(|| [SHED_LEVEL, SHED_UTILIZATION].map(|metric| Last(metric.gauge(&[self.label()]))))
     }
 
     pub(super) fn ratios(&self) -> &PolicyRatios {
         self.ratios.get_or_init(|| PolicyRatios {
-            highest: names::RATIO_HIGHEST.gauge(&[self.label()]),
-            dropped: names::RATIO_DROPPED_UNITS.counter(&[self.label()]),
+            highest: RATIO_HIGHEST.gauge(&[self.label()]),
+            dropped: RATIO_DROPPED_UNITS.counter(&[self.label()]),
         })
     }
 
@@ -271,7 +268,7 @@ pub(super) struct Sum {
 
 #[allow(clippy::cast_precision_loss, reason = "there are far fewer breakers and slots")]
 impl Sum {
-    pub(super) fn new(gauge: Gauge) -> Self {
+    fn new(gauge: Gauge) -> Self {
         Self { gauge, added: AtomicU64::new(0) }
     }
 
@@ -293,4 +290,155 @@ impl Drop for Sum {
             self.subtract(left);
         }
     }
+}
+
+/// A metric. It is described whenever a handle is made: recorders keep one description for each name.
+struct Metric {
+    name: &'static str,
+    unit: Unit,
+    /// The description that recorders show to operators.
+    text: &'static str,
+}
+
+/// Labels: `source`, `verdict`.
+const DECISIONS: Metric = count("tollgate_decisions_total", "Decisions, by what made them and their verdict.");
+
+/// Labels: `source`.
+const DECISION_SECONDS: Metric =
+    seconds("tollgate_decision_seconds", "How long decisions took, from the call of the store, by what made them.");
+
+/// Labels: `policy`, `mode`.
+const POLICY_REFUSALS: Metric = count(
+    "tollgate_policy_refusals_total",
+    "Decisions in which a policy refused, or, in shadow mode, would have refused.",
+);
+
+/// Labels: `policy`, `mode`.
+const BANS: Metric = count("tollgate_bans_total", "Bans that began, or, in shadow mode, would have.");
+
+/// Labels: `policy`, `mode`.
+const BAN_REFUSALS: Metric = count(
+    "tollgate_ban_refusals_total",
+    "Decisions in which a policy refused a banned key, or, in shadow mode, would have refused it.",
+);
+
+/// Labels: `policy`.
+const AMBIGUOUS_KEYS: Metric = count("tollgate_ambiguous_keys_total", "Requests whose key was ambiguous for a policy.");
+
+/// Labels: `policy`.
+const UNKNOWN_TIERS: Metric = count(
+    "tollgate_unknown_tiers_total",
+    "Requests whose tier was not known for a policy, as its lookup was late or failed.",
+);
+
+/// Labels: `policy`, `reason`.
+const POLICIES_SKIPPED: Metric =
+    count("tollgate_policies_skipped_total", "Requests that a policy did not count, by the reason.");
+
+/// Labels: `kind`.
+const STORE_FAILURES: Metric =
+    count("tollgate_store_failures_total", "Decisions that a store failed to make, by the kind of failure.");
+
+/// No labels.
+const BREAKERS_OPEN: Metric =
+    count("tollgate_breakers_open", "Circuit breakers that are not closed: only single probes call their store.");
+
+/// Labels: `to`.
+const BREAKER_CHANGES: Metric = count(
+    "tollgate_breaker_changes_total",
+    "How often circuit breakers opened, and closed again; probes in between do not count.",
+);
+
+/// No labels.
+const SLOTS_HELD: Metric =
+    count("tollgate_slots_held", "Slots of concurrency limits that requests of this process hold.");
+
+/// No labels.
+const SLOTS_LOST: Metric =
+    count("tollgate_slots_lost_total", "Slots that were still held, and gone from the store when they were renewed.");
+
+/// Labels: `policy`, `kind`.
+const FLOW_UNITS: Metric = count(
+    "tollgate_flow_units_total",
+    "Units of flows, such as bytes and messages, that have passed, or that were leased and refunded.",
+);
+
+/// Labels: `policy`, `verdict`.
+const FLOW_PORTIONS: Metric =
+    count("tollgate_flow_portions_total", "Decisions about portions of flows, by the verdict.");
+
+/// Labels: `policy`.
+const FLOW_WAIT_SECONDS: Metric =
+    seconds("tollgate_flow_wait_seconds", "How long chunks and messages of flows waited, where none were leased.");
+
+/// Labels: `policy`.
+const FLOW_CUTS: Metric =
+    count("tollgate_flow_cuts_total", "Bodies that were cut, as the limit of their bytes was reached.");
+
+/// Labels: `policy`, `class`.
+const SHED_OFFERED: Metric = count("tollgate_shed_offered_total", "Requests that came to a shedder, by their class.");
+
+/// Labels: `policy`, `class`.
+const SHED: Metric = count("tollgate_shed_total", "Requests that a shedder shed, by their class.");
+
+/// Labels: `policy`.
+const SHED_LEVEL: Metric = count("tollgate_shed_level", "How far shedding by a worker shedder has come, from 0 to 1.");
+
+/// Labels: `policy`.
+const SHED_UTILIZATION: Metric = count(
+    "tollgate_shed_utilization",
+    "How much is in progress by the last sample of a worker shedder, where 1 is full.",
+);
+
+/// Labels: `result`.
+const RATIO_REPORTS: Metric =
+    count("tollgate_ratio_reports_total", "Reports of ratio stores to their tally, by whether it replied.");
+
+/// No labels.
+const RATIO_COUNTERS: Metric = count("tollgate_ratio_counters", "Counters in the last report of a ratio store.");
+
+/// No labels.
+const RATIO_LIVE: Metric =
+    count("tollgate_ratio_live", "Processes that reported in the last tick; 0 if that is not known.");
+
+/// Labels: `policy`.
+const RATIO_HIGHEST: Metric =
+    count("tollgate_ratio_highest", "The highest drop ratio of a policy's keys in the last tick, from 0 to 1.");
+
+/// Labels: `policy`.
+const RATIO_DROPPED_UNITS: Metric = count(
+    "tollgate_ratio_dropped_units_total",
+    "Units that a policy dropped by ratios, or, in shadow mode, would have dropped.",
+);
+
+const fn count(name: &'static str, text: &'static str) -> Metric {
+    Metric { name, unit: Unit::Count, text }
+}
+
+const fn seconds(name: &'static str, text: &'static str) -> Metric {
+    Metric { name, unit: Unit::Seconds, text }
+}
+
+/// Names and values of labels; a value may be the name of a policy.
+type Labels<'a> = &'a [(&'static str, &'a str)];
+
+impl Metric {
+    fn counter(&self, labels: Labels<'_>) -> Counter {
+        metrics::describe_counter!(self.name, self.unit, self.text);
+        metrics::counter!(self.name, owned(labels))
+    }
+
+    fn gauge(&self, labels: Labels<'_>) -> Gauge {
+        metrics::describe_gauge!(self.name, self.unit, self.text);
+        metrics::gauge!(self.name, owned(labels))
+    }
+
+    fn histogram(&self, labels: Labels<'_>) -> Histogram {
+        metrics::describe_histogram!(self.name, self.unit, self.text);
+        metrics::histogram!(self.name, owned(labels))
+    }
+}
+
+fn owned(labels: Labels<'_>) -> Vec<Label> {
+    labels.iter().map(|(name, value)| Label::new(*name, (*value).to_owned())).collect()
 }
