@@ -21,8 +21,8 @@ use http::StatusCode;
 use http::request::Parts;
 use smallvec::SmallVec;
 
-use super::debt::Debt;
-use super::shared::Shared;
+use super::Shared;
+use super::debts::Debt;
 use crate::core::{Decision, Error, Key};
 use crate::http::gate::SharedGate;
 use crate::http::policy::{Policy, Refused};

@@ -4,7 +4,8 @@
 //! [`RateLimitHandle`] charges and refunds, the response has a [`ActualCost`], or does not count. An [`Account`] begins with the
 //! decision, ends with the response (or when it is dropped), and makes the store's counters follow.
 //!
-//! One request has one [`shared`] state, for the layer and all handles. Its [`debts`] have a [`debt`] for each counter that
+//! One request has one [`Shared`] state, for the layer and all handles: handles only change what is owed. One settlement
+//! at a time is in flight; while it is, changes accumulate. Nothing is awaited under a lock. Its [`debts`] have one for each counter that
 //! can still change, with the units that are owed and those that the store really took: the difference is settled once
 //! the response is known, and later when a handle flushes it. docs/accounts.md has the rules for users.
 //!
@@ -13,28 +14,29 @@
 //!
 //! The invariant: a store never refunds more for a request than it took or charged.
 
-mod debt;
 mod debts;
 mod handle;
-mod shared;
 
 use std::borrow::Cow;
 use std::mem;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::Extensions;
 use http::response::Parts;
-use tokio::time::Timeout;
+use smallvec::SmallVec;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Timeout, timeout};
 
-use self::debts::Debts;
+use self::debts::{Debt, Debts, PendingChange};
 pub use self::handle::{ActualCost, RateLimitHandle};
-use self::shared::Shared;
+use crate::core::error::Kind;
 use crate::core::{Decision, Error, in_drop};
 use crate::http::gate::Gate;
 use crate::http::policy::{AwaitsRefusals, Count};
-use crate::store::{SlotGuard, StoreDecision};
+use crate::store::{MaybeFuture, SlotGuard, StoreDecision};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
 pub(crate) struct Account {
@@ -203,4 +205,145 @@ impl Admitted {
             account.enter(extensions);
         }
     }
+}
+
+/// The account of a request, for the layer and the handles.
+struct Shared {
+    gate: Arc<Gate>,
+    /// The layer's decision, as it was made.
+    decision: Decision,
+    debts: Mutex<Debts>,
+    /// Has one permit, for the settlement in flight.
+    turn: Semaphore,
+    /// Whether another layer, outside or inside, admitted the request, too.
+    is_nested: AtomicBool,
+    /// Whether a clone of the layer inside did not count what this one had counted.
+    has_let_in: AtomicBool,
+}
+
+impl Shared {
+    fn new(gate: Arc<Gate>, decision: Decision, debts: Debts) -> Self {
+        let (is_nested, has_let_in) = Default::default();
+        Self { gate, decision, debts: Mutex::new(debts), turn: Semaphore::new(1), is_nested, has_let_in }
+    }
+
+    /// Locks the debts. A panic elsewhere leaves them usable.
+    fn debts(&self) -> MutexGuard<'_, Debts> {
+        self.debts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the debts to metered policies. Returns whether the request has such a policy, or its layer.
+    fn meter(&self, change: impl Fn(&mut Debt)) -> bool {
+        let mut debts = self.debts();
+        debts.each.iter_mut().filter(|debt| debt.metered).for_each(change);
+        self.gate.is_metered || debts.has_metered_check
+    }
+
+    /// Settles the end of the request, or of a call if the account `is_open` until then.
+    ///
+    /// Returns what the response has to wait for, within the layer's timeout, if the client's next request may depend on
+    /// it.
+    fn settle(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, is_open: bool) -> Option<InTime> {
+        let is_in_flight = self.turn.available_permits() == 0;
+        // There are no timers outside of a runtime.
+        let waits = debts.each.iter().any(|debt| debt.matters_soon(is_in_flight)) && Runtime::try_current().is_ok();
+        let is_read = waits || is_open || Arc::strong_count(self) > 1;
+        let task = SettleTask::new(self, &mut debts);
+        drop(debts);
+        match is_read.then(|| task.follow()) {
+            Some(MaybeFuture::Pending(replied)) if waits => {
+                Some(Box::pin(timeout(self.gate.limits.store.decision_budget(), replied)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Settles what has changed since. It is sent at once, or after the settlement in flight, whether or not the answer
+    /// is waited for.
+    fn flush(self: &Arc<Self>) -> MaybeFuture<Result<(), Error>> {
+        let task = SettleTask::new(self, &mut self.debts());
+        task.follow()
+    }
+}
+
+impl Drop for Shared {
+    /// Sends what handles have changed since the last settlement.
+    fn drop(&mut self) {
+        let Self { debts, gate, .. } = self;
+        let debts = debts.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !debts.each.is_empty() {
+            drop(in_drop(|| debts.send(gate)));
+        }
+    }
+}
+
+/// The settlement of an account that is in flight, or that waits for the one in flight. If it is dropped before the
+/// store's reply, its charges stay doubted.
+struct SettleTask {
+    shared: Arc<Shared>,
+    has_turn: bool,
+    sent: SmallVec<[PendingChange; 1]>,
+    /// The number of the settlement in flight when it began to wait: later ones have its changes.
+    after: u64,
+}
+
+impl SettleTask {
+    /// Sends what is due, unless another settlement is in flight.
+    fn new(shared: &Arc<Shared>, debts: &mut Debts) -> Self {
+        let mut task = Self { shared: Arc::clone(shared), has_turn: false, sent: SmallVec::new(), after: debts.sent };
+        if let Ok(turn) = shared.turn.try_acquire() {
+            task.send(turn, debts);
+        }
+        task
+    }
+
+    fn send(&mut self, turn: SemaphorePermit<'_>, debts: &mut Debts) {
+        turn.forget();
+        self.has_turn = true;
+        self.sent = debts.send(&self.shared.gate);
+    }
+
+    /// Waits for the store in a task of its own, as the caller may leave.
+    fn follow(self) -> MaybeFuture<Result<(), Error>> {
+        if self.has_turn && self.sent.is_empty() {
+            return MaybeFuture::Ready(Ok(()));
+        }
+        let Ok(runtime) = Runtime::try_current() else { return MaybeFuture::pending(self.finish()) };
+        let finished = runtime.spawn(self.finish());
+        MaybeFuture::pending(async { finished.await.unwrap_or_else(|_| Err(unknown_result())) })
+    }
+
+    /// Waits for the store's replies, and applies them. Returns the last error.
+    async fn finish(mut self) -> Result<(), Error> {
+        let (shared, mut finished) = (Arc::clone(&self.shared), Ok(()));
+        if !self.has_turn {
+            let turn = shared.turn.acquire().await.expect("it is never closed");
+            self.send(turn, &mut shared.debts());
+        }
+        for PendingChange { debt, charged, settling } in mem::take(&mut self.sent) {
+            match settling.wait().await {
+                Ok(applied) => shared.debts().each[debt].apply(charged, &applied),
+                Err(error) => {
+                    let mut debts = shared.debts();
+                    debts.unknown = debts.sent;
+                    finished = Err(error);
+                }
+            }
+        }
+        // Another one may have sent its changes.
+        let is_unknown = shared.debts().unknown > self.after;
+        if finished.is_ok() && is_unknown { Err(unknown_result()) } else { finished }
+    }
+}
+
+impl Drop for SettleTask {
+    fn drop(&mut self) {
+        if self.has_turn {
+            self.shared.turn.add_permits(1);
+        }
+    }
+}
+
+fn unknown_result() -> Error {
+    Error::new(Kind::Store, "the result of a settlement is unknown: its runtime has ended, or the store panicked")
 }
