@@ -16,7 +16,7 @@ impl NoTierLookup {
     }
 
     /// Likewise.
-    pub(super) fn without_result(&self, _: &str, _: Quota, _: Error) -> Result<Option<Quota>, Error> {
+    fn without_result(&self, _: &str, _: Quota, _: Error) -> Result<Option<Quota>, Error> {
         match *self {}
     }
 }

@@ -34,7 +34,7 @@ const SLOT_PAUSE: Duration = Duration::from_millis(10);
 const MOST_HOPS: u8 = 8;
 
 /// Where a request goes that a node has refused.
-pub(super) enum Follow {
+enum Follow {
     /// To this node.
     To(Arc<Node>),
     /// To the owner of its slot.
@@ -134,7 +134,7 @@ impl Cluster {
     }
 
     /// Returns where a request goes that a node has refused, by the table of this folder.
-    pub(super) fn follow(self: &Arc<Self>, from: &Address, cause: &RedisError, job: &mut Job) -> Follow {
+    fn follow(self: &Arc<Self>, from: &Address, cause: &RedisError, job: &mut Job) -> Follow {
         let ErrorKind::Server(kind) = cause.kind() else { return Follow::Nobody };
         job.way = Way::Plain;
         match kind {
@@ -219,12 +219,12 @@ impl Cluster {
     }
 
     /// Returns the primary that has a slot, if it is known.
-    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
+    fn owner(&self, slot: u16) -> Option<Arc<Node>> {
         self.map.load().owner(slot)
     }
 
     /// Returns the node at an address, if it is known.
-    pub(super) fn known(&self, address: &Address) -> Option<Arc<Node>> {
+    fn known(&self, address: &Address) -> Option<Arc<Node>> {
         self.map.load().node(address)
     }
 

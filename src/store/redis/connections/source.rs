@@ -159,7 +159,7 @@ impl Sentinels {
     /// # Errors
     ///
     /// The error of the last one, if none does.
-    pub(super) async fn find(&self, connect: &Connect) -> Result<Link, Error> {
+    async fn find(&self, connect: &Connect) -> Result<Link, Error> {
         let (count, first) = (self.known.len(), self.first.load(Ordering::Relaxed));
         let mut failure = not_connected("there is no sentinel to call");
         for index in (0..count).map(|step| (first + step) % count) {

@@ -54,7 +54,7 @@ impl Pipe {
 
     /// Does what is to be done after a change of the queue: wakes the task, writes a round, and then what has queued
     /// meanwhile.
-    pub(super) fn follow<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, mut next: Next) {
+    fn follow<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, mut next: Next) {
         for turn in 1.. {
             let wakes = mem::take(&mut queue.arms) || matches!(next, Next::Wake);
             let task = if wakes { queue.task.clone() } else { None };

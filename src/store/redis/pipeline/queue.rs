@@ -36,7 +36,7 @@ const MOST_TRIES: u8 = 3;
 const MOST_LOADS: u8 = 3;
 
 /// The commands of a round.
-pub(super) type Commands = SmallVec<[Command; 1]>;
+type Commands = SmallVec<[Command; 1]>;
 
 /// The way to the server.
 pub(super) enum Line {

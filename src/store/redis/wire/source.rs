@@ -121,7 +121,7 @@ impl Needs {
 
     /// Returns the function that decides a usual call before its entry is asked, if there is one: it is
     /// of a decision over one check, whose algorithm is the only one here.
-    pub(super) fn lone(self) -> Option<&'static str> {
+    fn lone(self) -> Option<&'static str> {
         let algorithm = ALGORITHMS.into_iter().find(|algorithm| self.0 == Self::of(*algorithm).0 | SINGLE)?;
         match algorithm.facts().layout {
             Layout::Falling => Some("lone_level"),
@@ -132,7 +132,7 @@ impl Needs {
 
     /// Returns whether a function in a table of `lua/wire.lua` may be called: one that is not an
     /// algorithm's, or whose algorithm is in the set; one for large levels only if those are, too.
-    pub(super) fn call(self, function: &str) -> bool {
+    fn call(self, function: &str) -> bool {
         let (function, bit) = function.strip_prefix("wide_").map_or((function, 0), |narrow| (narrow, WIDE));
         let suffix = ["_adjust", "_room"].into_iter().find(|suffix| function.ends_with(suffix));
         let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
