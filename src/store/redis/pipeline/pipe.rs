@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use super::calls::SharedSettings;
 use super::entries::EntryId;
 use super::job::{Failed, Job, JobReply, Refused, Settler, SharedWatch};
-use super::queue::{Next, Queue, Round};
+use super::queue::{Next, Queue};
 use super::socket::Socket;
 use super::sync::{Arc, Mutex, MutexGuard, wake};
 use crate::core::Error;
@@ -80,8 +80,7 @@ impl Pipe {
     pub(super) fn write_rest(&self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut queue = self.lock();
-            let (number, unsent) = (queue.number, queue.unsent);
-            let Some(mut rest) = queue.take_rest() else {
+            let Some((mut rest, number, unsent)) = queue.take_rest() else {
                 match queue.next() {
                     next @ Next::Write(_) => self.follow(queue, next),
                     Next::Wake | Next::Rest => return Poll::Ready(Ok(())),
@@ -100,22 +99,6 @@ impl Pipe {
                 ready!(socket.poll_ready(cx))?;
             }
         }
-    }
-}
-
-impl Round {
-    /// Writes. Returns the number of the connection, what it did not take, and of how many of the last commands it
-    /// surely took nothing.
-    fn write(self) -> (u64, Vec<u8>, usize) {
-        let Self { socket, number, mut bytes, count, was_quiet } = self;
-        // One that has ended while nothing was in flight costs no request, if it is known by now.
-        let is_over = was_quiet && !socket.is_quiet();
-        // Of an error the task hears, too, when it writes the rest.
-        let result = if is_over { Ok(0) } else { socket.send(&bytes) };
-        // A stream that fails may have passed on the first of several commands.
-        let unsent = if matches!(result, Ok(0)) || result.is_err() && count == 1 { count } else { 0 };
-        bytes.drain(..result.unwrap_or(0));
-        (number, bytes, unsent)
     }
 }
 

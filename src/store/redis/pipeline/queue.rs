@@ -56,25 +56,25 @@ pub(super) enum Next {
 
 /// What one writer writes.
 pub(super) struct Round {
-    pub(super) socket: Arc<Socket>,
+    socket: Arc<Socket>,
     /// The number of the connection.
-    pub(super) number: u64,
-    pub(super) bytes: Vec<u8>,
+    number: u64,
+    bytes: Vec<u8>,
     /// How many commands that is.
-    pub(super) count: usize,
+    count: usize,
     /// Whether nothing was in flight before.
-    pub(super) was_quiet: bool,
+    was_quiet: bool,
 }
 
 /// What is done after the lock: outcomes are reported, wakers are called, settlements completed or handed on.
 #[derive(Default)]
 pub(super) struct Done {
-    pub(super) reports: Vec<(Permit, Option<Failure>)>,
-    pub(super) wakers: Vec<Waker>,
+    reports: Vec<(Permit, Option<Failure>)>,
+    wakers: Vec<Waker>,
     settled: Vec<(Settler, JobReply)>,
     failed: Option<(Vec<Settler>, Error)>,
     /// Surely not done.
-    pub(super) unsettled: Vec<Unsettled>,
+    unsettled: Vec<Unsettled>,
 }
 
 pub(super) struct Queue {
@@ -93,7 +93,7 @@ pub(super) struct Queue {
     rounds: usize,
     pub(super) line: Line,
     /// The number of the connection.
-    pub(super) number: u64,
+    number: u64,
     /// Scripts that the connection has been sent.
     known: Known,
     /// Whether somebody writes.
@@ -101,7 +101,7 @@ pub(super) struct Queue {
     /// What the socket has not taken yet, for the task; mostly nothing.
     rest: Vec<u8>,
     /// How many of the last commands in flight surely were not sent.
-    pub(super) unsent: usize,
+    unsent: usize,
     /// How many replies came on this connection.
     heard: u64,
     /// When the task's timer goes off at the latest, if it is set.
@@ -294,13 +294,14 @@ impl Queue {
         }
     }
 
-    /// Takes what the socket has not taken; the task writes it, and ends by [`written`](Self::written).
-    pub(super) fn take_rest(&mut self) -> Option<Vec<u8>> {
+    /// Takes what the socket has not taken, with the number of the connection, and of how many of the last commands it has
+    /// taken nothing; the task writes it, and ends by [`written`](Self::written).
+    pub(super) fn take_rest(&mut self) -> Option<(Vec<u8>, u64, usize)> {
         if self.writing || self.rest.is_empty() {
             return None;
         }
         self.writing = true;
-        Some(mem::take(&mut self.rest))
+        Some((mem::take(&mut self.rest), self.number, self.unsent))
     }
 
     /// Returns the command to which the next reply on the connection is, or on a replaced one; `None` if it is
@@ -472,7 +473,7 @@ impl Queue {
             await_until(front.silent);
         }
         self.armed = next;
-        done.reports.extend(late.map(|permit| (permit, Some(Failure::Late))));
+        done.report(late, Some(Failure::Late));
         is_silent
     }
 
@@ -591,15 +592,41 @@ impl Queue {
     }
 }
 
+impl Round {
+    /// Writes. Returns the number of the connection, what it did not take, and of how many of the last commands it
+    /// surely took nothing.
+    pub(super) fn write(self) -> (u64, Vec<u8>, usize) {
+        let Self { socket, number, mut bytes, count, was_quiet } = self;
+        // One that has ended while nothing was in flight costs no request, if it is known by now.
+        let is_over = was_quiet && !socket.is_quiet();
+        // Of an error the task hears, too, when it writes the rest.
+        let result = if is_over { Ok(0) } else { socket.send(&bytes) };
+        // A stream that fails may have passed on the first of several commands.
+        let unsent = if matches!(result, Ok(0)) || result.is_err() && count == 1 { count } else { 0 };
+        bytes.drain(..result.unwrap_or(0));
+        (number, bytes, unsent)
+    }
+}
+
 impl Done {
+    /// Nothing yet, with room for wakers.
+    pub(super) fn new(wakers: Vec<Waker>) -> Self {
+        Self { wakers, ..Self::default() }
+    }
+
+    /// Reports the outcome of what a permit was acquired for, if there is one.
+    pub(super) fn report(&mut self, permit: Option<Permit>, failure: Option<Failure>) {
+        self.reports.extend(permit.map(|permit| (permit, failure)));
+    }
+
     fn fail(&mut self, settlers: Vec<Settler>, error: &Error) {
         if !settlers.is_empty() {
             self.failed.get_or_insert_with(|| (Vec::new(), error.shared())).0.extend(settlers);
         }
     }
 
-    /// Does all but for settlements that were not done, which the caller hands on before.
-    pub(super) fn finish(mut self, watch: &dyn Watch) -> Vec<Waker> {
+    /// Does all but for settlements that were not done, which the caller hands on. Returns the room for wakers, and those.
+    pub(super) fn finish(mut self, watch: &dyn Watch) -> (Vec<Waker>, Vec<Unsettled>) {
         for (permit, failure) in self.reports {
             watch.report(permit, failure.as_ref());
         }
@@ -610,8 +637,7 @@ impl Done {
         if let Some((settlers, error)) = self.failed {
             fail_all(settlers, &error);
         }
-        // Empty, for its room.
-        self.wakers
+        (self.wakers, self.unsettled)
     }
 }
 

@@ -86,16 +86,15 @@ impl Task {
     fn work(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         register(&mut self.pipe.lock().task, cx.waker());
         loop {
-            let mut done = Done::default();
-            done.wakers = mem::take(&mut self.wakers);
+            let mut done = Done::new(mem::take(&mut self.wakers));
             self.connect(cx, &mut done);
             self.receive(cx, &mut done);
             self.send(cx, &mut done);
             self.receive_late(cx, &mut done);
             self.look_at_the_clock(cx, &mut done);
             // What was sent is on its way by now: callers that are woken delay what comes after it.
-            let unsettled = mem::take(&mut done.unsettled);
-            self.wakers = done.finish(&*self.pipe.watch);
+            let (wakers, unsettled) = done.finish(&*self.pipe.watch);
+            self.wakers = wakers;
             if !unsettled.is_empty() {
                 settle_later(&self.pipe.watch, &self.runtime, unsettled);
             }
@@ -131,7 +130,7 @@ impl Task {
                 queue.line = Line::Down;
                 // Later ones have an attempt of their own: this one may have begun before the server was there.
                 let permit = queue.fail_waiting(began, &error, done);
-                done.reports.extend(permit.map(|permit| (permit, Some(Failure::NotConnected(error)))));
+                done.report(permit, Some(Failure::NotConnected(error)));
             }
         }
     }
@@ -201,7 +200,7 @@ impl Task {
         let lost = queue.disconnect(done);
         let permit = lost.iter().find_map(|command| command.permit);
         queue.fail(lost, &error, done);
-        done.reports.extend(permit.map(|permit| (permit, Some(Failure::NotConnected(error)))));
+        done.report(permit, Some(Failure::NotConnected(error)));
     }
 
     /// Sends nothing more on a connection, and reads late replies on it.
@@ -265,7 +264,7 @@ fn hand(pipe: &Pipe, reply: Reply<'_>, replaced: Option<usize>, done: &mut Done)
                 let part = reply.as_mut().and_then(|reply| reply.take(queue.entries[id].job.request()?));
                 queue.hand(id, part.map(JobReply::Script).ok_or_else(|| Failed::Error(no_decision())), done);
             }
-            done.reports.extend(permit.map(|permit| (permit, None)));
+            done.report(permit, None);
             return Ok(false);
         }
         reply => {
@@ -275,7 +274,7 @@ fn hand(pipe: &Pipe, reply: Reply<'_>, replaced: Option<usize>, done: &mut Done)
                 Reply::Error(_) | Reply::Pushed => return Err(OutOfStep),
             };
             queue.hand(first, Ok(JobReply::Command(value)), done);
-            done.reports.extend(permit.map(|permit| (permit, None)));
+            done.report(permit, None);
             return Ok(false);
         }
     };
@@ -294,7 +293,7 @@ fn hand(pipe: &Pipe, reply: Reply<'_>, replaced: Option<usize>, done: &mut Done)
     let is_of_a_replica = is_of_a_replica(&error);
     // What is wrong with a command of the application's is no failure of the server.
     let counts = is_script || is_definite(&error);
-    done.reports.extend(permit.map(|permit| (permit, counts.then_some(Failure::Error(error)))));
+    done.report(permit, counts.then_some(Failure::Error(error)));
     Ok(is_of_a_replica)
 }
 
@@ -339,8 +338,7 @@ impl Drop for Task {
     fn drop(&mut self) {
         let mut done = Done::default();
         self.pipe.lock().close(&stopped(), Instant::now(), &mut done);
-        let unsettled = mem::take(&mut done.unsettled);
-        done.finish(&*self.pipe.watch);
+        let (_, unsettled) = done.finish(&*self.pipe.watch);
         settle_again(&*self.pipe.watch, unsettled);
     }
 }

@@ -586,8 +586,7 @@ fn the_end_of_the_runtime_loses_no_settlement() {
         let settles = thread::spawn(move || other.settle(request(0), settler).is_err());
         let mut done = Done::default();
         pipe.lock().close(&stopped(), Instant::now(), &mut done);
-        let unsettled = mem::take(&mut done.unsettled).len();
-        done.finish(&*handed);
+        let unsettled = done.finish(&*handed).1.len();
         let given_back = settles.join().expect("it does not panic");
         let ends = usize::from(given_back) + unsettled + handed.0.load(Ordering::Relaxed);
         let is_told = receiver.try_recv().is_ok();
