@@ -5,10 +5,8 @@
 //!
 //! | file | what it has |
 //! | --- | --- |
-//! | `store` | [`MemoryStore`] and its builder |
-//! | `shared` | what clones share, and deciding on it: all or nothing of a request is taken |
-//! | `counters` | one part: finding, deciding, keeping and evicting under one lock |
-//! | `counter` | one entry in 32 bytes, of which the state takes 16, and its rank in the order of eviction 44 bits |
+//! | `store` | [`MemoryStore`], and deciding on what clones share: all or nothing of a request is taken |
+//! | `counters` | one part: finding, deciding, keeping and evicting under one lock; its entries, 32 bytes each |
 //!
 //! Invariants: there are never more entries than the capacity; a refused request changes no state but
 //! that of a ban, only a rank; and the clock is read under the lock, so that a request that waited for it does not come
@@ -16,9 +14,7 @@
 //!
 //! The store is one of those that users choose, and `store/failure/` uses it while a shared store is unavailable.
 
-mod counter;
 mod counters;
-mod shared;
 mod store;
 
 pub use store::{MemoryStore, MemoryStoreBuilder};
