@@ -16,7 +16,7 @@ impl NoTierLookup {
     }
 
     /// Likewise.
-    fn without_result(&self, _: &str, _: Quota, _: Error) -> Result<Option<Quota>, Error> {
+    pub(super) fn without_result(&self, _: &str, _: Quota, _: Error) -> Result<Option<Quota>, Error> {
         match *self {}
     }
 }
