@@ -89,3 +89,15 @@ async fn clients_that_leave_before_a_slow_store_has_decided_leave_no_slots_behin
     assert!(all.iter().all(|response| response.status() == StatusCode::OK));
     assert_eq!(ask(&layer, "ada").await.status(), StatusCode::TOO_MANY_REQUESTS);
 }
+
+#[tokio::test]
+async fn slots_of_a_decision_that_comes_after_the_timeout_are_released() {
+    let store = store(Mood::DecidesIn(ms(200)));
+    let layer = layer(&store, at_once(3)).timeout(ms(50));
+    let late = ask(&layer, "ada").await;
+    assert_eq!((late.status(), source(&late)), (StatusCode::OK, Source::Fallback));
+    sleep(ms(200)).await;
+    store.becomes(Mood::Decides);
+    let held = [ask(&layer, "ada").await, ask(&layer, "ada").await, ask(&layer, "ada").await];
+    assert!(held.iter().all(|response| (response.status(), source(response)) == (StatusCode::OK, Source::Store)));
+}

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::rule::{BUDGET, FailureRules};
 use super::without::Without;
@@ -119,14 +119,15 @@ impl FailureStore {
     /// deadlines; a probe, and a decision that takes slots, continues in a task if there is a runtime.
     fn wait(&self, pending: Pending, permit: Permit, checks: &[Check], deadline: Deadline, budget: Duration) -> Call {
         let timer = if self.own.is_none() { deadline.earlier(Deadline::after(budget)) } else { Deadline::none() };
+        let takes_slots = |check: &&Check| check.cost > 0 && check.counter.quota().facts().held;
+        let ttl = checks.iter().filter(takes_slots).map(|check| check.counter.quota().window()).max();
         let pending = match timer.instant() {
             // Boxed, so that calls without a timer need no room for one.
-            Some(at) => Box::pin(within(at, budget, pending)),
+            Some(at) => Box::pin(within(at, budget, pending, ttl.map(|ttl| (ttl, Arc::clone(&self.slots))))),
             None => pending,
         };
         let call = Call { pending, without: Arc::clone(&self.without), permit: Some(permit), checks: Checks::new() };
-        let takes_slots = |check: &Check| check.cost > 0 && check.counter.quota().facts().held;
-        let goes_on = permit.is_probe() || checks.iter().any(takes_slots);
+        let goes_on = permit.is_probe() || ttl.is_some();
         match goes_on.then(Runtime::try_current) {
             Some(Ok(runtime)) => call.go_on(&runtime, Arc::clone(&self.slots)),
             _ => call,
@@ -239,13 +240,28 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
     }
 }
 
-/// Waits until a time; a decision that comes later is dropped, as its store keeps no deadline.
+/// Waits until a time. A decision that comes later is dropped, as its store keeps no deadline; if it may take slots, which
+/// expire after the TTL, it is waited for in a task, which releases them.
 /// There are no timers outside of a runtime, where it waits for as long as the store does.
-async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result<StoreDecision, Error> {
-    if Runtime::try_current().is_err() {
-        return pending.await;
+async fn within(
+    deadline: Instant,
+    budget: Duration,
+    mut pending: Pending,
+    slots: Option<(Duration, Arc<SlotRenewer>)>,
+) -> Result<StoreDecision, Error> {
+    let Ok(runtime) = Runtime::try_current() else { return pending.await };
+    match timeout_at(deadline, &mut pending).await {
+        Ok(decided) => decided,
+        Err(late) => {
+            if let Some((ttl, slots)) = slots {
+                runtime.spawn(async move {
+                    if let Ok(decided) = timeout(ttl, pending).await {
+                        drop(Unclaimed::new(slots, decided));
+                    }
+                });
+            }
+            let text = format!("the store did not decide within {budget:?}");
+            Err(Error::new(Kind::Timeout, text).with_source(late))
+        }
     }
-    let late =
-        |late| Error::new(Kind::Timeout, format!("the store did not decide within {budget:?}")).with_source(late);
-    timeout_at(deadline, pending).await.map_err(late)?
 }
