@@ -174,6 +174,14 @@ fn bodies_are_empty_by_default_and_their_errors_are_errors() {
     is_empty(ShedBody::<Body>::default());
 }
 
+#[test]
+fn bodies_are_sync_where_the_inner_body_is() {
+    fn is_sync<T: Sync>() {}
+    is_sync::<ResponseBody<Full<Bytes>>>();
+    is_sync::<LimitedBody<Full<Bytes>>>();
+    is_sync::<ShedBody<Full<Bytes>>>();
+}
+
 #[tokio::test]
 async fn an_error_of_a_body_has_its_cause_however_many_layers_it_passes() {
     let broken =

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use http::HeaderMap;
@@ -23,8 +24,9 @@ pub(super) type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as B
 pub(super) struct Ending {
     /// `None` once the call is settled.
     account: Option<Account>,
-    /// Trailers that were read and not yet passed on, with the settlement that they wait for.
-    held: Option<(InTime, HeaderMap)>,
+    /// Trailers that were read and not yet passed on, with the settlement that they wait for. The mutex is never locked:
+    /// it lets bodies be shared, which the future may not be.
+    held: Option<(Mutex<InTime>, HeaderMap)>,
 }
 
 impl Ending {
@@ -50,7 +52,7 @@ impl Ending {
             };
             match frame.into_trailers() {
                 Ok(trailers) => match self.settle(grpc::has_failed(&trailers).unwrap_or(true)) {
-                    Some(settled) => self.held = Some((settled, trailers)),
+                    Some(settled) => self.held = Some((Mutex::new(settled), trailers)),
                     None => return Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
                 },
                 Err(data) => {
@@ -63,6 +65,7 @@ impl Ending {
             }
         }
         if let Some((settled, _)) = &mut self.held {
+            let settled = settled.get_mut().unwrap_or_else(PoisonError::into_inner);
             let _ = ready!(settled.as_mut().poll(cx));
         }
         Poll::Ready(self.held.take().map(|(_, trailers)| Ok(Frame::trailers(trailers))))
