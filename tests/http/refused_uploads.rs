@@ -32,6 +32,8 @@ use crate::support::doubles::unavailable;
 use crate::support::soon::soon;
 
 const LARGE: usize = 10_000_000;
+/// What Java's client sends with each first request, as it would rather speak HTTP/2.
+const H2C: &str = "connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__";
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Refuses every request.
@@ -105,6 +107,7 @@ async fn a_client_that_sends_all_before_it_reads_sees_every_refusal() {
     let body = vec![b'x'; LARGE];
     for (app, headers, status) in [
         (app().layer(refusing()), length(LARGE), 429),
+        (app().layer(refusing()), length(LARGE) + "\r\n" + H2C, 429),
         (app().layer(users.clone()), format!("content-length: {LARGE}"), 403),
         (app().layer(users), length(LARGE) + "\r\nx-user: bob", 400),
         (app().layer(deny), length(LARGE), 503),
@@ -271,7 +274,7 @@ async fn only_what_a_client_of_http1_may_still_send_is_read() {
         (refusing(), post().version(Version::HTTP_2), false),
         (refusing(), post().version(Version::HTTP_3), false),
         (refusing(), post().header("expect", "100-continue"), false),
-        (refusing(), post().header("upgrade", "websocket"), false),
+        (refusing(), post().header("upgrade", "h2c"), true),
         (refusing(), post().method(Method::CONNECT), false),
         (off, post(), false),
     ] {

@@ -246,8 +246,8 @@ impl RateLimitLayer {
     /// `time` at most. Choose less where connections are few or traffic is dear, and 0 behind a proxy that reads whole
     /// requests before it passes them on, as nginx does by default.
     ///
-    /// Nothing is read of a request with `Expect: 100-continue` or `Upgrade`, nor outside of a tokio runtime, which must have
-    /// timers enabled.
+    /// Nothing is read of a request with `Expect: 100-continue`, nor outside of a tokio runtime, which must have timers
+    /// enabled. A graceful shutdown of the server waits for what is being read, as for any request: up to `time`.
     ///
     /// # Examples
     ///

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Buf;
-use http::header::{CONNECTION, EXPECT, UPGRADE};
+use http::header::{CONNECTION, EXPECT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Version};
 use http_body::{Body, Frame};
@@ -50,7 +50,7 @@ impl Drain {
         let read = if parts.headers.contains_key(EXPECT) {
             // The client sends the body once the server asks for it by reading.
             0
-        } else if parts.method != Method::CONNECT && !parts.headers.contains_key(UPGRADE) && self.spawn(body) {
+        } else if parts.method != Method::CONNECT && self.spawn(body) {
             self.max_bytes.max(READ_ANYWAY)
         } else {
             READ_ANYWAY
