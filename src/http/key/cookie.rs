@@ -51,11 +51,13 @@ impl<'a> Found<'a> {
     fn read(line: &'a [u8], pair: &'a [u8], name: &[u8]) -> Option<Self> {
         let equals = pair.iter().position(|byte| *byte == b'=');
         let (found, raw) = equals.map_or((pair, None), |equals| (&pair[..equals], Some(&pair[equals + 1..])));
-        let trimmed = found.trim_ascii();
-        let is_named = trimmed == name || trimmed.contains(&b'%') && percent_decode(trimmed).eq(name.iter().copied());
-        is_named.then(|| {
+        let is =
+            |found: &[u8]| found == name || found.contains(&b'%') && percent_decode(found).eq(name.iter().copied());
+        let is_certain = is(found.trim_ascii());
+        (is_certain || is(in_ascii(found))).then(|| {
             let has_name = found.strip_suffix(name).is_some_and(|before| before.iter().all(|byte| *byte == b' '));
-            Found { value: normal(raw.unwrap_or_default().trim_ascii()), raw, has_name, line }
+            let value = if is_certain { normal(raw.unwrap_or_default().trim_ascii()) } else { None };
+            Found { value, raw, has_name, line }
         })
     }
 
@@ -73,6 +75,8 @@ impl<'a> Found<'a> {
 /// Returns the normal form of a value, which does not depend on what is removed first: quotes, white space or
 /// percent-encoding.
 fn normal(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
+    // Some servers trim white space of any script.
+    str::from_utf8(raw).ok().filter(|text| text.trim() == *text)?;
     let inner = unquoted(raw);
     let has_quotes = inner.len() < raw.len();
     // Some servers drop a quote that stands alone, and read a backslash in quotes as an escape.
@@ -99,6 +103,14 @@ pub(super) fn bare(mut decoded: &[u8]) -> &[u8] {
         }
         decoded = inner;
     }
+}
+
+/// Strips what may be white space, in UTF-8 or with a byte for each character.
+fn in_ascii(mut name: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t' | 0x80.., rest @ ..] | [rest @ .., b' ' | b'\t' | 0x80..] = name {
+        name = rest;
+    }
+    name
 }
 
 fn unquoted(value: &[u8]) -> &[u8] {

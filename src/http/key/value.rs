@@ -102,7 +102,8 @@ pub fn header(name: impl AsRef<str>) -> ValueKey {
 /// name matters. A cookie with several values that differ is [ambiguous](Extracted::Ambiguous), unless
 /// [`first`](ValueKey::first) or [`last`](ValueKey::last) states which of them the application reads: browsers send
 /// several values if a cookie is set for two paths or domains. So is a value that is not UTF-8, that has a quote on
-/// one side only, or that has a backslash in quotes.
+/// one side only, or that has a backslash in quotes, and one with white space other than spaces and tabs around it or its
+/// name.
 ///
 /// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
 /// request without the cookie has no key; an empty value is a value like any other.

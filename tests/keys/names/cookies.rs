@@ -29,6 +29,24 @@ fn first(parts: &Parts) -> Option<String> {
     values.find(|value| !value.contains(['"', '\\'])).map(str::to_owned)
 }
 
+/// The last one, with white space of any script trimmed around names and values, as servers that read a line as UTF-8 do.
+fn wide(parts: &Parts) -> Option<String> {
+    let lines = parts.headers.get_all(COOKIE).iter();
+    last(lines.filter_map(|line| String::from_utf8(line.as_bytes().into()).ok()))
+}
+
+/// The same of servers that read each byte as a character, such as Starlette and Node.js.
+fn latin(parts: &Parts) -> Option<String> {
+    let lines = parts.headers.get_all(COOKIE).iter();
+    last(lines.map(|line| line.as_bytes().iter().copied().map(char::from).collect()))
+}
+
+fn last(lines: impl Iterator<Item = String>) -> Option<String> {
+    let text = lines.collect::<Vec<_>>().join(";");
+    let mut pairs = text.split(';').filter_map(|pair| pair.split_once('='));
+    pairs.rfind(|(name, _)| name.trim() == "session").map(|(_, value)| value.trim().to_owned())
+}
+
 fn session() -> key::ValueKey {
     key::cookie("session")
 }
@@ -102,4 +120,21 @@ fn a_value_in_several_pairs_of_quotes_is_the_same_client_with_some_of_them_encod
     let quoted = |parts: &Parts| jar(parts).filter(|value| value == "\"\"REAL\"\"").map(|_| "REAL".to_owned());
     let names = ["session=%22%22REAL%22%22", "session=\"%22REAL%22\"", "session=%22\"REAL\"%22"];
     same(session(), quoted, line("session=\"\"REAL\"\""), names.map(line));
+}
+
+#[test]
+fn white_space_of_another_script_around_a_value_starts_no_counter() {
+    let spaced = |n: usize| line(format!("session={}REAL{}", "\u{a0}".repeat(n + 1), "\u{3000}".repeat(n)));
+    shared(session(), wide, real(), spaced);
+    shared(session().last(), wide, real(), spaced);
+}
+
+#[test]
+fn white_space_of_another_script_around_a_name_does_not_hide_the_cookie() {
+    shared(session(), wide, real(), |n| line(format!("{}session\u{85}=REAL", "\u{a0}".repeat(n))));
+    let raw = |n: usize| [&vec![0xa0; n + 1], &b"session\x85=REAL"[..]].concat();
+    shared(session(), latin, real(), |n| line(raw(n)));
+    shared(session().last(), latin, real(), |n| {
+        with([(COOKIE, format!("session=junk{n}").into_bytes()), (COOKIE, raw(n))])
+    });
 }

@@ -44,7 +44,7 @@ pub(super) fn kind() -> Kind {
 fn spell(choices: &mut Choices<'_>) -> Spelling {
     const PIECES: &[&str] = &[
         "s=", "s=REAL", "%73=", "s=%52EAL", "; ", ";", "\"", "\\", "%", "%FF", "%22", "%20", " ", "\t", "\u{e9}", "=",
-        "x", ",", "s", "s =", "+",
+        "x", ",", "s", "s =", "+", "\u{a0}",
     ];
     let lines = choices.lines(|choices| {
         if choices.one_in(4) {
@@ -68,7 +68,12 @@ fn pair(choices: &mut Choices<'_>) -> String {
         2 => choices.pick(&["\"REAL", "REAL\"", "\"RE\\\"AL\"", "\"\\122EAL\"", "\"\"REAL\"\""]).to_owned(),
         _ => value,
     };
-    format!("{}={}", choices.spaced(&name), choices.spaced(&quoted))
+    let (name, value) = (choices.spaced(&name), choices.spaced(&quoted));
+    match choices.below(16) {
+        0 => format!("\u{a0}{name}={value}"),
+        1 => format!("{name}=\u{a0}{value}"),
+        _ => format!("{name}={value}"),
+    }
 }
 
 fn encoded(client: &str) -> Spelling {
@@ -85,7 +90,7 @@ fn jar(parts: &Parts) -> Option<String> {
 
 /// The first that can be decoded.
 fn actix(parts: &Parts) -> Option<String> {
-    let lines = parts.headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let lines = parts.headers.get_all(COOKIE).iter().filter_map(|line| std::str::from_utf8(line.as_bytes()).ok());
     let mut cookies = lines.flat_map(Cookie::split_parse_encoded).filter_map(Result::ok);
     cookies.find(|cookie| cookie.name() == "s").map(|cookie| cookie.value().to_owned())
 }
