@@ -102,6 +102,16 @@ impl PolicyTable {
         let routes = check_routes("routes", &self.routes)?;
         #[cfg(feature = "axum")]
         (policy = self.routes.add_to(policy, |policy, _| Ok(policy.routes(routes)))?);
+        let has_options = |methods: &Vec<Spanned<String>>| methods.iter().any(|method| method.get_ref() == "OPTIONS");
+        let takes_preflights = self.methods.get().is_none_or(has_options);
+        let of_preflights =
+            [("preflights", &self.preflights), ("preflights_without_key", &self.preflights_without_key)];
+        for (name, switch) in of_preflights {
+            switch.needs(name, takes_preflights || !switch.is_on(), "\"OPTIONS\" in methods")?;
+        }
+        let has_units = !policy.quota().facts().held || !self.refund_dropped.is_on();
+        let others = "an algorithm other than concurrency, whose slots are always released";
+        self.refund_dropped.needs("refund_dropped", has_units, others)?;
         let switches: [(_, Switch); 4] = [
             (&self.shadow, Policy::shadow),
             (&self.metered, Policy::metered),
@@ -213,7 +223,7 @@ impl PolicyTable {
     fn with_cost(&self, policy: Policy) -> Result<Policy, Fault> {
         let is_by_header = matches!(self.cost.get(), Some(Units::Header(_)));
         self.min_cost.needs("min_cost", is_by_header, "a line cost = \"header:NAME\"")?;
-        let min = self.min_cost.get().map_or(1, |min| *min);
+        let min = self.least();
         let policy = self.min_cost.set(policy, |policy, min| {
             let message = "is above what the quota holds, so all would be refused: lower it";
             let is_held = min <= policy.quota().capacity();
@@ -226,6 +236,14 @@ impl PolicyTable {
                 Ok(policy.certain_cost(move |parts| units_in(parts, &header, min)))
             }
         })
+    }
+
+    /// Returns the least that a request takes.
+    fn least(&self) -> u64 {
+        match self.cost.get() {
+            Some(Units::Fixed(units)) => *units,
+            _ => self.min_cost.get().map_or(1, |min| *min),
+        }
     }
 
     /// Sets a limit for each of the tiers.
@@ -242,7 +260,16 @@ impl PolicyTable {
                 (tier, Units::Fixed(limit)) => {
                     let tier_name = header_value("tiers", tier).at(name)?.as_bytes().to_owned();
                     let quota = self.quota(&Spanned::new(value.span(), *limit));
-                    quotas.insert(tier_name, quota.map_err(|fault| fault.of_tier(tier, value))?);
+                    let quota = quota.map_err(|fault| fault.of_tier(tier, value))?;
+                    let (capacity, least) = (quota.capacity(), self.least());
+                    if least > capacity {
+                        let message = format!(
+                            "tier {tier:?}: a request costs at least {least} and the quota holds {capacity}, so all would \
+                             be refused: raise it, or lower the cost"
+                        );
+                        return Err(Fault::new(value, message));
+                    }
+                    quotas.insert(tier_name, quota);
                 }
             }
         }

@@ -137,9 +137,10 @@ impl ServerTable {
         let mut client = key::client_ip();
         if let Some(proxies) = &self.trusted_proxies.0 {
             for proxy in proxies.get_ref() {
-                let _ = key::client_ip().try_trusted_proxies([proxy.get_ref()]).at(proxy)?;
+                key::client_ip().try_trusted_proxies([proxy.get_ref()]).and_then(|one| one.check()).at(proxy)?;
             }
             client = client.trusted_proxies(proxies.get_ref().iter().map(Spanned::get_ref));
+            client.check().at(proxies)?;
         }
         if let Some(hops) = &self.trusted_hops.0 {
             let number = *hops.get_ref();
@@ -156,7 +157,8 @@ impl ServerTable {
         if is_socket {
             client = client.trusted_unix_socket();
         }
-        let trusts = self.trusted_proxies.get().is_some() || self.trusted_hops.get().is_some() || is_socket;
+        let has_proxies = self.trusted_proxies.get().is_some_and(|proxies| !proxies.is_empty());
+        let trusts = has_proxies || self.trusted_hops.get().is_some_and(|hops| *hops > 0) || is_socket;
         let proxy = "a trusted proxy, by trusted_proxies = [\"...\"], trusted_hops = N or trusted_unix_socket = true";
         self.forwarded.needs("forwarded", trusts, proxy)?;
         let Some(header) = &self.forwarded.0 else { return Ok(client) };

@@ -111,6 +111,12 @@ fn reserves_tiers_and_switches_are_checked() {
         ("tiers = { by = 5, free = 1 }", 3, &["tiers by is a number: give header:NAME"]),
         ("tiers = { by = \"header:a\", free = \"header:b\" }", 3, &["tier \"free\" is no limit", "(column 35)"]),
         ("tiers = { by = \"header:a\", free = 0 }", 3, &["tier \"free\": limit 0 admits nothing"]),
+        ("cost = 3\ntiers = { by = \"header:a\", free = 2 }", 4, &["tier \"free\": a request costs at least 3"]),
+        (
+            "cost = \"header:c\"\nmin_cost = 3\ntiers = { by = \"header:a\",\nfree = 2 }",
+            6,
+            &["tier \"free\": a request costs at least 3"],
+        ),
         ("tiers = { by = \"header:a\", free = \"1\" }", 3, &["without quotes"]),
         (
             "tiers = { by = \"header:a\",\n free = 1,\n pro = 9_000_000_000_000 }",
@@ -233,7 +239,20 @@ fn options_without_effect_are_refused() {
         ("key = \"global\"\nmissing_key = \"share\"", 4, global),
         ("key = \"header:a\"\ndeny = [\"b\"]\nserve_unknown_addresses = true", 5, addresses),
         ("serve_unknown_addresses = true", 3, addresses),
+        ("methods = [\"POST\"]\npreflights = true", 4, &["preflights has no effect without \"OPTIONS\" in methods"]),
+        (
+            "key = \"header:a\"\nmissing_key = \"deny\"\nmethods = [\"POST\"]\npreflights_without_key = true",
+            6,
+            &["preflights_without_key has no effect without \"OPTIONS\" in methods"],
+        ),
+        (
+            "# no window\nalgorithm = \"concurrency\"\nrefund_dropped = true",
+            5,
+            &["refund_dropped has no effect without an algorithm other than concurrency"],
+        ),
     ]);
+    let preflights = "methods = [\"POST\", \"OPTIONS\"]\npreflights = true";
+    assert!(Config::from_toml(&policy(preflights)).is_ok());
     let by_header = "missing_key = \"deny\"\ncost = \"header:x-cost\"";
     assert!(Config::from_toml(&policy(by_header)).is_ok(), "it is the rule for ambiguous costs");
     let addresses = "deny = [\"192.0.2.1\"]\nserve_unknown_addresses = true";

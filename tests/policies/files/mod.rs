@@ -306,10 +306,18 @@ fn every_mistake_outside_a_policy_names_its_line() {
     refused("[server]\ninstances = 0", 2, &["server.instances: ", "integer `0`", "1 to 4294967295"]);
     refused("[server]\ntrusted_proxies = [\"10.0.0.0/8\",\n\"proxy\"]", 3, &["trusted proxy \"proxy\"", "CIDR"]);
     refused("[server]\ntrusted_proxies = \"10.0.0.0/8\"", 2, &["server.trusted_proxies: ", "expected a list"]);
+    refused(
+        "[server]\ntrusted_proxies = [\"10.0.0.0/8\",\n\"0.0.0.0/0\"]",
+        3,
+        &["every peer would be a trusted proxy"],
+    );
+    refused("[server]\ntrusted_proxies = [\"::/1\",\n\"8000::/1\"]", 2, &["every peer would be a trusted proxy"]);
     refused("[server]\ntrusted_proxies = []\ntrusted_hops = 1", 3, &["exclude each other"]);
     refused("[server]\ntrusted_hops = 65", 2, &["trusted_hops 65", "0 to 64"]);
     refused("[server]\ntrusted_hops = -1", 2, &["server.trusted_hops: ", "`-1`"]);
     refused("[server]\nforwarded = \"forwarded\"", 2, &["without a trusted proxy", "trusted_proxies"]);
+    refused("[server]\ntrusted_hops = 0\nforwarded = \"forwarded\"", 3, &["without a trusted proxy"]);
+    refused("[server]\ntrusted_proxies = []\nforwarded = \"forwarded\"", 3, &["without a trusted proxy"]);
     refused("[server]\ntrusted_hops = 1\nforwarded = \"a b\"", 3, &["forwarded has \"a b\" for a name"]);
     refused("[server]\ninstances = 4294967296", 2, &["server.instances: ", "integer `4294967296`"]);
     refused("a = [1,\n2,\n", 2, &["unclosed array"]);
