@@ -83,3 +83,21 @@ async fn a_settlement_that_takes_longer_than_the_budget_arrives_though_its_store
     let applied = tokio::time::timeout(Duration::from_secs(5), settling.wait()).await.expect("it is answered");
     assert_eq!(applied.expect("it arrives")[0].units, 1);
 }
+
+#[tokio::test]
+async fn a_settlement_whose_script_is_missing_once_its_connection_was_replaced_needs_no_further_request() {
+    let server = RedisServer::start();
+    let store = connect(&server.url()).await;
+    let mut receipts = Vec::new();
+    for _ in 0..2 {
+        receipts.push(take(&store).await.expect("there is room").receipt);
+    }
+    let refund = |receipt| store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]).wait();
+    // From now on its script is known by its hash alone.
+    assert_eq!(refund(receipts.remove(0)).await.expect("it is given back")[0].units, 1);
+    let () = server.ask(&["SCRIPT", "FLUSH"]);
+    let () = server.ask(&["CLIENT", "PAUSE", "400"]);
+    let settling = refund(receipts.remove(0));
+    let applied = tokio::time::timeout(Duration::from_secs(5), settling).await.expect("it is answered");
+    assert_eq!(applied.expect("it arrives")[0].units, 1);
+}

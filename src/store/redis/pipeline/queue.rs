@@ -486,19 +486,25 @@ impl Queue {
         (self.sent, self.rounds) = (0, 0);
         let error = lost_connection().unsent();
         for command in unsent.into_iter().chain(mem::take(&mut self.again)).rev() {
-            let is_given_up = command.ids.iter().any(|id| self.entries[*id].job.tries >= MOST_TRIES);
-            for id in command.ids.into_iter().rev() {
-                let waits = self.entries.get_mut(id).filter(|_| !is_given_up).filter(|entry| entry.is_needed());
-                let Some(Entry { job, .. }) = waits else {
-                    self.fail_unsent(id, &error, done);
-                    continue;
-                };
-                job.tries += 1;
-                self.checks += job.size();
-                self.waiting.push_front(id);
-            }
+            self.wait_again(command, &error, done);
         }
         mem::take(&mut self.flight)
+    }
+
+    /// Has requests that surely were not made wait for the next connection, but those that nobody needs or that were tried
+    /// often enough.
+    pub(super) fn wait_again(&mut self, command: Command, error: &Error, done: &mut Done) {
+        let is_given_up = command.ids.iter().any(|id| self.entries[*id].job.tries >= MOST_TRIES);
+        for id in command.ids.into_iter().rev() {
+            let waits = self.entries.get_mut(id).filter(|_| !is_given_up).filter(|entry| entry.is_needed());
+            let Some(Entry { job, .. }) = waits else {
+                self.fail_unsent(id, error, done);
+                continue;
+            };
+            job.tries += 1;
+            self.checks += job.size();
+            self.waiting.push_front(id);
+        }
     }
 
     /// Gives the connection up, but for the replies to what was sent. Returns whether anything was.

@@ -27,7 +27,7 @@ use super::resp::{OutOfStep, Pooled, Reply, next};
 use super::socket::{Reader, Socket, other, register, tcp};
 use crate::core::Error;
 use crate::store::redis::connections::{
-    ConnSource, Failure, Link, is_definite, is_missing, is_of_a_replica, is_redirection,
+    ConnSource, Failure, Link, failed, is_definite, is_missing, is_of_a_replica, is_redirection,
 };
 use crate::store::redis::wire::{ScriptReply, no_decision};
 
@@ -89,8 +89,8 @@ impl Task {
             let mut done = Done::new(mem::take(&mut self.wakers));
             self.connect(cx, &mut done);
             self.receive(cx, &mut done);
-            self.send(cx, &mut done);
             self.receive_late(cx, &mut done);
+            self.send(cx, &mut done);
             self.look_at_the_clock(cx, &mut done);
             // What was sent is on its way by now: callers that are woken delay what comes after it.
             let (wakers, unsettled) = done.finish(&*self.pipe.watch);
@@ -236,6 +236,7 @@ impl Task {
                 self.replace(done);
             }
             self.receive_late(cx, done);
+            self.send(cx, done);
         }
     }
 }
@@ -283,6 +284,11 @@ fn hand(pipe: &Pipe, reply: Reply<'_>, replaced: Option<usize>, done: &mut Done)
         let is_there = |detail: &str| detail.contains("already exists");
         match command.failure.take().filter(|failure| !failure.detail().is_some_and(is_there)) {
             Some(failure) => error = failure,
+            // Nothing is sent on that connection any more.
+            None if replaced.is_some() => {
+                queue.wait_again(command, &failed(&error).unsent(), done);
+                return Ok(false);
+            }
             None => match queue.load(command) {
                 Some(loaded) => command = loaded,
                 None => return Ok(false),
