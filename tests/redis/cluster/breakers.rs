@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tollgate::store::{Ask, BreakerState, Store};
+use futures::poll;
+use tollgate::store::{Ask, BreakerState, MaybeFuture, Store};
 use tollgate::{Decision, Key, Limiter, OnFailure, Policy, RateLimitLayer, RedisStore, Source};
 use tracing::Level;
 
@@ -97,6 +98,29 @@ impl App {
         self.layer.clone().live().breaker_state() == BreakerState::Closed
             && others.all(|other| self.state(cluster, other) == BreakerState::Closed)
     }
+}
+
+#[tokio::test]
+async fn a_probe_whose_caller_leaves_before_it_is_sent_leaves_the_breaker_open() {
+    let cluster = cluster_that_stays();
+    let app = App::of(&cluster).await;
+    let key = cluster.key_on(1);
+    assert_eq!(app.source(&key).await, Source::Store);
+    cluster.nodes[1].pause();
+    app.break_open(&cluster, 1, &key).await;
+    let start = Instant::now();
+    loop {
+        let check = [check_of("policy", &key, FIFTY)];
+        let MaybeFuture::Pending(mut deciding) = app.store.decide(&check, Ask::default()) else { panic!("it waits") };
+        let waits = poll!(&mut deciding).is_pending();
+        if waits && app.state(&cluster, 1) == BreakerState::HalfOpen {
+            break;
+        }
+        drop(deciding);
+        assert!(start.elapsed() < PATIENCE, "nothing probes");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(app.state(&cluster, 1), BreakerState::Open);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

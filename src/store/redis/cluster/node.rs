@@ -18,8 +18,7 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::BreakerState;
-use crate::store::breaker::Outage;
-use crate::store::breaker::{Permit, ReportedBreaker, Whose};
+use crate::store::breaker::{FIRST_WAIT_MS, Outage, Permit, ReportedBreaker, Whose};
 use crate::store::redis::connections::Failure;
 use crate::store::redis::pipeline::Server;
 
@@ -98,6 +97,11 @@ impl Primary {
             }
             None => self.breaker.succeeded(permit),
         }
+    }
+
+    /// Notes that the caller of a call has left, which may not have been made.
+    pub(super) fn gave_up(&self, permit: Permit) {
+        self.breaker.inner.gave_up(permit, || self.breaker.now() + FIRST_WAIT_MS);
     }
 
     /// Returns the state of its circuit breaker.

@@ -109,9 +109,13 @@ impl Cluster {
                 return Err(no_primary().of_one_server(outage).into());
             };
             let Node { primary, server } = &*node;
-            job.permit = Some(primary.acquire().inspect_err(|_| self.look_again(Some(&primary.address)))?);
+            let permit = primary.acquire().inspect_err(|_| self.look_again(Some(&primary.address)))?;
+            job.permit = Some(permit);
             let of_node = |error: Error| error.of_one_server(primary.outage());
-            let (error, refused) = match server.ask(job)?.await {
+            let mut caller = Caller(Some((primary, permit)));
+            let result = server.ask(job)?.await;
+            caller.0 = None;
+            let (error, refused) = match result {
                 Ok(part) => return Ok(part),
                 Err(NoReply { error, refused: Some(refused), .. }) => (error, *refused),
                 Err(no_reply) => return Err(NoReply { error: of_node(no_reply.error), ..no_reply }),
@@ -256,6 +260,17 @@ impl Cluster {
             change(&mut map);
             map
         });
+    }
+}
+
+/// Who waits for a call to a primary, with its permit until there is a result, which the connection reports.
+struct Caller<'a>(Option<(&'a Primary, Permit)>);
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        if let Some((primary, permit)) = self.0 {
+            primary.gave_up(permit);
+        }
     }
 }
 
