@@ -34,8 +34,8 @@ struct Bearer;
 /// Identifies clients by the token of `Authorization: Bearer`; only a hash of it leaves the process.
 ///
 /// A request without the header, or with another scheme, has no key; an empty token is a value like any other. A
-/// token with white space or a comma inside is [ambiguous](Extracted::Ambiguous), and so is one beside another
-/// `Authorization` line that differs.
+/// token with white space, a comma or what is not ASCII inside is [ambiguous](Extracted::Ambiguous), and so is one beside
+/// another `Authorization` line that differs.
 ///
 /// The client chooses the token: each one it makes up starts a counter of its own, unless a layer outside of this one
 /// has verified it.
@@ -82,12 +82,13 @@ impl KeyExtractor for Bearer {
 ///
 /// Several lines are ambiguous if one has the scheme and another differs from it, unless one of them is picked:
 /// applications read the first line, the last one or neither. So are credentials with white space or a comma inside, which
-/// may be those of several lines, and those that follow credentials of another scheme in their line.
+/// may be those of several lines, those that follow credentials of another scheme in their line, and those with what is not
+/// ASCII around them, which may be white space to applications.
 fn credentials<'a>(parts: &'a Parts, scheme: &str, pick: Pick) -> Result<Option<&'a [u8]>, Ambiguous> {
     let lines = || lines(&parts.headers, AUTHORIZATION);
     // A proxy may have joined lines.
-    let is_joined =
-        |line: &[u8]| line.split(|byte| *byte == b',').skip(1).any(|part| after(trimmed(part), scheme).is_some());
+    let separates = |byte: &u8| *byte == b',' || !byte.is_ascii();
+    let is_joined = |line: &[u8]| line.split(separates).skip(1).any(|part| after(trimmed(part), scheme).is_some());
     match pick.of(lines().map(|line| after(line, scheme)))?.flatten() {
         Some(found) if is_one(found) => Ok(Some(found)),
         None if !lines().any(is_joined) => Ok(None),
@@ -97,12 +98,12 @@ fn credentials<'a>(parts: &'a Parts, scheme: &str, pick: Pick) -> Result<Option<
 
 /// Whether these credentials are certainly those of one line: nothing in them separates.
 fn is_one(credentials: &[u8]) -> bool {
-    !credentials.iter().any(|byte| b" \t,".contains(byte))
+    !credentials.iter().any(|byte| b" \t,".contains(byte) || !byte.is_ascii())
 }
 
 /// Returns the rest of a line that begins with the name of the scheme.
 fn after<'a>(line: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
-    let end = line.iter().position(|byte| b" \t".contains(byte)).unwrap_or(line.len());
+    let end = line.iter().position(|byte| b" \t".contains(byte) || !byte.is_ascii()).unwrap_or(line.len());
     let (found, rest) = line.split_at(end);
     found.eq_ignore_ascii_case(scheme.as_bytes()).then(|| trimmed(rest))
 }

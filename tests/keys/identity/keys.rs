@@ -50,7 +50,7 @@ fn a_bearer_token_is_found_whatever_the_case_of_its_scheme() {
     row(&key::bearer(), "authorization", &["Bearer abc.def"], &token);
     row(&key::bearer(), "authorization", &["bEARER \t abc.def "], &token);
     row(&key::bearer(), "authorization", &["Bearer"], Key::hashed("bearer", "").as_str());
-    row(&key::bearer(), "authorization", &[b"Bearer \xff"], Key::hashed("bearer", b"\xff").as_str());
+    row(&key::bearer(), "authorization", &[b"Bearer \xff"], "ambiguous");
     row(&key::bearer(), "authorization", &["Basic abc.def"], "missing");
     row(&key::bearer(), "authorization", &["Bearerabc.def"], "missing");
     row(&key::bearer(), "authorization", &[""], "missing");

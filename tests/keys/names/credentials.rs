@@ -31,6 +31,13 @@ fn first_word(parts: &Parts) -> Option<String> {
     line.strip_prefix("Bearer ")?.split([',', ' ', '\t']).find(|word| !word.is_empty()).map(str::to_owned)
 }
 
+/// The word after the scheme where each byte is a character, and white space is that of Unicode, as in Python.
+fn second_word(parts: &Parts) -> Option<String> {
+    let line: String = parts.headers.get(AUTHORIZATION)?.as_bytes().iter().copied().map(char::from).collect();
+    let mut words = line.split_whitespace();
+    words.next().filter(|scheme| *scheme == "Bearer").and(words.next()).map(str::to_owned)
+}
+
 /// The user for a decoder that leaves out what is not base64, as Python's does.
 fn user(parts: &Parts) -> Option<String> {
     let line = parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes)?;
@@ -68,6 +75,15 @@ fn what_follows_a_token_starts_no_counter() {
     for space in [" ", "\t", ",", ", "] {
         shared(key::bearer(), first_word, line("Bearer REAL"), |n| line(format!("Bearer REAL{space}junk{n}")));
     }
+}
+
+#[test]
+fn white_space_of_latin_1_around_a_token_starts_no_counter_and_does_not_hide_it() {
+    let spaces = |n: usize| vec![0xa0; n + 1];
+    let real = || line("Bearer REAL");
+    shared(key::bearer(), second_word, real(), |n| line([&b"Bearer REAL"[..], &spaces(n)].concat()));
+    shared(key::bearer(), second_word, real(), |n| line([&b"Bearer"[..], &spaces(n), b"REAL"].concat()));
+    shared(key::bearer(), second_word, real(), |n| line([&spaces(n), &b"Bearer REAL"[..]].concat()));
 }
 
 #[test]
