@@ -119,7 +119,7 @@ fn part(number: u64) -> Key {
 /// the most bytes in use, and how many refusals were kept.
 fn most_refusals(capacity: u64, policies: usize, key: fn(u64) -> Key) -> (u64, usize) {
     let (clock, before) = (ManualClock::new(), live());
-    let settings = DenyCache::builder().with_clock(clock.clone());
+    let settings = DenyCache::builder().clock(clock.clone());
     let settings = settings.max_ttl(Duration::from_secs(60)).capacity(usize::try_from(capacity).expect("it is small"));
     // The first check of each request is refused for an hour, and no other.
     let store = StoreFn::new(|check| check.counter.policy().as_str() != "policy");

@@ -70,7 +70,7 @@ fn run(quota: Quota) -> Vec<Request> {
     let start = 1_700_000_000_000;
     let now = Arc::new(AtomicU64::new(start));
     let clock = Arc::clone(&now);
-    let store = MemoryStore::builder().with_clock(move || Duration::from_millis(clock.load(Ordering::Relaxed))).build();
+    let store = MemoryStore::builder().clock(move || Duration::from_millis(clock.load(Ordering::Relaxed))).build();
     let counter = Counter::new("chart".try_into().expect("a valid name"), Key::new("user", "ada"), quota);
     let decide = |at: u64| {
         now.store(start + at, Ordering::Relaxed);

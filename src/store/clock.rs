@@ -30,7 +30,7 @@ use crate::core::Quota;
 /// let seconds = Arc::new(AtomicU64::new(1_000));
 /// let clock = Arc::clone(&seconds);
 /// let store = MemoryStore::builder()
-///     .with_clock(move || Duration::from_secs(clock.load(Ordering::Relaxed)))
+///     .clock(move || Duration::from_secs(clock.load(Ordering::Relaxed)))
 ///     .build();
 ///
 /// let (policy, key) = (PolicyName::try_from("api")?, Key::new("user", "ada"));

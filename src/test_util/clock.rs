@@ -34,7 +34,7 @@ use crate::store::Clock;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// let clock = ManualClock::new();
-/// let store = MemoryStore::builder().with_clock(clock.clone()).build();
+/// let store = MemoryStore::builder().clock(clock.clone()).build();
 /// let limiter = Limiter::new(store, [Rule::new("mail", Quota::per_minute(1))]);
 ///
 /// let ada = Key::new("user", "ada");
@@ -97,7 +97,7 @@ impl ManualClock {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
     /// let clock = ManualClock::paused();
-    /// let store = MemoryStore::builder().with_clock(clock.clone()).build();
+    /// let store = MemoryStore::builder().clock(clock.clone()).build();
     /// let limiter = Limiter::new(store, [Rule::new("mail", Quota::per_hour(1))]);
     ///
     /// let ada = Key::new("user", "ada");
@@ -186,7 +186,7 @@ impl ManualClock {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
     /// let clock = ManualClock::new();
-    /// let store = MemoryStore::builder().with_clock(clock.clone()).build();
+    /// let store = MemoryStore::builder().clock(clock.clone()).build();
     /// let hour = Duration::from_secs(3_600);
     /// let limiter = Limiter::new(store, [Rule::new("mail", Quota::fixed_window(1, hour))]);
     ///

@@ -121,7 +121,7 @@ impl<S: Store> FailingStore<S> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
     /// let clock = ManualClock::paused();
-    /// let store = FailingStore::new(MemoryStore::builder().with_clock(clock.clone()).build());
+    /// let store = FailingStore::new(MemoryStore::builder().clock(clock.clone()).build());
     /// let rule = Rule::new("mail", Quota::per_hour(100));
     /// let limiter = Limiter::new(store.clone(), [rule]).timeout(Duration::from_millis(50));
     ///

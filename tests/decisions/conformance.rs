@@ -24,11 +24,11 @@ fn assert_whole(report: &Report) {
 }
 
 fn memory(clock: ManualClock) -> MemoryStore {
-    MemoryStore::builder().with_clock(clock).build()
+    MemoryStore::builder().clock(clock).build()
 }
 
 fn on_redis(clock: ManualClock) -> RedisStoreBuilder {
-    RedisStore::builder().without_deny_cache().with_clock(clock).timeout(BUDGET)
+    RedisStore::builder().without_deny_cache().clock(clock).timeout(BUDGET)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,7 +90,7 @@ fn wait(text: &str) -> Option<f64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deny_cache_conforms_but_for_what_remains_of_a_cached_refusal() {
     let make = async |clock: ManualClock| {
-        DenyCache::builder().with_clock(clock.clone()).build(memory(clock)).expect("valid settings")
+        DenyCache::builder().clock(clock.clone()).build(memory(clock)).expect("valid settings")
     };
     let report = Conformance::new(make).expires_by_clock().run().await;
     println!("{report}");
@@ -109,7 +109,7 @@ async fn a_deny_cache_conforms_but_for_what_remains_of_a_cached_refusal() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_conform_but_for_what_remains_of_large_limits() {
     let make = async |clock: ManualClock| {
-        LeaseStore::builder(memory(clock.clone())).with_clock(clock).build().expect("valid settings")
+        LeaseStore::builder(memory(clock.clone())).clock(clock).build().expect("valid settings")
     };
     let report = Conformance::new(make).run().await;
     println!("{report}");

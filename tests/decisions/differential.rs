@@ -70,7 +70,7 @@ impl Pair {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
         let memory = MemoryStore::new();
         let settings =
-            RedisStore::builder().without_deny_cache().with_clock(clock.reader()).timeout(Duration::from_secs(60));
+            RedisStore::builder().without_deny_cache().clock(clock.reader()).timeout(Duration::from_secs(60));
         let redis = settings.connect(&server.url()).await.expect("the server was started");
         Self { clock, memory, redis, wanted, decisions: BTreeMap::new(), banned: 0, _server: server }
     }
@@ -165,7 +165,7 @@ async fn compare(course: &impl Course, wanted: u64, seed: u64) {
 
 async fn run_trace(course: &impl Course, pair: &mut Pair, rng: &mut Rng, told: &str) {
     let since = Instant::now();
-    pair.memory = MemoryStore::builder().with_clock(pair.clock.reader()).build();
+    pair.memory = MemoryStore::builder().clock(pair.clock.reader()).build();
     let mut lanes: Vec<Lane> = (0..LANES).map(|lane| Lane::new(course, rng, format!("{told} {lane}"))).collect();
     let mut now = 100_000 * CELL;
     for step in 0..STEPS {

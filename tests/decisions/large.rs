@@ -58,7 +58,7 @@ impl Pair {
     async fn start() -> Self {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
         let settings =
-            RedisStore::builder().without_deny_cache().with_clock(clock.reader()).timeout(Duration::from_secs(60));
+            RedisStore::builder().without_deny_cache().clock(clock.reader()).timeout(Duration::from_secs(60));
         let redis = settings.connect(&server.url()).await.expect("the server was started");
         let (memory, quota, session) = (MemoryStore::new(), Quota::per_second(1), server.session());
         let (receipts, was_kept, states) = (Vec::new(), false, [0; 2]);
@@ -69,7 +69,7 @@ impl Pair {
         let algorithm = *rng.choice(&[Algorithm::TokenBucket, Algorithm::LeakyBucket]).expect("one of two");
         let window = *rng.choice(&WINDOWS).expect("a window");
         let _: String = self.session.ask(&["FLUSHALL"]);
-        self.memory = MemoryStore::builder().with_clock(self.clock.reader()).build();
+        self.memory = MemoryStore::builder().clock(self.clock.reader()).build();
         self.receipts.clear();
         self.was_kept = false;
         let mut now = 100 * 366 * DAY / 10;

@@ -174,7 +174,7 @@ struct Subject {
 impl Subject {
     fn new(quota: Quota) -> Self {
         let clock = ManualClock::new();
-        let store = MemoryStore::builder().capacity(64).with_clock(clock.reader()).build();
+        let store = MemoryStore::builder().capacity(64).clock(clock.reader()).build();
         Self { clock, store, quota }
     }
 

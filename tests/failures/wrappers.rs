@@ -74,7 +74,7 @@ const SOON: Duration = ms(1_100);
 async fn a_key_whose_leases_pay_does_not_hide_that_the_store_is_back() {
     let quota = Quota::per_second(1_000_000);
     let returned = longest_return(quota, |store| {
-        LeaseStore::builder(store).with_clock(ManualClock::paused()).build().expect("the settings are right")
+        LeaseStore::builder(store).clock(ManualClock::paused()).build().expect("the settings are right")
     });
     let returned = returned.await;
     assert!(returned <= SOON, "{returned:?}");
@@ -85,7 +85,7 @@ async fn a_key_that_is_overdrawn_does_not_hide_that_the_store_is_back() {
     let quota = Quota::per_second(1_000_000);
     let overdrawn = |overdraft| {
         move |store| {
-            let settings = LeaseStore::builder(store).overdraft(overdraft).with_clock(ManualClock::paused());
+            let settings = LeaseStore::builder(store).overdraft(overdraft).clock(ManualClock::paused());
             settings.build().expect("the settings are right")
         }
     };
@@ -98,11 +98,7 @@ async fn a_key_that_is_overdrawn_does_not_hide_that_the_store_is_back() {
 #[tokio::test(start_paused = true)]
 async fn a_key_whose_refusals_are_remembered_does_not_hide_that_the_store_is_back() {
     let returned = longest_return(Quota::fixed_window(3, 24 * HOUR), |store| {
-        DenyCache::builder()
-            .max_ttl(HOUR)
-            .with_clock(ManualClock::paused())
-            .build(store)
-            .expect("the settings are right")
+        DenyCache::builder().max_ttl(HOUR).clock(ManualClock::paused()).build(store).expect("the settings are right")
     });
     let returned = returned.await;
     assert!(returned <= SOON, "{returned:?}");
@@ -111,10 +107,10 @@ async fn a_key_whose_refusals_are_remembered_does_not_hide_that_the_store_is_bac
 #[tokio::test(start_paused = true)]
 async fn nor_do_several_stores_around_each_other() {
     let returned = longest_return(Quota::per_second(1_000_000), |store| {
-        let leases = LeaseStore::builder(store).with_clock(ManualClock::paused());
+        let leases = LeaseStore::builder(store).clock(ManualClock::paused());
         let leases = leases.build().expect("the settings are right");
         std::sync::Arc::new(
-            DenyCache::builder().max_ttl(HOUR).with_clock(ManualClock::paused()).build(leases).expect("they are right"),
+            DenyCache::builder().max_ttl(HOUR).clock(ManualClock::paused()).build(leases).expect("they are right"),
         )
     });
     let returned = returned.await;

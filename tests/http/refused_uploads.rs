@@ -85,7 +85,7 @@ fn chunked(size: usize) -> Vec<u8> {
 /// A shedder that sheds requests of this class.
 fn shedding() -> WorkerShedLayer {
     let clock = ManualClock::new();
-    let worker = WorkerShedLayer::measured("worker", || 1.0).with_clock(clock.clone()).classify(|_| Class::Test);
+    let worker = WorkerShedLayer::measured("worker", || 1.0).clock(clock.clone()).classify(|_| Class::Test);
     let sampled = worker.layer(service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))));
     for _ in 0..15 {
         clock.advance(Duration::from_secs(10));

@@ -51,12 +51,12 @@ struct Answer {
 async fn on_each_store(test: impl AsyncFn(Stack)) {
     let stack = |name, store: Arc<dyn Store>| {
         let clock = ManualClock::new();
-        let worker = WorkerShedLayer::measured("worker", || 1.0).with_clock(clock.clone());
+        let worker = WorkerShedLayer::measured("worker", || 1.0).clock(clock.clone());
         Stack { name, app: example::app(Arc::clone(&store), worker), store, clock }
     };
     test(stack("memory", Arc::new(memory(&ManualClock::new())))).await;
     let server = RedisServer::start();
-    let redis = RedisStore::builder().with_clock(ManualClock::new()).timeout(Duration::from_secs(10));
+    let redis = RedisStore::builder().clock(ManualClock::new()).timeout(Duration::from_secs(10));
     let redis = redis.connect(&server.url()).await.expect("the server was started");
     test(stack("Redis", Arc::new(redis))).await;
 }

@@ -310,9 +310,9 @@ async fn no_ban_of_processes_with_caches_begins_too_early_or_lasts_too_long() {
     let mut all = Vec::new();
     for seed in 0..many(IN_MEMORY) {
         let clock = ManualClock::new();
-        let inner = MemoryStore::builder().with_clock(clock.clone()).build();
+        let inner = MemoryStore::builder().clock(clock.clone()).build();
         let process = |_| {
-            let cache = DenyCache::builder().with_clock(clock.clone()).build(inner.clone()).expect("valid settings");
+            let cache = DenyCache::builder().clock(clock.clone()).build(inner.clone()).expect("valid settings");
             Arc::new(cache) as Arc<dyn Store>
         };
         let mut history = History::new(seed, clock.clone(), (0..=seed % 3).map(process).collect());
@@ -329,11 +329,11 @@ async fn no_ban_in_redis_begins_too_early_or_lasts_too_long_whatever_becomes_of_
         let clock = ManualClock::new();
         let mut processes = Vec::<Arc<dyn Store>>::new();
         for process in 0..=seed % 3 {
-            let settings = RedisStore::builder().with_clock(clock.clone()).timeout(5 * S);
+            let settings = RedisStore::builder().clock(clock.clone()).timeout(5 * S);
             let store = settings.connect(&server.url()).await.expect("the server was started");
             processes.push(match process {
                 1 => Arc::new(LeaseStore::new(store)),
-                2 => Arc::new(DenyCache::builder().with_clock(clock.clone()).build(store).expect("valid settings")),
+                2 => Arc::new(DenyCache::builder().clock(clock.clone()).build(store).expect("valid settings")),
                 _ => Arc::new(store),
             });
         }

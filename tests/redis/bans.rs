@@ -90,7 +90,7 @@ async fn requests_with_and_without_bans_share_calls() {
 #[tokio::test]
 async fn every_key_of_a_ban_expires_no_sooner_than_it_matters() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).timeout(PATIENCE);
+    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(PATIENCE);
     let store = settings.connect(&server.url()).await.unwrap();
     let life = || Duration::from_millis(server.ask::<u64>(&["PTTL", "tollgate:{key:ada}:policy:1b"]));
     let grows = Ban::new(2, HOUR, 2 * HOUR).backoff(2.0, 10 * HOUR);

@@ -42,7 +42,7 @@ impl Rig {
         let made = Arc::<Mutex<Option<Duration>>>::default();
         let (once, then) = (Arc::clone(&made), clock.clone());
         let time = move || once.lock().expect("nobody panics here").take().unwrap_or_else(|| then.now());
-        let settings = RedisStore::builder().without_deny_cache().with_clock(time).timeout(LONG);
+        let settings = RedisStore::builder().without_deny_cache().clock(time).timeout(LONG);
         let store = settings.connect(&server.url()).await.expect("the server was started");
         Self { store, clock, made, server }
     }

@@ -232,7 +232,7 @@ async fn decisions(store: &impl Store, checks: &[Check]) -> Vec<Decision> {
 #[tokio::test]
 async fn decisions_that_share_a_call_are_those_of_requests_one_by_one_whatever_their_rules() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let redis = RedisStore::builder().timeout(Duration::from_secs(20)).without_deny_cache().with_clock(clock.clone());
+    let redis = RedisStore::builder().timeout(Duration::from_secs(20)).without_deny_cache().clock(clock.clone());
     let redis = redis.connect(&server.url()).await.expect("the server is there");
     let memory = memory(&clock);
     for round in 0..200 {

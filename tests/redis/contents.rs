@@ -26,8 +26,7 @@ const QUOTAS: [Quota; 5] = [
 #[tokio::test]
 async fn no_operation_leaves_a_key_that_never_expires() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings =
-        RedisStore::builder().without_deny_cache().with_clock(clock.clone()).timeout(Duration::from_secs(10));
+    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.unwrap();
     for (round, quota) in (1..).zip(QUOTAS) {
         clock.set(at(round * 5_000_000));

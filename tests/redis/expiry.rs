@@ -142,7 +142,7 @@ async fn what_is_changed_after_the_clock_stepped_back_lives_until_its_state_is_o
     for quota in windows.into_iter().map(|of| of(10, long)).chain([queue]) {
         for change in [Change::Refund(1), Change::Charge(1)] {
             let (server, clock) = (RedisServer::start(), ManualClock::new());
-            let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone());
+            let settings = RedisStore::builder().without_deny_cache().clock(clock.clone());
             let store = settings.timeout(Duration::from_secs(10)).connect(&server.url()).await.expect("it was started");
             drop(decide(&store, quota, 5).await);
             clock.set(at(80_000_000));

@@ -230,7 +230,7 @@ async fn a_clock_that_panics_holds_up_no_decision_and_not_the_store() {
         assert!(!broken.load(Ordering::SeqCst), "the clock is broken");
         SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later")
     };
-    let settings = RedisStore::builder().without_deny_cache().timeout(BUDGET).with_clock(clock);
+    let settings = RedisStore::builder().without_deny_cache().timeout(BUDGET).clock(clock);
     let store = settings.connect(&server.url()).await.expect("the server was started");
     for round in 0..3 {
         is_broken.store(true, Ordering::SeqCst);

@@ -37,8 +37,7 @@ type Kept = (String, Vec<u8>, i64, i64);
 impl Redis {
     async fn start() -> Self {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
-        let settings =
-            RedisStore::builder().without_deny_cache().with_clock(clock.clone()).timeout(Duration::from_secs(10));
+        let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
         let store = settings.connect(&server.url()).await.expect("the server was started");
         Self { clock, store, server }
     }

@@ -306,7 +306,7 @@ async fn looks_write_nothing() {
 #[tokio::test]
 async fn a_clock_slower_than_the_servers_shortens_no_life() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE).with_clock(clock.clone());
+    let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE).clock(clock.clone());
     let redis = settings.connect(&server.url()).await.expect("the server was started");
     let quota = Quota::token_bucket(1, Duration::from_secs(2)).burst(100);
     let [each, all] = [both_ways(["a", "b", "c", "d"], quota, 1), both_ways(["e", "f", "g", "h"], quota, 1)];

@@ -23,7 +23,7 @@ const MINUTE: u64 = 60_000_000;
 
 fn store(capacity: usize) -> (MemoryStore, ManualClock) {
     let clock = ManualClock::new();
-    (MemoryStore::builder().capacity(capacity).with_clock(clock.clone()).build(), clock)
+    (MemoryStore::builder().capacity(capacity).clock(clock.clone()).build(), clock)
 }
 
 fn decide(store: &MemoryStore, checks: &[Check]) -> Decision {

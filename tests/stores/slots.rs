@@ -59,20 +59,20 @@ async fn follows_slots(store: &dyn Store, clock: &ManualClock) {
 }
 
 fn memory(clock: &ManualClock) -> MemoryStore {
-    MemoryStore::builder().with_clock(clock.reader()).build()
+    MemoryStore::builder().clock(clock.reader()).build()
 }
 
 #[tokio::test]
 async fn a_deny_cache_passes_slots_on() {
     let clock = ManualClock::new();
-    let store = DenyCache::builder().with_clock(clock.reader()).build(memory(&clock)).expect("valid settings");
+    let store = DenyCache::builder().clock(clock.reader()).build(memory(&clock)).expect("valid settings");
     follows_slots(&store, &clock).await;
 }
 
 #[tokio::test]
 async fn leases_pass_slots_on() {
     let clock = ManualClock::new();
-    let store = LeaseStore::builder(memory(&clock)).with_clock(clock.reader()).build().expect("valid settings");
+    let store = LeaseStore::builder(memory(&clock)).clock(clock.reader()).build().expect("valid settings");
     follows_slots(&store, &clock).await;
 }
 

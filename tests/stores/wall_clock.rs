@@ -27,15 +27,15 @@ const fn later(minutes: i64) -> Duration {
 
 fn memory(clock: &ManualClock) -> MemoryStore {
     clock.set(START);
-    MemoryStore::builder().with_clock(clock.clone()).build()
+    MemoryStore::builder().clock(clock.clone()).build()
 }
 
 fn leases(clock: &ManualClock) -> LeaseStore {
-    LeaseStore::builder(memory(clock)).with_clock(clock.clone()).build().expect("valid settings")
+    LeaseStore::builder(memory(clock)).clock(clock.clone()).build().expect("valid settings")
 }
 
 fn overdrawn(clock: &ManualClock) -> LeaseStore {
-    LeaseStore::builder(memory(clock)).overdraft(10).with_clock(clock.clone()).build().expect("valid settings")
+    LeaseStore::builder(memory(clock)).overdraft(10).clock(clock.clone()).build().expect("valid settings")
 }
 
 /// The clock, and limiters of one quota on each kind of store that keeps time in this process.
@@ -82,7 +82,7 @@ fn daily() -> Quota {
 fn assert_stays_used_up(quota: Quota, end: Duration, capacity: usize) {
     let clock = ManualClock::new();
     clock.set(end.saturating_sub(5 * MINUTE));
-    let store = MemoryStore::builder().with_clock(clock.clone()).capacity(capacity).build();
+    let store = MemoryStore::builder().clock(clock.clone()).capacity(capacity).build();
     let decide = |key: &str, quota| {
         let counter = Counter::new(PolicyName::try_from("mail").expect("a name"), Key::new("user", key), quota);
         let decided = store.decide(&[Check::new(counter, 1)], Ask::default()).wait().now_or_never();

@@ -12,5 +12,5 @@ pub(crate) fn at(micros: u64) -> Duration {
 
 /// A store in memory that reads the clock.
 pub(crate) fn memory(clock: &ManualClock) -> MemoryStore {
-    MemoryStore::builder().with_clock(clock.clone()).build()
+    MemoryStore::builder().clock(clock.clone()).build()
 }

@@ -23,7 +23,7 @@ impl Clocked {
     pub(super) fn new(quota: Quota) -> Self {
         let now = Arc::new(AtomicU64::new(START));
         let clock = Arc::clone(&now);
-        let store = MemoryStore::builder().with_clock(move || Duration::from_micros(clock.load(Ordering::Relaxed)));
+        let store = MemoryStore::builder().clock(move || Duration::from_micros(clock.load(Ordering::Relaxed)));
         let counter = Counter::new(name("bench"), Key::new("ip", "10.1.2.3"), quota);
         Self { store: store.build(), counter, now }
     }

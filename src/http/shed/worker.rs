@@ -149,7 +149,7 @@ impl WorkerShedLayer {
     }
 
     /// Sets the clock, instead of that of tokio, whose time a test can pause.
-    pub fn with_clock(self, clock: impl Clock) -> Self {
+    pub fn clock(self, clock: impl Clock) -> Self {
         self.change(|state| state.shedder.clock = Arc::new(clock))
     }
 

@@ -192,7 +192,7 @@ impl DenyCacheBuilder {
     /// Takes the time by which refusals end from another clock, instead of the system's. It should run as fast as the
     /// inner store's; if it steps back, refusals from after its new time are dropped, and none of counters that were
     /// changed after it is cached until then.
-    pub fn with_clock(self, clock: impl Clock) -> Self {
+    pub fn clock(self, clock: impl Clock) -> Self {
         Self { clock: Box::new(clock), ..self }
     }
 

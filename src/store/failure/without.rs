@@ -55,7 +55,7 @@ impl Without {
             rules,
             breaker: ReportedBreaker::new(Whose::Store(rules.on_failure)),
             counted: CountedCalls::new(),
-            local: MemoryStore::builder().with_clock(LocalClock::new()).build(),
+            local: MemoryStore::builder().clock(LocalClock::new()).build(),
             allowed_up_to: AtomicU64::new(0),
             streak: Mutex::new(None),
             exceeded: Lines::ten(),

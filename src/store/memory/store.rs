@@ -82,7 +82,7 @@ pub struct MemoryStore {
 /// use std::time::Duration;
 /// use tollgate::MemoryStore;
 ///
-/// let builder = MemoryStore::builder().capacity(50_000).with_clock(|| Duration::from_secs(1_000));
+/// let builder = MemoryStore::builder().capacity(50_000).clock(|| Duration::from_secs(1_000));
 /// let store = builder.build();
 /// assert_eq!(store.len(), 0);
 /// ```
@@ -176,10 +176,10 @@ impl MemoryStoreBuilder {
     /// use std::time::Duration;
     /// use tollgate::MemoryStore;
     ///
-    /// let store = MemoryStore::builder().with_clock(|| Duration::from_secs(1_000)).build();
+    /// let store = MemoryStore::builder().clock(|| Duration::from_secs(1_000)).build();
     /// assert!(store.is_empty());
     /// ```
-    pub fn with_clock(self, clock: impl Clock) -> Self {
+    pub fn clock(self, clock: impl Clock) -> Self {
         Self { clock: Box::new(clock), ..self }
     }
 

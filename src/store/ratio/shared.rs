@@ -84,7 +84,7 @@ impl RatioInner {
             id: StoreId::new(),
             parts,
             hasher: CounterHasher::new(),
-            local: MemoryStore::builder().capacity(settings.capacity).with_clock(clock).build(),
+            local: MemoryStore::builder().capacity(settings.capacity).clock(clock).build(),
             start,
             phase,
             totals: ArcSwapOption::empty(),

@@ -205,7 +205,7 @@ impl Store for RedisStore {
 }
 
 /// What processes report is in Redis for four ticks, by its clock: also for a store with a
-/// [clock](crate::store::RedisStoreBuilder::with_clock) of its own. A report has the store's timeout, and at most a
+/// [clock](crate::store::RedisStoreBuilder::clock) of its own. A report has the store's timeout, and at most a
 /// quarter of a tick. It takes [more rules](crate::store::RedisStoreBuilder::connect) than decisions.
 impl Tally for RedisStore {
     fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {

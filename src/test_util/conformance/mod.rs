@@ -36,7 +36,7 @@ const LONGEST: Duration = Duration::from_secs(120);
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// conformance(async |clock| MemoryStore::builder().with_clock(clock).build()).await.assert_passed();
+/// conformance(async |clock| MemoryStore::builder().clock(clock).build()).await.assert_passed();
 /// # }
 /// ```
 pub async fn conformance<S, F>(make_store: F) -> Report

@@ -69,7 +69,7 @@ impl Subject {
     /// A new store to compare with, at the same time.
     pub(super) fn model(&self) -> MemoryStore {
         match &self.clock {
-            Some(clock) => MemoryStore::builder().with_clock(clock.clone()).build(),
+            Some(clock) => MemoryStore::builder().clock(clock.clone()).build(),
             None => MemoryStore::new(),
         }
     }

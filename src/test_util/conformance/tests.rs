@@ -77,8 +77,8 @@ impl Wrong {
     fn new(clock: ManualClock, fault: Fault) -> Self {
         let inner = MemoryStore::builder();
         let inner = match fault {
-            NeverStepsBack => inner.with_clock(Monotonic { clock, latest: AtomicU64::new(0) }),
-            _ => inner.with_clock(clock),
+            NeverStepsBack => inner.clock(Monotonic { clock, latest: AtomicU64::new(0) }),
+            _ => inner.clock(clock),
         };
         Self { inner: inner.build(), fault, is_first: AtomicBool::new(true) }
     }
@@ -230,7 +230,7 @@ impl Store for Racy {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_looks_before_it_takes_admits_too_many_at_once() {
-    let make = async |clock| Racy(Arc::new(MemoryStore::builder().with_clock(clock).build()));
+    let make = async |clock| Racy(Arc::new(MemoryStore::builder().clock(clock).build()));
     let report = conformance(make).await;
     let at_once = ["crowd::as_many_as_fit_are_admitted_of_many_at_once", "crowd::requests_in_tasks_of_their_own"];
     for name in at_once {
@@ -297,7 +297,7 @@ async fn a_history_repeats_with_its_seed_and_another_seed_is_another_history() {
 
 #[test]
 fn without_a_runtime_a_store_that_does_not_wait_is_compared_as_well() {
-    let suite = Conformance::new(async |clock| MemoryStore::builder().with_clock(clock).build()).expires_by_clock();
+    let suite = Conformance::new(async |clock| MemoryStore::builder().clock(clock).build()).expires_by_clock();
     let mut run = std::pin::pin!(suite.run());
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let std::task::Poll::Ready(report) = run.as_mut().poll(&mut cx) else { panic!("it does not wait") };

@@ -39,8 +39,7 @@ const KEPT: [(Quota, &str, &str); 8] = [
 #[tokio::test]
 async fn keys_and_states_in_redis_are_what_they_always_were() {
     let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings =
-        RedisStore::builder().without_deny_cache().with_clock(clock.clone()).timeout(Duration::from_secs(10));
+    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     for (quota, key, state) in kept() {
         for (now, cost) in [(70 * S + 7, 2), (80 * S + 7, 1)] {
@@ -105,8 +104,7 @@ const LARGE: [(Quota, [u64; 2], &str, &str); 2] = [
 #[tokio::test]
 async fn large_levels_in_redis_are_units_and_parts() {
     let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings =
-        RedisStore::builder().without_deny_cache().with_clock(clock.clone()).timeout(Duration::from_secs(10));
+    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     for (quota, costs, key, state) in LARGE {
         for (now, cost) in [70 * S + 7, 80 * S + 7].into_iter().zip(costs) {
@@ -123,8 +121,7 @@ async fn large_levels_in_redis_are_units_and_parts() {
 #[tokio::test]
 async fn small_levels_are_the_same_bytes_under_large_quotas() {
     let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings =
-        RedisStore::builder().without_deny_cache().with_clock(clock.clone()).timeout(Duration::from_secs(10));
+    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     let take = async |quota, cost| {
         let decided = store.decide(&[check("ada", quota, cost)], Ask::default()).wait().await;
@@ -165,8 +162,7 @@ const BANS: [&str; 2] = [
 #[tokio::test]
 async fn bans_in_redis_are_what_they_always_were() {
     let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings =
-        RedisStore::builder().without_deny_cache().with_clock(clock.clone()).timeout(Duration::from_secs(10));
+    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     let ban = Ban::new(3, us(60 * S), us(100 * S));
     let check = check("ada", Quota::fixed_window(1, us(60 * S)), 2).ban(BanCheck::new(ban));
@@ -214,7 +210,7 @@ const FOREIGN: [&[&[&str]]; 11] = [
 #[tokio::test]
 async fn a_foreign_value_is_a_new_state() {
     let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings = RedisStore::builder().without_deny_cache().with_clock(clock).timeout(Duration::from_secs(10));
+    let settings = RedisStore::builder().without_deny_cache().clock(clock).timeout(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     let quotas = kept().into_iter().map(|kept| kept.0).chain(LARGE.iter().map(|large| large.0));
     for quota in quotas {

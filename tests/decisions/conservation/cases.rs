@@ -63,10 +63,10 @@ fn counter_of(key: Key, quota: Quota) -> Counter {
 
 async fn on_each_store(test: impl AsyncFn(&Rig)) {
     let clock = ManualClock::new();
-    let store = Arc::new(MemoryStore::builder().with_clock(clock.reader()).build());
+    let store = Arc::new(MemoryStore::builder().clock(clock.reader()).build());
     test(&Rig { name: "memory", clock, store, _server: None }).await;
     let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings = RedisStore::builder().with_clock(clock.reader()).timeout(Duration::from_secs(10));
+    let settings = RedisStore::builder().clock(clock.reader()).timeout(Duration::from_secs(10));
     let store = Arc::new(settings.connect(&server.url()).await.expect("the server was started"));
     test(&Rig { name: "Redis", clock, store, _server: Some(server) }).await;
 }
@@ -401,7 +401,7 @@ impl Service<Request<Text>> for Moody {
 async fn a_service_that_fails_to_get_ready_after_the_queue_answers_with_an_error() {
     for (count, left) in [(Count::successes(), 1), (Count::all(), 0)] {
         let clock = ManualClock::new();
-        let store = Arc::new(MemoryStore::builder().with_clock(clock.reader()).build());
+        let store = Arc::new(MemoryStore::builder().clock(clock.reader()).build());
         let rig = Rig { name: "memory", clock, store, _server: None };
         // A millisecond in the queue, for two requests.
         let quota = Quota::leaky_bucket(3_600_000, HOUR).queue(1);
@@ -460,7 +460,7 @@ impl Store for Deaf {
 async fn a_charge_whose_answer_was_lost_is_not_made_again_nor_given_back() {
     for (real, left) in [(60, 40), (50, 49), (5, 49)] {
         let quota = Quota::fixed_window(100, HOUR);
-        let store = Arc::new(Deaf(MemoryStore::builder().with_clock(ManualClock::new().reader()).build()));
+        let store = Arc::new(Deaf(MemoryStore::builder().clock(ManualClock::new().reader()).build()));
         let rig = Rig { name: "deaf", clock: ManualClock::new(), store, _server: None };
         let service = rig.layer(Policy::new("policy", quota).metered()).layer(service_fn(move |request| async move {
             let handle = handle(&request);
@@ -521,7 +521,7 @@ impl Store for Shaky {
 #[tokio::test]
 async fn a_charge_in_which_the_store_panicked_is_not_made_again() {
     let quota = Quota::fixed_window(100, HOUR);
-    let store = Arc::new(Shaky(MemoryStore::builder().with_clock(ManualClock::new().reader()).build()));
+    let store = Arc::new(Shaky(MemoryStore::builder().clock(ManualClock::new().reader()).build()));
     let rig = Rig { name: "shaky", clock: ManualClock::new(), store, _server: None };
     let handler = |handle: RateLimitHandle| async move {
         for _ in 0..3 {
@@ -543,7 +543,7 @@ async fn a_charge_in_which_the_store_panicked_is_not_made_again() {
 #[tokio::test]
 async fn a_store_that_panics_when_a_response_is_settled_ends_that_request_alone() {
     let quota = Quota::fixed_window(100, HOUR);
-    let store = Shaky(MemoryStore::builder().with_clock(ManualClock::new().reader()).build());
+    let store = Shaky(MemoryStore::builder().clock(ManualClock::new().reader()).build());
     let policies = ["first", "second"].map(|name| Policy::new(name, quota).metered());
     let layer = RateLimitLayer::composite(store).policies(policies);
     let service = layer.layer(service_fn(async |request: Request<Text>| {
@@ -561,7 +561,7 @@ async fn stores_around_a_store_give_back_as_much_of_many_small_charges() {
     let quota = Quota::token_bucket(3_600, HOUR).burst(100);
     for overdraft in [0, 50] {
         let clock = ManualClock::new();
-        let inner = MemoryStore::builder().with_clock(clock.reader()).build();
+        let inner = MemoryStore::builder().clock(clock.reader()).build();
         let store = LeaseStore::builder(inner).overdraft(overdraft).build().expect("the settings are valid");
         let rig = Rig { name: "leases", clock, store: Arc::new(store), _server: None };
         let source = async || {

@@ -289,10 +289,9 @@ async fn on_both(algorithm: Algorithm) {
 /// A history of a quota in memory, and one in Redis.
 async fn both(what: &str, quota: impl Fn(bool) -> (Quota, Duration)) {
     let clock = ManualClock::new();
-    run(what, quota(false), "memory", MemoryStore::builder().with_clock(clock.reader()).build(), clock).await;
+    run(what, quota(false), "memory", MemoryStore::builder().clock(clock.reader()).build(), clock).await;
     let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings =
-        RedisStore::builder().without_deny_cache().with_clock(clock.reader()).timeout(Duration::from_secs(60));
+    let settings = RedisStore::builder().without_deny_cache().clock(clock.reader()).timeout(Duration::from_secs(60));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     run(what, quota(true), "Redis", store, clock).await;
 }

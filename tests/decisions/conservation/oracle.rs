@@ -25,7 +25,7 @@ impl Left {
 /// Takes what is owed once more, alone, and looks at what is left.
 pub(crate) fn replay(book: &Book, now: u64) -> Left {
     let clock = ManualClock::new();
-    let store = MemoryStore::builder().capacity(1).with_clock(clock.reader()).build();
+    let store = MemoryStore::builder().capacity(1).clock(clock.reader()).build();
     for part in book.parts.iter().filter(|part| part.units > 0) {
         clock.set(part.at);
         if part.is_charge {

@@ -174,7 +174,7 @@ impl History {
     fn new(quota: Quota, mut rng: Rng) -> Self {
         let start = Instant::now();
         let clock = move || MONTH * 700 + start.elapsed();
-        let inner = MemoryStore::builder().with_clock(clock).build();
+        let inner = MemoryStore::builder().clock(clock).build();
         let is_calm = rng.bool();
         let rough = Rough {
             inner,
@@ -186,7 +186,7 @@ impl History {
         // Few keys find room in some histories.
         let capacity = if rng.bool() { 10_000 } else { 3 };
         let settings = LeaseStore::builder(rough.clone()).max_share(0.2).overdraft(OVERDRAFT).capacity(capacity);
-        let leases = settings.with_clock(clock).build().expect("the settings are valid");
+        let leases = settings.clock(clock).build().expect("the settings are valid");
         let keys = (0..KEYS).map(|_| Arc::default()).collect();
         Self { rough, leases, rng, quota, keys, is_calm, requests: 0, counts: [0; 5] }
     }

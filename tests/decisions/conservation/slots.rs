@@ -149,7 +149,7 @@ async fn memory_counts_what_bodies_and_guards_hold_for_many_lives() {
     let clock = ManualClock::paused();
     let mut refused = 0;
     for seed in 0..many([150, 2_000]) {
-        let store = MemoryStore::builder().with_clock(clock.clone()).build();
+        let store = MemoryStore::builder().clock(clock.clone()).build();
         let mut world = World::new([store.clone(), store], Duration::ZERO);
         world.live(seed, 200, LIFE / 2).await;
         refused += world.refused;

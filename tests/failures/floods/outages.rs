@@ -91,7 +91,7 @@ async fn outages_of_a_tally() {
 async fn overload() {
     let quota = Quota::concurrency(10).slot_ttl(Duration::from_secs(3));
     let clock = ManualClock::paused();
-    let store = MemoryStore::builder().with_clock(clock).build();
+    let store = MemoryStore::builder().clock(clock).build();
     let layer = FleetShedLayer::new(store, "flooded", quota, 0.2);
     for _ in 0..3 {
         let mut held = Vec::new();
@@ -112,7 +112,7 @@ async fn overload() {
 
 async fn unknown_utilizations() {
     let clock = ManualClock::new();
-    let layer = WorkerShedLayer::measured("flooded", || f64::NAN).with_clock(clock.clone());
+    let layer = WorkerShedLayer::measured("flooded", || f64::NAN).clock(clock.clone());
     for _ in 0..FLOOD {
         let hello = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
         layer.layer(hello).oneshot(Request::new(Body::empty())).await.expect("a response");

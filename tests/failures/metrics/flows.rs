@@ -10,7 +10,7 @@ use super::watch::Watch;
 #[tokio::test]
 async fn units_portions_and_waits_are_counted_by_policy() {
     let watch = Watch::start();
-    let store = MemoryStore::builder().with_clock(ManualClock::paused()).build();
+    let store = MemoryStore::builder().clock(ManualClock::paused()).build();
     let limiter = Limiter::new(store, [Rule::new("bytes", Quota::fixed_window(100, Duration::from_secs(60)))]);
     let flow = limiter.flow(&Key::new("user", "ada")).await.expect("memory never fails");
     for _ in 0..100 {

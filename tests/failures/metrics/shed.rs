@@ -37,7 +37,7 @@ async fn a_fleet_shedder_counts_what_comes_and_what_it_sheds_by_class() {
 async fn a_worker_shedder_shows_its_level_and_utilization_and_nothing_once_it_is_dropped() {
     for is_dropped in [false, true] {
         let (watch, clock) = (Watch::start(), ManualClock::new());
-        let layer = WorkerShedLayer::measured("worker", || 3.0).with_clock(clock.clone());
+        let layer = WorkerShedLayer::measured("worker", || 3.0).clock(clock.clone());
         for _ in 0..=120 {
             layer.layer(service_fn(hello)).oneshot(Request::default()).await.expect("a response");
             clock.advance(Duration::from_secs(1));

@@ -14,7 +14,7 @@ const LOST: &str = "tollgate_slots_lost_total";
 #[tokio::test]
 async fn slots_are_counted_as_long_as_they_are_held_and_when_they_are_lost() {
     let watch = Watch::start();
-    let store = MemoryStore::builder().with_clock(ManualClock::paused()).build();
+    let store = MemoryStore::builder().clock(ManualClock::paused()).build();
     let quota = Quota::concurrency(10).slot_ttl(Duration::from_secs(3));
     let limiter = Limiter::new(store, [Rule::new("streams", quota).cost(2)]);
     let ada = Key::new("user", "ada");

@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[tokio::test(start_paused = true)]
 async fn each_try_of_a_service_that_waits_is_a_refusal_and_what_is_never_ready_is_none() {
     let watch = Watch::start();
-    let store = RecordingStore::new(MemoryStore::builder().with_clock(ManualClock::paused()).build());
+    let store = RecordingStore::new(MemoryStore::builder().clock(ManualClock::paused()).build());
     let policy = |quota| Policy::new("mail", quota).key(header("x-job"));
     let limits = RateLimitLayer::new(store.clone(), policy(Quota::concurrency(1)));
     let layer = BackPressureLayer::new(limits.clone().live().limiter(), Key::hashed("header x-job", "mail"));

@@ -200,7 +200,7 @@ fn unavailable_ones() -> Vec<Case> {
     let slots = slots.acquire(&Key::new("global", "")).now_or_never().expect("at once").expect("a decision").1;
     let fleet = FleetShedLayer::new(store, "fleet", Quota::concurrency(2), 0.5);
     let clock = ManualClock::new();
-    let worker = WorkerShedLayer::measured("worker", || 1.0).with_clock(clock.clone()).classify(|_| Class::Test);
+    let worker = WorkerShedLayer::measured("worker", || 1.0).clock(clock.clone()).classify(|_| Class::Test);
     let sampled = worker
         .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))));
     for _ in 0..15 {

@@ -140,7 +140,7 @@ impl Head {
 fn no_head_makes_the_layer_panic_or_answer_anything_but_its_statuses() {
     // Fewer keys than there are heads, so that some are evicted and some refused.
     let clock = ManualClock::new();
-    let app = app(MemoryStore::builder().capacity(2_000).with_clock(clock.clone()).build(), every_policy());
+    let app = app(MemoryStore::builder().capacity(2_000).clock(clock.clone()).build(), every_policy());
     let seconds = Cell::new(0);
     let mut seen = BTreeMap::new();
     let start = Instant::now();

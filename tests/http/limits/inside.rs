@@ -62,7 +62,7 @@ async fn checks(handle: RateLimitHandle) -> Response {
 /// A server in which a shedder sheds all but critical requests.
 async fn overloaded() -> Router {
     let clock = ManualClock::new();
-    let app = hello().layer(WorkerShedLayer::measured("worker", || 1.0).with_clock(clock.clone()));
+    let app = hello().layer(WorkerShedLayer::measured("worker", || 1.0).clock(clock.clone()));
     for _ in 0..130 {
         clock.advance(SECOND);
         send(&app, get()).await;

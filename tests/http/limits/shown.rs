@@ -271,7 +271,7 @@ fn what_is_told_is_what_the_headers_told_with_a_reserve_too() {
 #[test]
 fn telling_takes_no_unit_makes_no_key_and_prolongs_none() {
     let clock = ManualClock::new();
-    let memory = MemoryStore::builder().capacity(200).with_clock(clock.clone()).build();
+    let memory = MemoryStore::builder().capacity(200).clock(clock.clone()).build();
     let store = RecordingStore::new(memory.clone());
     let policy = by(key::header("x-user")).cost(3).metered().refund_dropped().reserve(0.5, |_| false);
     let layer = RateLimitLayer::new(store.clone(), policy);

@@ -259,7 +259,7 @@ async fn a_handle_holds_the_slots_of_an_upgrade() {
 
 #[tokio::test]
 async fn slots_are_renewed_as_long_as_they_are_held() {
-    let store = MemoryStore::builder().with_clock(ManualClock::paused()).build();
+    let store = MemoryStore::builder().clock(ManualClock::paused()).build();
     let quota = TEN.slot_ttl(Duration::from_secs(3));
     let service = behind(&FleetShedLayer::new(store, "fleet", quota, 0.2).classify(said), hello());
     let _critical = served(&service, 6, Class::Critical).await;

@@ -21,7 +21,7 @@ type Frames = mpsc::UnboundedSender<Result<Frame<Bytes>, io::Error>>;
 
 /// A shedder of a process that serves one request at once.
 fn one_at_once(clock: &ManualClock) -> WorkerShedLayer {
-    WorkerShedLayer::new("worker", NonZeroU32::MIN).classify(said).with_clock(clock.clone())
+    WorkerShedLayer::new("worker", NonZeroU32::MIN).classify(said).clock(clock.clone())
 }
 
 /// A service whose next body the test feeds.

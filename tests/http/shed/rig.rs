@@ -101,7 +101,7 @@ impl Load {
 /// A worker shedder by a load that the test sets, and its service.
 pub(super) fn measured(load: &Load, clock: &ManualClock) -> (WorkerShedLayer, Service) {
     let load = load.clone();
-    let layer = WorkerShedLayer::measured("worker", move || load.get()).classify(said).with_clock(clock.clone());
+    let layer = WorkerShedLayer::measured("worker", move || load.get()).classify(said).clock(clock.clone());
     let service = behind(&layer, hello());
     (layer, service)
 }

@@ -80,7 +80,7 @@ fn a_closure_is_called_once_a_second_and_may_use_the_layer() {
         assert!(!is_shed(&send(&mut behind(shedder, hello()), of_class(Class::Test))));
         shedder.level()
     };
-    let shedder = WorkerShedLayer::measured("worker", measure).with_clock(clock.clone());
+    let shedder = WorkerShedLayer::measured("worker", measure).clock(clock.clone());
     let mut service = behind(layer.get_or_init(|| shedder), hello());
     for _ in 0..100 {
         send(&mut service, of_class(Class::Read));
@@ -92,7 +92,7 @@ fn a_closure_is_called_once_a_second_and_may_use_the_layer() {
 #[test]
 fn a_closure_that_panics_does_so_in_one_request() {
     let clock = ManualClock::new();
-    let layer = WorkerShedLayer::measured("worker", || panic!("no measure")).with_clock(clock.clone());
+    let layer = WorkerShedLayer::measured("worker", || panic!("no measure")).clock(clock.clone());
     let mut service = behind(&layer, hello());
     for _ in 0..3 {
         assert!(catch_unwind(AssertUnwindSafe(|| send(&mut service, of_class(Class::Read)))).is_err());
@@ -105,7 +105,7 @@ fn a_closure_that_panics_does_so_in_one_request() {
 fn what_a_closure_does_not_know_changes_nothing_and_is_logged() {
     let (log, clock) = (Log::default(), ManualClock::new());
     let _noting = log.note(Level::WARN);
-    let layer = WorkerShedLayer::measured("worker", || f64::NAN).with_clock(clock.clone());
+    let layer = WorkerShedLayer::measured("worker", || f64::NAN).clock(clock.clone());
     pass(&mut behind(&layer.clone().classify(said), hello()), &clock, 300);
     assert!(layer.level() <= 0.0);
     let lines = log.lines("utilization_unknown");

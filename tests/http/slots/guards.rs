@@ -52,7 +52,7 @@ fn a_guard_keeps_the_slots_of_an_upgraded_connection_until_all_its_clones_are_dr
 
 #[tokio::test]
 async fn the_slots_of_an_upgraded_connection_are_renewed_and_released_though_its_task_panics() {
-    let store = MemoryStore::builder().with_clock(ManualClock::paused()).build();
+    let store = MemoryStore::builder().clock(ManualClock::paused()).build();
     let policy = Policy::new("streams", TWO.slot_ttl(Duration::from_secs(3)));
     let layer = RateLimitLayer::new(store, policy);
     let (service, guards) = keeping(&layer, RateLimitHandle::slots);

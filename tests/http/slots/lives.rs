@@ -13,7 +13,7 @@ const LIFE: Duration = Duration::from_secs(4);
 
 /// A layer whose store's clock is the paused time of the runtime.
 fn streams(quota: Quota) -> RateLimitLayer {
-    let store = MemoryStore::builder().with_clock(ManualClock::paused()).build();
+    let store = MemoryStore::builder().clock(ManualClock::paused()).build();
     RateLimitLayer::new(store, Policy::new("streams", quota.slot_ttl(LIFE)))
 }
 

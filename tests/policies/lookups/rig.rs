@@ -116,7 +116,7 @@ impl Rig {
 
     pub(crate) async fn redis() -> Self {
         let server = RedisServer::start();
-        let settings = RedisStore::builder().with_clock(ManualClock::new()).timeout(Duration::from_secs(10));
+        let settings = RedisStore::builder().clock(ManualClock::new()).timeout(Duration::from_secs(10));
         let store = settings.connect(&server.url()).await.expect("the server was started");
         Self::of("Redis", store, Some(server))
     }

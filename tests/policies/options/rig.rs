@@ -50,7 +50,7 @@ impl Rig {
 
     pub(crate) async fn redis() -> Self {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
-        let settings = RedisStore::builder().with_clock(clock.clone()).timeout(Duration::from_secs(10));
+        let settings = RedisStore::builder().clock(clock.clone()).timeout(Duration::from_secs(10));
         let store = Arc::new(settings.connect(&server.url()).await.expect("the server was started"));
         Self { name: "Redis", clock, store, _server: Some(server) }
     }

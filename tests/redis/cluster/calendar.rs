@@ -72,7 +72,7 @@ async fn windows_of_calendars_and_large_buckets_are_one_step_on_every_primary() 
 #[tokio::test]
 async fn a_window_of_a_calendar_ends_on_every_primary_and_keys_are_banned_beside_it() {
     let (cluster, clock) = (Cluster::start(), ManualClock::new());
-    let builder = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).timeout(PATIENCE);
+    let builder = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(PATIENCE);
     let store = builder.connect_cluster([cluster.nodes[0].url()]).await.expect("the Cluster was started");
     let quota = Quota::calendar_window(2, Calendar::daily("UTC").expect("it is always there"));
     let midnight = ManualClock::EPOCH + DAY;

@@ -37,7 +37,7 @@ async fn with_source(request: axum::extract::Request, next: axum::middleware::Ne
 #[tokio::test]
 async fn the_wait_a_client_is_told_counts_down_and_is_enough() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().with_clock(clock.clone()).deny_cache_max_ttl(Duration::from_secs(60));
+    let settings = RedisStore::builder().clock(clock.clone()).deny_cache_max_ttl(Duration::from_secs(60));
     let store = settings.timeout(Duration::from_secs(20)).connect(&server.url()).await.unwrap();
     let user = Policy::new("user", Quota::token_bucket(1, Duration::from_secs(10))).key(key::header("x-user"));
     let all = Policy::new("all", Quota::per_hour(100));

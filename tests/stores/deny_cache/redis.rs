@@ -16,7 +16,7 @@ use crate::support::time::at;
 const QUOTA: Quota = Quota::token_bucket(2, Duration::from_secs(30 * 86_400));
 
 async fn store(server: &RedisServer, clock: &ManualClock) -> RedisStore {
-    connect(server, RedisStore::builder().with_clock(clock.clone())).await
+    connect(server, RedisStore::builder().clock(clock.clone())).await
 }
 
 async fn connect(server: &RedisServer, settings: RedisStoreBuilder) -> RedisStore {
@@ -76,7 +76,7 @@ async fn flood(settings: RedisStoreBuilder, requests: usize) -> (u64, u64) {
 #[tokio::test]
 async fn a_flood_of_refused_requests_hardly_reaches_the_server() {
     let clock = ManualClock::new();
-    let (calls, answered) = flood(RedisStore::builder().with_clock(clock.clone()), 10_000).await;
+    let (calls, answered) = flood(RedisStore::builder().clock(clock.clone()), 10_000).await;
     assert!(calls < 100, "{calls} calls for 10,000 refused requests");
     assert!(answered >= 9_800, "{answered} were answered");
 }
@@ -91,7 +91,7 @@ async fn without_the_cache_every_request_is_asked_about() {
 #[tokio::test]
 async fn the_cap_and_the_clock_are_those_of_the_store() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().with_clock(clock.clone()).deny_cache_max_ttl(Duration::from_millis(50));
+    let settings = RedisStore::builder().clock(clock.clone()).deny_cache_max_ttl(Duration::from_millis(50));
     for (cap, store) in [(S, store(&server, &clock).await), (50 * MS, connect(&server, settings).await)] {
         clock.set(at(0));
         refuse(&store, &cap.to_string()).await;

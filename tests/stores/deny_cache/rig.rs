@@ -39,14 +39,14 @@ impl Rig {
     /// A rig whose cache is set in another way.
     pub(super) fn with(set: impl FnOnce(DenyCacheBuilder) -> DenyCacheBuilder) -> Self {
         let clock = ManualClock::new();
-        let memory = MemoryStore::builder().capacity(4_000_000).with_clock(clock.clone()).build();
+        let memory = MemoryStore::builder().capacity(4_000_000).clock(clock.clone()).build();
         Self::around(clock, memory, set)
     }
 }
 
 impl<S: Store> Rig<S> {
     pub(super) fn around(clock: ManualClock, inner: S, set: impl FnOnce(DenyCacheBuilder) -> DenyCacheBuilder) -> Self {
-        let settings = set(DenyCache::builder().with_clock(clock.clone()));
+        let settings = set(DenyCache::builder().clock(clock.clone()));
         let inner = Arc::new(inner);
         let store = settings.build(RecordingStore::new(Arc::clone(&inner))).expect("the settings are valid");
         Self { clock, inner, store, calls: AtomicU64::new(0) }

@@ -14,7 +14,7 @@ const MS: Duration = Duration::from_millis(1);
 
 /// A store in memory by tokio's paused time.
 pub(super) fn memory() -> MemoryStore {
-    MemoryStore::builder().with_clock(ManualClock::paused()).build()
+    MemoryStore::builder().clock(ManualClock::paused()).build()
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ async fn simulate(quota: Quota, height: u64, share: f64, (before, after): (Durat
     let clock = ManualClock::paused();
     let far = Far::new(memory(&clock), before, after);
     let stores = [(); 8].map(|()| {
-        let settings = LeaseStore::builder(far.clone()).max_share(share).with_clock(clock.clone());
+        let settings = LeaseStore::builder(far.clone()).max_share(share).clock(clock.clone());
         settings.build().expect("the share is one")
     });
     let Traffic { admitted, locally, asked } = bursts(&stores, quota, &clock, height).await;
@@ -108,7 +108,7 @@ async fn a_token_bucket_holds_over_eight_processes_that_lease_and_give_back_in_t
     const QUOTA: Quota = Quota::token_bucket(1_000, secs(10));
     let clock = ManualClock::paused();
     let inner = memory(&clock);
-    let stores = [(); 8].map(|()| LeaseStore::builder(inner.clone()).with_clock(clock.clone()).build().unwrap());
+    let stores = [(); 8].map(|()| LeaseStore::builder(inner.clone()).clock(clock.clone()).build().unwrap());
     let mut admitted = Vec::new();
     let mut all_take = async |requests: usize| {
         for store in &stores {

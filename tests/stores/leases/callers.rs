@@ -100,7 +100,7 @@ async fn callers_that_go_away_while_leases_are_taken_lose_no_unit() {
         let clock = ManualClock::paused();
         let inner = memory(&clock);
         let far = Far::new(inner.clone(), before, after);
-        let store = LeaseStore::builder(far).with_clock(clock.clone()).build().unwrap();
+        let store = LeaseStore::builder(far).clock(clock.clone()).build().unwrap();
         let look = Far::near(inner);
         ask_and_compare(store, &look, true).await;
     }

@@ -14,10 +14,7 @@ const MANY: Quota = Quota::fixed_window(1_000_000, secs(100));
 fn leasing(share: f64) -> (LeaseStore, Far) {
     let clock = ManualClock::paused();
     let far = Far::near(memory(&clock));
-    (
-        LeaseStore::builder(far.clone()).max_share(share).with_clock(clock.clone()).build().expect("the share is one"),
-        far,
-    )
+    (LeaseStore::builder(far.clone()).max_share(share).clock(clock.clone()).build().expect("the share is one"), far)
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,7 +32,7 @@ async fn a_key_asked_once_a_second_costs_one_call_each_time_as_without_leases() 
 async fn a_hundred_hot_keys_cost_less_than_one_call_in_a_hundred_requests() {
     let clock = ManualClock::paused();
     let far = Far::new(memory(&clock), ms(1), ms(1));
-    let store = LeaseStore::builder(far.clone()).with_clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(far.clone()).clock(clock.clone()).build().unwrap();
     let mut random = fastrand::Rng::with_seed(3);
     let keys: Vec<_> = (0..100).map(|key| check(&key.to_string(), MANY, 1)).collect();
     let (mut asked, mut before) = (0, 0);
@@ -137,8 +134,8 @@ async fn an_exhausted_key_costs_hardly_more_calls_than_without_leases() {
 #[tokio::test(start_paused = true)]
 async fn keys_that_clients_make_up_neither_take_memory_nor_the_lease_of_a_hot_one() {
     let clock = ManualClock::paused();
-    let inner = MemoryStore::builder().capacity(1_000).with_clock(clock.clone()).build();
-    let store = LeaseStore::builder(inner).capacity(256).with_clock(clock.clone()).build().unwrap();
+    let inner = MemoryStore::builder().capacity(1_000).clock(clock.clone()).build();
+    let store = LeaseStore::builder(inner).capacity(256).clock(clock.clone()).build().unwrap();
     let mut by_lease = 0;
     for step in 0..20_000_u32 {
         let made_up = Key::new("key", step.to_string());

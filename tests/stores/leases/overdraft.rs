@@ -25,7 +25,7 @@ const DAY: Quota = Quota::fixed_window(10_000, secs(86_400));
 const WAY: Duration = ms(80);
 
 fn overdrawn(inner: impl Store, clock: &ManualClock, overdraft: u64) -> LeaseStore {
-    let settings = LeaseStore::builder(inner).overdraft(overdraft).with_clock(clock.clone());
+    let settings = LeaseStore::builder(inner).overdraft(overdraft).clock(clock.clone());
     settings.build().expect("the settings are right")
 }
 

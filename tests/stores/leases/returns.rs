@@ -21,7 +21,7 @@ const WINDOW: Quota = Quota::fixed_window(10_000, secs(3_600));
 fn leasing(quota_of: Quota) -> (LeaseStore, MemoryStore, Quota) {
     let clock = ManualClock::paused();
     let inner = memory(&clock);
-    (LeaseStore::builder(inner.clone()).with_clock(clock.clone()).build().expect("the share is one"), inner, quota_of)
+    (LeaseStore::builder(inner.clone()).clock(clock.clone()).build().expect("the share is one"), inner, quota_of)
 }
 
 /// A store to which only so many settlements may be on their way; what is more is lost. They arrive before whatever is
@@ -115,7 +115,7 @@ async fn closing_that_is_dropped_while_leases_are_on_their_way_gives_them_back_a
     let clock = ManualClock::paused();
     let inner = memory(&clock);
     let far = Far::new(inner.clone(), ms(10), ms(10));
-    let store = LeaseStore::builder(far).with_clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(far).clock(clock.clone()).build().unwrap();
     for _ in 0..12 {
         let store = store.clone();
         tokio::spawn(async move { take(&store, "hot", WINDOW, 1).await });
@@ -135,7 +135,7 @@ async fn closing_hands_over_no_more_at_once_than_an_inner_store_takes() {
     let clock = ManualClock::paused();
     let inner = memory(&clock);
     let busy = Busy { inner: inner.clone(), settling: Arc::new(Semaphore::new(2_000)) };
-    let store = LeaseStore::builder(busy).with_clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(busy).clock(clock.clone()).build().unwrap();
     let unspent = heat_many(&store, 3_000, 10).await;
     let counts = store.close().await;
     assert_eq!(left(&inner, 3_000).await, unspent, "{counts:?}");
@@ -168,7 +168,7 @@ async fn an_idle_key_gives_back_though_nobody_asks_anything() {
     let clock = ManualClock::paused();
     let inner = memory(&clock);
     let far = Far::new(inner.clone(), ms(1), ms(1));
-    let store = LeaseStore::builder(far).with_clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(far).clock(clock.clone()).build().unwrap();
     for _ in 0..200 {
         take(&store, "hot", WINDOW, 1).await;
     }
@@ -182,7 +182,7 @@ async fn an_idle_key_gives_back_though_nobody_asks_anything() {
 fn a_look_outside_of_a_runtime_finds_what_an_idle_key_gives_back() {
     let clock = ManualClock::new();
     let inner = memory(&clock);
-    let store = LeaseStore::builder(inner.clone()).with_clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(inner.clone()).clock(clock.clone()).build().unwrap();
     futures::executor::block_on(async {
         heat(&store, WINDOW, 100).await;
         clock.advance(secs(10));
@@ -202,7 +202,7 @@ fn runtime() -> tokio::runtime::Runtime {
 fn an_idle_key_gives_back_though_the_runtime_of_the_first_lease_has_ended() {
     let clock = ManualClock::new();
     let inner = memory(&clock);
-    let store = LeaseStore::builder(Far::new(inner.clone(), ms(1), ms(1))).with_clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(Far::new(inner.clone(), ms(1), ms(1))).clock(clock.clone()).build().unwrap();
     let held = |key: &'static str| {
         runtime().block_on(async {
             for _ in 0..200 {
@@ -336,7 +336,7 @@ async fn left_after_a_reset(requests: u64, others: u64) -> u64 {
     let (clock, gate) = (ManualClock::paused(), Arc::new(Semaphore::new(0)));
     let inner = memory(&clock);
     let held = Held { inner: inner.clone(), gate: Arc::clone(&gate) };
-    let store = LeaseStore::builder(held).with_clock(clock.clone()).build().expect("the share is one");
+    let store = LeaseStore::builder(held).clock(clock.clone()).build().expect("the share is one");
     heat(&store, WINDOW, 100).await;
     assert!(remaining(&inner, "hot", WINDOW).await < 9_900, "a lease was asked for");
     store.adjust(&counter("hot", WINDOW), Change::Reset).wait().await.expect("a store answers");
@@ -373,8 +373,7 @@ impl Store for Silent {
 #[tokio::test(start_paused = true)]
 async fn a_lease_taken_while_a_reset_is_waited_for_is_forgotten_when_nobody_waits_any_more() {
     let clock = ManualClock::paused();
-    let store =
-        LeaseStore::builder(Silent(memory(&clock))).with_clock(clock.clone()).build().expect("the share is one");
+    let store = LeaseStore::builder(Silent(memory(&clock))).clock(clock.clone()).build().expect("the share is one");
     heat(&store, WINDOW, 100).await;
     let mut reset = Box::pin(store.adjust(&counter("hot", WINDOW), Change::Reset).wait());
     assert!((&mut reset).now_or_never().is_none());

@@ -14,7 +14,7 @@ const fn secs(seconds: u64) -> Duration {
 }
 
 fn limiter(clock: &ManualClock, quota: Quota) -> Limiter {
-    let store = MemoryStore::builder().with_clock(clock.clone()).build();
+    let store = MemoryStore::builder().clock(clock.clone()).build();
     Limiter::new(store, [Rule::new("mail", quota)])
 }
 
@@ -147,8 +147,8 @@ fn a_clock_of_one_time_shows_it_as_that_of_the_wall_too() {
 #[tokio::test]
 async fn cached_refusals_end_by_the_clock() -> Result<(), tollgate::Error> {
     let clock = ManualClock::new();
-    let store = MemoryStore::builder().with_clock(clock.clone()).build();
-    let cache = DenyCache::builder().with_clock(clock.clone()).build(store)?;
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let cache = DenyCache::builder().clock(clock.clone()).build(store)?;
     let limiter = Limiter::new(cache, [Rule::new("mail", Quota::per_second(1))]);
     assert!(limiter.check(&ada()).await?.is_allowed());
     assert_eq!(limiter.check(&ada()).await?.source(), Source::Store);

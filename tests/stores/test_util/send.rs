@@ -40,7 +40,7 @@ async fn a_request_that_is_refused_without_a_decision_has_none() {
 #[tokio::test]
 async fn requests_queue_by_a_paused_clock() {
     let (clock, start) = (ManualClock::paused(), Instant::now());
-    let store = MemoryStore::builder().with_clock(clock.clone()).build();
+    let store = MemoryStore::builder().clock(clock.clone()).build();
     let layer = RateLimitLayer::new(store, policy(Quota::leaky_bucket(1, Duration::from_secs(60)).queue(9)));
     let sent = send(&layer, 3, |_| of("ada")).await;
     assert!(sent.iter().all(TestResponse::is_admitted));

@@ -81,7 +81,7 @@ impl LeaseStoreBuilder {
 
     /// Takes the time by which leases end from another clock, which should run as fast as the inner
     /// store's.
-    pub fn with_clock(self, clock: impl Clock) -> Self {
+    pub fn clock(self, clock: impl Clock) -> Self {
         Self { clock: Box::new(clock), ..self }
     }
 

@@ -295,11 +295,11 @@ impl RedisStoreBuilder {
     ///
     /// This is for tests: keys still expire by the server's time, and processes whose clocks differ
     /// do not count alike.
-    pub fn with_clock(mut self, clock: impl Clock) -> Self {
+    pub fn clock(mut self, clock: impl Clock) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let shared = Arc::clone(&clock);
         self.calls.clock = Some(clock);
-        Self { deny_cache: self.deny_cache.map(|cache| cache.with_clock(move || shared.now())), ..self }
+        Self { deny_cache: self.deny_cache.map(|cache| cache.clock(move || shared.now())), ..self }
     }
 
     /// Connects and receives in this runtime, whichever one makes decisions.
