@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use futures::FutureExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Empty;
@@ -121,7 +122,12 @@ const MOST_KEPT: usize = 1_032;
 
 #[test]
 fn the_future_of_a_decision_in_redis_is_small_enough_for_the_cache_of_a_thread() {
-    let store = RedisStore::connect_lazy("redis://127.0.0.1:1").expect("nothing is connected yet");
+    let store = RedisStore::builder()
+        .lazy()
+        .connect("redis://127.0.0.1:1")
+        .now_or_never()
+        .expect("it does not wait")
+        .expect("nothing is connected yet");
     let check = Check::new(Counter::new("api".try_into().expect("a valid name"), Key::new("user", "ada"), MANY), 1);
     let MaybeFuture::Pending(decision) = store.decide(&[check], Ask::default()) else { panic!("Redis was not called") };
     let size = size_of_val(&*decision);

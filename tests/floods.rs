@@ -100,7 +100,7 @@ fn made_up_keys_take_no_more_memory_than_the_memory_store_has_room_for() {
 #[test]
 fn refusals_of_made_up_keys_take_no_more_memory_than_the_deny_cache_has_room_for() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let store = DenyCache::builder().capacity(CAPACITY).build(memory()).expect("the settings are valid");
+    let store = DenyCache::builder(memory()).capacity(CAPACITY).build();
     flood("deny cache", &store, ONE, 2, many([25_000, 100_000]));
     assert!(store.len() <= CAPACITY, "{} refusals", store.len());
 }
@@ -119,11 +119,10 @@ fn part(number: u64) -> Key {
 /// the most bytes in use, and how many refusals were kept.
 fn most_refusals(capacity: u64, policies: usize, key: fn(u64) -> Key) -> (u64, usize) {
     let (clock, before) = (ManualClock::new(), live());
-    let settings = DenyCache::builder().clock(clock.clone());
-    let settings = settings.max_ttl(Duration::from_secs(60)).capacity(usize::try_from(capacity).expect("it is small"));
     // The first check of each request is refused for an hour, and no other.
     let store = StoreFn::new(|check| check.counter.policy().as_str() != "policy");
-    let store = settings.build(store).expect("the settings are valid");
+    let settings = DenyCache::builder(store).clock(clock.clone()).max_ttl(Duration::from_secs(60));
+    let store = settings.capacity(usize::try_from(capacity).expect("it is small")).build();
     let check = |policy: &str, key| Check::new(Counter::new(policy.try_into().expect("a valid name"), key, ONE), 1);
     let others = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|policy| check(policy, Key::new("k", "v")));
     let (mut most, mut kept) = (0, usize::MAX);
@@ -162,7 +161,7 @@ fn counts_of_keys_that_are_not_hot_take_sixty_four_bytes_for_each_place() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for capacity in [5, 700, 10_000, 100_000] {
         let before = live();
-        let store = LeaseStore::builder(memory()).capacity(capacity).build().expect("the settings are valid");
+        let store = LeaseStore::builder(memory()).capacity(capacity).build();
         let (taken, places) = (live() - before, 64 * u64::try_from(capacity).expect("it is small"));
         drop(store);
         assert!(taken <= places + 32 * 1_024, "{taken} bytes for {capacity} places");
@@ -176,7 +175,7 @@ fn made_up_keys_that_are_hot_take_no_more_memory_than_leases_have_room_for() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
     let _entered = runtime.enter();
-    let store = LeaseStore::builder(memory()).capacity(CAPACITY).build().expect("the settings are valid");
+    let store = LeaseStore::builder(memory()).capacity(CAPACITY).build();
     flood("leases", &store, MANY, 12, 40_000);
     assert!(store.counts().leased > 0, "no key was hot: {:?}", store.counts());
 }
@@ -186,8 +185,7 @@ fn made_up_keys_take_no_more_memory_than_overdrafts_have_room_for() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
     let _entered = runtime.enter();
-    let settings = LeaseStore::builder(memory()).capacity(200).overdraft(20);
-    let store = settings.build().expect("the settings are valid");
+    let store = LeaseStore::builder(memory()).capacity(200).overdraft(20).build();
     flood("overdrafts", &store, MANY, 24, many([25_000, 40_000]));
     assert!(store.counts().leased > 0, "no key was hot: {:?}", store.counts());
 }

@@ -51,7 +51,7 @@ async fn run() -> Result<(), BoxError> {
     let config = file.as_ref().map(ConfigFile::config);
     let ((layer, shedder), store) = match &args.redis {
         Some(url) => {
-            let store = RedisStore::builder().prefix("example-server").connect_lazy(url)?;
+            let store = RedisStore::builder().prefix("example-server").lazy().connect(url).await?;
             (limits::layers(store.clone(), store, config)?, "redis")
         }
         None => (limits::layers(MemoryStore::new(), MemoryTally::new(), config)?, "memory"),

@@ -60,7 +60,7 @@ impl Ratios {
 
     /// Returns the store with a tally.
     pub(super) fn store(&self, tally: impl Tally, instances: NonZeroU32) -> Result<RatioStore, Error> {
-        self.builder(tally).expect("the settings were checked").instances(instances).build()
+        self.builder(tally).expect("the settings were checked").instances(instances).try_build()
     }
 
     fn builder(&self, tally: impl Tally) -> Result<RatioStoreBuilder, Fault> {

@@ -107,7 +107,7 @@ impl Rig {
                 });
             }
         }
-        let store = settings.connect_lazy(&url).expect("the URL is one");
+        let store = runtime.block_on(settings.lazy().connect(&url)).expect("the URL is one");
         let (address, server) = runtime.block_on(serve(store));
         (Self { redis, proxy, vault, address, runtime }, server)
     }

@@ -52,7 +52,7 @@ async fn the_store_on_redis_conforms_and_writes_what_it_should() {
 async fn a_store_on_a_database_conforms_at_once() {
     let make = async |clock: ManualClock| {
         let table = Table::new(move || clock.now(), Duration::ZERO);
-        BackendStore::builder(table).timeout(BUDGET).build().expect("valid settings")
+        BackendStore::builder(table).timeout(BUDGET).build()
     };
     assert_whole(&Conformance::new(make).expires_by_clock().run().await);
 }
@@ -61,7 +61,7 @@ async fn a_store_on_a_database_conforms_at_once() {
 async fn a_store_on_a_database_that_waits_conforms() {
     let make = async |clock: ManualClock| {
         let table = Table::new(move || clock.now(), Duration::from_micros(1));
-        BackendStore::builder(table).timeout(BUDGET).build().expect("valid settings")
+        BackendStore::builder(table).timeout(BUDGET).build()
     };
     assert_whole(&conformance(make).await);
 }
@@ -89,9 +89,7 @@ fn wait(text: &str) -> Option<f64> {
 /// nothing is known. Times are counted in whole ticks from when it was cached. Nothing is admitted that memory refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deny_cache_conforms_but_for_what_remains_of_a_cached_refusal() {
-    let make = async |clock: ManualClock| {
-        DenyCache::builder().clock(clock.clone()).build(memory(clock)).expect("valid settings")
-    };
+    let make = async |clock: ManualClock| DenyCache::builder(memory(clock.clone())).clock(clock).build();
     let report = Conformance::new(make).expires_by_clock().run().await;
     println!("{report}");
     for (case, difference) in report.differences() {
@@ -108,9 +106,7 @@ async fn a_deny_cache_conforms_but_for_what_remains_of_a_cached_refusal() {
 /// What is left of a large limit is less by what was taken in advance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_conform_but_for_what_remains_of_large_limits() {
-    let make = async |clock: ManualClock| {
-        LeaseStore::builder(memory(clock.clone())).clock(clock).build().expect("valid settings")
-    };
+    let make = async |clock: ManualClock| LeaseStore::builder(memory(clock.clone())).clock(clock).build();
     let report = Conformance::new(make).run().await;
     println!("{report}");
     for (case, difference) in report.differences() {

@@ -76,7 +76,7 @@ async fn what_a_late_decision_took_is_given_back_when_its_answer_comes() {
 async fn stores_around_the_store_pass_the_deadline_on() {
     let redis = RedisServer::start();
     let store = connected(&redis).await;
-    let overdrawn = LeaseStore::builder(store.clone()).overdraft(10).build().expect("the settings are valid");
+    let overdrawn = LeaseStore::builder(store.clone()).overdraft(10).build();
     assert_given_back(&redis, &store, &layer(LeaseStore::new(store.clone()))).await;
     assert_given_back(&redis, &store, &layer(overdrawn)).await;
     assert_given_back(&redis, &store, &layer(DenyCache::new(Arc::new(store.clone())))).await;

@@ -37,7 +37,7 @@ impl Switch {
     }
 
     pub(crate) fn store(&self) -> RatioStore {
-        RatioStore::builder(self.clone()).ttl(4 * TICK).seed(1).build().expect("valid settings")
+        RatioStore::builder(self.clone()).ttl(4 * TICK).seed(1).build()
     }
 }
 

@@ -73,9 +73,7 @@ const SOON: Duration = ms(1_100);
 #[tokio::test(start_paused = true)]
 async fn a_key_whose_leases_pay_does_not_hide_that_the_store_is_back() {
     let quota = Quota::per_second(1_000_000);
-    let returned = longest_return(quota, |store| {
-        LeaseStore::builder(store).clock(ManualClock::paused()).build().expect("the settings are right")
-    });
+    let returned = longest_return(quota, |store| LeaseStore::builder(store).clock(ManualClock::paused()).build());
     let returned = returned.await;
     assert!(returned <= SOON, "{returned:?}");
 }
@@ -83,12 +81,8 @@ async fn a_key_whose_leases_pay_does_not_hide_that_the_store_is_back() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_overdrawn_does_not_hide_that_the_store_is_back() {
     let quota = Quota::per_second(1_000_000);
-    let overdrawn = |overdraft| {
-        move |store| {
-            let settings = LeaseStore::builder(store).overdraft(overdraft).clock(ManualClock::paused());
-            settings.build().expect("the settings are right")
-        }
-    };
+    let overdrawn =
+        |overdraft| move |store| LeaseStore::builder(store).overdraft(overdraft).clock(ManualClock::paused()).build();
     for overdraft in [10, 100_000] {
         let returned = longest_return(quota, overdrawn(overdraft)).await;
         assert!(returned <= SOON, "{returned:?} with an overdraft of {overdraft}");
@@ -98,7 +92,7 @@ async fn a_key_that_is_overdrawn_does_not_hide_that_the_store_is_back() {
 #[tokio::test(start_paused = true)]
 async fn a_key_whose_refusals_are_remembered_does_not_hide_that_the_store_is_back() {
     let returned = longest_return(Quota::fixed_window(3, 24 * HOUR), |store| {
-        DenyCache::builder().max_ttl(HOUR).clock(ManualClock::paused()).build(store).expect("the settings are right")
+        DenyCache::builder(store).max_ttl(HOUR).clock(ManualClock::paused()).build()
     });
     let returned = returned.await;
     assert!(returned <= SOON, "{returned:?}");
@@ -107,11 +101,8 @@ async fn a_key_whose_refusals_are_remembered_does_not_hide_that_the_store_is_bac
 #[tokio::test(start_paused = true)]
 async fn nor_do_several_stores_around_each_other() {
     let returned = longest_return(Quota::per_second(1_000_000), |store| {
-        let leases = LeaseStore::builder(store).clock(ManualClock::paused());
-        let leases = leases.build().expect("the settings are right");
-        std::sync::Arc::new(
-            DenyCache::builder().max_ttl(HOUR).clock(ManualClock::paused()).build(leases).expect("they are right"),
-        )
+        let leases = LeaseStore::builder(store).clock(ManualClock::paused()).build();
+        std::sync::Arc::new(DenyCache::builder(leases).max_ttl(HOUR).clock(ManualClock::paused()).build())
     });
     let returned = returned.await;
     assert!(returned <= SOON, "{returned:?}");

@@ -111,11 +111,11 @@ fn stores_around_a_store_advertise_the_window_that_counts() {
         }
     };
     // After the first 100 it refuses, from its cache.
-    let denies = DenyCache::<()>::builder().clock(clock.clone()).build(memory(&clock)).expect("valid settings");
+    let denies = DenyCache::builder(memory(&clock)).clock(clock.clone()).build();
     let denies = Arc::new(denies);
     lengths(Box::new(Arc::clone(&denies)), 110);
     assert!(denies.denied_from_cache() > 5);
-    let leases = LeaseStore::builder(memory(&clock)).clock(clock.clone()).build().expect("valid settings");
+    let leases = LeaseStore::builder(memory(&clock)).clock(clock.clone()).build();
     lengths(Box::new(leases.clone()), 110);
     assert!(leases.counts().spent > 20, "{:?}", leases.counts());
 }

@@ -68,7 +68,14 @@ fn a_program_that_returns_an_error_prints_its_sentence() {
 
 #[test]
 fn a_redis_url_with_a_parameter_that_would_be_passed_over_is_an_error() {
-    let error = RedisStore::connect_lazy("redis://127.0.0.1:1?db=3").expect_err("it would be database 0");
+    use futures::FutureExt;
+
+    let error = RedisStore::builder()
+        .lazy()
+        .connect("redis://127.0.0.1:1?db=3")
+        .now_or_never()
+        .expect("it does not wait")
+        .expect_err("it would be database 0");
     assert!(error.is_invalid() && error.to_string().contains("redis://host:port/1"), "{error}");
 }
 

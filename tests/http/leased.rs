@@ -16,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn what_this_process_could_decide_follows_the_rules_while_the_store_fails() {
     let clock = ManualClock::new();
     let failing = FailingStore::new(time::memory(&clock));
-    let leases = LeaseStore::builder(failing.clone()).clock(clock.clone()).build().expect("valid settings");
+    let leases = LeaseStore::builder(failing.clone()).clock(clock.clone()).build();
     let policy = Policy::new("user", Quota::fixed_window(100_000, 60 * SECOND)).key(key::header("x-user"));
     let layer = RateLimitLayer::new(leases.clone(), policy).on_failure(OnFailure::Deny);
     let of = |user: &'static str| {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use axum::middleware::{from_fn, map_response};
+use futures::FutureExt;
 use tollgate::{Key, Limiter, RedisStore, Rule};
 
 use crate::http::{SLOTS, ask_beside, by_store, fleet, layer, serve, with_decision};
@@ -72,7 +73,13 @@ fn nor_do_both_on_two_workers() {
 #[test]
 fn nor_do_both_on_the_only_thread_of_a_runtime_for_less_than_the_budget() {
     let rig = Rig::on(current_thread());
-    let patient = RedisStore::builder().timeout(ms(2_000)).connect_lazy(&rig.redis.url()).expect("the URL is one");
+    let patient = RedisStore::builder()
+        .timeout(ms(2_000))
+        .lazy()
+        .connect(&rig.redis.url())
+        .now_or_never()
+        .expect("it does not wait")
+        .expect("the URL is one");
     assert_both_harm_nobody_on(&rig, &patient);
 }
 

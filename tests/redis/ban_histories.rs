@@ -312,7 +312,7 @@ async fn no_ban_of_processes_with_caches_begins_too_early_or_lasts_too_long() {
         let clock = ManualClock::new();
         let inner = MemoryStore::builder().clock(clock.clone()).build();
         let process = |_| {
-            let cache = DenyCache::builder().clock(clock.clone()).build(inner.clone()).expect("valid settings");
+            let cache = DenyCache::builder(inner.clone()).clock(clock.clone()).build();
             Arc::new(cache) as Arc<dyn Store>
         };
         let mut history = History::new(seed, clock.clone(), (0..=seed % 3).map(process).collect());
@@ -333,7 +333,7 @@ async fn no_ban_in_redis_begins_too_early_or_lasts_too_long_whatever_becomes_of_
             let store = settings.connect(&server.url()).await.expect("the server was started");
             processes.push(match process {
                 1 => Arc::new(LeaseStore::new(store)),
-                2 => Arc::new(DenyCache::builder().clock(clock.clone()).build(store).expect("valid settings")),
+                2 => Arc::new(DenyCache::builder(store).clock(clock.clone()).build()),
                 _ => Arc::new(store),
             });
         }

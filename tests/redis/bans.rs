@@ -192,7 +192,7 @@ async fn looks_before_lookups_strike_in_redis_as_in_memory() {
 async fn more_bans_than_one_decision_may_have_are_an_error_when_the_layer_is_built() {
     use tollgate::{Policy, RateLimitLayer, key};
 
-    let store = RedisStore::connect_lazy("redis://127.0.0.1:1").expect("nothing is sent");
+    let store = RedisStore::builder().lazy().connect("redis://127.0.0.1:1").await.expect("nothing is sent");
     let policies = |many: usize| {
         (0..many).map(|number| {
             let policy = Policy::new(&format!("p{number}"), Quota::fixed_window(9, HOUR)).key(key::peer_ip());

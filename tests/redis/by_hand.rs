@@ -18,7 +18,7 @@ async fn stores(server: &RedisServer) -> Vec<(&'static str, Arc<dyn Store>)> {
         let settings = if by_functions { settings.functions() } else { settings };
         settings.connect(&server.url()).await.expect("the server was started")
     };
-    let overdrawn = LeaseStore::builder(redis("overdrawn", false).await).overdraft(10).build();
+    let overdrawn = LeaseStore::builder(redis("overdrawn", false).await).overdraft(10).try_build();
     vec![
         ("memory", Arc::new(MemoryStore::new())),
         ("scripts", Arc::new(redis("scripts", false).await)),

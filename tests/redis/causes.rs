@@ -28,7 +28,7 @@ async fn error(settings: RedisStoreBuilder, url: &str) -> String {
 async fn line(settings: RedisStoreBuilder, url: &str) -> String {
     let log = Log::default();
     let _noting = log.note(Level::WARN);
-    let store = settings.connect_lazy(url).expect("the URL is one");
+    let store = settings.lazy().connect(url).await.expect("the URL is one");
     let layer = RateLimitLayer::new(store, Policy::new("all", Quota::per_hour(100)));
     let serve = |_: Request<String>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) };
     for _ in 0..50 {

@@ -28,8 +28,8 @@ const ATTEMPTS: usize = 8;
 /// the longest wait for a turn.
 async fn process(url: String, a_second: u64, start: Instant) -> (u64, Duration) {
     // Its budget is more than a report may take.
-    let redis = RedisStore::builder().timeout(TICK).connect_lazy(&url).expect("the URL is one");
-    let store = RatioStore::builder(redis).tick(TICK).build().expect("the settings are valid");
+    let redis = RedisStore::builder().timeout(TICK).lazy().connect(&url).await.expect("the URL is one");
+    let store = RatioStore::builder(redis).tick(TICK).build();
     let (mut offered, mut admitted, mut stall, mut last) = (0, 0, Duration::ZERO, start);
     while start.elapsed() < BEFORE + MEASURED {
         stall = stall.max(last.elapsed());

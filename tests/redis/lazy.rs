@@ -1,5 +1,6 @@
 //! Stores that connect with their first decision.
 
+use futures::FutureExt;
 use tollgate::RedisStore;
 
 use super::stores::{PATIENCE, remaining, take, time_to_decide};
@@ -8,7 +9,13 @@ use crate::support::server::RedisServer;
 #[test]
 fn a_lazy_store_is_made_outside_a_runtime_and_asks_nothing_until_it_decides() {
     let server = RedisServer::start();
-    let store = RedisStore::builder().timeout(PATIENCE).connect_lazy(&server.url()).expect("the URL is one");
+    let store = RedisStore::builder()
+        .timeout(PATIENCE)
+        .lazy()
+        .connect(&server.url())
+        .now_or_never()
+        .expect("it does not wait")
+        .expect("the URL is one");
     let connections = || server.ask::<String>(&["CLIENT", "LIST"]).lines().count() - 1;
     // Those by which the test asked before may not have ended yet; one of the store would stay.
     assert!((0..100).any(|_| connections() == 0));
@@ -26,7 +33,7 @@ async fn a_lazy_store_that_was_made_while_redis_was_away_decides_once_it_is_ther
     for settings in [RedisStore::builder(), RedisStore::builder().functions()] {
         settings.connect(&server.url()).await.expect_err("it is away");
     }
-    let store = RedisStore::connect_lazy(&server.url()).expect("the URL is one");
+    let store = RedisStore::builder().lazy().connect(&server.url()).await.expect("the URL is one");
     for _ in 0..3 {
         let error = take(&store, "ada", 1).await.expect_err("it is away");
         assert!(error.is_connection() || error.is_timeout(), "{error:#}");
@@ -39,9 +46,20 @@ async fn a_lazy_store_that_was_made_while_redis_was_away_decides_once_it_is_ther
 #[test]
 fn what_can_never_work_is_an_error_of_a_lazy_store_too() {
     for url in ["", "http://127.0.0.1:6379", "redis://127.0.0.1/x"] {
-        let error = RedisStore::connect_lazy(url).expect_err("it is no URL of a Redis");
+        let error = RedisStore::builder()
+            .lazy()
+            .connect(url)
+            .now_or_never()
+            .expect("it does not wait")
+            .expect_err("it is no URL of a Redis");
         assert!(error.is_invalid(), "{url}: {error:#}");
     }
-    let error = RedisStore::builder().pool_size(0).connect_lazy("redis://127.0.0.1:1").expect_err("no connection");
+    let error = RedisStore::builder()
+        .pool_size(0)
+        .lazy()
+        .connect("redis://127.0.0.1:1")
+        .now_or_never()
+        .expect("it does not wait")
+        .expect_err("no connection");
     assert!(error.is_invalid(), "{error:#}");
 }

@@ -39,4 +39,5 @@ mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod together;
+mod unused;
 mod usual;

@@ -358,7 +358,7 @@ async fn a_report_that_no_server_replies_to_fails_after_a_quarter_of_a_tick() {
 
 #[tokio::test]
 async fn what_is_no_report_is_refused_before_it_is_sent() {
-    let tally = RedisStore::connect_lazy("redis://127.0.0.1:1").expect("the URL is one");
+    let tally = RedisStore::builder().lazy().connect("redis://127.0.0.1:1").await.expect("the URL is one");
     let error = tally.report(Report::new(Duration::ZERO, 0)).await.expect_err("there is no such tick");
     assert!(error.is_invalid(), "{error}");
 }

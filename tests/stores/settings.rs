@@ -61,34 +61,38 @@ where
 #[test]
 fn stores_are_built_with_any_size_or_not_at_all() {
     assert_each(&SIZES, |size| Ok(MemoryStore::builder().capacity(size).build()), decide);
-    assert_each(&SIZES, |size| LeaseStore::builder(MemoryStore::new()).capacity(size).build(), decide);
-    assert_each(&SIZES, |size| LeaseStore::builder(MemoryStore::new()).overdraft(size as u64).build(), decide);
-    assert_each(&SIZES, |size| DenyCache::builder().capacity(size).build(MemoryStore::new()), decide);
-    assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).capacity(size).build(), decide);
-    assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).report(size).build(), decide);
-    assert_each(&[0, 1, u8::MAX], |shards| RatioStore::builder(MemoryTally::new()).shards(shards).build(), decide);
-    assert_each(&SIZES, |size| BackendStore::builder(table()).max_transactions(size).build(), decide);
+    assert_each(&SIZES, |size| LeaseStore::builder(MemoryStore::new()).capacity(size).try_build(), decide);
+    assert_each(&SIZES, |size| LeaseStore::builder(MemoryStore::new()).overdraft(size as u64).try_build(), decide);
+    assert_each(&SIZES, |size| DenyCache::builder(MemoryStore::new()).capacity(size).try_build(), decide);
+    assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).capacity(size).try_build(), decide);
+    assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).report(size).try_build(), decide);
+    assert_each(&[0, 1, u8::MAX], |shards| RatioStore::builder(MemoryTally::new()).shards(shards).try_build(), decide);
+    assert_each(&SIZES, |size| BackendStore::builder(table()).max_transactions(size).try_build(), decide);
 }
 
 #[test]
 fn stores_are_built_with_any_time_and_share_or_not_at_all() {
-    assert_each(&SHARES, |share| LeaseStore::builder(MemoryStore::new()).max_share(share).build(), decide);
-    assert_each(&TIMES, |cap| DenyCache::builder().max_ttl(cap).build(MemoryStore::new()), decide);
-    assert_each(&TIMES, |tick| RatioStore::builder(MemoryTally::new()).tick(tick).build(), decide);
-    assert_each(&TIMES, |life| RatioStore::builder(MemoryTally::new()).ttl(life).build(), decide);
+    assert_each(&SHARES, |share| LeaseStore::builder(MemoryStore::new()).max_share(share).try_build(), decide);
+    assert_each(&TIMES, |cap| DenyCache::builder(MemoryStore::new()).max_ttl(cap).try_build(), decide);
+    assert_each(&TIMES, |tick| RatioStore::builder(MemoryTally::new()).tick(tick).try_build(), decide);
+    assert_each(&TIMES, |life| RatioStore::builder(MemoryTally::new()).ttl(life).try_build(), decide);
     let many = NonZeroU32::MAX;
-    assert_each(&[many], |many| RatioStore::builder(MemoryTally::new()).instances(many).build(), decide);
-    assert_each(&TIMES, |budget| BackendStore::builder(table()).timeout(budget).build(), decide);
+    assert_each(&[many], |many| RatioStore::builder(MemoryTally::new()).instances(many).try_build(), decide);
+    assert_each(&TIMES, |budget| BackendStore::builder(table()).timeout(budget).try_build(), decide);
 }
 
 #[cfg(feature = "redis")]
 #[test]
 fn redis_stores_are_built_with_any_setting_or_not_at_all() {
+    use futures::FutureExt;
     use tollgate::RedisStore;
     let nobody = |settings: tollgate::store::RedisStoreBuilder| {
         let _runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         settings
-            .connect_lazy("redis://127.0.0.1:1")
+            .lazy()
+            .connect("redis://127.0.0.1:1")
+            .now_or_never()
+            .expect("it does not wait")
             .map(|store| Limiter::new(store, [Rule::new("a", Quota::per_hour(1))]))
     };
     let ask = |limiter: &Limiter| drop(run(limiter.check(&Key::new("user", "ada"))));

@@ -65,14 +65,14 @@ fn memory(clock: &ManualClock) -> MemoryStore {
 #[tokio::test]
 async fn a_deny_cache_passes_slots_on() {
     let clock = ManualClock::new();
-    let store = DenyCache::builder().clock(clock.reader()).build(memory(&clock)).expect("valid settings");
+    let store = DenyCache::builder(memory(&clock)).clock(clock.reader()).build();
     follows_slots(&store, &clock).await;
 }
 
 #[tokio::test]
 async fn leases_pass_slots_on() {
     let clock = ManualClock::new();
-    let store = LeaseStore::builder(memory(&clock)).clock(clock.reader()).build().expect("valid settings");
+    let store = LeaseStore::builder(memory(&clock)).clock(clock.reader()).build();
     follows_slots(&store, &clock).await;
 }
 

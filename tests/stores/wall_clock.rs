@@ -31,11 +31,11 @@ fn memory(clock: &ManualClock) -> MemoryStore {
 }
 
 fn leases(clock: &ManualClock) -> LeaseStore {
-    LeaseStore::builder(memory(clock)).clock(clock.clone()).build().expect("valid settings")
+    LeaseStore::builder(memory(clock)).clock(clock.clone()).build()
 }
 
 fn overdrawn(clock: &ManualClock) -> LeaseStore {
-    LeaseStore::builder(memory(clock)).overdraft(10).clock(clock.clone()).build().expect("valid settings")
+    LeaseStore::builder(memory(clock)).overdraft(10).clock(clock.clone()).build()
 }
 
 /// The clock, and limiters of one quota on each kind of store that keeps time in this process.

@@ -107,11 +107,11 @@ impl Gate {
             Way::Redis => one(limiter(redis, quota, instances)),
             Way::Leases | Way::LeasesOfAMinute => one(limiter(LeaseStore::new(redis), quota, instances)),
             Way::Overdrawn { overdraft } => {
-                let store = LeaseStore::builder(redis).overdraft(overdraft).build().expect("it is allowed");
+                let store = LeaseStore::builder(redis).overdraft(overdraft).build();
                 one(limiter(store, quota, instances))
             }
             Way::Ratios => {
-                let store = RatioStore::builder(redis).instances(instances).build().expect("the defaults are");
+                let store = RatioStore::builder(redis).instances(instances).build();
                 one(limiter(store, quota, instances))
             }
             Way::Split { parts, tries } => {

@@ -36,7 +36,7 @@ impl Postgres {
     /// If the pool has no connections.
     pub fn store(&self) -> Result<BackendStore<Self>, Error> {
         let rounds = self.inner.pool.status().max_size;
-        BackendStore::builder(self.clone()).timeout(self.inner.budget).max_transactions(rounds).build()
+        BackendStore::builder(self.clone()).timeout(self.inner.budget).max_transactions(rounds).try_build()
     }
 
     /// Returns the pool of connections.

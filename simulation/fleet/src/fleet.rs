@@ -115,7 +115,7 @@ impl<'a> Fleet<'a> {
         let tally = Faulty::new(self.tally.clone(), faults, calls, self.start, random);
         let builder = RatioStore::builder(tally).capacity(32).seed(self.random.u64(..));
         let builder = if self.plan.fair { builder.fair("all", "caller") } else { builder };
-        builder.build().expect("valid settings")
+        builder.build()
     }
 
     async fn run(mut self) -> Run {

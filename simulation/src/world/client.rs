@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::pin::pin;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -47,10 +48,7 @@ impl Client {
         let layer = match process.around {
             Around::Plain => RateLimitLayer::composite(redis.clone()),
             Around::Lease => RateLimitLayer::composite(LeaseStore::new(redis.clone())),
-            Around::Overdraft => {
-                let settings = LeaseStore::builder(redis.clone()).overdraft(8);
-                RateLimitLayer::composite(settings.build().expect("the settings are valid"))
-            }
+            Around::Overdraft => RateLimitLayer::composite(LeaseStore::builder(redis.clone()).overdraft(8).build()),
             Around::Ratio(_) => RateLimitLayer::composite(ratios.clone().expect("it was made for this")),
         };
         let rule = match process.rule {
@@ -94,7 +92,7 @@ fn ratios(world: &World, redis: &RedisStore, process: &Process, number: usize) -
         .ttl(Duration::from_millis(plan.life_ms))
         .shards(plan.shards)
         .seed(world.lock().rng.u64(..));
-    Some(settings.build().expect("the settings are valid"))
+    Some(settings.build())
 }
 
 fn redis(world: &World, setting: &Setting, number: usize) -> RedisStore {
@@ -116,9 +114,14 @@ fn redis(world: &World, setting: &Setting, number: usize) -> RedisStore {
         settings = settings.without_deny_cache();
     }
     let url = |node: usize| format!("redis://node:{}", usize::from(FIRST_PORT) + node);
-    let store = match setting.nodes {
-        1 => settings.connect_lazy(&url(0)),
-        nodes => settings.connect_cluster_lazy((0..nodes).map(url)),
+    let store = pin!(async {
+        match setting.nodes {
+            1 => settings.lazy().connect(&url(0)).await,
+            nodes => settings.lazy().connect_cluster((0..nodes).map(url)).await,
+        }
+    });
+    let Poll::Ready(store) = store.poll(&mut Context::from_waker(Waker::noop())) else {
+        unreachable!("a lazy store waits for nothing");
     };
     store.expect("the settings are valid")
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::queue::{MOST_STATES, TxResult, Work};
 use super::run::BackendInner;
 use super::traits::StateBackend;
+use crate::core::error::built;
 use crate::core::{Error, kept};
 use crate::store::bans::with_bans;
 use crate::store::evaluate::{decided, of_any};
@@ -45,9 +46,8 @@ pub struct BackendStore<B: StateBackend> {
 
 impl<B: StateBackend> BackendStore<B> {
     /// A store on this database, with the default settings.
-    #[allow(clippy::missing_panics_doc, reason = "the default settings are valid")]
     pub fn new(backend: B) -> Self {
-        Self::builder(backend).build().expect("the default settings are valid")
+        Self::builder(backend).build()
     }
 
     /// Returns settings to build a store from.
@@ -109,11 +109,10 @@ impl<B: StateBackend> fmt::Debug for BackendStore<B> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::Error;
 /// use tollgate::backend::{BackendStore, StateBackend};
 ///
 /// /// A store on a pool of 8 connections.
-/// fn store<B: StateBackend>(database: B) -> Result<BackendStore<B>, Error> {
+/// fn store<B: StateBackend>(database: B) -> BackendStore<B> {
 ///     BackendStore::builder(database).timeout(Duration::from_millis(50)).max_transactions(8).build()
 /// }
 /// ```
@@ -125,14 +124,14 @@ pub struct BackendStoreBuilder<B> {
 }
 
 impl<B: StateBackend> BackendStoreBuilder<B> {
-    /// Sets how long a decision may take, instead of 100 ms; 0 is refused by [`build`](Self::build).
+    /// Sets how long a decision may take, instead of 100 ms: more than 0.
     ///
     /// It covers loading, trying again after conflicts, and committing. Timers add up to 2 ms.
     pub fn timeout(self, budget: Duration) -> Self {
         Self { budget, ..self }
     }
 
-    /// Sets how many transactions there may be at once, instead of 16; 0 is refused by [`build`](Self::build).
+    /// Sets how many transactions there may be at once, instead of 16: at least 1.
     ///
     /// Give as many as the database's pool has connections. A transaction that has not returned keeps its place for up to
     /// 10 s beyond the timeout.
@@ -142,10 +141,20 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
 
     /// Builds the store.
     ///
+    /// # Panics
+    ///
+    /// If a setting is 0.
+    #[track_caller]
+    pub fn build(self) -> BackendStore<B> {
+        built(self.try_build())
+    }
+
+    /// As [`build`](Self::build), for settings that are not known to be valid.
+    ///
     /// # Errors
     ///
     /// If a setting is 0.
-    pub fn build(self) -> Result<BackendStore<B>, Error> {
+    pub fn try_build(self) -> Result<BackendStore<B>, Error> {
         if self.budget.is_zero() {
             return Err(Error::invalid("a timeout of 0 decides nothing: give at least 1 ms"));
         }

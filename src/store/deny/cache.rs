@@ -12,6 +12,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::refusals::Refusals;
+use crate::core::error::built;
 use crate::core::{Checks, Error, kept};
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::{
@@ -65,11 +66,8 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// use tollgate::store::DenyCache;
 /// use tollgate::MemoryStore;
 ///
-/// # fn main() -> Result<(), tollgate::Error> {
-/// let store = DenyCache::builder().max_ttl(Duration::from_millis(200)).build(MemoryStore::new())?;
+/// let store = DenyCache::builder(MemoryStore::new()).max_ttl(Duration::from_millis(200)).build();
 /// assert_eq!(store.denied_from_cache(), 0);
-/// # Ok(())
-/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct DenyCache<S> {
@@ -88,29 +86,19 @@ pub struct DenyCache<S> {
 /// use tollgate::store::DenyCache;
 /// use tollgate::MemoryStore;
 ///
-/// let settings = DenyCache::builder().max_ttl(Duration::from_millis(500)).capacity(10_000);
-/// assert!(settings.build(MemoryStore::new()).is_ok());
+/// let store = DenyCache::builder(MemoryStore::new()).max_ttl(Duration::from_millis(500)).capacity(10_000).build();
+/// assert!(store.is_empty());
 /// ```
 #[must_use]
-pub struct DenyCacheBuilder {
+pub struct DenyCacheBuilder<S> {
+    inner: S,
     cap: Duration,
     capacity: usize,
     clock: Box<dyn Clock>,
 }
 
-impl DenyCache<()> {
-    /// Returns settings to put a cache around a store with: a cap of 1 s, and 100,000 refusals.
-    pub fn builder() -> DenyCacheBuilder {
-        DenyCacheBuilder { cap: DEFAULT_CAP, capacity: DEFAULT_CAPACITY, clock: Box::new(SystemClock::new()) }
-    }
-}
-
 impl<S> DenyCache<S> {
     /// Puts a cache with the default settings around a store.
-    ///
-    /// # Panics
-    ///
-    /// Never: the default settings are valid.
     ///
     /// # Examples
     ///
@@ -122,7 +110,13 @@ impl<S> DenyCache<S> {
     /// assert!(store.is_empty());
     /// ```
     pub fn new(inner: S) -> Self {
-        DenyCache::builder().build(inner).expect("the default settings are valid")
+        Self::builder(inner).build()
+    }
+
+    /// Returns settings to put a cache around a store with: a cap of 1 s, and 100,000 refusals.
+    pub fn builder(inner: S) -> DenyCacheBuilder<S> {
+        let clock = Box::new(SystemClock::new());
+        DenyCacheBuilder { inner, cap: DEFAULT_CAP, capacity: DEFAULT_CAPACITY, clock }
     }
 
     /// Puts cached refusals around their store.
@@ -151,11 +145,11 @@ impl<S> DenyCache<S> {
     }
 }
 
-impl DenyCacheBuilder {
+impl<S> DenyCacheBuilder<S> {
     /// Sets how long a refusal is cached at most, instead of 1 s, counted from when the inner store was called.
     ///
-    /// A refund made elsewhere takes effect within this time. A shorter wait of the refusal itself ends it earlier. A
-    /// cap below 1 µs is refused by [`build`](Self::build).
+    /// A refund made elsewhere takes effect within this time. A shorter wait of the refusal itself ends it earlier. It is
+    /// at least 1 µs.
     ///
     /// # Examples
     ///
@@ -164,14 +158,14 @@ impl DenyCacheBuilder {
     /// use tollgate::store::DenyCache;
     /// use tollgate::MemoryStore;
     ///
-    /// assert!(DenyCache::builder().max_ttl(Duration::from_millis(200)).build(MemoryStore::new()).is_ok());
-    /// assert!(DenyCache::builder().max_ttl(Duration::ZERO).build(MemoryStore::new()).is_err());
+    /// assert!(DenyCache::builder(MemoryStore::new()).max_ttl(Duration::from_millis(200)).try_build().is_ok());
+    /// assert!(DenyCache::builder(MemoryStore::new()).max_ttl(Duration::ZERO).try_build().is_err());
     /// ```
     pub fn max_ttl(self, cap: Duration) -> Self {
         Self { cap, ..self }
     }
 
-    /// Sets how many refusals are kept at most, instead of 100,000; 0 is refused by [`build`](Self::build).
+    /// Sets how many refusals are kept at most, instead of 100,000: at least 1.
     ///
     /// Each takes 250 bytes at most, where its table has just been doubled. While all are live, further refusals are
     /// not cached, and their requests reach the inner store.
@@ -182,8 +176,8 @@ impl DenyCacheBuilder {
     /// use tollgate::store::DenyCache;
     /// use tollgate::MemoryStore;
     ///
-    /// assert!(DenyCache::builder().capacity(1_000).build(MemoryStore::new()).is_ok());
-    /// assert!(DenyCache::builder().capacity(0).build(MemoryStore::new()).is_err());
+    /// assert!(DenyCache::builder(MemoryStore::new()).capacity(1_000).try_build().is_ok());
+    /// assert!(DenyCache::builder(MemoryStore::new()).capacity(0).try_build().is_err());
     /// ```
     pub fn capacity(self, refusals: usize) -> Self {
         Self { capacity: refusals, ..self }
@@ -196,17 +190,28 @@ impl DenyCacheBuilder {
         Self { clock: Box::new(clock), ..self }
     }
 
-    /// Puts the cache around a store.
+    /// Puts the cache around the store.
+    ///
+    /// # Panics
+    ///
+    /// If the cap is less than 1 µs or the capacity is zero.
+    #[track_caller]
+    pub fn build(self) -> DenyCache<S> {
+        built(self.try_build())
+    }
+
+    /// As [`build`](Self::build), for settings that are not known to be valid.
     ///
     /// # Errors
     ///
     /// If the cap is less than 1 µs or the capacity is zero.
-    pub fn build<S>(self, inner: S) -> Result<DenyCache<S>, Error> {
-        Ok(DenyCache::around(inner, Arc::new(self.refusals(StoreId::new())?)))
+    pub fn try_build(self) -> Result<DenyCache<S>, Error> {
+        let (inner, refusals) = self.refusals(StoreId::new())?;
+        Ok(DenyCache::around(inner, Arc::new(refusals)))
     }
 
-    /// Builds the cached refusals of the store `id` alone.
-    pub(crate) fn refusals(self, id: StoreId) -> Result<Refusals, Error> {
+    /// Builds the cached refusals of the store `id`, apart from the inner store.
+    pub(crate) fn refusals(self, id: StoreId) -> Result<(S, Refusals), Error> {
         if self.cap < Duration::from_micros(1) {
             return Err(Error::invalid(
                 "a deny cache with a max_ttl of 0 caches nothing: give at least 1us, or leave it out",
@@ -215,7 +220,7 @@ impl DenyCacheBuilder {
         if self.capacity == 0 {
             return Err(Error::invalid("a deny cache of 0 refusals caches nothing: give at least 1, or leave it out"));
         }
-        Ok(Refusals::new(id, self.cap, self.capacity, self.clock))
+        Ok((self.inner, Refusals::new(id, self.cap, self.capacity, self.clock)))
     }
 }
 
@@ -305,7 +310,7 @@ impl<S> DenyCache<S> {
     }
 }
 
-impl fmt::Debug for DenyCacheBuilder {
+impl<S> fmt::Debug for DenyCacheBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DenyCacheBuilder")
             .field("cap", &self.cap)

@@ -24,8 +24,8 @@ const LEAST_UNITS: u64 = 10;
 /// use std::time::Duration;
 /// use tollgate::ratio::{MemoryTally, RatioStore};
 ///
-/// let settings = RatioStore::builder(MemoryTally::new()).tick(Duration::from_millis(500)).report(64);
-/// assert!(settings.build().is_ok());
+/// let store = RatioStore::builder(MemoryTally::new()).tick(Duration::from_millis(500)).report(64).build();
+/// assert_eq!(store.live(), None);
 /// ```
 #[must_use]
 pub struct RatioStoreBuilder {

@@ -16,6 +16,7 @@ use super::shared::{RatioInner, RatioShard};
 use super::tally::Tally;
 use super::ticking::{close, start};
 use crate::core::decision::{Decision, Outcome, Source};
+use crate::core::error::built;
 use crate::core::{Error, Mode, Requirement};
 use crate::store::around::settle_each;
 use crate::store::map::Locked;
@@ -74,10 +75,20 @@ pub struct RatioStore {
 impl RatioStoreBuilder {
     /// Builds the store. In a tokio runtime it calls the tally at once, to learn what other processes drop.
     ///
+    /// # Panics
+    ///
+    /// If a setting is outside of its bounds, or a name that [`fair`](Self::fair) set is not that of a policy.
+    #[track_caller]
+    pub fn build(self) -> RatioStore {
+        built(self.try_build())
+    }
+
+    /// As [`build`](Self::build), for settings that are not known to be valid.
+    ///
     /// # Errors
     ///
     /// If a setting is outside of its bounds, or a name that [`fair`](Self::fair) set is not that of a policy.
-    pub fn build(self) -> Result<RatioStore, Error> {
+    pub fn try_build(self) -> Result<RatioStore, Error> {
         self.check()?;
         let shared = Arc::new(RatioInner::new(self));
         // So that hot keys are known before the first request.
@@ -90,9 +101,8 @@ impl RatioStore {
     /// Creates a store with ratios from `tally` and the default settings.
     ///
     /// In a tokio runtime it calls the tally at once, as [`build`](RatioStoreBuilder::build) does.
-    #[allow(clippy::missing_panics_doc, reason = "the default settings are valid")]
     pub fn new(tally: impl Tally) -> Self {
-        Self::builder(tally).build().expect("the default settings are valid")
+        Self::builder(tally).build()
     }
 
     /// Returns settings of a store with ratios from `tally`: ticks of 1 s, a life of 10 ticks, and reports of 256

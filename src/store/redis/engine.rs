@@ -58,11 +58,11 @@ impl Engine {
         prefix: String,
         budget: Duration,
         time: ServerTime,
-        deny_cache: Option<DenyCacheBuilder>,
+        deny_cache: Option<DenyCacheBuilder<()>>,
     ) -> Result<Arc<Self>, Error> {
         let id = StoreId::new();
-        let none = || Ok(Refusals::new(id, Duration::ZERO, 1, Box::new(SystemClock::new())));
-        let refusals = deny_cache.map_or_else(none, |cache| cache.refusals(id))?;
+        let none = || Ok(((), Refusals::new(id, Duration::ZERO, 1, Box::new(SystemClock::new()))));
+        let ((), refusals) = deny_cache.map_or_else(none, |cache| cache.refusals(id))?;
         Ok(Arc::new(Self { id, servers, prefix, budget, time, refusals: Arc::new(refusals) }))
     }
 

@@ -65,17 +65,8 @@ use crate::store::{
 /// # }
 /// ```
 ///
-/// Connecting with the first decision lets a service start before Redis does:
-///
-/// ```
-/// use std::time::Duration;
-/// use tollgate::store::Store;
-/// use tollgate::RedisStore;
-///
-/// let store = RedisStore::connect_lazy("redis://127.0.0.1:6379")?;
-/// assert_eq!(store.capabilities(&[])?.timeout, Some(Duration::from_millis(100)));
-/// # Ok::<(), tollgate::Error>(())
-/// ```
+/// A store that is [lazy](crate::store::RedisStoreBuilder::lazy) connects with its first decision, so that a service starts
+/// before Redis does.
 #[derive(Clone)]
 pub struct RedisStore {
     store: DenyCache<RawRedisStore>,
@@ -97,17 +88,7 @@ impl RedisStore {
     ///
     /// It is empty for one server, and for the primary that sentinels name: the circuit breaker is
     /// then [that of the layer](crate::LiveLayer::breaker_state). It is also empty until the
-    /// first decision of a store that connects lazily.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// let store = RedisStore::connect_lazy("redis://127.0.0.1:6379")?;
-    /// assert!(store.breakers().is_empty());
-    /// # Ok::<(), tollgate::Error>(())
-    /// ```
+    /// first decision of a [lazy](crate::store::RedisStoreBuilder::lazy) store.
     pub fn breakers(&self) -> Vec<(String, BreakerState)> {
         self.engine().servers.breakers()
     }
@@ -171,16 +152,6 @@ impl RedisStore {
     /// Returns how many requests were refused without calling Redis, as it had just refused one
     /// like them. It is 0 [without a deny cache](crate::store::RedisStoreBuilder::without_deny_cache), and counts
     /// since the store was made, over all of its clones.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// let store = RedisStore::connect_lazy("redis://127.0.0.1:6379")?;
-    /// assert_eq!(store.denied_from_cache(), 0);
-    /// # Ok::<(), tollgate::Error>(())
-    /// ```
     pub fn denied_from_cache(&self) -> u64 {
         self.store.denied_from_cache()
     }

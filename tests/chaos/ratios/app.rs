@@ -26,7 +26,7 @@ pub(super) const BURST: u32 = 140;
 
 /// Serves in the background; returns the address.
 pub(super) async fn serve(tally: RedisStore) -> SocketAddr {
-    let store = RatioStore::builder(tally).tick(TICK).ttl(LIFE).instances(INSTANCES).build().expect("valid settings");
+    let store = RatioStore::builder(tally).tick(TICK).ttl(LIFE).instances(INSTANCES).build();
     let quota = Quota::per_second(LIMIT.into()).burst(BURST.into());
     let policy = Policy::new("all", quota).key(key::global()).reserve(0.2, is_critical);
     let limited = Router::new()

@@ -562,7 +562,7 @@ async fn stores_around_a_store_give_back_as_much_of_many_small_charges() {
     for overdraft in [0, 50] {
         let clock = ManualClock::new();
         let inner = MemoryStore::builder().clock(clock.reader()).build();
-        let store = LeaseStore::builder(inner).overdraft(overdraft).build().expect("the settings are valid");
+        let store = LeaseStore::builder(inner).overdraft(overdraft).build();
         let rig = Rig { name: "leases", clock, store: Arc::new(store), _server: None };
         let source = async || {
             let response = serve(&rig, quota, |_| async { Response::new(Text::default()) }).await;

@@ -39,8 +39,7 @@ async fn shed_by_both() {
 
 /// Sends a request through a layer with ratios, and waits for the first report.
 async fn drop_by_ratio() {
-    let ticks =
-        RatioStore::builder(MemoryTally::new()).tick(Duration::from_millis(100)).build().expect("valid settings");
+    let ticks = RatioStore::builder(MemoryTally::new()).tick(Duration::from_millis(100)).build();
     let layer = RateLimitLayer::new(ticks, per_user(Quota::per_second(100)));
     ask(&layer, "ada").await;
     tokio::time::sleep(Duration::from_millis(250)).await;

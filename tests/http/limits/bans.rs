@@ -131,7 +131,7 @@ async fn without_the_whole_layer_other_routes_are_served_and_make_no_call() {
 #[tokio::test]
 async fn a_flood_of_a_banned_client_is_refused_from_the_cache_on_all_routes() {
     let clock = ManualClock::new();
-    let cache = DenyCache::builder().clock(clock.clone()).build(memory(&clock)).expect("valid settings");
+    let cache = DenyCache::builder(memory(&clock)).clock(clock.clone()).build();
     let layer = RateLimitLayer::composite(cache.clone()).policy(login()).policy(others());
     ban(&layer).await;
     let before = cache.denied_from_cache();
@@ -144,7 +144,7 @@ async fn a_flood_of_a_banned_client_is_refused_from_the_cache_on_all_routes() {
 #[tokio::test]
 async fn so_it_is_where_each_request_has_another_key_to_look_up() {
     let clock = ManualClock::new();
-    let cache = DenyCache::builder().clock(clock.clone()).build(memory(&clock)).expect("valid settings");
+    let cache = DenyCache::builder(memory(&clock)).clock(clock.clone()).build();
     let tiers = TierLookup::new(|_: Lookup| async { Ok::<_, Infallible>(None) });
     let by_key = Policy::new("key", Quota::fixed_window(100, MINUTE)).key(key::header("x-key")).tier_lookup(tiers);
     let layer = RateLimitLayer::composite(cache.clone()).policy(login()).policy(by_key);
@@ -164,7 +164,7 @@ async fn so_it_is_where_each_request_has_another_key_to_look_up() {
 #[tokio::test]
 async fn a_flood_of_a_banned_client_that_alternates_routes_is_refused_from_the_cache() {
     let clock = ManualClock::new();
-    let cache = DenyCache::builder().clock(clock.clone()).build(memory(&clock)).expect("valid settings");
+    let cache = DenyCache::builder(memory(&clock)).clock(clock.clone()).build();
     let layer = RateLimitLayer::composite(cache.clone()).policy(login()).policy(others());
     ban(&layer).await;
     let before = cache.denied_from_cache();

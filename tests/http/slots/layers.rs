@@ -117,11 +117,9 @@ async fn stores_around_a_store_take_and_release_its_slots() {
         (memory.clone(), of(memory))
     }
     for (memory, store) in [
-        around_memory(|store| Box::new(DenyCache::builder().build(store).expect("the settings are valid"))),
-        around_memory(|store| Box::new(LeaseStore::builder(store).build().expect("the settings are valid"))),
-        around_memory(|store| {
-            Box::new(LeaseStore::builder(store).overdraft(10).build().expect("the settings are valid"))
-        }),
+        around_memory(|store| Box::new(DenyCache::builder(store).build())),
+        around_memory(|store| Box::new(LeaseStore::builder(store).build())),
+        around_memory(|store| Box::new(LeaseStore::builder(store).overdraft(10).build())),
     ] {
         let (inner, layer) = (
             Limiter::new(memory, [Rule::new("streams", TWO)]),

@@ -145,7 +145,7 @@ async fn a_policy_refuses_at_once_that_does_not_have_to_ask() {
 async fn a_deny_cache_learns_from_looks_and_admits_again_in_time() {
     let clock = ManualClock::new();
     let memory = memory(&clock);
-    let store = DenyCache::builder().clock(clock.clone()).build(memory).expect("the settings are valid");
+    let store = DenyCache::builder(memory).clock(clock.clone()).build();
     let directory = Directory::default();
     let all = Policy::new("all", Quota::token_bucket(4, Duration::from_secs(2))).cost(3);
     let layer = RateLimitLayer::composite(store.clone()).policies([all, tiered(directory.tiers(ms(0)))]);

@@ -124,7 +124,7 @@ async fn stores_around_it_refuse_what_it_cannot_do() {
     assert_says(RateLimitLayer::try_new(dynamic, bad()), &["fixed_window"]);
     let _ = RateLimitLayer::new(DenyCache::new(store.clone()), policy(THREE));
     // These give units back, or charge them later.
-    let overdrawn = || LeaseStore::builder(store.clone()).overdraft(10).build().unwrap();
+    let overdrawn = || LeaseStore::builder(store.clone()).overdraft(10).build();
     assert_says(RateLimitLayer::try_new(LeaseStore::new(store.clone()), policy(THREE)), &["leases"]);
     assert_says(RateLimitLayer::try_new(DenyCache::new(overdrawn()), policy(THREE)), &["leases"]);
     let _ = RateLimitLayer::new(LeaseStore::new(MemoryStore::new()), policy(THREE).count(Count::failures()));

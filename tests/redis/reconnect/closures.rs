@@ -67,7 +67,7 @@ async fn one_that_never_returns_is_dropped_when_connecting_times_out() {
         }
     };
     for (name, settings) in settings(&server, endless) {
-        let store = settings.connect_timeout(SHORT).connect_lazy(&server.url()).expect("the URL is one");
+        let store = settings.connect_timeout(SHORT).lazy().connect(&server.url()).await.expect("the URL is one");
         let told = failure(&store).await;
         assert!(told.contains("Timeout"), "{name}: {told}");
         assert_eq!(futures.load(Ordering::SeqCst), 1, "{name}: connecting goes on");
@@ -90,7 +90,7 @@ async fn one_that_panics_fails_the_connection_with_its_message_and_is_called_aga
     };
     for (name, settings) in settings(&server, panics) {
         calls.store(0, Ordering::SeqCst);
-        let store = settings.connect_lazy(&server.url()).expect("the URL is one");
+        let store = settings.lazy().connect(&server.url()).await.expect("the URL is one");
         for message in ["the closure fell over", "its future fell over"] {
             let told = failure(&store).await;
             assert!(told.contains("Connection") && told.contains(message), "{name}: {told}");

@@ -90,7 +90,7 @@ async fn while_the_closure_fails_the_layer_decides_by_its_rule_and_an_open_break
             }
         }
     });
-    let store = settings.connect_lazy(URL).expect("the URL is one");
+    let store = settings.lazy().connect(URL).await.expect("the URL is one");
     let layer = RateLimitLayer::new(store, Policy::new("all", Quota::per_hour(1_000))).expose_decisions();
     for _ in 0..100 {
         assert_eq!(source(&layer).await, Source::Fallback);
@@ -114,7 +114,7 @@ async fn for_what_waits_to_be_settled_the_closure_is_called_again_after_a_pause(
         count.fetch_add(1, Ordering::SeqCst);
         ready(Err::<TcpStream, _>(io::ErrorKind::ConnectionRefused.into()))
     });
-    let store = settings.connect_lazy(URL).expect("the URL is one");
+    let store = settings.lazy().connect(URL).await.expect("the URL is one");
     let taken = ReceiptItem::new(counter("ada", Quota::per_hour(10)), 1, 0);
     let receipt = Receipt::new(store.capabilities(&[]).unwrap().id.expect("it has counters of its own"), [taken]);
     let settling = tokio::spawn(store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]).wait());

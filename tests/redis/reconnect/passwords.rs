@@ -143,7 +143,7 @@ async fn credentials_that_cannot_be_had_are_an_error_of_the_connection_in_time_t
     let never = || std::future::pending::<Result<Credentials, std::io::Error>>();
     let error = RedisStore::builder().credentials(never).connect(&server.url()).await.expect_err("they never come");
     assert!(error.is_timeout() && start.elapsed() < Duration::from_millis(1_500), "{error:#}: {:?}", start.elapsed());
-    let store = RedisStore::builder().credentials(never).connect_lazy(&server.url()).expect("the URL is one");
+    let store = RedisStore::builder().credentials(never).lazy().connect(&server.url()).await.expect("the URL is one");
     failure(&store).await;
     let pool = Config::from_url(server.url());
     let pool = pool.create_pool(Some(Runtime::Tokio1)).expect("the URL is one");

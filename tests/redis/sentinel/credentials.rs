@@ -30,7 +30,7 @@ async fn the_primary_is_logged_in_to_with_the_password_of_the_time_and_the_senti
         let password = now.lock().expect("nobody panics here").clone();
         async move { Ok::<_, Infallible>(Credentials::new("limiter", password)) }
     });
-    let store = settings.connect_sentinel_lazy(watched.urls(), NAME).expect("the URLs are some");
+    let store = settings.lazy().connect_sentinel(watched.urls(), NAME).await.expect("the URLs are some");
     for round in 0..3 {
         rotate(&format!("password-{round}"));
         let start = Instant::now();

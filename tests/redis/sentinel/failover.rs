@@ -87,7 +87,8 @@ async fn the_primary_may_ask_for_a_password_and_the_sentinels_for_none() {
     watched.lock("secret");
     let error = RedisStore::connect_sentinel(watched.urls(), NAME).await.expect_err("no password was given");
     assert!(error.is_connection(), "{error:#}");
-    let store = RedisStore::builder().primary_password("secret").connect_sentinel(watched.urls(), NAME).await.unwrap();
+    let store = RedisStore::builder().primary_credentials(tollgate::store::Credentials::new("default", "secret"));
+    let store = store.connect_sentinel(watched.urls(), NAME).await.unwrap();
     drop(take(&store, 1).await.unwrap());
 }
 

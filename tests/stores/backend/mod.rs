@@ -31,7 +31,7 @@ impl Rig {
         let clock = ManualClock::new();
         let shown = clock.clone();
         let table = Table::new(move || shown.now(), trip);
-        let store = BackendStore::builder(table.clone()).timeout(BUDGET).build().expect("valid settings");
+        let store = BackendStore::builder(table.clone()).timeout(BUDGET).build();
         Self { clock, table, store: Arc::new(store) }
     }
 

@@ -19,8 +19,7 @@ const HOURLY: Quota = Quota::fixed_window(1_000, Duration::from_secs(3_600));
 async fn requests_over_one_key_share_transactions_and_admit_the_limit() {
     let rig = Rig::new(Duration::from_millis(1));
     let one = check("ada", HOURLY, 1);
-    let patient = BackendStore::builder(rig.table.clone()).timeout(Duration::from_secs(20));
-    let patient = patient.build().expect("valid settings");
+    let patient = BackendStore::builder(rig.table.clone()).timeout(Duration::from_secs(20)).build();
     let calls = (0..1_500).map(|_| {
         let (store, one) = (patient.clone(), one.clone());
         tokio::spawn(async move { store.decide(&[one], Ask::default()).wait().await })
@@ -35,9 +34,8 @@ async fn requests_over_one_key_share_transactions_and_admit_the_limit() {
 async fn two_stores_on_one_table_admit_the_limit_together() {
     let rig = Rig::new(Duration::ZERO);
     let table = rig.table.clone();
-    let stores: Vec<_> = (0..4)
-        .map(|_| BackendStore::builder(table.clone()).timeout(Duration::from_secs(20)).build().expect("valid settings"))
-        .collect();
+    let stores: Vec<_> =
+        (0..4).map(|_| BackendStore::builder(table.clone()).timeout(Duration::from_secs(20)).build()).collect();
     let calls = (0..400).map(|place| {
         let (store, one) = (stores[place % stores.len()].clone(), check("ada", Quota::per_hour(100), 1));
         tokio::spawn(async move { store.decide(&[one], Ask::default()).wait().await })
@@ -167,7 +165,7 @@ fn transactions_that_follow_each_other_on_a_thread_use_no_stack() {
     let (table, gate) = (Rig::new(Duration::ZERO).table, Arc::new(Barrier::new(2)));
     let gated = Gated(table.clone(), gate.clone(), AtomicBool::new(false));
     let store = BackendStore::builder(gated).max_transactions(1).timeout(Duration::from_secs(60));
-    let (store, first) = (store.build().expect("valid settings"), check("ada", HOURLY, 1));
+    let (store, first) = (store.build(), check("ada", HOURLY, 1));
     // So many that no two fit into one transaction.
     let keys = |request: usize| (0..65).map(move |key| check(&format!("{request}-{key}"), HOURLY, 1));
     let own = store.clone();

@@ -66,8 +66,8 @@ fn the_cap_can_be_set() {
 
 #[test]
 fn settings_that_remember_nothing_are_refused() {
-    let cap = DenyCache::builder().max_ttl(Duration::ZERO).build(MemoryStore::new()).unwrap_err();
-    let capacity = DenyCache::builder().capacity(0).build(MemoryStore::new()).unwrap_err();
+    let cap = DenyCache::builder(MemoryStore::new()).max_ttl(Duration::ZERO).try_build().unwrap_err();
+    let capacity = DenyCache::builder(MemoryStore::new()).capacity(0).try_build().unwrap_err();
     assert!(cap.is_invalid() && cap.to_string().contains("max_ttl of 0"), "{cap}");
     assert!(capacity.is_invalid() && capacity.to_string().contains("of 0 refusals"), "{capacity}");
 }

@@ -38,8 +38,8 @@ fn with_one_process_and_one_client_a_ban_begins_with_the_same_request_as_without
     for seed in 0..200 {
         let mut rng = Rng::with_seed(seed);
         let (clock, quota) = (ManualClock::new(), EACH[rng.usize(..EACH.len())]);
-        let settings = DenyCache::builder().max_ttl([HOUR, 20 * MS][rng.usize(..2)]).clock(clock.clone());
-        let (plain, cache) = (memory(&clock), settings.build(memory(&clock)).expect("valid settings"));
+        let settings = DenyCache::builder(memory(&clock)).max_ttl([HOUR, 20 * MS][rng.usize(..2)]);
+        let (plain, cache) = (memory(&clock), settings.clock(clock.clone()).build());
         let ban = Ban::new(rng.u32(1..9), HOUR, 200 * MS).backoff(2.0, 800 * MS);
         let check = banning(quota, ban).settles([Settles::AsTaken, Settles::ByOutcome][rng.usize(..2)]);
         for _ in 0..300 {
@@ -154,7 +154,7 @@ fn a_short_ban_that_refusals_extend_goes_on_while_they_come() {
 #[test]
 fn two_processes_ban_with_the_same_request_as_one() {
     let (clock, inner) = (ManualClock::new(), MemoryStore::new());
-    let process = || DenyCache::builder().max_ttl(HOUR).clock(clock.clone()).build(inner.clone()).expect("valid");
+    let process = || DenyCache::builder(inner.clone()).max_ttl(HOUR).clock(clock.clone()).build();
     let (one, other) = (process(), process());
     let check = banning(QUOTA, Ban::new(10, HOUR, HOUR));
     let refused = (0..30).take_while(|round| !decide(if round % 2 == 0 { &one } else { &other }, &check).is_banned());
@@ -164,9 +164,8 @@ fn two_processes_ban_with_the_same_request_as_one() {
 #[test]
 fn a_cache_around_a_cache_loses_no_strike() {
     let clock = ManualClock::new();
-    let settings = || DenyCache::builder().max_ttl(HOUR).clock(clock.clone());
-    let inner = settings().build(memory(&clock)).expect("valid settings");
-    let store = settings().build(inner).expect("valid settings");
+    let inner = DenyCache::builder(memory(&clock)).max_ttl(HOUR).clock(clock.clone()).build();
+    let store = DenyCache::builder(inner).max_ttl(HOUR).clock(clock.clone()).build();
     let check = banning(QUOTA, Ban::new(5, HOUR, HOUR));
     let banned = (0..8).map(|_| decide(&store, &check).is_banned()).collect::<Vec<_>>();
     assert_eq!(banned, [false, false, false, false, false, true, true, true]);

@@ -114,7 +114,7 @@ fn a_refund_that_is_waited_for_takes_effect_at_once_however_long_it_takes() {
     let clock = ManualClock::new();
     let gate = Arc::new(Semaphore::new(0));
     let late = Late { inner: memory(&clock), gate: Arc::clone(&gate) };
-    let store = DenyCache::builder().clock(clock.clone()).build(late).expect("valid");
+    let store = DenyCache::builder(late).clock(clock.clone()).build();
     let ask = |cost| {
         let decided = store.decide(from_ref(&check("ada", QUOTA, cost)), Ask::default());
         decided.wait().now_or_never().expect("at once").expect("memory does not fail")
@@ -194,7 +194,7 @@ fn a_random_trace_with_bans_is_decided_alike_with_and_without_a_cache() {
         let mut rng = Rng::with_seed(seed);
         let clock = ManualClock::new();
         let cap = [HOUR, 20 * MILLI, SECOND][rng.usize(..3)];
-        let cached = DenyCache::builder().max_ttl(cap).clock(clock.clone()).build(memory(&clock)).expect("valid");
+        let cached = DenyCache::builder(memory(&clock)).max_ttl(cap).clock(clock.clone()).build();
         let plain = memory(&clock);
         let quota = quotas[rng.usize(..quotas.len())];
         let bans: Vec<Option<Ban>> = (0..3)

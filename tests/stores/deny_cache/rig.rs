@@ -31,13 +31,15 @@ pub(super) struct Rig<S = MemoryStore> {
     calls: AtomicU64,
 }
 
+type Settings<S> = DenyCacheBuilder<RecordingStore<Arc<S>>>;
+
 impl Rig {
     pub(super) fn new() -> Self {
         Self::with(|settings| settings)
     }
 
     /// A rig whose cache is set in another way.
-    pub(super) fn with(set: impl FnOnce(DenyCacheBuilder) -> DenyCacheBuilder) -> Self {
+    pub(super) fn with(set: impl FnOnce(Settings<MemoryStore>) -> Settings<MemoryStore>) -> Self {
         let clock = ManualClock::new();
         let memory = MemoryStore::builder().capacity(4_000_000).clock(clock.clone()).build();
         Self::around(clock, memory, set)
@@ -45,10 +47,9 @@ impl Rig {
 }
 
 impl<S: Store> Rig<S> {
-    pub(super) fn around(clock: ManualClock, inner: S, set: impl FnOnce(DenyCacheBuilder) -> DenyCacheBuilder) -> Self {
-        let settings = set(DenyCache::builder().clock(clock.clone()));
+    pub(super) fn around(clock: ManualClock, inner: S, set: impl FnOnce(Settings<S>) -> Settings<S>) -> Self {
         let inner = Arc::new(inner);
-        let store = settings.build(RecordingStore::new(Arc::clone(&inner))).expect("the settings are valid");
+        let store = set(DenyCache::builder(RecordingStore::new(Arc::clone(&inner))).clock(clock.clone())).build();
         Self { clock, inner, store, calls: AtomicU64::new(0) }
     }
 

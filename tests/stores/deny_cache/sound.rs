@@ -48,8 +48,7 @@ impl Pair {
     fn new() -> Self {
         let clock = ManualClock::new();
         let memory = || memory(&clock);
-        let settings = DenyCache::builder().max_ttl(Duration::from_secs(3_600)).clock(clock.clone());
-        let cached = settings.build(memory()).expect("valid");
+        let cached = DenyCache::builder(memory()).max_ttl(Duration::from_secs(3_600)).clock(clock.clone()).build();
         Self { now: 0, plain: memory(), cached, receipts: Vec::new(), clock }
     }
 

@@ -20,10 +20,7 @@ const QUOTAS: [usize; 2] = [1, usize::MAX];
 async fn simulate(quota: Quota, height: u64, share: f64, (before, after): (Duration, Duration)) {
     let clock = ManualClock::paused();
     let far = Far::new(memory(&clock), before, after);
-    let stores = [(); 8].map(|()| {
-        let settings = LeaseStore::builder(far.clone()).max_share(share).clock(clock.clone());
-        settings.build().expect("the share is one")
-    });
+    let stores = [(); 8].map(|()| LeaseStore::builder(far.clone()).max_share(share).clock(clock.clone()).build());
     let Traffic { admitted, locally, asked } = bursts(&stores, quota, &clock, height).await;
     let by_inner = admitted.len() as u64 - locally;
     println!("{quota}: {asked} asked, {locally} + {by_inner} admitted, {} calls", far.calls());
@@ -108,7 +105,7 @@ async fn a_token_bucket_holds_over_eight_processes_that_lease_and_give_back_in_t
     const QUOTA: Quota = Quota::token_bucket(1_000, secs(10));
     let clock = ManualClock::paused();
     let inner = memory(&clock);
-    let stores = [(); 8].map(|()| LeaseStore::builder(inner.clone()).clock(clock.clone()).build().unwrap());
+    let stores = [(); 8].map(|()| LeaseStore::builder(inner.clone()).clock(clock.clone()).build());
     let mut admitted = Vec::new();
     let mut all_take = async |requests: usize| {
         for store in &stores {

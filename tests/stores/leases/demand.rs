@@ -14,7 +14,7 @@ const MANY: Quota = Quota::fixed_window(1_000_000, secs(100));
 fn leasing(share: f64) -> (LeaseStore, Far) {
     let clock = ManualClock::paused();
     let far = Far::near(memory(&clock));
-    (LeaseStore::builder(far.clone()).max_share(share).clock(clock.clone()).build().expect("the share is one"), far)
+    (LeaseStore::builder(far.clone()).max_share(share).clock(clock.clone()).build(), far)
 }
 
 #[tokio::test(start_paused = true)]
@@ -32,7 +32,7 @@ async fn a_key_asked_once_a_second_costs_one_call_each_time_as_without_leases() 
 async fn a_hundred_hot_keys_cost_less_than_one_call_in_a_hundred_requests() {
     let clock = ManualClock::paused();
     let far = Far::new(memory(&clock), ms(1), ms(1));
-    let store = LeaseStore::builder(far.clone()).clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(far.clone()).clock(clock.clone()).build();
     let mut random = fastrand::Rng::with_seed(3);
     let keys: Vec<_> = (0..100).map(|key| check(&key.to_string(), MANY, 1)).collect();
     let (mut asked, mut before) = (0, 0);
@@ -75,13 +75,13 @@ async fn a_lease_is_no_more_than_the_share_of_the_limit_or_of_a_smaller_burst() 
 #[test]
 fn a_share_that_is_none_is_refused_with_what_is_allowed() {
     for share in [0.0, -0.1, 1.001, f64::NAN, f64::INFINITY] {
-        let error = LeaseStore::builder(MemoryStore::new()).max_share(share).build().unwrap_err();
+        let error = LeaseStore::builder(MemoryStore::new()).max_share(share).try_build().unwrap_err();
         assert!(error.is_invalid(), "{error}");
         let text = format!("a share of {share} of the limit cannot be leased: give more than 0 and at most 1");
         assert_eq!(error.to_string(), text);
     }
     for share in [f64::MIN_POSITIVE, 0.1, 1.0] {
-        assert!(LeaseStore::builder(MemoryStore::new()).max_share(share).build().is_ok());
+        assert!(LeaseStore::builder(MemoryStore::new()).max_share(share).try_build().is_ok());
     }
 }
 
@@ -135,7 +135,7 @@ async fn an_exhausted_key_costs_hardly_more_calls_than_without_leases() {
 async fn keys_that_clients_make_up_neither_take_memory_nor_the_lease_of_a_hot_one() {
     let clock = ManualClock::paused();
     let inner = MemoryStore::builder().capacity(1_000).clock(clock.clone()).build();
-    let store = LeaseStore::builder(inner).capacity(256).clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(inner).capacity(256).clock(clock.clone()).build();
     let mut by_lease = 0;
     for step in 0..20_000_u32 {
         let made_up = Key::new("key", step.to_string());

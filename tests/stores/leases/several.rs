@@ -17,7 +17,7 @@ const WIDE: Quota = Quota::fixed_window(100_000, secs(86_400));
 fn threads_that_ask_in_any_order_take_from_both_keys_or_from_none() {
     let clock = ManualClock::new();
     let inner = memory(&clock);
-    let store = LeaseStore::builder(inner.clone()).clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(inner.clone()).clock(clock.clone()).build();
     let (admitted, by_lease) = (AtomicU64::new(0), AtomicU64::new(0));
     let ready = |checks: &[Check]| {
         let MaybeFuture::Ready(decided) = store.decide(checks, Ask::default()) else {
@@ -53,7 +53,7 @@ fn threads_that_ask_in_any_order_take_from_both_keys_or_from_none() {
 async fn a_request_that_one_lease_cannot_pay_takes_nothing_from_the_others() {
     let clock = ManualClock::paused();
     let inner = memory(&clock);
-    let store = LeaseStore::builder(inner.clone()).clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(inner.clone()).clock(clock.clone()).build();
     let few = Quota::fixed_window(40, secs(86_400));
     let mut admitted = 0;
     for _ in 0..1_000 {
@@ -70,7 +70,7 @@ async fn a_request_that_one_lease_cannot_pay_takes_nothing_from_the_others() {
 async fn a_check_in_shadow_that_leases_cannot_pay_is_decided_truly_and_refuses_nobody() {
     let clock = ManualClock::paused();
     let inner = memory(&clock);
-    let store = LeaseStore::builder(inner.clone()).clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(inner.clone()).clock(clock.clone()).build();
     let shadow = check("few", Quota::fixed_window(100, secs(86_400)), 1).mode(Mode::Shadow);
     let (mut fitted, mut by_lease) = (0, 0);
     for _ in 0..1_000 {
@@ -87,7 +87,7 @@ async fn a_check_in_shadow_that_leases_cannot_pay_is_decided_truly_and_refuses_n
 async fn a_hot_key_beside_cold_ones_is_not_leased_for_nothing() {
     let clock = ManualClock::paused();
     let far = Far::near(memory(&clock));
-    let store = LeaseStore::builder(far.clone()).clock(clock.clone()).build().unwrap();
+    let store = LeaseStore::builder(far.clone()).clock(clock.clone()).build();
     for client in 0..2_000 {
         let checks = [check("route", WIDE, 1), check(&client.to_string(), WIDE, 1)];
         drop(store.decide(&checks, Ask::default()).wait().await.unwrap());

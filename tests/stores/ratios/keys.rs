@@ -14,7 +14,7 @@ async fn a_new_process_knows_hot_keys_before_its_first_request() {
     let tally = Switch::new();
     let stores = tally.stores(2);
     load(&stores, &Check::new(all(), 1), 1_000, 5).await;
-    let new = tally.store(9).build().expect("valid settings");
+    let new = tally.store(9).build();
     sleep(TICK / 50).await;
     assert_eq!(new.live(), Some(2));
     let mut admitted = 0;
@@ -27,7 +27,7 @@ async fn a_new_process_knows_hot_keys_before_its_first_request() {
 #[tokio::test]
 async fn keys_that_no_report_has_room_for_are_limited_by_shares() {
     let tally = Switch::new();
-    let build = |seed| tally.store(seed).report(1).build().expect("valid settings");
+    let build = |seed| tally.store(seed).report(1).build();
     let stores = [build(1), build(2)];
     let keys = ["a", "b", "c"].map(|key| Check::new(counter("key", key, Quota::per_second(100)), 1));
     let mut admitted = [0_u64; 3];
@@ -51,7 +51,7 @@ async fn keys_that_no_report_has_room_for_are_limited_by_shares() {
 async fn made_up_keys_take_neither_memory_nor_reports() {
     let tally = Switch::new();
     let instances = 5.try_into().expect("not 0");
-    let store = tally.store(1).capacity(1_000).instances(instances).build().expect("valid settings");
+    let store = tally.store(1).capacity(1_000).instances(instances).build();
     for key in 0..50_000 {
         let check = Check::new(counter("key", &key.to_string(), Quota::per_second(10)), 1);
         assert!(decide(&store, &[check]).is_allowed());
@@ -91,7 +91,7 @@ async fn most_keys_of_a_large_fleet_are_never_reported() {
 #[tokio::test]
 async fn shards_divide_keys_and_not_limits() {
     let tally = Switch::new();
-    let stores = [1, 2].map(|seed| tally.store(seed).shards(4).build().expect("valid settings"));
+    let stores = [1, 2].map(|seed| tally.store(seed).shards(4).build());
     let keys: Vec<_> =
         (0..8).map(|key| Check::new(counter("key", &key.to_string(), Quota::per_second(100)), 1)).collect();
     let (mut admitted, mut steps) = ([0_u64; 8], Steps::new());
@@ -114,7 +114,7 @@ async fn shards_divide_keys_and_not_limits() {
 async fn made_up_keys_keep_no_hot_key_out_of_a_small_store() {
     for (capacity, processes) in [(4, 2), (64, 2), (64, 4)] {
         let tally = Switch::new();
-        let build = |seed| tally.store(seed).capacity(capacity).build().expect("valid settings");
+        let build = |seed| tally.store(seed).capacity(capacity).build();
         let stores: Vec<_> = (0..processes).map(build).collect();
         let (hot, mut admitted, mut made_up, mut steps) = (Check::new(all(), 1), 0, 0, Steps::new());
         for step in 0..20 * 50 {

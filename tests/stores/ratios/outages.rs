@@ -38,8 +38,7 @@ async fn the_last_ratio_holds_for_its_life_and_then_the_share_of_an_instance() {
 async fn before_the_first_totals_shares_are_admitted() {
     let tally = Switch::new();
     tally.set_off(true);
-    let stores =
-        [1, 2].map(|seed| tally.store(seed).instances(4.try_into().expect("not 0")).build().expect("valid settings"));
+    let stores = [1, 2].map(|seed| tally.store(seed).instances(4.try_into().expect("not 0")).build());
     let admitted = load(&stores, &Check::new(all(), 1), 1_000, 5).await;
     // Two of four processes are there; buckets begin full.
     assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT / 2) <= 4), "{admitted:?}");
@@ -153,7 +152,7 @@ impl Tally for Leaping {
 #[tokio::test]
 async fn a_tally_whose_clock_leaps_with_each_report_is_not_called_without_a_pause() {
     let tally = Switch::new();
-    let store = tollgate::ratio::RatioStore::builder(Leaping(tally.clone())).seed(1).build().expect("valid settings");
+    let store = tollgate::ratio::RatioStore::builder(Leaping(tally.clone())).seed(1).build();
     load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 5).await;
     let reports = tally.reports().len();
     assert!((3..=60).contains(&reports), "{reports} in 5 ticks");
@@ -255,7 +254,7 @@ fn a_runtime_that_has_ended_leaves_the_bound_of_a_tick() {
 #[tokio::test]
 async fn what_was_divided_among_callers_holds_for_a_life_too() {
     let tally = Switch::new();
-    let store = tally.store(1).fair("all", "caller").build().expect("valid settings");
+    let store = tally.store(1).fair("all", "caller").build();
     let caller = Check::new(super::counter("caller", "large", tollgate::Quota::per_second(1 << 20)), 1);
     let checks = [Check::new(all(), 1), caller];
     let admitted = async |each: u64, seconds: u64| {
@@ -302,7 +301,7 @@ async fn nonsense_of_a_tally_ends_no_reports_and_is_forgotten_in_a_few_ticks() {
     for seed in 0..4 {
         let (tally, rng) = (Switch::new(), Arc::default());
         let settings = tollgate::ratio::RatioStore::builder(Nonsense(tally.clone(), Arc::clone(&rng))).seed(seed);
-        let store = settings.build().expect("valid settings");
+        let store = settings.build();
         let (stores, check) = (std::slice::from_ref(&store), Check::new(all(), 1));
         load(stores, &check, 1_000, 4).await;
         *rng.lock().expect("no test panicked") = Some(fastrand::Rng::with_seed(seed));

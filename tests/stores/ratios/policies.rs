@@ -121,7 +121,7 @@ fn a_policy_that_has_no_ratio_is_refused_when_the_layer_is_built() {
     refused(Requirement::new(&name, &Quota::calendar_window(1_000_000, daily)), "window of 86400s");
     refused(Requirement::new(&name, &window).settles(Settles::ByOutcome), "settles units by the outcome");
     refused(Requirement::new(&name, &window).bans(), "has a ban");
-    let fair = RatioStore::builder(MemoryTally::new()).fair("mail", "user").build().expect("valid settings");
+    let fair = RatioStore::builder(MemoryTally::new()).fair("mail", "user").build();
     let error = fair.capabilities(&[Requirement::new(&name, &window)]).expect_err("there is no such policy");
     assert!(error.to_string().contains("\"user\""), "{error}");
     let user = PolicyName::try_from("user").expect("a valid name");
@@ -146,11 +146,11 @@ fn settings_outside_of_their_bounds_are_errors() {
         (builder().shards(17), "17 shards"),
         (builder().fair("no name!", "user"), "no name!"),
     ] {
-        let error = builder.build().expect_err(text);
+        let error = builder.try_build().expect_err(text);
         assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
     }
-    assert!(builder().tick(ms(100)).ttl(ms(200)).report(512).shards(16).build().is_ok());
-    assert!(builder().tick(ms(60_000)).build().is_ok());
+    assert!(builder().tick(ms(100)).ttl(ms(200)).report(512).shards(16).try_build().is_ok());
+    assert!(builder().tick(ms(60_000)).try_build().is_ok());
 }
 
 #[tokio::test]

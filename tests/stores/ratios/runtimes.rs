@@ -19,7 +19,7 @@ fn runtime() -> Runtime {
 
 /// How long 200 requests take after the only runtime, with 20,000 keys, has ended.
 fn after_the_runtime() -> Duration {
-    let store = RatioStore::builder(MemoryTally::new()).capacity(1 << 15).build().expect("valid settings");
+    let store = RatioStore::builder(MemoryTally::new()).capacity(1 << 15).build();
     let first = runtime();
     first.block_on(async {
         for key in 0..20_000 {
@@ -56,7 +56,7 @@ fn a_store_can_be_closed_outside_of_its_runtime_and_after_it() {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let within = runtime.enter();
         let tick = Duration::from_millis(100);
-        let store = RatioStore::builder(MemoryTally::new()).tick(tick).build().expect("valid settings");
+        let store = RatioStore::builder(MemoryTally::new()).tick(tick).build();
         drop(within);
         assert!(decide(&store, &[Check::new(all(), 1)]).is_allowed());
         assert!(becomes(|| store.live() == Some(1)), "it reports");
@@ -84,7 +84,7 @@ fn another_runtime_reports_where_the_first_is_not_driven() {
     let tally = MemoryTally::new();
     let tick = Duration::from_millis(100);
     let idle = runtime();
-    let store = idle.block_on(async { RatioStore::builder(tally).tick(tick).build().expect("valid settings") });
+    let store = idle.block_on(async { RatioStore::builder(tally).tick(tick).build() });
     runtime().block_on(async {
         let began = Instant::now();
         while store.live().is_none() {
@@ -118,7 +118,7 @@ async fn a_tally_that_panics_is_called_once_in_a_tick() {
 fn a_thousand_tasks_with_several_policies_in_any_order_never_wait_for_each_other() {
     let threads = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let settings = RatioStore::builder(MemoryTally::new()).tick(Duration::from_millis(100)).report(2).capacity(256);
-    let store = settings.build().expect("valid settings");
+    let store = settings.build();
     let work = async {
         let tasks = (0..1_000_usize).map(|task| {
             let store = store.clone();

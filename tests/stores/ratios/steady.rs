@@ -111,7 +111,7 @@ async fn small_callers_are_not_dropped_for_a_large_one() {
         let tally = Switch::new();
         let builder = tally.store(1);
         let builder = if is_fair { builder.fair("all", "caller") } else { builder };
-        let store = builder.build().expect("valid settings");
+        let store = builder.build();
         let (mut small, mut large) = (0, 0);
         let mut steps = Steps::new();
         for step in 0..14 * 50 {
@@ -134,8 +134,7 @@ async fn small_callers_are_not_dropped_for_a_large_one() {
 async fn many_callers_of_few_requests_are_not_starved() {
     for callers in [5, 40] {
         let tally = Switch::new();
-        let stores: Vec<_> =
-            (0..10).map(|seed| tally.store(seed).fair("all", "caller").build().expect("valid settings")).collect();
+        let stores: Vec<_> = (0..10).map(|seed| tally.store(seed).fair("all", "caller").build()).collect();
         // Of two requests one fits.
         let limit = 5 * callers;
         let (mut admitted, mut steps) = (0, Steps::new());
@@ -155,7 +154,7 @@ async fn many_callers_of_few_requests_are_not_starved() {
 #[tokio::test]
 async fn small_callers_are_not_dropped_for_one_with_new_names() {
     let tally = Switch::new();
-    let store = tally.store(1).fair("all", "caller").build().expect("valid settings");
+    let store = tally.store(1).fair("all", "caller").build();
     let (mut small, mut steps) = (0, Steps::new());
     for step in 0..14 * 50 {
         for request in 0..62 {

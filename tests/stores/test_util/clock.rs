@@ -148,7 +148,7 @@ fn a_clock_of_one_time_shows_it_as_that_of_the_wall_too() {
 async fn cached_refusals_end_by_the_clock() -> Result<(), tollgate::Error> {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build();
-    let cache = DenyCache::builder().clock(clock.clone()).build(store)?;
+    let cache = DenyCache::builder(store).clock(clock.clone()).try_build()?;
     let limiter = Limiter::new(cache, [Rule::new("mail", Quota::per_second(1))]);
     assert!(limiter.check(&ada()).await?.is_allowed());
     assert_eq!(limiter.check(&ada()).await?.source(), Source::Store);

@@ -39,7 +39,7 @@ async fn the_store_on_postgresql_conforms() {
     let make = async |clock| {
         empty(&database).await;
         let backend = AtClock { database: database.clone(), clock };
-        BackendStore::builder(backend).timeout(AMPLE).max_transactions(8).build().expect("valid settings")
+        BackendStore::builder(backend).timeout(AMPLE).max_transactions(8).build()
     };
     let report = conformance(make).await;
     println!("{report}");

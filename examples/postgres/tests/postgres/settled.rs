@@ -117,7 +117,7 @@ async fn a_refund_whose_session_ends_before_its_commit_is_made_once() {
     let server = Server::start();
     let (postgres, losses) = (database(&server).await, Arc::<AtomicUsize>::default());
     let backend = LosesSessions(postgres.clone(), Arc::clone(&losses));
-    let store = BackendStore::builder(backend).timeout(AMPLE).build().expect("valid settings");
+    let store = BackendStore::builder(backend).timeout(AMPLE).build();
     let decided = taken(&store).await;
     losses.store(3, Ordering::SeqCst);
     refund(&store, decided, 40);

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::{LeaseStore, Leases};
 use crate::core::Error;
+use crate::core::error::built;
 use crate::store::{Clock, Store, SystemClock};
 
 /// The share of a limit one process holds at most, unless another is set.
@@ -17,10 +18,11 @@ const MOST_CAPACITY: usize = 1 << 24;
 /// # Examples
 ///
 /// ```
-/// use tollgate::{store::LeaseStore, MemoryStore};
+/// use tollgate::store::LeaseStore;
+/// use tollgate::MemoryStore;
 ///
-/// let settings = LeaseStore::builder(MemoryStore::new()).max_share(0.2).capacity(1_000);
-/// assert!(settings.build().is_ok());
+/// let store = LeaseStore::builder(MemoryStore::new()).max_share(0.2).capacity(1_000).build();
+/// assert_eq!(store.counts().held(), 0);
 /// ```
 #[must_use]
 pub struct LeaseStoreBuilder {
@@ -40,16 +42,17 @@ impl LeaseStoreBuilder {
     /// Sets which share of a limit (of a smaller burst, if there is one) this process holds at most, instead of a
     /// tenth.
     ///
-    /// It is more than 0 and at most 1, else [`build`](Self::build) returns an error. The share times the limit is
-    /// rounded down; where that is less than 4 units, nothing is leased.
+    /// It is more than 0 and at most 1. The share times the limit is rounded down; where that is less than 4 units,
+    /// nothing is leased.
     ///
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{store::LeaseStore, MemoryStore};
+    /// use tollgate::store::LeaseStore;
+    /// use tollgate::MemoryStore;
     ///
-    /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.5).build().is_ok());
-    /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.0).build().is_err());
+    /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.5).try_build().is_ok());
+    /// assert!(LeaseStore::builder(MemoryStore::new()).max_share(0.0).try_build().is_err());
     /// ```
     pub fn max_share(self, share: f64) -> Self {
         Self { share, ..self }
@@ -62,16 +65,18 @@ impl LeaseStoreBuilder {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{store::LeaseStore, MemoryStore};
+    /// use tollgate::store::LeaseStore;
+    /// use tollgate::MemoryStore;
     ///
-    /// assert!(LeaseStore::builder(MemoryStore::new()).overdraft(100).build().is_ok());
+    /// let store = LeaseStore::builder(MemoryStore::new()).overdraft(100).build();
+    /// # let _ = store;
     /// ```
     pub fn overdraft(self, units: u64) -> Self {
         Self { overdraft: units, ..self }
     }
 
-    /// Sets for how many hot keys at most leases are taken, instead of 10,000; 0 is taken as 1. More than 16,777,216
-    /// are refused by [`build`](Self::build).
+    /// Sets for how many hot keys at most leases are taken, instead of 10,000; 0 is taken as 1. There are at most
+    /// 16,777,216.
     ///
     /// Keys that become hot when there is no room are decided by the inner store. Memory for the
     /// counts by which a key becomes hot, 64 bytes a place, is taken at once.
@@ -87,10 +92,20 @@ impl LeaseStoreBuilder {
 
     /// Builds the store.
     ///
+    /// # Panics
+    ///
+    /// If the share is not more than 0 and at most 1, or the capacity is above 16,777,216.
+    #[track_caller]
+    pub fn build(self) -> LeaseStore {
+        built(self.try_build())
+    }
+
+    /// As [`build`](Self::build), for settings that are not known to be valid.
+    ///
     /// # Errors
     ///
     /// If the share is not more than 0 and at most 1, or the capacity is above 16,777,216.
-    pub fn build(self) -> Result<LeaseStore, Error> {
+    pub fn try_build(self) -> Result<LeaseStore, Error> {
         if !(self.share > 0.0 && self.share <= 1.0) {
             return Err(Error::invalid(format!(
                 "a share of {} of the limit cannot be leased: give more than 0 and at most 1",

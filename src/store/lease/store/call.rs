@@ -175,7 +175,7 @@ const AT_ONCE: usize = 1_024;
 /// The first part is handed over before this waits for anything. Then it waits for the lease calls in flight, which
 /// return what they are granted; the second turn charges what they left owed. What is left by a `close` that is dropped
 /// is returned by the next sweep, or with the last clone.
-pub(super) async fn close(leases: &Leases) -> LeaseCounts {
+pub(super) async fn close(leases: &Leases) {
     leases.closed.store(true, Ordering::SeqCst);
     let mut responds = true;
     for _ in 0..2 {
@@ -191,7 +191,6 @@ pub(super) async fn close(leases: &Leases) -> LeaseCounts {
         drop(leases.calls.acquire_many(MOST_CALLS).await);
     }
     leases.calls.close();
-    leases.counts()
 }
 
 /// Returns whether the inner store decides a look at each of these counters, before which it has made what was sent; it

@@ -65,8 +65,8 @@ impl RedisStoreBuilder {
     /// It receives the host and the port of the URL, or those by which a node of a Cluster, or the
     /// primary that sentinels know, is named; nothing is resolved before. Over `rediss://` the
     /// stream is then encrypted as any other. The time that it takes counts as connecting
-    /// ([`connect_timeout`](Self::connect_timeout)), and its error is one of the connection. Unix
-    /// sockets are opened without it.
+    /// ([`connect_timeout`](Self::connect_timeout)), and its error is one of the connection. With the URL of a Unix socket
+    /// it is an error.
     ///
     /// The closure runs in a task of its own on the runtime that connects, and must not block its thread, nor may reading
     /// from the stream and writing to it. If it panics, that attempt fails with an error of the connection, and the next
@@ -116,28 +116,24 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets the user as which the store logs in to the primary that
-    /// [`connect_sentinel`](Self::connect_sentinel) finds, instead of the default user.
+    /// Sets user and password for the primary that [`connect_sentinel`](Self::connect_sentinel) finds, instead of none;
+    /// the user that needs no name is `default`. It is an error of all other methods that make a store.
     ///
     /// # Examples
     ///
-    /// ```
-    /// use tollgate::RedisStore;
+    /// ```no_run
+    /// # async fn run() -> Result<(), tollgate::Error> {
+    /// use tollgate::{RedisStore, store::Credentials};
     ///
-    /// let settings = RedisStore::builder().primary_user("limiter").primary_password("secret");
-    /// assert!(settings.connect_sentinel_lazy(["redis://127.0.0.1:26379"], "main").is_ok());
+    /// let settings = RedisStore::builder().primary_credentials(Credentials::new("limiter", "secret"));
+    /// let store = settings.connect_sentinel(["redis://127.0.0.1:26379"], "main").await?;
+    /// # let _ = store;
+    /// # Ok(())
+    /// # }
     /// ```
     #[cfg(feature = "sentinel")]
-    pub fn primary_user(mut self, user: impl Into<String>) -> Self {
-        self.primary = self.primary.set_username(user.into());
-        self
-    }
-
-    /// Sets the password for the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
-    /// See [`primary_user`](Self::primary_user) for an example.
-    #[cfg(feature = "sentinel")]
-    pub fn primary_password(mut self, password: impl Into<String>) -> Self {
-        self.primary = self.primary.set_password(password.into());
+    pub fn primary_credentials(mut self, credentials: Credentials) -> Self {
+        self.primary = Some(credentials);
         self
     }
 }
@@ -159,9 +155,11 @@ impl RedisStoreBuilder {
     /// ```
     /// use tollgate::RedisStore;
     ///
+    /// # async fn run() {
     /// let settings = RedisStore::builder().root_certificates("no certificate");
-    /// let store = settings.connect_lazy("rediss://127.0.0.1:6380");
+    /// let store = settings.connect("rediss://127.0.0.1:6380").await;
     /// assert!(store.is_err_and(|error| error.is_invalid()));
+    /// # }
     /// ```
     pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.root = Some(pem.into());

@@ -9,16 +9,18 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use deadpool_redis::Pool;
-use deadpool_redis::redis::ConnectionInfo;
+#[cfg(feature = "sentinel")]
+use deadpool_redis::redis::RedisConnectionInfo;
+use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
 
 use super::settings::RedisStoreBuilder;
 use crate::core::Error;
 use crate::core::error::Kind;
 #[cfg(feature = "cluster")]
 use crate::store::redis::cluster::Cluster;
-#[cfg(feature = "sentinel")]
-use crate::store::redis::connections::Sentinels;
 use crate::store::redis::connections::{ConnSource, Connect, Origin, server_at};
+#[cfg(feature = "sentinel")]
+use crate::store::redis::connections::{Credentials, Sentinels};
 use crate::store::redis::pipeline::Server;
 use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
@@ -47,33 +49,7 @@ impl RedisStoreBuilder {
     /// or is no Redis.
     pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
         let (server, address) = self.server(url, true)?;
-        self.prepared(server, &address).await
-    }
-
-    /// Makes a store on the server at a URL, as [`connect`](Self::connect) does, but does not call
-    /// the server before the first decision: so a service starts while Redis is unavailable, and
-    /// its layer decides as it is set to until Redis is there ([`OnFailure`](crate::OnFailure)).
-    /// May be called outside a runtime.
-    ///
-    /// The first decision connects. Passwords, permissions and servers
-    /// that are no Redis are found then, as failures of decisions; [`connect`](Self::connect) finds
-    /// them at once.
-    ///
-    /// # Errors
-    ///
-    /// If a setting or the URL is wrong.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// assert!(RedisStore::builder().connect_lazy("redis://127.0.0.1:6379").is_ok());
-    /// assert!(RedisStore::builder().connect_lazy("127.0.0.1:6379").is_err_and(|error| error.is_invalid()));
-    /// ```
-    pub fn connect_lazy(self, url: &str) -> Result<RedisStore, Error> {
-        let (server, _) = self.server(url, true)?;
-        self.build(server)
+        self.started(server, &address).await
     }
 
     /// Connects to a Redis Cluster of which some nodes are known, as
@@ -121,81 +97,34 @@ impl RedisStoreBuilder {
     #[cfg(feature = "cluster")]
     pub async fn connect_cluster<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Result<RedisStore, Error> {
         let (nodes, address) = self.cluster(urls)?;
-        self.prepared(nodes, &address).await
-    }
-
-    /// Makes a store on a Redis Cluster of which some nodes are known, as
-    /// [`connect_cluster`](Self::connect_cluster) does, but does not call them before the first
-    /// decision: see [`connect_lazy`](Self::connect_lazy).
-    ///
-    /// # Errors
-    ///
-    /// If a setting or a URL is wrong, or there is no URL.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// let nodes = ["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"];
-    /// assert!(RedisStore::builder().connect_cluster_lazy(nodes).is_ok());
-    /// ```
-    #[cfg(feature = "cluster")]
-    pub fn connect_cluster_lazy<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Result<RedisStore, Error> {
-        let (nodes, _) = self.cluster(urls)?;
-        self.build(nodes)
+        self.started(nodes, &address).await
     }
 
     /// Connects to the primary that Redis Sentinel knows by this name.
     ///
     /// The URLs, `redis://[user:password@]host:port`, are those of the sentinels, and so are their user and password.
-    /// Those for the primary are set with [`primary_user`](Self::primary_user) and
-    /// [`primary_password`](Self::primary_password).
+    /// Those for the primary are set with [`primary_credentials`](Self::primary_credentials), or come from a
+    /// [closure](Self::credentials).
     ///
     /// After a failover a decision fails once, and the next ones are made by the new primary as soon
     /// as the sentinels name it. What the old one had not yet replicated is not counted.
     ///
     /// # Errors
     ///
-    /// If a setting or a URL is wrong, no sentinel replies or knows the name, or the primary cannot be
-    /// reached, or refuses the connection.
+    /// If a setting or a URL is wrong, both kinds of credentials for the primary are set, no sentinel replies or knows
+    /// the name, or the primary cannot be reached, or refuses the connection.
     #[cfg(feature = "sentinel")]
     pub async fn connect_sentinel<U: AsRef<str>>(
-        self,
+        mut self,
         urls: impl IntoIterator<Item = U>,
-        master_name: &str,
+        name: &str,
     ) -> Result<RedisStore, Error> {
-        let (primary, address) = self.sentinels(urls, master_name)?;
-        self.prepared(primary, &address).await
+        let (primary, address) = self.sentinels(urls, name)?;
+        self.started(primary, &address).await
     }
 
-    /// Makes a store on the primary that sentinels know by a name, as
-    /// [`connect_sentinel`](Self::connect_sentinel) does, but does not call them before the first
-    /// decision: see [`connect_lazy`](Self::connect_lazy).
-    ///
-    /// # Errors
-    ///
-    /// If a setting or a URL is wrong, or there is no URL.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"];
-    /// assert!(RedisStore::builder().connect_sentinel_lazy(sentinels, "main").is_ok());
-    /// ```
-    #[cfg(feature = "sentinel")]
-    pub fn connect_sentinel_lazy<U: AsRef<str>>(
-        self,
-        urls: impl IntoIterator<Item = U>,
-        master_name: &str,
-    ) -> Result<RedisStore, Error> {
-        let (primary, _) = self.sentinels(urls, master_name)?;
-        self.build(primary)
-    }
-
-    /// Uses a pool of the application. Its server is not called before the first decision.
+    /// Uses a pool of the application. Its server is not called before the first decision, as if the store were
+    /// [lazy](Self::lazy).
     ///
     /// The pool opens its connections itself, and runs each in a task of its own. So a decision takes one more hop
     /// between tasks than over a connection that [`connect`](Self::connect) opens, and a lost connection is noticed
@@ -218,14 +147,20 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If a setting is wrong, or if [`credentials`](Self::credentials) or [`dial`](Self::dial) is set, which the pool
-    /// does not use.
+    /// If a setting is wrong, or if credentials, [`dial`](Self::dial) or certificates are set, which the pool does not
+    /// use.
     pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
-        if self.connect.credentials.is_some() || self.connect.dial.is_some() {
-            let text = "a pool of yours connects by itself: leave out credentials and a closure that dials";
+        let connection = self.connection(&[])?;
+        #[cfg(feature = "tls")]
+        let has_certificates = self.tls.root.is_some() || self.tls.identity.is_some();
+        #[cfg(not(feature = "tls"))]
+        let has_certificates = false;
+        if has_certificates || connection.credentials.is_some() || connection.dial.is_some() {
+            let text =
+                "a pool of yours connects by itself: leave out credentials, certificates and a closure that dials";
             return Err(Error::invalid(text));
         }
-        let server = self.one(self.connection(&[])?, Origin::Pool(pool));
+        let server = self.one(connection, Origin::Pool(pool));
         self.build(server)
     }
 
@@ -251,7 +186,7 @@ impl RedisStoreBuilder {
     /// the first sentinel is.
     #[cfg(feature = "sentinel")]
     fn sentinels<U: AsRef<str>>(
-        &self,
+        &mut self,
         urls: impl IntoIterator<Item = U>,
         name: &str,
     ) -> Result<(Servers, String), Error> {
@@ -259,18 +194,34 @@ impl RedisStoreBuilder {
         let Some(first) = known.first() else {
             return Err(Error::invalid("no URL of a sentinel was given: give at least one"));
         };
-        let (connect, primary) = (self.connection(&known)?, first.clone().set_redis_settings(self.primary.clone()));
+        if self.primary.is_some() && self.connect.credentials.is_some() {
+            let text = "primary_credentials and a closure for credentials are for the same primary: leave out either";
+            return Err(Error::invalid(text));
+        }
+        let login = self.primary.take().map_or_else(RedisConnectionInfo::default, Credentials::login);
+        let (connect, primary) = (self.connection(&known)?, first.clone().set_redis_settings(login));
         let sentinels = Sentinels { known, name: name.to_owned(), primary, first: AtomicUsize::new(0) };
         let address = format!("{name:?}, as named at {addresses}");
         Ok((self.one(connect, Origin::Sentinels(sentinels)), address))
     }
 
     /// Returns how some servers are connected to.
-    #[cfg_attr(
-        not(feature = "tls"),
-        allow(unused_variables, clippy::unnecessary_wraps, reason = "nothing is encrypted then")
-    )]
+    ///
+    /// # Errors
+    ///
+    /// If a setting has no effect on these servers.
     fn connection(&self, servers: &[ConnectionInfo]) -> Result<Connect, Error> {
+        #[cfg(feature = "sentinel")]
+        if self.primary.is_some() {
+            let text =
+                "primary_credentials are for a primary that sentinels name: leave them out, or use connect_sentinel";
+            return Err(Error::invalid(text));
+        }
+        if self.connect.dial.is_some() && servers.iter().any(|server| matches!(server.addr(), ConnectionAddr::Unix(_)))
+        {
+            let text = "a Unix socket is opened without a closure that dials: leave it out, or give host:port";
+            return Err(Error::invalid(text));
+        }
         Ok(Connect {
             calls: Some(self.calls.calls),
             #[cfg(feature = "tls")]
@@ -294,11 +245,13 @@ impl RedisStoreBuilder {
         Ok((self.build(server)?, address))
     }
 
-    /// Makes a store once its servers are ready. `address` is in the error.
-    async fn prepared(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
-        let limit = self.longest_start();
+    /// Makes a store, once its servers are ready unless it is lazy. `address` is in the error.
+    async fn started(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
+        let (is_lazy, limit) = (self.lazy, self.longest_start());
         let store = self.build(servers.clone())?;
-        in_time(limit, address, servers.prepare()).await?;
+        if !is_lazy {
+            in_time(limit, address, servers.prepare()).await?;
+        }
         Ok(store)
     }
 
@@ -319,16 +272,6 @@ impl RedisStore {
         Self::builder().connect(url).await
     }
 
-    /// Makes a store with the default settings, which connects with its first decision. See
-    /// [`RedisStoreBuilder::connect_lazy`].
-    ///
-    /// # Errors
-    ///
-    /// If the URL is wrong.
-    pub fn connect_lazy(url: &str) -> Result<Self, Error> {
-        Self::builder().connect_lazy(url)
-    }
-
     /// Connects to a Cluster with the default settings. See [`RedisStoreBuilder::connect_cluster`].
     ///
     /// # Errors
@@ -347,11 +290,8 @@ impl RedisStore {
     /// If a URL is wrong, no sentinel replies or knows the name, or the primary cannot be reached, or
     /// refuses the connection.
     #[cfg(feature = "sentinel")]
-    pub async fn connect_sentinel<U: AsRef<str>>(
-        urls: impl IntoIterator<Item = U>,
-        master_name: &str,
-    ) -> Result<Self, Error> {
-        Self::builder().connect_sentinel(urls, master_name).await
+    pub async fn connect_sentinel<U: AsRef<str>>(urls: impl IntoIterator<Item = U>, name: &str) -> Result<Self, Error> {
+        Self::builder().connect_sentinel(urls, name).await
     }
 
     /// Uses a pool that is there already, with the default settings.

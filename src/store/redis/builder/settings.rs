@@ -7,11 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "sentinel")]
-use deadpool_redis::redis::RedisConnectionInfo;
 use tokio::runtime::Handle as Runtime;
 
 use crate::core::Error;
+#[cfg(feature = "sentinel")]
+use crate::store::Credentials;
 use crate::store::redis::connections::Connect;
 #[cfg(feature = "tls")]
 use crate::store::redis::connections::Tls;
@@ -59,12 +59,13 @@ const MOST_CONNECTIONS: usize = 65_536;
 /// use tollgate::store::Store;
 /// use tollgate::RedisStore;
 ///
-/// let store = RedisStore::builder()
-///     .prefix("api")
-///     .timeout(Duration::from_millis(50))
-///     .connect_lazy("redis://127.0.0.1:6379")?;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let settings = RedisStore::builder().prefix("api").timeout(Duration::from_millis(50)).lazy();
+/// let store = settings.connect("redis://127.0.0.1:6379").await?;
 /// assert_eq!(store.capabilities(&[])?.timeout, Some(Duration::from_millis(50)));
-/// # Ok::<(), tollgate::Error>(())
+/// # Ok(())
+/// # }
 /// ```
 #[must_use]
 pub struct RedisStoreBuilder {
@@ -80,9 +81,13 @@ pub struct RedisStoreBuilder {
     pub(super) tls: Tls,
     /// User and password for the primary that sentinels name.
     #[cfg(feature = "sentinel")]
-    pub(super) primary: RedisConnectionInfo,
-    /// The settings of the deny cache; `None` without one.
-    deny_cache: Option<DenyCacheBuilder>,
+    pub(super) primary: Option<Credentials>,
+    /// Whether the first decision connects, and nothing before.
+    pub(in crate::store) lazy: bool,
+    deny_cache: DenyCacheBuilder<()>,
+    has_deny_cache: bool,
+    /// Whether anything but the clock was set of the deny cache.
+    sets_deny_cache: bool,
 }
 
 impl RedisStoreBuilder {
@@ -103,44 +108,27 @@ impl RedisStoreBuilder {
             #[cfg(feature = "tls")]
             tls: Tls::default(),
             #[cfg(feature = "sentinel")]
-            primary: RedisConnectionInfo::default(),
-            deny_cache: Some(DenyCache::builder()),
+            primary: None,
+            lazy: false,
+            deny_cache: DenyCache::builder(()),
+            has_deny_cache: true,
+            sets_deny_cache: false,
         }
     }
 
     /// Sets what every key starts with, instead of `tollgate`: 1 to 64 printable ASCII characters
     /// without braces. Stores with the same prefix on one server share their counters; give each
     /// application its own.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// let store = RedisStore::builder().prefix("shop:limits").connect_lazy("redis://127.0.0.1:6379");
-    /// assert!(store.is_ok());
-    /// let store = RedisStore::builder().prefix("{shop}").connect_lazy("redis://127.0.0.1:6379");
-    /// assert!(store.is_err_and(|error| error.is_invalid()));
-    /// ```
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// Sets how many connections there are to each server at most, instead of 16; 0 and more than 65,536 are refused,
-    /// unless the pool is [given](Self::from_pool).
+    /// Sets how many connections there are to each server at most, instead of 16: 1 to 65,536. Of a
+    /// [pool](Self::from_pool) the store takes no more.
     ///
     /// All decisions of a runtime share one connection to each server. Set at least as many as there are runtimes that
     /// make decisions, such as with one runtime per thread: any more runtimes share the first connection, and wait for
     /// its runtime. A connection that stopped responding is kept in addition, for up to 10 s, to receive late replies.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// let store = RedisStore::builder().pool_size(0).connect_lazy("redis://127.0.0.1:6379");
-    /// assert!(store.is_err_and(|error| error.is_invalid()));
-    /// ```
     pub fn pool_size(mut self, connections: usize) -> Self {
         self.calls.most = connections;
         self
@@ -150,16 +138,6 @@ impl RedisStoreBuilder {
     /// decisions of this process share calls. A single request with more checks is not split.
     ///
     /// More make a flood cheaper; fewer keep the server from being busy for long.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// assert!(RedisStore::builder().batch_size(16).connect_lazy("redis://127.0.0.1:6379").is_ok());
-    /// let store = RedisStore::builder().batch_size(1_000).connect_lazy("redis://127.0.0.1:6379");
-    /// assert!(store.is_err_and(|error| error.is_invalid()));
-    /// ```
     pub fn batch_size(mut self, checks: usize) -> Self {
         self.calls.batch_size = checks;
         self
@@ -170,16 +148,6 @@ impl RedisStoreBuilder {
     ///
     /// With one, decisions that come together are up to half a round trip later, and larger batches save the server some
     /// work; more than two make batches smaller.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// assert!(RedisStore::builder().calls_in_flight(1).connect_lazy("redis://127.0.0.1:6379").is_ok());
-    /// let store = RedisStore::builder().calls_in_flight(0).connect_lazy("redis://127.0.0.1:6379");
-    /// assert!(store.is_err_and(|error| error.is_invalid()));
-    /// ```
     pub fn calls_in_flight(mut self, calls: usize) -> Self {
         self.calls.in_flight = calls;
         self
@@ -190,14 +158,6 @@ impl RedisStoreBuilder {
     ///
     /// The library is named by its content and is never replaced, so that different versions of this
     /// crate can share a server; it stays in the server's data until `FUNCTION DELETE`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// assert!(RedisStore::builder().functions().connect_lazy("redis://127.0.0.1:6379").is_ok());
-    /// ```
     pub fn functions(mut self) -> Self {
         self.calls.calls = Calls::Functions;
         self
@@ -206,19 +166,6 @@ impl RedisStoreBuilder {
     /// Sets how long one decision may take, instead of 100 ms: waiting for a connection, sending,
     /// and receiving the reply. A decision that takes longer is an error, for which
     /// [`Error::is_timeout`](crate::Error::is_timeout) is true. Zero is refused.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::store::Store;
-    /// use tollgate::RedisStore;
-    ///
-    /// let settings = RedisStore::builder().timeout(Duration::from_millis(20));
-    /// let store = settings.connect_lazy("redis://127.0.0.1:6379")?;
-    /// assert_eq!(store.capabilities(&[])?.timeout, Some(Duration::from_millis(20)));
-    /// # Ok::<(), tollgate::Error>(())
-    /// ```
     pub fn timeout(self, budget: Duration) -> Self {
         Self { budget, ..self }
     }
@@ -229,16 +176,6 @@ impl RedisStoreBuilder {
     ///
     /// A decision does not wait longer than its timeout for a connection; connecting goes on
     /// meanwhile.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::RedisStore;
-    ///
-    /// let settings = RedisStore::builder().connect_timeout(Duration::from_secs(2));
-    /// assert!(settings.connect_lazy("redis://127.0.0.1:6379").is_ok());
-    /// ```
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect.timeout = timeout;
         self
@@ -247,48 +184,46 @@ impl RedisStoreBuilder {
     /// Sets for how long a refusal is cached at most, instead of 1 s: see
     /// [`DenyCache`](crate::store::DenyCache). For so long a refund or a reset by another process may go
     /// unnoticed. Zero is refused: see [`without_deny_cache`](Self::without_deny_cache).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::RedisStore;
-    ///
-    /// let settings = RedisStore::builder().deny_cache_max_ttl(Duration::from_millis(200));
-    /// assert!(settings.connect_lazy("redis://127.0.0.1:6379").is_ok());
-    /// ```
     pub fn deny_cache_max_ttl(self, cap: Duration) -> Self {
-        Self { deny_cache: self.deny_cache.map(|cache| cache.max_ttl(cap)), ..self }
+        Self { deny_cache: self.deny_cache.max_ttl(cap), sets_deny_cache: true, ..self }
     }
 
     /// Sets how many refusals are cached at most, instead of 100,000. Zero is refused: see
     /// [`without_deny_cache`](Self::without_deny_cache).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::RedisStore;
-    ///
-    /// let store = RedisStore::builder().deny_cache_capacity(0).connect_lazy("redis://127.0.0.1:6379");
-    /// assert!(store.is_err_and(|error| error.is_invalid()));
-    /// ```
     pub fn deny_cache_capacity(self, refusals: usize) -> Self {
-        Self { deny_cache: self.deny_cache.map(|cache| cache.capacity(refusals)), ..self }
+        Self { deny_cache: self.deny_cache.capacity(refusals), sets_deny_cache: true, ..self }
     }
 
-    /// Calls Redis for every request, also right after it refused one like it, however the deny
-    /// cache is set before.
+    /// Calls Redis for every request, also right after it refused one like it. A deny cache is an error then if it is
+    /// set, too.
+    pub fn without_deny_cache(self) -> Self {
+        Self { has_deny_cache: false, ..self }
+    }
+
+    /// Makes `connect`, `connect_cluster` and `connect_sentinel` return a store without calling a server, so that a
+    /// service starts while Redis is unavailable: until it is there, the layer decides as it is
+    /// [set to](crate::OnFailure).
+    ///
+    /// The first decision connects. Passwords, permissions and servers that are no Redis are found then, as failures of
+    /// decisions; settings and URLs are checked at once all the same. The future is ready when it is polled first, and
+    /// needs no runtime.
     ///
     /// # Examples
     ///
     /// ```
     /// use tollgate::RedisStore;
     ///
-    /// let settings = RedisStore::builder().without_deny_cache();
-    /// assert!(settings.connect_lazy("redis://127.0.0.1:6379").is_ok());
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let store = RedisStore::builder().lazy().connect("redis://127.0.0.1:6379").await?;
+    /// # let _ = store;
+    /// let error = RedisStore::builder().lazy().connect("127.0.0.1:6379").await.expect_err("it is no URL");
+    /// assert!(error.is_invalid());
+    /// # Ok(())
+    /// # }
     /// ```
-    pub fn without_deny_cache(self) -> Self {
-        Self { deny_cache: None, ..self }
+    pub fn lazy(self) -> Self {
+        Self { lazy: true, ..self }
     }
 
     /// Takes the time of decisions from a clock, its [`wall`](Clock::wall), instead of the server's `TIME`.
@@ -299,7 +234,7 @@ impl RedisStoreBuilder {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let shared = Arc::clone(&clock);
         self.calls.clock = Some(clock);
-        Self { deny_cache: self.deny_cache.map(|cache| cache.clock(move || shared.now())), ..self }
+        Self { deny_cache: self.deny_cache.clock(move || shared.now()), ..self }
     }
 
     /// Connects and receives in this runtime, whichever one makes decisions.
@@ -317,7 +252,7 @@ impl RedisStoreBuilder {
     ///
     /// let limits = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     /// let settings = RedisStore::builder().runtime(limits.handle().clone());
-    /// assert!(settings.connect_lazy("redis://127.0.0.1:6379").is_ok());
+    /// # let _ = settings;
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn runtime(mut self, runtime: Runtime) -> Self {
@@ -350,8 +285,13 @@ impl RedisStoreBuilder {
                 return Err(Error::invalid(format!("{given} {what} are not allowed: give 1 to {most}")));
             }
         }
+        if self.sets_deny_cache && !self.has_deny_cache {
+            let text = "a store without_deny_cache has no max_ttl or capacity of one: leave out either";
+            return Err(Error::invalid(text));
+        }
         let time = ServerTime::new(self.calls.clock);
-        Engine::new(servers, self.prefix, self.budget, time, self.deny_cache).map(RedisStore::new)
+        let deny_cache = self.has_deny_cache.then_some(self.deny_cache);
+        Engine::new(servers, self.prefix, self.budget, time, deny_cache).map(RedisStore::new)
     }
 }
 

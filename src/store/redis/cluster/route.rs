@@ -85,6 +85,11 @@ impl Cluster {
         };
         let seeds: Option<Vec<Address>> = known.iter().map(address_of).collect();
         let seeds = seeds.ok_or_else(|| Error::invalid("a Cluster cannot use a Unix socket: give host:port"))?;
+        if let Some(reason) = known.iter().find_map(|node| differs(&login, node)) {
+            return Err(Error::invalid(format!(
+                "the URLs of a Cluster's nodes differ in {reason}: all are used as the first"
+            )));
+        }
         let (map, looks, start) = (ArcSwap::from_pointee(Map::empty()), Arc::default(), Instant::now());
         Ok(Arc::new(Self { seeds, login, connect, settings, budget, start, map, looks }))
     }
@@ -316,6 +321,19 @@ fn no_primary() -> Error {
 }
 
 /// Returns the host and the port of a URL, or `None` for a Unix socket.
+/// Returns what the URL of a node has that would not be used, as all nodes are connected to as the first one.
+fn differs(first: &ConnectionInfo, node: &ConnectionInfo) -> Option<&'static str> {
+    let is_encrypted = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+    let login = |info: &ConnectionInfo| {
+        let settings = info.redis_settings();
+        settings.password().map(|password| (settings.username().map(str::to_owned), password.to_owned()))
+    };
+    if is_encrypted(first) != is_encrypted(node) {
+        return Some("redis:// and rediss://");
+    }
+    login(node).filter(|of_node| Some(of_node) != login(first).as_ref()).map(|_| "their user or password")
+}
+
 fn address_of(info: &ConnectionInfo) -> Option<Address> {
     match info.addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {

@@ -48,6 +48,12 @@ impl Credentials {
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: user.into(), password: password.into() }
     }
+
+    /// Returns a login by these credentials, to database 0.
+    #[cfg(feature = "sentinel")]
+    pub(in crate::store::redis) fn login(self) -> RedisConnectionInfo {
+        RedisConnectionInfo::default().set_username(self.user).set_password(self.password)
+    }
 }
 
 impl fmt::Debug for Credentials {

@@ -246,6 +246,11 @@ pub(in crate::store::redis) fn server_at(url: &str) -> Result<ConnectionInfo, Er
             "#insecure is not supported, as it skips the verification of the server: give its root certificate instead",
         ));
     }
+    if info.redis_settings().username().is_some() && info.redis_settings().password().is_none() {
+        return Err(Error::invalid(
+            "a user without a password is not logged in: give user:password@host in the Redis URL",
+        ));
+    }
     // The redis crate passes over all others: with a `db` that other clients read, two services would share database 0.
     let (known, say): (&[&str], _) = match info.addr() {
         ConnectionAddr::Unix(_) => (&["db", "user", "pass", "protocol"], "there are db, user, pass and protocol"),
