@@ -89,19 +89,13 @@ impl Deadline {
         Self { at: None }
     }
 
-    /// A deadline at a time of tokio's clock, which may have passed.
-    pub const fn at(time: Instant) -> Self {
-        Self { at: Some(time) }
-    }
-
     /// A deadline after `time` from now; none if that is too late to be represented.
     pub fn after(time: Duration) -> Self {
         Self { at: Instant::now().checked_add(time) }
     }
 
     /// Returns the time of the deadline, if there is one.
-    #[must_use]
-    pub const fn instant(self) -> Option<Instant> {
+    pub(crate) const fn instant(self) -> Option<Instant> {
         self.at
     }
 

@@ -67,18 +67,8 @@ impl<F: Fn() -> Duration + Send + Sync + 'static> Clock for F {
 
 /// The system's clocks: [`now`](Clock::now) is the system's time when the clock was made, plus the monotonic time since,
 /// and never steps back; [`wall`](Clock::wall) is the system's time, which may be set.
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::store::{Clock, SystemClock};
-///
-/// let clock = SystemClock::new();
-/// let before = clock.now();
-/// assert!(clock.now() >= before);
-/// ```
 #[derive(Clone, Copy, Debug)]
-pub struct SystemClock {
+pub(crate) struct SystemClock {
     /// When the clock was made, by the monotonic clock.
     start: Instant,
     /// When it was made, since the Unix epoch: zero if the system's time is before that.
@@ -87,14 +77,8 @@ pub struct SystemClock {
 
 impl SystemClock {
     /// A clock that shows the system's time now.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { start: Instant::now(), wall: since_epoch() }
-    }
-}
-
-impl Default for SystemClock {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

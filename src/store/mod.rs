@@ -44,7 +44,8 @@ pub use crate::core::{
 };
 pub use ask::{Ask, AskMode, Deadline};
 pub use breaker::BreakerState;
-pub use clock::{Clock, SystemClock};
+pub use clock::Clock;
+pub(crate) use clock::SystemClock;
 pub use deny::{DenyCache, DenyCacheBuilder};
 pub(crate) use failure::{Call, Deciding, FailureRules, FailureStore, OnFailure, SharedStore};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};

@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::pin::pin;
 use std::sync::OnceLock;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::request::Parts;

@@ -90,7 +90,7 @@ pub struct MemoryStore {
 pub struct MemoryStoreBuilder {
     /// At least 1.
     capacity: usize,
-    /// By default a [`SystemClock`].
+    /// By default a `SystemClock`.
     clock: Box<dyn Clock>,
 }
 
