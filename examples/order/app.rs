@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum_extra::middleware::option_layer;
 use http::header::AUTHORIZATION;
-use http::{HeaderName, StatusCode};
+use http::StatusCode;
 use tollgate::policy::{Count, MissingKey};
 use tollgate::response::EXPOSED_HEADERS;
 use tollgate::store::Store;
@@ -23,11 +23,6 @@ use tower_http::trace::TraceLayer;
 /// How long a handler may take.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The headers that scripts of other origins may read.
-fn exposed() -> Vec<HeaderName> {
-    EXPOSED_HEADERS.to_vec()
-}
-
 /// Adds the layers one by one. Each goes around those before it: the last is the outermost.
 pub(crate) fn by_router(store: impl Store + Clone) -> Router {
     routes()
@@ -36,7 +31,7 @@ pub(crate) fn by_router(store: impl Store + Clone) -> Router {
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, LONGEST))
         .layer(address(store))
         .layer(CompressionLayer::new())
-        .layer(CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(exposed()))
+        .layer(CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(EXPOSED_HEADERS))
         .layer(TraceLayer::new_for_http())
 }
 
@@ -45,7 +40,7 @@ pub(crate) fn by_builder(store: impl Store + Clone) -> Router {
     routes().layer(
         ServiceBuilder::new()
             .layer(TraceLayer::new_for_http())
-            .layer(CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(exposed()))
+            .layer(CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(EXPOSED_HEADERS))
             .layer(CompressionLayer::new())
             .layer(address(store.clone()))
             .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, LONGEST))

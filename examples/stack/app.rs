@@ -54,7 +54,7 @@ pub(crate) fn app(store: impl Store + Clone, worker: WorkerShedLayer) -> Router 
         // Added after them: neither limited nor shed, as a process that sheds has to stay in service.
         .route("/healthz", get(async || "ok\n"))
         // Around all: refusals are traced too, and scripts may read their headers.
-        .layer(CorsLayer::new().allow_origin(Any).expose_headers(EXPOSED_HEADERS.to_vec()))
+        .layer(CorsLayer::new().allow_origin(Any).expose_headers(EXPOSED_HEADERS))
         .layer(TraceLayer::new_for_http())
 }
 

@@ -221,7 +221,7 @@ async fn around_the_router_no_route_is_known() {
 #[tokio::test]
 async fn cors_inside_hides_a_429_from_scripts() {
     let layer = RateLimitLayer::new(memory(&ManualClock::new()), Policy::new("all", Quota::per_minute(1)));
-    let cors = CorsLayer::new().allow_origin(Any).expose_headers(EXPOSED_HEADERS.to_vec());
+    let cors = CorsLayer::new().allow_origin(Any).expose_headers(EXPOSED_HEADERS);
     let router = Router::new().route("/api/report", get(async || "a report\n")).layer(cors).layer(layer);
     let served = send(&router, report(), Body::empty()).await;
     assert_eq!((served.status, served.header("access-control-allow-origin")), (200, Some("*")));

@@ -32,12 +32,10 @@ const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 /// ```
 /// use tollgate::response::EXPOSED_HEADERS;
 ///
-/// // With tower-http: `CorsLayer::new().expose_headers(EXPOSED_HEADERS.to_vec())`.
+/// // With tower-http: `CorsLayer::new().expose_headers(EXPOSED_HEADERS)`.
 /// assert!(EXPOSED_HEADERS.iter().any(|name| name == "retry-after"));
 /// ```
-pub static EXPOSED_HEADERS: &[HeaderName] = &EXPOSED;
-
-static EXPOSED: [HeaderName; 11] =
+pub const EXPOSED_HEADERS: [HeaderName; 11] =
     [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK, STATUS, MESSAGE];
 
 /// The `Cache-Control` of every refusal: it is true only now, and only for this client.

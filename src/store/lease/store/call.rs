@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{Leases, MOST_CALLS};
 use crate::core::Error;
 use crate::store::lease::hot_key::{Back, Lot, OVERDRAWN, Want};
-use crate::store::lease::hot_keys::{HotKeys, LeaseCounts};
+use crate::store::lease::hot_keys::HotKeys;
 use crate::store::{Ask, Check, Counter, MaybeFuture, Store, StoreDecision};
 
 /// A lease call in flight. Dropped without a result it counts as failed, as when a runtime ends.
