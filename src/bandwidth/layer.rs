@@ -59,7 +59,7 @@ impl BandwidthLayer {
         built(Self::try_responses(limits, over))
     }
 
-    /// Creates a layer as [`responses`](Self::responses), and returns an error where that panics.
+    /// Fallible version of [`responses`](Self::responses).
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl BandwidthLayer {
         built(Self::try_requests(limits, over))
     }
 
-    /// Creates a layer as [`requests`](Self::requests), and returns an error where that panics.
+    /// Fallible version of [`requests`](Self::requests).
     ///
     /// # Errors
     ///

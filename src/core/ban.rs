@@ -70,6 +70,7 @@ impl Ban {
     /// # Panics
     ///
     /// Where [`try_new`](Self::try_new) returns an error; in a constant it does not compile.
+    #[track_caller]
     pub const fn new(after: u32, within: Duration, time: Duration) -> Self {
         match Self::checked(after, within, time) {
             Ok(ban) => ban,
@@ -77,7 +78,7 @@ impl Ban {
         }
     }
 
-    /// As [`new`](Self::new), for values from a file or a user.
+    /// Fallible version of [`new`](Self::new).
     ///
     /// # Errors
     ///
@@ -99,7 +100,7 @@ impl Ban {
         built(self.try_backoff(factor, most))
     }
 
-    /// As [`backoff`](Self::backoff), for values from a file or a user.
+    /// Fallible version of [`backoff`](Self::backoff).
     ///
     /// # Errors
     ///

@@ -102,7 +102,7 @@ impl Limiter {
         built(Self::try_new(store, rules))
     }
 
-    /// As [`new`](Self::new), but returns an error instead of panicking.
+    /// Fallible version of [`new`](Self::new).
     ///
     /// # Errors
     ///

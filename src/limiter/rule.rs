@@ -54,7 +54,7 @@ impl Rule {
         built(Self::try_new(name, quota))
     }
 
-    /// As [`new`](Self::new), but returns an error instead of panicking: for names from a file or a user.
+    /// Fallible version of [`new`](Self::new).
     ///
     /// # Errors
     ///

@@ -327,8 +327,8 @@ fn of_some_calendar(rng: &mut Rng, quota: Quota) -> Quota {
     let calendar = match rng.u32(..4) {
         0 => Calendar::hourly(zone),
         1 => Calendar::daily(zone),
-        2 => Calendar::weekly(zone).and_then(|week| week.anchor(rng.u8(1..=7))),
-        _ => Calendar::monthly(zone).and_then(|month| month.anchor(rng.u8(1..=31))),
+        2 => Calendar::weekly(zone).map(|week| week.anchor(rng.u8(1..=7))),
+        _ => Calendar::monthly(zone).map(|month| month.anchor(rng.u8(1..=31))),
     };
     Quota::calendar_window(quota.limit(), calendar.expect("the system has time zones"))
 }

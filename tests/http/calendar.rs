@@ -26,7 +26,7 @@ const MARCH_31: u64 = 1_711_839_600;
 const OCTOBER_27: u64 = 1_729_980_000;
 
 fn billing(limit: u64) -> Quota {
-    let month = Calendar::monthly("Europe/Berlin").and_then(|month| month.anchor(31));
+    let month = Calendar::monthly("Europe/Berlin").map(|month| month.anchor(31));
     Quota::calendar_window(limit, month.expect("the system has time zones"))
 }
 

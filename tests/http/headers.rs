@@ -448,7 +448,8 @@ fn a_burst_below_the_limit_is_not_counted_as_used() {
 
 #[test]
 fn what_browsers_must_be_shown_is_all_that_is_sent() {
-    let exposed: Vec<&str> = EXPOSED_HEADERS.iter().map(HeaderName::as_str).collect();
+    let all = EXPOSED_HEADERS;
+    let exposed: Vec<&str> = all.iter().map(HeaderName::as_str).collect();
     let listed = "retry-after ratelimit ratelimit-policy x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset \
                   x-ratelimit-used x-ratelimit-resource grpc-retry-pushback-ms grpc-status grpc-message";
     assert_eq!(exposed.join(" "), listed);

@@ -165,8 +165,7 @@ async fn a_window_counts_until_the_end_that_its_state_names() {
 async fn a_store_on_the_server_s_time_counts_by_the_calendar() {
     let server = RedisServer::start();
     let store = RedisStore::builder().timeout(LONG).connect(&server.url()).await.expect("the server was started");
-    let month =
-        Calendar::monthly("Pacific/Kiritimati").and_then(|month| month.anchor(31)).expect("there are time zones");
+    let month = Calendar::monthly("Pacific/Kiritimati").map(|month| month.anchor(31)).expect("there are time zones");
     let quota = Quota::calendar_window(5, month);
     for left in [3, 1] {
         let decided = store.decide(&[check("ada", quota, 2)], Ask::default()).wait().await.expect("decided");

@@ -90,8 +90,8 @@ fn of_calendars() -> impl Strategy<Value = Quota> {
         let calendar = match unit {
             0 => Calendar::hourly(zone),
             1 => Calendar::daily(zone),
-            2 => Calendar::weekly(zone).and_then(|week| week.anchor(1 + anchor % 7)),
-            _ => Calendar::monthly(zone).and_then(|month| month.anchor(anchor)),
+            2 => Calendar::weekly(zone).map(|week| week.anchor(1 + anchor % 7)),
+            _ => Calendar::monthly(zone).map(|month| month.anchor(anchor)),
         };
         Quota::calendar_window(within(limit, (1 << 49) - 1), calendar.expect("the system has time zones"))
     })

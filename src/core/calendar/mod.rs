@@ -23,6 +23,8 @@ use jiff::tz::TimeZone;
 pub(crate) use self::window::{Around, Unit, Window};
 #[cfg(feature = "calendar")]
 use crate::core::Error;
+#[cfg(feature = "calendar")]
+use crate::core::error::built;
 
 /// A unit of the calendar in a time zone: the window of a [`Quota::calendar_window`](crate::Quota::calendar_window).
 ///
@@ -52,7 +54,7 @@ use crate::core::Error;
 /// use tollgate::Quota;
 ///
 /// // What a customer pays for, from the day the contract began.
-/// let billing = Calendar::monthly("Europe/Berlin")?.anchor(31)?;
+/// let billing = Calendar::monthly("Europe/Berlin")?.anchor(31);
 /// let quota = Quota::calendar_window(100_000, billing);
 /// assert_eq!(quota.calendar(), Some(billing));
 /// assert!(Calendar::daily("Europe/Berlim").is_err());
@@ -118,14 +120,23 @@ impl Calendar {
 
     /// Sets the day on which weeks begin, 1 (Monday) to 7 (Sunday), or months, 1 to 31.
     ///
+    /// # Panics
+    ///
+    /// Where [`try_anchor`](Self::try_anchor) returns an error.
+    #[track_caller]
+    pub fn anchor(self, day: u8) -> Self {
+        built(self.try_anchor(day))
+    }
+
+    /// Fallible version of [`anchor`](Self::anchor).
+    ///
     /// # Errors
     ///
     /// If there is no such day, the unit is an hour or a day, or the process has made 65,535 calendars.
-    pub fn anchor(self, day: u8) -> Result<Self, Error> {
+    pub fn try_anchor(self, day: u8) -> Result<Self, Error> {
         self.anchored(day.into())
     }
 
-    /// As [`anchor`](Self::anchor), for any number.
     pub(crate) fn anchored(self, day: u64) -> Result<Self, Error> {
         zoned::kept(self.0.unit.anchored(day)?, self.0.rules.clone())
     }

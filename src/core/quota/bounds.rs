@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::message::Message;
 use super::{Quota, Tick};
 use crate::core::algorithm::{Algorithm, Capacity};
 use crate::core::{Calendar, Error};
@@ -27,9 +28,6 @@ const HOLD: u32 = 3_600;
 
 const ZERO_LIMIT: Fault = Fault::plain("limit 0 admits nothing: give at least 1");
 
-const NO_SLOTS: Fault = Fault::plain("slot_ttl {window} is for a concurrency only: leave it out")
-    .panics("a slot life and the longest hold are for a concurrency only");
-
 impl Quota {
     /// The same algorithm and window with fewer units.
     pub(crate) const fn with_units(self, limit: u64, capacity: u64) -> Self {
@@ -37,6 +35,13 @@ impl Quota {
     }
 
     pub(super) const fn checked(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
+        match Self::within_bounds(algorithm, limit, window) {
+            Err(fault) => Err(fault.algorithm(algorithm).window(window)),
+            quota => quota,
+        }
+    }
+
+    const fn within_bounds(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
         let facts = algorithm.facts();
         let tick = if window.as_micros() <= FINE_WINDOW.as_micros() { Tick::Micro } else { Tick::Milli };
         let tick_nanos = tick.micros() as u128 * 1_000;
@@ -51,12 +56,10 @@ impl Quota {
             return Err(Fault::plain(
                 "window {window} is not a whole number of ticks: give whole microseconds up to 60s, whole milliseconds \
                  above",
-            )
-            .panics("the window is not a whole number of ticks"));
+            ));
         }
         if ticks >= (LONGEST / 4) as u128 {
-            return Err(Fault::plain("window {window} is too long: give less than 69 years")
-                .panics("the window is too long: give less than 69 years"));
+            return Err(Fault::plain("window {window} is too long: give less than 69 years"));
         }
         let given = window.as_nanos();
         #[allow(clippy::cast_possible_truncation, reason = "ticks are below 2^41")]
@@ -65,12 +68,10 @@ impl Quota {
             && window > longest
         {
             return Err(Fault::plain("window {window} is too long for a {name}: give less than {bound} days")
-                .panics("the window is too long for its algorithm: see the bounds of Quota")
                 .bound(longest / MILLIS_A_DAY));
         }
         if given < facts.shortest_window.as_nanos() {
             return Err(Fault::plain("slot_ttl {window} is shorter than two heartbeats: give at least {bound}s")
-                .panics("the slot life is shorter than two heartbeats: give at least 2s")
                 .bound(facts.shortest_window.as_secs()));
         }
         let most = algorithm.most_units(window);
@@ -85,7 +86,9 @@ impl Quota {
     pub(super) const fn checked_long(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
         match Self::checked(algorithm, 1, window) {
             Ok(_) if limit == 0 => Err(ZERO_LIMIT),
-            Ok(_) if limit > MOST_LONG_LOG => Err(Fault::large_limit(algorithm, limit, MOST_LONG_LOG)),
+            Ok(_) if limit > MOST_LONG_LOG => {
+                Err(Fault::large_limit(algorithm, limit, MOST_LONG_LOG).algorithm(algorithm).window(window))
+            }
             Ok(quota) => Ok(quota.with_units(limit, limit)),
             Err(fault) => Err(fault),
         }
@@ -99,14 +102,11 @@ impl Quota {
 
     pub(super) const fn checked_queue(self, places: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Queue) {
-            return Err(Fault::of(places, "queue {given} is for a leaky bucket only: leave it out")
-                .panics("a queue is for a leaky bucket only"));
+            return Err(Fault::of(places, "queue {given} is for a leaky bucket only: leave it out"));
         }
         let most = self.most_capacity() - 1;
         if places > most {
-            return Err(Fault::of(places, "queue {given} is too large: give at most {bound}")
-                .panics("the queue is too large for this limit and window")
-                .bound(most));
+            return Err(Fault::of(places, "queue {given} is too large: give at most {bound}").bound(most));
         }
         let least = self.extra as u64;
         if places < least {
@@ -114,7 +114,6 @@ impl Quota {
                 places,
                 "queue {given} is too short for the requests that start at once: give at least {bound}",
             )
-            .panics("the queue is too short for the requests that start at once")
             .bound(least));
         }
         Ok(Self { capacity: places + 1, ..self })
@@ -122,8 +121,7 @@ impl Quota {
 
     pub(super) const fn checked_at_once(self, requests: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Queue) {
-            return Err(Fault::of(requests, "nodelay {given} is for a leaky bucket only: leave it out")
-                .panics("requests that start at once are for a leaky bucket only"));
+            return Err(Fault::of(requests, "nodelay {given} is for a leaky bucket only: leave it out"));
         }
         if requests == 0 {
             return Err(Fault::plain("nodelay 0 lets nothing start: give at least 1"));
@@ -133,12 +131,10 @@ impl Quota {
                 requests,
                 "nodelay {given} is more than the queue holds: give at most {bound}, or a longer queue",
             )
-            .panics("more requests start at once than the queue holds: set it first")
             .bound(self.capacity));
         }
         if requests > MOST_AT_ONCE {
-            return Err(Fault::of(requests, "nodelay {given} is too large: give at most 2^32")
-                .panics("nodelay is too large: give at most 2^32"));
+            return Err(Fault::of(requests, "nodelay {given} is too large: give at most 2^32"));
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
         let extra = (requests - 1) as u32;
@@ -147,24 +143,21 @@ impl Quota {
 
     pub(super) const fn checked_burst(self, burst: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Burst) {
-            return Err(Fault::of(burst, "burst {given} is for a token bucket only: leave it out")
-                .panics("a burst is for a token bucket only"));
+            return Err(Fault::of(burst, "burst {given} is for a token bucket only: leave it out"));
         }
         if burst == 0 {
             return Err(Fault::plain("burst 0 admits nothing: give at least 1"));
         }
         let most = self.most_capacity();
         if burst > most {
-            return Err(Fault::of(burst, "burst {given} is too large: give at most {bound}")
-                .panics("the burst is too large for this limit and window")
-                .bound(most));
+            return Err(Fault::of(burst, "burst {given} is too large: give at most {bound}").bound(most));
         }
         Ok(Self { capacity: burst, ..self })
     }
 
     pub(super) const fn checked_life(self, life: Duration) -> Result<Self, Fault> {
         if !self.facts().held {
-            return Err(NO_SLOTS);
+            return Err(Fault::plain("slot_ttl {window} is for a concurrency only: leave it out").window(life));
         }
         match Self::checked(self.algorithm, self.limit, life) {
             Ok(quota) => Ok(Self { extra: self.extra, ..quota }),
@@ -174,16 +167,14 @@ impl Quota {
 
     pub(super) const fn checked_hold(self, longest: Duration) -> Result<Self, Fault> {
         if !self.facts().held {
-            return Err(Fault { says: "max_hold {window} is for a concurrency only: leave it out", ..NO_SLOTS });
+            return Err(Fault::plain("max_hold {window} is for a concurrency only: leave it out").window(longest));
         }
         if longest.as_secs() == 0 {
-            return Err(Fault::plain("max_hold {window} is too short: give at least 1s")
-                .panics("the longest hold is too short: give at least 1s"));
+            return Err(Fault::plain("max_hold {window} is too short: give at least 1s").window(longest));
         }
         let seconds = longest.as_nanos().div_ceil(1_000_000_000);
         if seconds > u32::MAX as u128 {
-            return Err(Fault::plain("max_hold {window} is too long: give less than 136 years")
-                .panics("the longest hold is too long: give less than 136 years"));
+            return Err(Fault::plain("max_hold {window} is too long: give less than 136 years").window(longest));
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
         let extra = seconds as u32;
@@ -193,24 +184,19 @@ impl Quota {
     pub(super) const fn checked_share(self, index: u32, of: NonZeroU32) -> Result<Self, Fault> {
         let parts = of.get() as u64;
         if index >= of.get() {
-            return Err(Fault::of(index as u64, "there is no part {given} of {bound}: count from 0")
-                .panics("there is no part with this index")
-                .bound(parts));
+            return Err(Fault::of(index as u64, "there is no part {given} of {bound}: count from 0").bound(parts));
         }
-        let empty = "the quota has fewer units than parts";
         if self.limit < parts {
             return Err(Fault::of(
                 self.limit,
                 "limit {given} leaves some of {bound} parts empty: give at least {bound}, over a longer window if need be",
             )
-            .panics(empty)
             .bound(parts));
         }
         let limit = part(self.limit, index, of);
         match self.facts().capacity {
             Capacity::Burst if self.capacity < parts => {
                 Err(Fault::of(self.capacity, "burst {given} leaves some of {bound} parts empty: give at least {bound}")
-                    .panics(empty)
                     .bound(parts))
             }
             Capacity::Burst => self.with_units(limit, limit).checked_burst(part(self.capacity, index, of)),
@@ -248,31 +234,36 @@ const fn part(units: u64, index: u32, of: NonZeroU32) -> u64 {
 /// Why a quota is not valid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
-    /// The message of an error, with `{given}`, `{bound}`, `{name}` and `{window}` for what is put there.
+    /// The message, with `{given}`, `{bound}`, `{name}` and `{window}` for what is put there.
     says: &'static str,
-    /// The message of a panic, which has no numbers, as it may be one at compile time.
-    panics: &'static str,
     /// The number at fault.
     given: u64,
     /// What it could be.
     bound: u64,
+    algorithm: Algorithm,
+    /// The window or time at fault.
+    window: Duration,
 }
 
 impl Fault {
     const fn plain(says: &'static str) -> Self {
-        Self { says, panics: says, given: 0, bound: 0 }
+        Self { says, given: 0, bound: 0, algorithm: Algorithm::TokenBucket, window: Duration::ZERO }
     }
 
     const fn of(given: u64, says: &'static str) -> Self {
         Self { given, ..Self::plain(says) }
     }
 
-    const fn panics(self, panics: &'static str) -> Self {
-        Self { panics, ..self }
-    }
-
     const fn bound(self, bound: u64) -> Self {
         Self { bound, ..self }
+    }
+
+    const fn algorithm(self, algorithm: Algorithm) -> Self {
+        Self { algorithm, ..self }
+    }
+
+    const fn window(self, window: Duration) -> Self {
+        Self { window, ..self }
     }
 
     const fn large_limit(algorithm: Algorithm, limit: u64, most: u64) -> Self {
@@ -281,21 +272,43 @@ impl Fault {
         } else {
             "limit {given} is too large for a {name} over {window}: give at most {bound}"
         };
-        Self::of(limit, says).panics("the limit is too large for this window: see the bounds of Quota").bound(most)
+        Self::of(limit, says).bound(most)
     }
 
-    /// Returns the error of a quota of this algorithm, with the window or time that it was made with.
-    pub(super) fn error(self, algorithm: Algorithm, window: Duration) -> Error {
-        let says = self.says.replace("{given}", &self.given.to_string()).replace("{bound}", &self.bound.to_string());
-        Error::invalid(says.replace("{name}", algorithm.name()).replace("{window}", &format!("{window:?}")))
+    /// Returns the message: a constant quota that is not valid does not compile, and shows it.
+    const fn message(&self) -> Message {
+        let (says, mut message, mut at) = (self.says.as_bytes(), Message::new(), 0);
+        while at < says.len() {
+            if says[at] != b'{' {
+                message.push(says[at]);
+                at += 1;
+                continue;
+            }
+            match says[at + 1] {
+                b'g' => message.number(self.given),
+                b'b' => message.number(self.bound),
+                b'n' => message.text(self.algorithm.name()),
+                _ => message.time(self.window),
+            }
+            while says[at] != b'}' {
+                at += 1;
+            }
+            at += 1;
+        }
+        message
+    }
+
+    pub(super) fn error(self) -> Error {
+        Error::invalid(self.message().as_str())
     }
 }
 
 /// Unwraps a quota where it can be checked at compile time.
+#[track_caller]
 pub(super) const fn accept(quota: Result<Quota, Fault>) -> Quota {
     match quota {
         Ok(quota) => quota,
-        Err(fault) => panic!("{}", fault.panics),
+        Err(fault) => panic!("{}", fault.message().as_str()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::bounds::accept;
+use super::bounds::{Fault, accept};
 use super::{Quota, Tick};
 use crate::core::algorithm::Algorithm;
 use crate::core::{Ban, Calendar, Error};
@@ -18,6 +18,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_per_second`](Self::try_per_second) returns an error.
+    #[track_caller]
     pub const fn per_second(limit: u64) -> Self {
         Self::token_bucket(limit, Duration::from_secs(1))
     }
@@ -27,6 +28,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_per_minute`](Self::try_per_minute) returns an error.
+    #[track_caller]
     pub const fn per_minute(limit: u64) -> Self {
         Self::token_bucket(limit, Duration::from_secs(60))
     }
@@ -36,6 +38,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_per_hour`](Self::try_per_hour) returns an error.
+    #[track_caller]
     pub const fn per_hour(limit: u64) -> Self {
         Self::token_bucket(limit, Duration::from_secs(3_600))
     }
@@ -48,17 +51,21 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_per_day`](Self::try_per_day) returns an error.
+    #[track_caller]
     pub const fn per_day(limit: u64) -> Self {
         Self::token_bucket(limit, Duration::from_secs(86_400))
     }
 
     /// A bucket that holds `limit` units and is refilled at `limit` per `window`, continuously.
     ///
-    /// See [`burst`](Self::burst) for another capacity. GCRA is this algorithm under other names.
+    /// See [`burst`](Self::burst) for another capacity. GCRA is this algorithm under other names; the `max_burst` of
+    /// redis-cell is the burst less one.
     ///
     /// # Panics
     ///
     /// Where [`try_token_bucket`](Self::try_token_bucket) returns an error.
+    #[doc(alias = "gcra")]
+    #[track_caller]
     pub const fn token_bucket(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::TokenBucket, limit, window))
     }
@@ -70,6 +77,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_fixed_window`](Self::try_fixed_window) returns an error.
+    #[track_caller]
     pub const fn fixed_window(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::FixedWindow, limit, window))
     }
@@ -81,6 +89,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_calendar_window`](Self::try_calendar_window) returns an error.
+    #[track_caller]
     pub fn calendar_window(limit: u64, calendar: Calendar) -> Self {
         accept(Self::checked_calendar(Algorithm::FixedWindow, limit, calendar))
     }
@@ -90,6 +99,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_sliding_log`](Self::try_sliding_log) returns an error.
+    #[track_caller]
     pub const fn sliding_log(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::SlidingLog, limit, window))
     }
@@ -99,6 +109,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_long_sliding_log`](Self::try_long_sliding_log) returns an error.
+    #[track_caller]
     pub const fn long_sliding_log(limit: u64, window: Duration) -> Self {
         accept(Self::checked_long(Algorithm::SlidingLog, limit, window))
     }
@@ -108,20 +119,9 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_sliding_window`](Self::try_sliding_window) returns an error.
+    #[track_caller]
     pub const fn sliding_window(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::SlidingWindow, limit, window))
-    }
-
-    /// A bucket that holds `limit` units and is refilled at `limit` per `window`: the generic cell
-    /// rate algorithm is a token bucket in other words.
-    ///
-    /// Its `max_burst` in redis-cell is the [`burst`](Self::burst) less one.
-    ///
-    /// # Panics
-    ///
-    /// Where [`try_token_bucket`](Self::try_token_bucket) returns an error.
-    pub const fn gcra(limit: u64, window: Duration) -> Self {
-        Self::token_bucket(limit, window)
     }
 
     /// Requests leave `window / limit` apart; one that comes too early is refused, or waits if
@@ -130,6 +130,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_leaky_bucket`](Self::try_leaky_bucket) returns an error.
+    #[track_caller]
     pub const fn leaky_bucket(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::LeakyBucket, limit, window))
     }
@@ -144,6 +145,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_concurrency`](Self::try_concurrency) returns an error.
+    #[track_caller]
     pub const fn concurrency(limit: u64) -> Self {
         accept(Self::checked(Algorithm::Concurrency, limit, SLOT_LIFE))
     }
@@ -155,6 +157,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_slot_ttl`](Self::try_slot_ttl) returns an error.
+    #[track_caller]
     pub const fn slot_ttl(self, life: Duration) -> Self {
         accept(self.checked_life(life))
     }
@@ -166,6 +169,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_max_hold`](Self::try_max_hold) returns an error.
+    #[track_caller]
     pub const fn max_hold(self, longest: Duration) -> Self {
         accept(self.checked_hold(longest))
     }
@@ -179,6 +183,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_queue`](Self::try_queue) returns an error.
+    #[track_caller]
     pub const fn queue(self, places: u64) -> Self {
         accept(self.checked_queue(places))
     }
@@ -199,6 +204,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_nodelay`](Self::try_nodelay) returns an error.
+    #[track_caller]
     pub const fn nodelay(self, requests: u64) -> Self {
         accept(self.checked_at_once(requests))
     }
@@ -208,6 +214,7 @@ impl Quota {
     /// # Panics
     ///
     /// Where [`try_burst`](Self::try_burst) returns an error.
+    #[track_caller]
     pub const fn burst(self, burst: u64) -> Self {
         accept(self.checked_burst(burst))
     }
@@ -235,6 +242,7 @@ impl Quota {
     /// let limits = [0, 1, 2].map(|region| Quota::per_second(1_000).share(region, regions).limit());
     /// assert_eq!(limits, [334, 333, 333]);
     /// ```
+    #[track_caller]
     pub const fn share(self, index: u32, of: NonZeroU32) -> Self {
         accept(self.checked_share(index, of))
     }
@@ -250,7 +258,7 @@ impl Quota {
 }
 
 impl Quota {
-    /// As [`per_second`](Self::per_second).
+    /// Fallible version of [`per_second`](Self::per_second).
     ///
     /// # Errors
     ///
@@ -259,7 +267,7 @@ impl Quota {
         Self::try_token_bucket(limit, Duration::from_secs(1))
     }
 
-    /// As [`per_minute`](Self::per_minute).
+    /// Fallible version of [`per_minute`](Self::per_minute).
     ///
     /// # Errors
     ///
@@ -268,7 +276,7 @@ impl Quota {
         Self::try_token_bucket(limit, Duration::from_secs(60))
     }
 
-    /// As [`per_hour`](Self::per_hour).
+    /// Fallible version of [`per_hour`](Self::per_hour).
     ///
     /// # Errors
     ///
@@ -277,7 +285,7 @@ impl Quota {
         Self::try_token_bucket(limit, Duration::from_secs(3_600))
     }
 
-    /// As [`per_day`](Self::per_day).
+    /// Fallible version of [`per_day`](Self::per_day).
     ///
     /// # Errors
     ///
@@ -286,7 +294,7 @@ impl Quota {
         Self::try_token_bucket(limit, Duration::from_secs(86_400))
     }
 
-    /// As [`token_bucket`](Self::token_bucket).
+    /// Fallible version of [`token_bucket`](Self::token_bucket).
     ///
     /// # Errors
     ///
@@ -296,7 +304,7 @@ impl Quota {
         Self::try_new(Algorithm::TokenBucket, limit, window)
     }
 
-    /// As [`fixed_window`](Self::fixed_window).
+    /// Fallible version of [`fixed_window`](Self::fixed_window).
     ///
     /// # Errors
     ///
@@ -306,17 +314,16 @@ impl Quota {
         Self::try_new(Algorithm::FixedWindow, limit, window)
     }
 
-    /// As [`calendar_window`](Self::calendar_window).
+    /// Fallible version of [`calendar_window`](Self::calendar_window).
     ///
     /// # Errors
     ///
     /// If `limit` is zero or beyond the [bounds](Self#bounds).
     pub fn try_calendar_window(limit: u64, calendar: Calendar) -> Result<Self, Error> {
-        let (algorithm, window) = (Algorithm::FixedWindow, Duration::from_millis(calendar.usual_ms()));
-        Self::checked_calendar(algorithm, limit, calendar).map_err(|fault| fault.error(algorithm, window))
+        Self::checked_calendar(Algorithm::FixedWindow, limit, calendar).map_err(Fault::error)
     }
 
-    /// As [`sliding_log`](Self::sliding_log).
+    /// Fallible version of [`sliding_log`](Self::sliding_log).
     ///
     /// # Errors
     ///
@@ -326,18 +333,17 @@ impl Quota {
         Self::try_new(Algorithm::SlidingLog, limit, window)
     }
 
-    /// As [`long_sliding_log`](Self::long_sliding_log).
+    /// Fallible version of [`long_sliding_log`](Self::long_sliding_log).
     ///
     /// # Errors
     ///
     /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
     /// beyond the [bounds](Self#bounds).
     pub fn try_long_sliding_log(limit: u64, window: Duration) -> Result<Self, Error> {
-        Self::checked_long(Algorithm::SlidingLog, limit, window)
-            .map_err(|fault| fault.error(Algorithm::SlidingLog, window))
+        Self::checked_long(Algorithm::SlidingLog, limit, window).map_err(Fault::error)
     }
 
-    /// As [`sliding_window`](Self::sliding_window).
+    /// Fallible version of [`sliding_window`](Self::sliding_window).
     ///
     /// # Errors
     ///
@@ -347,7 +353,7 @@ impl Quota {
         Self::try_new(Algorithm::SlidingWindow, limit, window)
     }
 
-    /// As [`leaky_bucket`](Self::leaky_bucket).
+    /// Fallible version of [`leaky_bucket`](Self::leaky_bucket).
     ///
     /// # Errors
     ///
@@ -357,7 +363,7 @@ impl Quota {
         Self::try_new(Algorithm::LeakyBucket, limit, window)
     }
 
-    /// As [`concurrency`](Self::concurrency).
+    /// Fallible version of [`concurrency`](Self::concurrency).
     ///
     /// # Errors
     ///
@@ -366,43 +372,43 @@ impl Quota {
         Self::try_new(Algorithm::Concurrency, limit, SLOT_LIFE)
     }
 
-    /// As [`slot_ttl`](Self::slot_ttl).
+    /// Fallible version of [`slot_ttl`](Self::slot_ttl).
     ///
     /// # Errors
     ///
     /// If the algorithm is not a concurrency, or `life` is shorter than 2 s, not a whole number of ticks, or beyond the
     /// [bounds](Self#bounds).
     pub fn try_slot_ttl(self, life: Duration) -> Result<Self, Error> {
-        self.checked_life(life).map_err(|fault| fault.error(self.algorithm, life))
+        self.checked_life(life).map_err(Fault::error)
     }
 
-    /// As [`max_hold`](Self::max_hold).
+    /// Fallible version of [`max_hold`](Self::max_hold).
     ///
     /// # Errors
     ///
     /// If the algorithm is not a concurrency, or `longest` is shorter than 1 s or longer than 136 years.
     pub fn try_max_hold(self, longest: Duration) -> Result<Self, Error> {
-        self.checked_hold(longest).map_err(|fault| fault.error(self.algorithm, longest))
+        self.checked_hold(longest).map_err(Fault::error)
     }
 
-    /// As [`queue`](Self::queue).
+    /// Fallible version of [`queue`](Self::queue).
     ///
     /// # Errors
     ///
     /// If the algorithm is not a leaky bucket, there are more places than the [bounds](Self#bounds) allow, or fewer
     /// than the requests that start [at once](Self::nodelay) need.
     pub fn try_queue(self, places: u64) -> Result<Self, Error> {
-        self.checked_queue(places).map_err(|fault| fault.error(self.algorithm, self.window()))
+        self.checked_queue(places).map_err(Fault::error)
     }
 
-    /// As [`nodelay`](Self::nodelay).
+    /// Fallible version of [`nodelay`](Self::nodelay).
     ///
     /// # Errors
     ///
     /// If the algorithm is not a leaky bucket, no request would start at once, or more than the queue and one, or
     /// than 2^32.
     pub fn try_nodelay(self, requests: u64) -> Result<Self, Error> {
-        self.checked_at_once(requests).map_err(|fault| fault.error(self.algorithm, self.window()))
+        self.checked_at_once(requests).map_err(Fault::error)
     }
 
     /// A quota of any algorithm, with its own default of burst or queue.
@@ -412,26 +418,26 @@ impl Quota {
     /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
     /// beyond the [bounds](Self#bounds).
     pub fn try_new(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Error> {
-        Self::checked(algorithm, limit, window).map_err(|fault| fault.error(algorithm, window))
+        Self::checked(algorithm, limit, window).map_err(Fault::error)
     }
 
-    /// As [`burst`](Self::burst).
+    /// Fallible version of [`burst`](Self::burst).
     ///
     /// # Errors
     ///
     /// If the algorithm is not a token bucket, or `burst` is zero or beyond the
     /// [bounds](Self#bounds).
     pub fn try_burst(self, burst: u64) -> Result<Self, Error> {
-        self.checked_burst(burst).map_err(|fault| fault.error(self.algorithm, self.window()))
+        self.checked_burst(burst).map_err(Fault::error)
     }
 
-    /// As [`share`](Self::share).
+    /// Fallible version of [`share`](Self::share).
     ///
     /// # Errors
     ///
     /// If there are no more than `index` parts, a part would have no units, or its burst or queue would be beyond the
     /// [bounds](Self#bounds) for its limit.
     pub fn try_share(self, index: u32, of: NonZeroU32) -> Result<Self, Error> {
-        self.checked_share(index, of).map_err(|fault| fault.error(self.algorithm, self.window()))
+        self.checked_share(index, of).map_err(Fault::error)
     }
 }

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod build;
+mod message;
 
 use std::fmt;
 use std::time::Duration;

@@ -92,7 +92,7 @@ impl RateLimitLayer {
         Self::composite(store).policy(policy)
     }
 
-    /// Creates a layer with one policy, as [`new`](Self::new), and returns an error where that panics.
+    /// Fallible version of [`new`](Self::new).
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl RateLimitLayer {
         built(self.try_client(client))
     }
 
-    /// Sets how the client's address is extracted, as [`client`](Self::client), and returns an error where that panics.
+    /// Fallible version of [`client`](Self::client).
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ impl RateLimitLayer {
         built(self.try_policy(policy))
     }
 
-    /// Adds a policy, as [`policy`](Self::policy), and returns an error where that panics.
+    /// Fallible version of [`policy`](Self::policy).
     ///
     /// # Errors
     ///
@@ -79,8 +79,7 @@ impl RateLimitLayer {
         built(self.try_policies(policies))
     }
 
-    /// Adds policies, as [`policies`](Self::policies), and returns an error where that panics: for policies of a file,
-    /// say.
+    /// Fallible version of [`policies`](Self::policies).
     ///
     /// # Errors
     ///
@@ -99,7 +98,17 @@ impl RateLimitLayer {
     #[cfg(feature = "axum")]
     #[track_caller]
     pub fn ip(self, quota: Quota) -> Self {
-        self.policy(Policy::new("ip", quota).key(key::client_ip()))
+        built(self.try_ip(quota))
+    }
+
+    /// Fallible version of [`ip`](Self::ip).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_policy`](Self::try_policy).
+    #[cfg(feature = "axum")]
+    pub fn try_ip(self, quota: Quota) -> Result<Self, Error> {
+        self.try_policy(Policy::new("ip", quota).key(key::client_ip()))
     }
 
     /// Adds a policy named `user`, whose key is `key`.
@@ -121,7 +130,16 @@ impl RateLimitLayer {
     /// ```
     #[track_caller]
     pub fn user(self, quota: Quota, key: impl KeyExtractor) -> Self {
-        self.policy(Policy::new("user", quota).key(key))
+        built(self.try_user(quota, key))
+    }
+
+    /// Fallible version of [`user`](Self::user).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_policy`](Self::try_policy).
+    pub fn try_user(self, quota: Quota, key: impl KeyExtractor) -> Result<Self, Error> {
+        self.try_policy(Policy::new("user", quota).key(key))
     }
 
     /// Adds a policy named `route`, whose key is the route that axum matched: all clients of a route share a counter.
@@ -132,7 +150,17 @@ impl RateLimitLayer {
     #[cfg(feature = "axum")]
     #[track_caller]
     pub fn route(self, quota: Quota) -> Self {
-        self.policy(Policy::new("route", quota).key(key::route()))
+        built(self.try_route(quota))
+    }
+
+    /// Fallible version of [`route`](Self::route).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_policy`](Self::try_policy).
+    #[cfg(feature = "axum")]
+    pub fn try_route(self, quota: Quota) -> Result<Self, Error> {
+        self.try_policy(Policy::new("route", quota).key(key::route()))
     }
 
     /// Adds a policy named `global`, which counts all requests together.
@@ -142,7 +170,16 @@ impl RateLimitLayer {
     /// As [`policy`](Self::policy).
     #[track_caller]
     pub fn global(self, quota: Quota) -> Self {
-        self.policy(Policy::new("global", quota).key(key::global()))
+        built(self.try_global(quota))
+    }
+
+    /// Fallible version of [`global`](Self::global).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_policy`](Self::try_policy).
+    pub fn try_global(self, quota: Quota) -> Result<Self, Error> {
+        self.try_policy(Policy::new("global", quota).key(key::global()))
     }
 }
 

@@ -360,7 +360,7 @@ impl Policy {
         built(self.try_reserve(fraction, critical))
     }
 
-    /// Reserves a fraction of the capacity for critical requests, as [`reserve`](Self::reserve) does.
+    /// Fallible version of [`reserve`](Self::reserve).
     ///
     /// # Errors
     ///

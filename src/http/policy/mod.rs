@@ -94,7 +94,7 @@ impl Policy {
         Rule::new(name, quota).into()
     }
 
-    /// Makes a policy, as [`new`](Self::new) does.
+    /// Fallible version of [`new`](Self::new).
     ///
     /// # Errors
     ///

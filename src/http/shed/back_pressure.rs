@@ -98,7 +98,7 @@ impl BackPressureLayer {
         built(Self::try_new(limiter, key))
     }
 
-    /// As [`new`](Self::new), but returns an error instead of panicking.
+    /// Fallible version of [`new`](Self::new).
     ///
     /// If rules are replaced later by such that would be an error, nothing is ready, and a warning with the code
     /// `never_ready` is logged once a minute, until they are replaced again.

@@ -88,7 +88,7 @@ impl FleetShedLayer {
         built(Self::try_new(store, name, quota, reserve))
     }
 
-    /// Creates a shedder, as [`new`](Self::new), and returns an error where that panics.
+    /// Fallible version of [`new`](Self::new).
     ///
     /// # Errors
     ///

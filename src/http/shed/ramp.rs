@@ -98,7 +98,7 @@ impl Ramp {
         built(self.try_thresholds(good, bad))
     }
 
-    /// Sets both thresholds, as [`thresholds`](Self::thresholds), and returns an error where that panics.
+    /// Fallible version of [`thresholds`](Self::thresholds).
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Ramp {
         built(self.try_after(first, all))
     }
 
-    /// Sets both times, as [`after`](Self::after), and returns an error where that panics.
+    /// Fallible version of [`after`](Self::after).
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl Ramp {
         built(self.try_recovery(time))
     }
 
-    /// Sets the recovery, as [`recovery`](Self::recovery), and returns an error where that panics.
+    /// Fallible version of [`recovery`](Self::recovery).
     ///
     /// # Errors
     ///

@@ -82,7 +82,7 @@ impl WorkerShedLayer {
         built(Self::try_new(name, at_once))
     }
 
-    /// Creates a shedder, as [`new`](Self::new), and returns an error where that panics.
+    /// Fallible version of [`new`](Self::new).
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl WorkerShedLayer {
         built(Self::try_measured(name, utilization))
     }
 
-    /// Creates a shedder, as [`measured`](Self::measured), and returns an error where that panics.
+    /// Fallible version of [`measured`](Self::measured).
     ///
     /// # Errors
     ///

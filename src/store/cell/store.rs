@@ -63,7 +63,7 @@ use crate::store::{
 /// use tollgate::{Policy, Quota, RateLimitLayer, key};
 ///
 /// let store = RedisCellStore::connect("redis://127.0.0.1:6379").await?;
-/// let policy = Policy::new("api", Quota::gcra(100, std::time::Duration::from_secs(60))).key(key::header("x-api-key"));
+/// let policy = Policy::new("api", Quota::token_bucket(100, std::time::Duration::from_secs(60))).key(key::header("x-api-key"));
 /// let layer = RateLimitLayer::try_new(store, policy)?;
 /// # let _ = layer;
 /// # Ok(())

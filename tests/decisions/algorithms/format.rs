@@ -67,8 +67,8 @@ const CALENDARS: [(&str, u8, &str, &str, &str); 4] = [
 fn of_calendar((unit, anchor, zone, ..): (&str, u8, &str, &str, &str)) -> Quota {
     use tollgate::policy::Calendar;
     let calendar = match unit {
-        "month" => Calendar::monthly(zone).and_then(|month| month.anchor(anchor)),
-        "week" => Calendar::weekly(zone).and_then(|week| week.anchor(anchor)),
+        "month" => Calendar::monthly(zone).map(|month| month.anchor(anchor)),
+        "week" => Calendar::weekly(zone).map(|week| week.anchor(anchor)),
         "day" => Calendar::daily(zone),
         _ => Calendar::hourly(zone),
     };

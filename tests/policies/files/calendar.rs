@@ -24,9 +24,9 @@ fn a_window_may_be_a_unit_of_the_calendar_in_a_zone() {
     assert_eq!(quota("day", ""), of(Calendar::daily("UTC")));
     assert_eq!(quota("day", "zone = \"europe/berlin\""), of(Calendar::daily("Europe/Berlin")));
     assert_eq!(quota("week", berlin), of(Calendar::weekly("Europe/Berlin")));
-    let sunday = Calendar::weekly("Europe/Berlin").and_then(|week| week.anchor(7));
+    let sunday = Calendar::weekly("Europe/Berlin").map(|week| week.anchor(7));
     assert_eq!(quota("week", &format!("{berlin}\nanchor = 7")), of(sunday));
-    let last = Calendar::monthly("Europe/Berlin").and_then(|month| month.anchor(31));
+    let last = Calendar::monthly("Europe/Berlin").map(|month| month.anchor(31));
     assert_eq!(quota("month", &format!("anchor = 0x1f\n{berlin}")), of(last));
     assert_ne!(quota("month", berlin), quota("month", ""));
     assert_ne!(quota("day", ""), quota("24h", ""));

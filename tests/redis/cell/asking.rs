@@ -67,9 +67,11 @@ async fn another_window_is_another_bucket_and_another_limit_is_the_same() {
     let server = server();
     let store = store(&server).await;
     drop(decide(&store, check("ada", THREE, 3)).await.unwrap());
-    assert!(!decide(&store, check("ada", Quota::gcra(6, HOUR).burst(3), 3)).await.unwrap().decision.is_allowed());
-    assert!(decide(&store, check("ada", Quota::gcra(3, HOUR * 2), 3)).await.unwrap().decision.is_allowed());
-    let lowered = decide(&store, check("ada", Quota::gcra(3, HOUR).burst(1), 0)).await.unwrap().decision;
+    assert!(
+        !decide(&store, check("ada", Quota::token_bucket(6, HOUR).burst(3), 3)).await.unwrap().decision.is_allowed()
+    );
+    assert!(decide(&store, check("ada", Quota::token_bucket(3, HOUR * 2), 3)).await.unwrap().decision.is_allowed());
+    let lowered = decide(&store, check("ada", Quota::token_bucket(3, HOUR).burst(1), 0)).await.unwrap().decision;
     assert!(lowered.is_allowed(), "a look fits always");
     assert_eq!(lowered.outcomes()[0].remaining(), 0);
 }
@@ -89,7 +91,7 @@ async fn a_look_takes_nothing_and_leaves_nothing() {
 async fn a_limit_is_exact_over_callers_that_come_all_at_once() {
     let server = server();
     let (one, other) = (store(&server).await, store(&server).await);
-    let quota = Quota::gcra(50, HOUR * 24);
+    let quota = Quota::token_bucket(50, HOUR * 24);
     let asked = (0..200).map(|n| decide(if n % 2 == 0 { &one } else { &other }, check("ada", quota, 1)));
     let admitted = join_all(asked).await.into_iter().filter(|decided| decided.as_ref().unwrap().decision.is_allowed());
     assert_eq!(admitted.count(), 50);
@@ -100,7 +102,7 @@ async fn an_answer_whose_caller_went_away_goes_to_nobody_else() {
     let server = server();
     let store = store(&server).await;
     for round in 0..50 {
-        let gone = check(&format!("gone {round}"), Quota::gcra(900, HOUR), 1);
+        let gone = check(&format!("gone {round}"), Quota::token_bucket(900, HOUR), 1);
         let mut left = Box::pin(decide(&store, gone));
         assert!(poll!(&mut left).is_pending());
         drop(left);
@@ -118,7 +120,7 @@ async fn what_it_cannot_do_is_an_error_also_where_no_layer_asked_before() {
         vec![check("ada", THREE, 1).floor(1)],
         vec![check("ada", THREE, 1).settles(Settles::ByOutcome)],
         vec![check("ada", Quota::sliding_log(3, HOUR), 1)],
-        vec![check("ada", Quota::gcra(3, Duration::from_millis(1_001)), 1)],
+        vec![check("ada", Quota::token_bucket(3, Duration::from_millis(1_001)), 1)],
     ] {
         let error = store.decide(&checks, Ask::default()).wait().await.expect_err("it cannot be done");
         assert!(error.is_invalid(), "{error:#}");

@@ -43,9 +43,9 @@ async fn each_thing_it_cannot_do_is_an_error_that_says_what_to_change() {
         (policy(Quota::sliding_log(5, HOUR)), &["\"p\"", "sliding_log", "gcra"]),
         (policy(Quota::leaky_bucket(5, HOUR)), &["\"p\"", "leaky_bucket", "gcra"]),
         (policy(Quota::concurrency(5)), &["\"p\"", "concurrency", "gcra"]),
-        (policy(Quota::gcra(5, Duration::from_millis(1_500))), &["\"p\"", "1.5s", "whole seconds"]),
-        (policy(Quota::gcra(5, Duration::from_micros(10))), &["\"p\"", "10µs", "whole seconds"]),
-        (policy(Quota::gcra(1_001, SECOND)), &["\"p\"", "1001", "at most 1000 a second"]),
+        (policy(Quota::token_bucket(5, Duration::from_millis(1_500))), &["\"p\"", "1.5s", "whole seconds"]),
+        (policy(Quota::token_bucket(5, Duration::from_micros(10))), &["\"p\"", "10µs", "whole seconds"]),
+        (policy(Quota::token_bucket(1_001, SECOND)), &["\"p\"", "1001", "at most 1000 a second"]),
         (policy(THREE).reserve(0.5, |_| false), &["\"p\"", "reserve"]),
         (policy(THREE).count(Count::failures()), &["\"p\"", "count"]),
         (policy(THREE).count(Count::all()), &["\"p\"", "count"]),
@@ -65,9 +65,9 @@ async fn each_thing_it_cannot_do_is_an_error_that_says_what_to_change() {
 async fn what_it_can_do_is_built() {
     let (_server, store) = with_server().await;
     for policy in [
-        policy(Quota::gcra(1_000, SECOND)),
+        policy(Quota::token_bucket(1_000, SECOND)),
         policy(Quota::per_minute(5)),
-        policy(Quota::gcra(1, HOUR * 24 * 365 * 60)),
+        policy(Quota::token_bucket(1, HOUR * 24 * 365 * 60)),
         policy(THREE).cost(3).shadow().unadvertised(),
         policy(THREE).tier(|_| None).methods([http::Method::POST]),
     ] {
@@ -96,7 +96,7 @@ async fn policies_that_cannot_replace_those_in_force_leave_them_as_they_are() {
     assert_says(layer.clone().live().replace_policies([by_user(Quota::fixed_window(9, HOUR))]), &["fixed_window"]);
     assert_says(layer.clone().live().replace_policies([by_user(THREE), policy(THREE)]), &["one policy"]);
     assert_eq!(line(&send(&app, "ada").await, "ratelimit-policy"), r#""user";q=3;w=3600"#);
-    layer.clone().live().replace_policies([by_user(Quota::gcra(5, HOUR))]).unwrap();
+    layer.clone().live().replace_policies([by_user(Quota::token_bucket(5, HOUR))]).unwrap();
     assert_eq!(line(&send(&app, "ada").await, "ratelimit-policy"), r#""user";q=5;w=3600"#);
 }
 

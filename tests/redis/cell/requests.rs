@@ -30,8 +30,11 @@ async fn a_burst_is_admitted_and_then_refused_with_a_true_wait() {
 #[tokio::test]
 async fn who_waits_as_long_as_told_is_admitted_and_is_never_told_0() {
     let server = server();
-    let app = app(&RateLimitLayer::new(store(&server).await, by_user(Quota::gcra(2, Duration::from_secs(1)).burst(1)))
-        .expose_decisions());
+    let app = app(&RateLimitLayer::new(
+        store(&server).await,
+        by_user(Quota::token_bucket(2, Duration::from_secs(1)).burst(1)),
+    )
+    .expose_decisions());
     assert_eq!(send(&app, "ada").await.status(), 200);
     let response = send(&app, "ada").await;
     assert_eq!((response.status().as_u16(), line(&response, "retry-after")), (429, "1"));

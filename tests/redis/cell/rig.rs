@@ -17,7 +17,7 @@ use crate::support::server::RedisServer;
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Three at once, and then one every 20 minutes: nothing comes back while a test runs.
-pub(crate) const THREE: Quota = Quota::gcra(3, HOUR);
+pub(crate) const THREE: Quota = Quota::token_bucket(3, HOUR);
 
 pub(crate) fn server() -> RedisServer {
     let path = module().to_str().expect("the folder of the tests has a plain name");

@@ -41,20 +41,20 @@ async fn compare(quota: Quota) {
 
 #[tokio::test]
 async fn both_decide_alike_where_the_burst_is_the_limit() {
-    compare(Quota::gcra(30, HOUR * 24 * 30)).await;
+    compare(Quota::token_bucket(30, HOUR * 24 * 30)).await;
 }
 
 #[tokio::test]
 async fn both_decide_alike_where_the_burst_is_another() {
-    compare(Quota::gcra(24, HOUR * 24 * 30).burst(100)).await;
+    compare(Quota::token_bucket(24, HOUR * 24 * 30).burst(100)).await;
 }
 
 #[tokio::test]
 async fn both_decide_alike_where_the_time_between_two_units_is_no_whole_number() {
-    compare(Quota::gcra(7, HOUR * 24 * 30).burst(23)).await;
+    compare(Quota::token_bucket(7, HOUR * 24 * 30).burst(23)).await;
 }
 
 #[tokio::test]
 async fn both_decide_alike_at_the_longest_window() {
-    compare(Quota::gcra(3, Duration::from_secs((1 << 41) / 1_000))).await;
+    compare(Quota::token_bucket(3, Duration::from_secs((1 << 41) / 1_000))).await;
 }

@@ -15,7 +15,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const LARGE: u64 = 1_000_000_000_000;
 
 fn month(zone: &str, anchor: u8) -> Quota {
-    let month = Calendar::monthly(zone).and_then(|month| month.anchor(anchor)).expect("the system has time zones");
+    let month = Calendar::monthly(zone).map(|month| month.anchor(anchor)).expect("the system has time zones");
     Quota::calendar_window(5, month)
 }
 
