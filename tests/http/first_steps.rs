@@ -1,7 +1,6 @@
 //! What someone new runs into: what the crate says then, and what a client of the server sees.
 
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -12,10 +11,7 @@ use http::{Request, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::response::ActualCost;
-use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
-use tollgate::{
-    Ban, Decision, Error, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Rule, key,
-};
+use tollgate::{Decision, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore};
 use tower::ServiceExt;
 
 use crate::support::soon::soon;
@@ -23,42 +19,9 @@ use crate::support::soon::soon;
 const HOURLY: Quota = Quota::per_hour(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Checks that a constructor panics with the message of its fallible twin, at the place of its caller.
-#[track_caller]
-fn panics<T, E>(panics: impl FnOnce() -> T, twin: Result<E, Error>) {
-    let said = format!("{:#}", twin.err().expect("the twin returns an error"));
-    let panicked = catch_unwind(AssertUnwindSafe(panics)).err().expect("it panics");
-    assert_eq!(panicked.downcast_ref::<String>(), Some(&said));
-}
-
 fn policy(name: &str) -> Policy {
     Policy::new(name, HOURLY)
 }
-
-#[test]
-fn a_constructor_panics_with_the_sentence_of_its_error() {
-    let (store, layer) = (MemoryStore::new, || RateLimitLayer::composite(MemoryStore::new()));
-    let two = || [policy("ip"), policy("ip")];
-    panics(|| policy("a name"), Policy::try_new("a name", HOURLY));
-    panics(|| layer().policies(two()), layer().try_policies(two()));
-    panics(|| layer().ip(HOURLY).ip(HOURLY), layer().ip(HOURLY).try_policy(policy("ip")));
-    panics(
-        || RateLimitLayer::new(store(), policy("a").routes(["b"])),
-        RateLimitLayer::try_new(store(), policy("a").routes(["b"])),
-    );
-    let rules = || [Rule::new("a", HOURLY), Rule::new("a", HOURLY)];
-    panics(|| Limiter::new(store(), rules()), Limiter::try_new(store(), rules()));
-    panics(|| key::client_ip().trusted_proxies(["proxy"]), key::client_ip().try_trusted_proxies(["proxy"]));
-    panics(
-        || FleetShedLayer::new(store(), "fleet", HOURLY, 0.5),
-        FleetShedLayer::try_new(store(), "fleet", HOURLY, 0.5),
-    );
-    panics(|| WorkerShedLayer::new("a name", FOUR), WorkerShedLayer::try_new("a name", FOUR));
-    let ban = || Ban::new(1, HOUR, HOUR);
-    panics(|| ban().backoff(0.5, HOUR), ban().try_backoff(0.5, HOUR));
-}
-
-const FOUR: std::num::NonZeroU32 = std::num::NonZeroU32::new(4).expect("it is not zero");
 
 #[test]
 fn a_program_that_returns_an_error_prints_its_sentence() {

@@ -7,6 +7,8 @@ mod files;
 mod lookups;
 #[cfg(feature = "redis")]
 mod options;
+#[cfg(feature = "calendar")]
+mod panics;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,0 +1,379 @@
+//! What can be wrong only in code panics where it is written, and says what its fallible version says.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+use std::time::Duration;
+
+use tollgate::bandwidth::{BandwidthLayer, OnLimit};
+use tollgate::policy::Calendar;
+use tollgate::shed::{BackPressureLayer, FleetShedLayer, Ramp, WorkerShedLayer};
+use tollgate::{Ban, Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const SECOND: Duration = Duration::from_secs(1);
+const ZERO: Duration = Duration::ZERO;
+const HOURLY: Quota = Quota::per_hour(1);
+const NAME: &str =
+    "policy name \"a name\" is not allowed: start with a letter, then up to 63 letters, digits, '.', '_' or '-'";
+const FOUR: NonZeroU32 = NonZeroU32::new(4).expect("it is not zero");
+
+/// A function, the sentence with which it panics, a call that does, and the error of the same call of its fallible form.
+struct Row {
+    function: &'static str,
+    sentence: String,
+    call: Box<dyn FnOnce()>,
+    error: Error,
+}
+
+fn row<T: 'static, E>(
+    function: &'static str,
+    sentence: impl Into<String>,
+    call: impl FnOnce() -> T + 'static,
+    twin: Result<E, Error>,
+) -> Row {
+    Row {
+        function,
+        sentence: sentence.into(),
+        call: Box::new(move || drop(call())),
+        error: twin.err().expect(function),
+    }
+}
+
+/// The sentence about two policies of one name.
+fn two(name: &str) -> String {
+    format!(
+        "the name {name:?} is given to two policies that are decided together: counters, headers and metrics could not \
+         tell them apart: give each its own"
+    )
+}
+
+fn layer() -> RateLimitLayer {
+    RateLimitLayer::composite(MemoryStore::new())
+}
+
+fn policy() -> Policy {
+    Policy::new("a", HOURLY).key(key::peer_ip())
+}
+
+fn quotas() -> Vec<Row> {
+    let zero = "limit 0 admits nothing: give at least 1";
+    let month = || Calendar::monthly("UTC").expect("UTC is known");
+    vec![
+        row("Quota::per_second", zero, || Quota::per_second(0), Quota::try_per_second(0)),
+        row("Quota::per_minute", zero, || Quota::per_minute(0), Quota::try_per_minute(0)),
+        row("Quota::per_hour", zero, || Quota::per_hour(0), Quota::try_per_hour(0)),
+        row("Quota::per_day", zero, || Quota::per_day(0), Quota::try_per_day(0)),
+        row(
+            "Quota::token_bucket",
+            "window 0s is no period: give at least 1us",
+            || Quota::token_bucket(1, ZERO),
+            Quota::try_token_bucket(1, ZERO),
+        ),
+        row(
+            "Quota::token_bucket",
+            "limit 1152921504606846976 is too large for a token_bucket over 3600s: give at most \
+             1000000000000",
+            || Quota::token_bucket(1 << 60, HOUR),
+            Quota::try_token_bucket(1 << 60, HOUR),
+        ),
+        row(
+            "Quota::fixed_window",
+            "window 18446744073709551615.999999999s is not a whole number of ticks: give whole \
+             microseconds up to 60s, whole milliseconds above",
+            || Quota::fixed_window(1, Duration::MAX),
+            Quota::try_fixed_window(1, Duration::MAX),
+        ),
+        row(
+            "Quota::calendar_window",
+            zero,
+            move || Quota::calendar_window(0, month()),
+            Quota::try_calendar_window(0, month()),
+        ),
+        row(
+            "Quota::sliding_log",
+            "limit 1152921504606846976 is too large for a sliding_log over 3600s: give at most 10000",
+            || Quota::sliding_log(1 << 60, HOUR),
+            Quota::try_sliding_log(1 << 60, HOUR),
+        ),
+        row(
+            "Quota::long_sliding_log",
+            "limit 1152921504606846976 is too large for a sliding_log over 3600s: give at most 1000000",
+            || Quota::long_sliding_log(1 << 60, HOUR),
+            Quota::try_long_sliding_log(1 << 60, HOUR),
+        ),
+        row(
+            "Quota::sliding_window",
+            "window 3600.0000015s is not a whole number of ticks: give whole microseconds up to 60s, \
+             whole milliseconds above",
+            || Quota::sliding_window(1, HOUR + Duration::from_nanos(1_500)),
+            Quota::try_sliding_window(1, HOUR + Duration::from_nanos(1_500)),
+        ),
+        row("Quota::leaky_bucket", zero, || Quota::leaky_bucket(0, HOUR), Quota::try_leaky_bucket(0, HOUR)),
+        row(
+            "Quota::concurrency",
+            "limit 1152921504606846976 is too large for a concurrency: give at most 1000000",
+            || Quota::concurrency(1 << 60),
+            Quota::try_concurrency(1 << 60),
+        ),
+        row(
+            "Quota::slot_ttl",
+            "slot_ttl 1s is shorter than two heartbeats: give at least 2s",
+            || Quota::concurrency(1).slot_ttl(SECOND),
+            Quota::concurrency(1).try_slot_ttl(SECOND),
+        ),
+        row(
+            "Quota::slot_ttl",
+            "slot_ttl 3600s is for a concurrency only: leave it out",
+            || HOURLY.slot_ttl(HOUR),
+            HOURLY.try_slot_ttl(HOUR),
+        ),
+        row(
+            "Quota::max_hold",
+            "max_hold 3600s is for a concurrency only: leave it out",
+            || HOURLY.max_hold(HOUR),
+            HOURLY.try_max_hold(HOUR),
+        ),
+        row(
+            "Quota::queue",
+            "queue 3 is for a leaky bucket only: leave it out",
+            || HOURLY.queue(3),
+            HOURLY.try_queue(3),
+        ),
+        row(
+            "Quota::nodelay",
+            "nodelay 3 is more than the queue holds: give at most 1, or a longer queue",
+            || Quota::leaky_bucket(1, HOUR).nodelay(3),
+            Quota::leaky_bucket(1, HOUR).try_nodelay(3),
+        ),
+        row(
+            "Quota::burst",
+            "burst 3 is for a token bucket only: leave it out",
+            || Quota::fixed_window(1, HOUR).burst(3),
+            Quota::fixed_window(1, HOUR).try_burst(3),
+        ),
+        row(
+            "Quota::share",
+            "limit 1 leaves some of 4 parts empty: give at least 4, over a longer window if need be",
+            || HOURLY.share(0, FOUR),
+            HOURLY.try_share(0, FOUR),
+        ),
+        row(
+            "Calendar::anchor",
+            "anchor 32 is no day of a month: give 1 to 31",
+            move || month().anchor(32),
+            month().try_anchor(32),
+        ),
+        row(
+            "Ban::new",
+            "after must be from 1 to 100000 strikes",
+            || Ban::new(0, HOUR, HOUR),
+            Ban::try_new(0, HOUR, HOUR),
+        ),
+        row(
+            "Ban::backoff",
+            "backoff must be from 1 to 100, not 0.5",
+            || Ban::new(1, HOUR, HOUR).backoff(0.5, HOUR),
+            Ban::new(1, HOUR, HOUR).try_backoff(0.5, HOUR),
+        ),
+    ]
+}
+
+fn policies() -> Vec<Row> {
+    let name = NAME;
+    let twice = || [policy(), policy()];
+    let rules = || [Rule::new("a", HOURLY), Rule::new("a", HOURLY)];
+    let own = || policy().key(key::client_ip().trusted_hops(1));
+    let behind = || key::client_ip().trusted_hops(2);
+    vec![
+        row("Policy::new", name, || Policy::new("a name", HOURLY), Policy::try_new("a name", HOURLY)),
+        row(
+            "Policy::reserve",
+            "reserve 1 is not allowed: give a fraction above 0 and below 1",
+            || policy().reserve(1.0, |_| true),
+            policy().try_reserve(1.0, |_| true),
+        ),
+        row("Rule::new", name, || Rule::new("a name", HOURLY), Rule::try_new("a name", HOURLY)),
+        row(
+            "Limiter::new",
+            two("a"),
+            move || Limiter::new(MemoryStore::new(), rules()),
+            Limiter::try_new(MemoryStore::new(), rules()),
+        ),
+        row(
+            "RateLimitLayer::new",
+            "policy \"a\": route \"b\" can never match: give a template of axum 0.8, which begins \
+             with a slash; write a parameter as {id} at the end of a segment, one for the rest of the \
+             path as {*rest}, and a literal brace twice",
+            || RateLimitLayer::new(MemoryStore::new(), policy().routes(["b"])),
+            RateLimitLayer::try_new(MemoryStore::new(), policy().routes(["b"])),
+        ),
+        row(
+            "RateLimitLayer::client",
+            "policy \"a\": its client_ip() trusts other proxies than the client of the layer: set \
+             proxies and header in RateLimitLayer::client only",
+            move || layer().policy(own()).client(behind()),
+            layer().policy(own()).try_client(behind()),
+        ),
+        row(
+            "RateLimitLayer::policy",
+            two("a"),
+            || layer().policy(policy()).policy(policy()),
+            layer().policy(policy()).try_policy(policy()),
+        ),
+        row("RateLimitLayer::policies", two("a"), move || layer().policies(twice()), layer().try_policies(twice())),
+        row("RateLimitLayer::ip", two("ip"), || layer().ip(HOURLY).ip(HOURLY), layer().ip(HOURLY).try_ip(HOURLY)),
+        row(
+            "RateLimitLayer::user",
+            two("user"),
+            || layer().user(HOURLY, key::bearer()).user(HOURLY, key::host()),
+            layer().user(HOURLY, key::bearer()).try_user(HOURLY, key::host()),
+        ),
+        row(
+            "RateLimitLayer::route",
+            two("route"),
+            || layer().route(HOURLY).route(HOURLY),
+            layer().route(HOURLY).try_route(HOURLY),
+        ),
+        row(
+            "RateLimitLayer::global",
+            two("global"),
+            || layer().global(HOURLY).global(HOURLY),
+            layer().global(HOURLY).try_global(HOURLY),
+        ),
+        row(
+            "ClientIp::trusted_proxies",
+            "trusted proxy \"proxy\" is not a network: write a CIDR such as \"10.0.0.0/8\" or \
+             \"2001:db8::/32\", or an address",
+            || key::client_ip().trusted_proxies(["proxy"]),
+            key::client_ip().try_trusted_proxies(["proxy"]),
+        ),
+        row(
+            "ClientIp::header",
+            "\"x ip\" is not a header name: use letters, digits and '-'",
+            || key::client_ip().header("x ip"),
+            key::client_ip().try_header("x ip"),
+        ),
+    ]
+}
+
+fn shedders() -> Vec<Row> {
+    let name = NAME;
+    let limiter = || Limiter::new(MemoryStore::new(), [Rule::new("a", HOURLY).ban(Ban::new(1, HOUR, HOUR))]);
+    let job = || Key::new("job", "mail");
+    let limits = || RateLimitLayer::new(MemoryStore::new(), policy().cost(1).metered());
+    let (bytes, over) = ("policy \"a\": it counts the bytes that pass: leave out metered", OnLimit::Abort);
+    vec![
+        row(
+            "FleetShedLayer::new",
+            "a fleet shedder counts requests at once, not 1 per 3600s (token_bucket): give \
+             Quota::concurrency(...)",
+            || FleetShedLayer::new(MemoryStore::new(), "a", HOURLY, 0.5),
+            FleetShedLayer::try_new(MemoryStore::new(), "a", HOURLY, 0.5),
+        ),
+        row(
+            "WorkerShedLayer::new",
+            name,
+            || WorkerShedLayer::new("a name", FOUR),
+            WorkerShedLayer::try_new("a name", FOUR),
+        ),
+        row(
+            "WorkerShedLayer::measured",
+            name,
+            || WorkerShedLayer::measured("a name", || 0.5),
+            WorkerShedLayer::try_measured("a name", || 0.5),
+        ),
+        row(
+            "BackPressureLayer::new",
+            "rule \"a\" bans keys that wait: leave out the ban",
+            move || BackPressureLayer::new(limiter(), job()),
+            BackPressureLayer::try_new(limiter(), job()),
+        ),
+        row(
+            "Ramp::thresholds",
+            "thresholds 0.8 and 0.7 are out of order: give good above 0 and below bad",
+            || Ramp::new().thresholds(0.8, 0.7),
+            Ramp::new().try_thresholds(0.8, 0.7),
+        ),
+        row(
+            "Ramp::after",
+            "shedding from 3600s to 3600s is out of order: give a first time of at least 1s, and a \
+             later one for all, at most 1 day",
+            || Ramp::new().after(HOUR, HOUR),
+            Ramp::new().try_after(HOUR, HOUR),
+        ),
+        row(
+            "Ramp::recovery",
+            "recovery 0ns is faster than shedding, 120s: it would flap; give at least that",
+            || Ramp::new().recovery(ZERO),
+            Ramp::new().try_recovery(ZERO),
+        ),
+        row(
+            "BandwidthLayer::requests",
+            bytes,
+            move || BandwidthLayer::requests(limits(), over),
+            BandwidthLayer::try_requests(limits(), over),
+        ),
+        row(
+            "BandwidthLayer::responses",
+            bytes,
+            move || BandwidthLayer::responses(limits(), over),
+            BandwidthLayer::try_responses(limits(), over),
+        ),
+    ]
+}
+
+fn rows() -> impl Iterator<Item = Row> {
+    quotas().into_iter().chain(policies()).chain(shedders())
+}
+
+thread_local! {
+    /// Where and with what message this thread panicked last.
+    static PANIC: RefCell<(String, String)> = RefCell::default();
+}
+
+/// Calls what panics; returns the file of its location, and its message.
+fn panicked(call: Box<dyn FnOnce()>) -> (String, String) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |panic| {
+            let payload = panic.payload();
+            let text = payload.downcast_ref::<String>().cloned();
+            let message = text.or_else(|| payload.downcast_ref().map(|text: &&str| (*text).to_owned()));
+            let file = panic.location().map(|location| location.file().to_owned());
+            PANIC.set((file.unwrap_or_default(), message.unwrap_or_default()));
+            usual(panic);
+        }));
+    });
+    catch_unwind(AssertUnwindSafe(call)).expect_err("it panics");
+    PANIC.take()
+}
+
+#[test]
+fn a_constructor_panics_where_it_is_called_with_the_sentence_of_its_error() {
+    for Row { function, sentence, call, error } in rows() {
+        assert_eq!(error.to_string(), sentence, "{function}");
+        assert_eq!(panicked(call), (file!().to_owned(), format!("{error:#}")), "{function}");
+    }
+}
+
+#[test]
+fn each_function_with_a_fallible_version_is_in_the_table() {
+    let api = include_str!("../../docs/api.txt");
+    let functions = api.lines().filter_map(|line| {
+        let (path, rest) = line.strip_prefix("pub ")?.split_once('(')?;
+        let path = path.trim_start_matches("const ").strip_prefix("fn tollgate::")?;
+        let (owner, function) = path.rsplit_once("::")?;
+        let owner = owner.rsplit("::").next()?.split('<').next()?;
+        Some((format!("{owner}::{}", function.split('<').next()?), rest))
+    });
+    let functions: Vec<_> = functions.collect();
+    let names: BTreeSet<&str> = functions.iter().map(|(name, _)| name.as_str()).collect();
+    let twins = functions.iter().filter(|(_, rest)| rest.contains("-> core::result::Result<"));
+    let twins = twins.filter_map(|(name, _)| name.contains("::try_").then(|| name.replace("::try_", "::")));
+    let with_twins: BTreeSet<String> = twins.filter(|name| names.contains(name.as_str())).collect();
+    assert_eq!(with_twins, rows().map(|row| row.function.to_owned()).collect());
+}
