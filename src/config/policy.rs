@@ -131,8 +131,9 @@ impl PolicyTable {
 
     /// Reads the algorithm: a token bucket, if none is given.
     fn form(&self) -> Result<Form, Fault> {
-        let mut forms: Vec<_> = Algorithm::ALL.iter().map(|(name, algorithm)| (*name, (*algorithm, false))).collect();
-        forms.push(("long_sliding_log", (Algorithm::SlidingLog, true)));
+        let mut forms: Vec<_> =
+            Algorithm::ALL.iter().map(|algorithm| (algorithm.as_str(), (*algorithm, false))).collect();
+        forms.extend([("gcra", (Algorithm::TokenBucket, false)), ("long_sliding_log", (Algorithm::SlidingLog, true))]);
         Ok(self.algorithm.choose("algorithm", &forms)?.unwrap_or((Algorithm::TokenBucket, false)))
     }
 

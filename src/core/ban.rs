@@ -24,6 +24,8 @@ const LONGEST: u128 = 366 * 86_400_000;
 ///
 /// All times are whole milliseconds, and what is left of a ban is rounded up to one.
 ///
+/// With the feature `serde` it is data for logs: `after`, `within_seconds`, `duration_seconds` and `max_seconds`.
+///
 /// # Who is banned
 ///
 /// Everybody who has the key. A ban refuses neighbours behind one NAT, and behind a proxy that the server does not

@@ -6,6 +6,7 @@
 
 mod outcome;
 
+use std::fmt;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,39 @@ use super::{Check, Error, Mode};
 /// [`expose_decisions`](crate::RateLimitLayer::expose_decisions), responses have it in their extensions, for outer
 /// layers. Cloning it is cheap. Where layers are nested it is that of the innermost one, and [`outer`](Self::outer)
 /// leads to the others.
+///
+/// # Serialization
+///
+/// With the feature `serde` it is data for logs, where times are in seconds, and what there is not is null:
+///
+/// ```json
+/// {
+///   "allowed": false,
+///   "source": "store",
+///   "binding": "api",
+///   "retry_after_seconds": 0.6,
+///   "delay_seconds": 0.0,
+///   "outcomes": [
+///     {
+///       "policy": "api",
+///       "shadow": false,
+///       "allowed": false,
+///       "limit": 100,
+///       "window_seconds": 60.0,
+///       "remaining": 0,
+///       "reset_after_seconds": 60.0,
+///       "retry_after_seconds": 0.6,
+///       "retry_is_guess": false,
+///       "banned_for_seconds": null,
+///       "delay_seconds": 0.0
+///     }
+///   ],
+///   "outer": null
+/// }
+/// ```
+///
+/// Fields may be added. It has policies that clients may not see, so it is no response:
+/// [`StatusService`](crate::status::StatusService) makes one.
 ///
 /// # Examples
 ///
@@ -109,6 +143,26 @@ pub enum Source {
     Fallback,
     /// Nothing (fail-open): the store is unavailable, and [`OnFailure::Allow`](crate::OnFailure::Allow) admits all.
     FailOpen,
+}
+
+impl Source {
+    /// Returns the name, as in metrics: `"deny_cache"`, for example.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::DenyCache => "deny_cache",
+            Self::Lease => "lease",
+            Self::Ratio => "ratio",
+            Self::Fallback => "fallback",
+            Self::FailOpen => "fail_open",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }
 
 impl Decision {

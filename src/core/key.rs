@@ -40,6 +40,8 @@ const ESCAPED_IN_KINDS: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(
 ///
 /// Up to 30 bytes of text are kept inline; cloning is cheap in any case.
 ///
+/// With the feature `serde` it is serialized as its text, and deserialized by parsing it.
+///
 /// # Examples
 ///
 /// ```

@@ -24,6 +24,8 @@ mod name;
 pub(crate) mod quota;
 mod receipt;
 mod requirement;
+#[cfg(feature = "serde")]
+mod serialize;
 mod settlement;
 
 pub use algorithm::Algorithm;

@@ -3,9 +3,11 @@
 //! Names appear in Redis keys, in header fields (RFC 9651), in JSON and as metric labels; their characters need no
 //! escaping in any of them, so a [`PolicyName`] is written as it is.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
+use std::str::FromStr;
 
 use smol_str::SmolStr;
 
@@ -18,9 +20,11 @@ const LONGEST: usize = 64;
 ///
 /// Cheap to clone: up to 23 bytes are kept inline, so threads that use one policy do not share a reference count.
 ///
+/// With the feature `serde` it is serialized as text, and deserialized by parsing it.
+///
 /// # Errors
 ///
-/// `TryFrom` returns an error that is [invalid](Error::is_invalid) for any other text.
+/// `TryFrom` and `FromStr` return an error that is [invalid](Error::is_invalid) for any other text.
 ///
 /// # Examples
 ///
@@ -28,11 +32,11 @@ const LONGEST: usize = 64;
 /// use tollgate::policy::PolicyName;
 ///
 /// let name = PolicyName::try_from("login")?;
-/// assert_eq!(name.as_str(), "login");
+/// assert_eq!(name, "login");
 /// assert!(PolicyName::try_from("log in").is_err());
 /// # Ok::<(), tollgate::Error>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Eq, PartialOrd, Ord)]
 pub struct PolicyName {
     text: SmolStr,
     /// Stands for the text in hashes that are made for each request. It depends on the text alone, which is no client's
@@ -59,11 +63,30 @@ impl PolicyName {
     }
 }
 
+impl PartialEq for PolicyName {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.text == other.text
+    }
+}
+
+/// As text, so that a map finds a name by its text.
+impl Hash for PolicyName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
 impl Deref for PolicyName {
     type Target = str;
 
     fn deref(&self) -> &str {
         &self.text
+    }
+}
+
+impl Borrow<str> for PolicyName {
+    fn borrow(&self) -> &str {
+        self.as_str()
     }
 }
 
@@ -91,21 +114,35 @@ impl TryFrom<String> for PolicyName {
     }
 }
 
+impl FromStr for PolicyName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        name.try_into()
+    }
+}
+
 impl PartialEq<str> for PolicyName {
     fn eq(&self, other: &str) -> bool {
         self.text == other
     }
 }
 
+impl PartialEq<&str> for PolicyName {
+    fn eq(&self, other: &&str) -> bool {
+        self.text == *other
+    }
+}
+
 impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.pad(&self.text)
     }
 }
 
 impl fmt::Debug for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.text, f)
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 

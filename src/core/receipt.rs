@@ -119,7 +119,7 @@ impl StoreDecision {
 /// assert_eq!(receipt.taken()[0].units, 7);
 /// # Ok::<(), tollgate::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub struct ReceiptItem {

@@ -10,7 +10,7 @@ use ahash::RandomState;
 use arc_swap::ArcSwap;
 use metrics::{Counter, Gauge, Histogram, Label, Unit};
 
-use crate::core::{Mode, Outcome, PolicyName};
+use crate::core::{Mode, Outcome, PolicyName, Source};
 
 /// The series without the label `policy`, and those of each policy. Series that belong together are registered with
 /// their first event, so that the others are seen at 0: Prometheus sees no increase in a series that begins at 1.
@@ -61,9 +61,11 @@ impl Series {
             let counter = |source, verdict| DECISIONS.counter(&[("source", source), ("verdict", verdict)]);
             let seconds = |source| DECISION_SECONDS.histogram(&[("source", source)]);
             let of = |source| (["allowed", "refused"].map(|verdict| counter(source, verdict)), seconds(source));
+            let sources =
+                [Source::Store, Source::DenyCache, Source::Lease, Source::Ratio, Source::Fallback, Source::FailOpen];
             let undecided = |verdict| counter("none", verdict);
             Decisions {
-                sources: ["store", "deny_cache", "lease", "ratio", "fallback", "open"].map(of),
+                sources: sources.map(|source| of(source.as_str())),
                 unlimited: undecided("allowed"),
                 undecided: ["forbidden", "ambiguous", "rejected", "unavailable"].map(undecided),
                 failed_seconds: seconds("none"),

@@ -183,7 +183,7 @@ pub struct RecordingStore<S> {
 }
 
 /// A call of a method of a [`RecordingStore`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recorded {
     /// [`Store::decide`], with the checks of one request.

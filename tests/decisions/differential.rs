@@ -35,11 +35,6 @@ const MOST_TRACES: u64 = 400;
 const LANES: usize = 64;
 const STEPS: usize = 40;
 
-/// Each algorithm once: some have several names.
-fn algorithms() -> impl Iterator<Item = Algorithm> {
-    Algorithm::ALL.iter().filter(|(name, algorithm)| *name == algorithm.name()).map(|(_, algorithm)| *algorithm)
-}
-
 /// Where the clock may stand: up to a third into a cell of this length, which divides all fixed windows.
 const CELL: u64 = 30 * S;
 const FIXED_WINDOWS: [u64; 6] = [30, 60, 90, 600, 86_400, 30 * 86_400];
@@ -114,13 +109,13 @@ impl Pair {
 
     fn count(&mut self, requests: &[Vec<Check>]) {
         for check in requests.iter().flatten() {
-            *self.decisions.entry(check.counter.quota().algorithm().name()).or_default() += 1;
+            *self.decisions.entry(check.counter.quota().algorithm().as_str()).or_default() += 1;
         }
     }
 
     fn has_enough(&self) -> bool {
-        let of = |algorithm: &Algorithm| self.decisions.get(algorithm.name()).copied().unwrap_or_default();
-        algorithms().all(|algorithm| of(&algorithm) >= self.wanted)
+        let of = |algorithm: &Algorithm| self.decisions.get(algorithm.as_str()).copied().unwrap_or_default();
+        Algorithm::ALL.iter().all(|algorithm| of(algorithm) >= self.wanted)
     }
 
     /// Fails unless enough was compared, and says how much.
@@ -207,7 +202,7 @@ fn assert_alike([memory, redis]: &[StoreDecision; 2], told: impl Fn() -> String)
 
 impl Lane {
     fn new(course: &impl Course, rng: &mut Rng, key: String) -> Self {
-        let quotas = algorithms().map(|algorithm| course.quota(rng, algorithm)).collect();
+        let quotas = Algorithm::ALL.iter().map(|&algorithm| course.quota(rng, algorithm)).collect();
         Self { key, ban: ban(rng), quotas, receipts: Vec::new() }
     }
 

@@ -11,6 +11,8 @@ mod features;
 #[cfg(feature = "redis")]
 mod large;
 mod model;
+#[cfg(feature = "serde")]
+mod serialized;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;

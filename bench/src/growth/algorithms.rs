@@ -25,10 +25,10 @@ pub(super) fn run(Effort { rounds, calls, .. }: Effort) -> Table {
         STEP.as_secs()
     );
     let algorithms = algorithms();
-    let names = algorithms.iter().map(|(name, _)| name.replace('_', " ")).collect();
+    let names = algorithms.iter().map(|algorithm| algorithm.as_str().replace('_', " ")).collect();
     let mut table = Table::new("algorithms", "algorithm", Unit::Nanoseconds, names, work).side("tollgate", None);
     let quota = |algorithm| Quota::try_new(algorithm, LIMIT, WINDOW).expect("every algorithm has this quota");
-    let counters: Vec<_> = algorithms.iter().map(|&(_, algorithm)| Clocked::new(quota(algorithm))).collect();
+    let counters: Vec<_> = algorithms.iter().map(|&algorithm| Clocked::new(quota(algorithm))).collect();
     for counter in &counters {
         // As many units as there will be at any time.
         nanos(counter, 200);
@@ -41,15 +41,10 @@ pub(super) fn run(Effort { rounds, calls, .. }: Effort) -> Table {
     table
 }
 
-/// Each algorithm by its own name, first the one that the others are compared with.
-fn algorithms() -> Vec<(&'static str, Algorithm)> {
-    let mut each: Vec<(&str, Algorithm)> = Vec::new();
-    for &(name, algorithm) in Algorithm::ALL {
-        if each.iter().all(|(_, known)| *known != algorithm) {
-            each.push((name, algorithm));
-        }
-    }
-    each.sort_by_key(|(_, algorithm)| *algorithm != Algorithm::TokenBucket);
+/// Each algorithm, first the one that the others are compared with.
+fn algorithms() -> Vec<Algorithm> {
+    let mut each = Algorithm::ALL.to_vec();
+    each.sort_by_key(|algorithm| *algorithm != Algorithm::TokenBucket);
     each
 }
 

@@ -48,7 +48,7 @@ mod core {
                 Self::Ban,
             ];
 
-            pub(crate) const fn name(self) -> &'static str {
+            pub(crate) const fn as_str(self) -> &'static str {
                 match self {
                     Self::FixedWindow => "fixed_window",
                     Self::TokenBucket => "token_bucket",

@@ -36,16 +36,33 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use facts::FACTS;
 pub(crate) use facts::{Capacity, Facts, Layout, Refund, Refusal};
 pub(crate) use state::{Adjusted, Adjustment, EXACT, Found, MOST_UNITS, NEVER, Rule, State, Step, mul_div_ceil};
 
+use super::Error;
+
 /// How often slots that are due are renewed. A life has at least two of them.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// How units are counted against a [`Quota`](crate::Quota).
+///
+/// It is displayed by the name that it has in files, and parsed from it.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::policy::Algorithm;
+///
+/// let algorithm: Algorithm = "leaky_bucket".parse()?;
+/// assert_eq!(algorithm, Algorithm::LeakyBucket);
+/// assert_eq!(algorithm.to_string(), "leaky_bucket");
+/// # Ok::<(), tollgate::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -79,34 +96,33 @@ pub enum Algorithm {
     Ban,
 }
 
-impl Algorithm {
-    /// The algorithms there are, by the names they have in files; some have several.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::policy::Algorithm;
-    ///
-    /// let named = |name: &str| {
-    ///     let found = Algorithm::ALL.iter().find(|(known, _)| *known == name);
-    ///     found.map(|(_, algorithm)| *algorithm)
-    /// };
-    /// assert_eq!(named("token_bucket"), Some(Algorithm::TokenBucket));
-    /// assert_eq!(named("gcra"), Some(Algorithm::TokenBucket));
-    /// assert_eq!(named("lucky_bucket"), None);
-    /// ```
-    pub const ALL: &'static [(&'static str, Algorithm)] = &[
-        ("fixed_window", Self::FixedWindow),
-        ("sliding_log", Self::SlidingLog),
-        ("sliding_window", Self::SlidingWindow),
-        ("token_bucket", Self::TokenBucket),
-        ("gcra", Self::TokenBucket),
-        ("leaky_bucket", Self::LeakyBucket),
-        ("concurrency", Self::Concurrency),
-    ];
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
 
-    /// Each algorithm of quotas once, and last that of bans.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
+/// # Errors
+///
+/// If no algorithm has this name in files.
+impl FromStr for Algorithm {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let name = if name == "gcra" { Self::TokenBucket.as_str() } else { name };
+        let found = Self::ALL.iter().find(|algorithm| algorithm.as_str() == name);
+        found.copied().ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|algorithm| algorithm.as_str()).collect();
+            Error::invalid(format!("algorithm {name:?} is unknown: give one of {}", names.join(", ")))
+        })
+    }
+}
+
+impl Algorithm {
+    /// The algorithms of quotas.
+    pub const ALL: &'static [Algorithm] = Self::WITH_BAN.split_at(Self::WITH_BAN.len() - 1).0;
+
+    /// The algorithms of quotas, and last that of bans.
     pub(crate) const WITH_BAN: &'static [Algorithm] = &[
         Self::FixedWindow,
         Self::SlidingLog,
@@ -117,12 +133,8 @@ impl Algorithm {
         Self::Ban,
     ];
 
-    /// Each algorithm of quotas once.
-    #[cfg(test)]
-    pub(crate) const EACH: &'static [Algorithm] = Self::WITH_BAN.split_at(Self::WITH_BAN.len() - 1).0;
-
-    /// Returns the name this algorithm has in files and in Lua.
-    pub const fn name(self) -> &'static str {
+    /// Returns the name, as in files: `"token_bucket"`, for example.
+    pub const fn as_str(self) -> &'static str {
         self.facts().name
     }
 

@@ -15,6 +15,8 @@ const GUESS: u64 = 1_000_000;
 
 /// The outcome of one policy for one request.
 ///
+/// With the feature `serde` it is serialized as part of a [`Decision`](crate::Decision#serialization).
+///
 /// # Examples
 ///
 /// A store of your own returns one for each check:

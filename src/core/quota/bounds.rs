@@ -287,7 +287,7 @@ impl Fault {
             match says[at + 1] {
                 b'g' => message.number(self.given),
                 b'b' => message.number(self.bound),
-                b'n' => message.text(self.algorithm.name()),
+                b'n' => message.text(self.algorithm.as_str()),
                 _ => message.time(self.window),
             }
             while says[at] != b'}' {

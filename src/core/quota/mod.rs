@@ -45,6 +45,15 @@ use crate::core::calendar::Calendar;
 ///
 /// If a limit is too large, the error names the largest one for that window.
 ///
+/// # Serialization
+///
+/// With the feature `serde` it is data for logs. It is not read from there: quotas in files are those of
+/// [`config`](crate::config).
+///
+/// ```json
+/// {"algorithm":"token_bucket","limit":5000,"window_seconds":3600.0,"capacity":200,"calendar":null}
+/// ```
+///
 /// # Examples
 ///
 /// ```
@@ -141,12 +150,12 @@ impl Quota {
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.facts().held {
-            return write!(f, "{} at once ({})", self.limit, self.algorithm.name());
+            return write!(f, "{} at once ({})", self.limit, self.algorithm);
         }
         if let Some(calendar) = self.calendar {
-            return write!(f, "{} per {calendar} ({})", self.limit, self.algorithm.name());
+            return write!(f, "{} per {calendar} ({})", self.limit, self.algorithm);
         }
-        write!(f, "{} per {:?} ({})", self.limit, self.window(), self.algorithm.name())
+        write!(f, "{} per {:?} ({})", self.limit, self.window(), self.algorithm)
     }
 }
 

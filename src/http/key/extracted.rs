@@ -3,6 +3,7 @@
 //! The conversions into [`Extracted`] are what makes closures short. None turns an error or an ambiguous request into a
 //! missing key: that would let it pass most policies.
 
+use std::error::Error as StdError;
 use std::fmt;
 
 use bytes::Bytes;
@@ -89,6 +90,14 @@ impl Extracted {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ambiguous;
+
+impl fmt::Display for Ambiguous {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the request has several values of the key")
+    }
+}
+
+impl StdError for Ambiguous {}
 
 /// The kind of keys that are made from text without a kind.
 const KIND: &str = "key";

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::{array, fmt, iter};
 
 use http::request::Parts;
+#[cfg(feature = "serde")]
+use serde::ser::SerializeStruct;
 
 use super::LiveLayer;
 use crate::core::{Key, Mode, PolicyName, Quota};
@@ -116,7 +118,31 @@ const HEADER: [&str; 6] = ["policy", "applies", "key", "cost", "quota", "why"];
 /// What the policies of a layer make of a request, as [`LiveLayer::explain`](crate::LiveLayer::explain)
 /// returns it.
 ///
-/// Displayed, it is a table with a header, and a line for each policy.
+/// Displayed, it is a table with a header, and a line for each policy. With the feature `serde` it is data for operators,
+/// where the times of a [quota](Quota#serialization) are in seconds, and what there is not is null:
+///
+/// ```json
+/// {
+///   "policies": [
+///     {
+///       "policy": "user",
+///       "applies": true,
+///       "refuses": false,
+///       "shadow": false,
+///       "key": "header x-user:ada",
+///       "cost": 5,
+///       "quota": {
+///         "algorithm": "token_bucket",
+///         "limit": 1000,
+///         "window_seconds": 3600.0,
+///         "capacity": 1000,
+///         "calendar": null
+///       },
+///       "why": null
+///     }
+///   ]
+/// }
+/// ```
 ///
 /// # Examples
 ///
@@ -254,5 +280,30 @@ impl fmt::Display for Explanation {
             writeln!(f, "{}", line[HEADER.len() - 1])?;
         }
         Ok(())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Explanation {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Explanation", 1)?;
+        fields.serialize_field("policies", &self.policies)?;
+        fields.end()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for PolicyExplanation {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("PolicyExplanation", 8)?;
+        fields.serialize_field("policy", self.policy())?;
+        fields.serialize_field("applies", &self.applies())?;
+        fields.serialize_field("refuses", &self.refuses())?;
+        fields.serialize_field("shadow", &self.is_shadow())?;
+        fields.serialize_field("key", &self.key())?;
+        fields.serialize_field("cost", &self.cost())?;
+        fields.serialize_field("quota", self.quota())?;
+        fields.serialize_field("why", &self.why())?;
+        fields.end()
     }
 }

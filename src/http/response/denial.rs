@@ -15,7 +15,7 @@ pub struct Denial<'a> {
 }
 
 /// The reason of a [`Denial`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DenialReason<'a> {
     /// Policies deny the request, by this decision.

@@ -190,7 +190,7 @@ pub(crate) fn can_flow(policy: &PolicyName, quota: &Quota) -> Result<(), Error> 
     if !quota.facts().only_in_store() {
         return Ok(());
     }
-    let (policy, algorithm) = (policy.as_str(), quota.algorithm().name());
+    let (policy, algorithm) = (policy.as_str(), quota.algorithm().as_str());
     Err(Error::invalid(format!(
         "policy {policy:?}: a {algorithm} cannot limit bytes or messages, which take units in portions: give a \
          token_bucket, or a window"

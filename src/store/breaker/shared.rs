@@ -1,5 +1,6 @@
 //! The machine, which threads share. Every order of concurrent calls is tried by loom (`models`).
 
+use std::fmt;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -64,6 +65,30 @@ pub enum BreakerState {
     Open,
     /// The store is called by a probe only; other requests do not wait for its outcome.
     HalfOpen,
+}
+
+impl BreakerState {
+    /// Returns the name: `"closed"`, `"open"` or `"half_open"`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+impl fmt::Display for BreakerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for BreakerState {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
 }
 
 /// Returns whether the breaker is not closed in a round: they alternate.

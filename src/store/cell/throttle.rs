@@ -68,7 +68,7 @@ fn interval(quota: &Quota, bans: bool, reserves: bool, settles: Settles) -> Resu
     let (limit, window) = (quota.limit(), quota.window());
     let interval = ((window.as_secs().saturating_mul(1_000_000_000)) as f64 / limit as f64) as u64;
     let text = if !quota.facts().is_gcra {
-        format!("redis-cell has no {}: give a token bucket (gcra)", quota.algorithm().name())
+        format!("redis-cell has no {}: give a token bucket (gcra)", quota.algorithm())
     } else if window.subsec_nanos() != 0 {
         format!("redis-cell counts in whole seconds, not in {window:?}: give a window of some")
     } else if interval < SHORTEST_INTERVAL {

@@ -197,7 +197,7 @@ pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>
 
 /// Checks that a quota of a policy is a rate of up to 60 s.
 pub(super) fn check_quota(policy: &PolicyName, quota: &Quota) -> Result<(), Error> {
-    let (name, algorithm, window) = (policy.as_str(), quota.algorithm().name(), quota.window());
+    let (name, algorithm, window) = (policy.as_str(), quota.algorithm().as_str(), quota.window());
     let text = if !quota.facts().has_ratio {
         format!("policy {name:?} counts by a {algorithm}, which has no ratio: use a token bucket, or another store")
     } else if window > LONGEST_WINDOW {

@@ -24,8 +24,7 @@ const EACH: u64 = 100;
 
 /// A quota of each algorithm, which admits [`LIMIT`] requests at once.
 fn quotas() -> impl Iterator<Item = Quota> {
-    let each = Algorithm::ALL.iter().filter(|(name, algorithm)| *name == algorithm.name());
-    let quotas = each.filter_map(|(_, algorithm)| Quota::try_new(*algorithm, LIMIT, us(WINDOW)).ok());
+    let quotas = Algorithm::ALL.iter().filter_map(|algorithm| Quota::try_new(*algorithm, LIMIT, us(WINDOW)).ok());
     quotas.map(|quota| quota.try_queue(LIMIT - 1).unwrap_or(quota))
 }
 

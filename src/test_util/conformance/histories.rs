@@ -74,7 +74,7 @@ fn families() -> Vec<Family> {
         (1_000_000_000, DAY, 1_000_000_000, 1_000_000_000, 1_000),
     ];
     let mut families = Vec::new();
-    for (_, algorithm) in Algorithm::ALL.iter().filter(|(name, algorithm)| *name == algorithm.name()) {
+    for algorithm in Algorithm::ALL {
         for (limit, window, burst, queue, at_once) in SHAPES {
             let of = |halves: u64| {
                 let quota = Quota::try_new(*algorithm, limit * halves / 2, us(window)).ok()?;

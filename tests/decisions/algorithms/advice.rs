@@ -9,8 +9,7 @@ use tollgate::{Error, Quota};
 const MILLION: u64 = 1_000_000;
 
 fn algorithms() -> impl Strategy<Value = Algorithm> {
-    let kinds: Vec<Algorithm> = Algorithm::ALL.iter().map(|(_, algorithm)| *algorithm).collect();
-    proptest::sample::select(kinds)
+    proptest::sample::select(Algorithm::ALL)
 }
 
 /// Windows of either grain, also just below and above 60 s.

@@ -9,11 +9,6 @@ const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// Each algorithm, once for each of its names.
-fn algorithms() -> impl Iterator<Item = Algorithm> {
-    Algorithm::ALL.iter().map(|(_, algorithm)| *algorithm)
-}
-
 /// A window, or the shortest one that an algorithm accepts.
 fn at_least(algorithm: Algorithm, window: Duration) -> Duration {
     if algorithm == Algorithm::Concurrency { window.max(2 * SECOND) } else { window }
@@ -40,7 +35,7 @@ fn assert_most(accept: impl Fn(u64) -> Result<Quota, Error>) -> u64 {
 #[test]
 fn a_limit_too_large_is_refused_naming_the_largest() {
     let windows = [Duration::from_micros(1), SECOND, Duration::from_secs(60), Duration::from_secs(61), DAY];
-    for algorithm in algorithms() {
+    for &algorithm in Algorithm::ALL {
         for window in windows {
             assert_most(|limit| Quota::try_new(algorithm, limit, at_least(algorithm, window)));
         }
@@ -71,7 +66,7 @@ fn the_largest_limits_are_those_of_the_bounds() {
 fn every_algorithm_but_logs_and_slots_takes_a_trillion_in_a_second_to_366_days() {
     let micros = [1_000_000, 59_999_999, 60_001_000, 61_000_000, 86_413_000_000, 366 * 86_400_000_000];
     for window in micros.map(Duration::from_micros) {
-        for algorithm in algorithms() {
+        for &algorithm in Algorithm::ALL {
             let is_counted = !matches!(algorithm, Algorithm::SlidingLog | Algorithm::Concurrency);
             let quota = Quota::try_new(algorithm, 1_000_000_000_000, window);
             assert_eq!(quota.is_ok(), is_counted, "{algorithm:?} over {window:?}");
@@ -113,7 +108,7 @@ fn a_queue_too_large_is_refused_naming_the_largest() {
 
 #[test]
 fn a_burst_a_queue_and_slots_are_refused_where_there_are_none() {
-    for algorithm in algorithms() {
+    for &algorithm in Algorithm::ALL {
         let quota = Quota::try_new(algorithm, 5, at_least(algorithm, SECOND)).expect("within the bounds");
         assert_eq!(quota.try_burst(2).is_ok(), algorithm == Algorithm::TokenBucket, "{algorithm:?}");
         assert_eq!(quota.try_queue(2).is_ok(), algorithm == Algorithm::LeakyBucket, "{algorithm:?}");
@@ -153,7 +148,7 @@ fn a_bucket_over_decades_accepts_the_burst_and_the_queue_it_has_already() {
 
 #[test]
 fn nothing_and_no_time_are_refused() {
-    for algorithm in algorithms() {
+    for &algorithm in Algorithm::ALL {
         assert!(refusal(Quota::try_new(algorithm, 0, SECOND)).contains("limit 0"), "{algorithm:?}");
         assert!(refusal(Quota::try_new(algorithm, 1, Duration::ZERO)).contains("window 0s"), "{algorithm:?}");
     }

@@ -234,9 +234,7 @@ async fn a_foreign_value_is_a_new_state() {
 #[test]
 fn every_algorithm_has_its_table_in_the_conformance_suite() {
     let tables = include_str!("../../../src/test_util/conformance/tables.rs");
-    for (name, algorithm) in Algorithm::ALL {
-        // Another name of the same algorithm has no table of its own.
-        let is_listed = tables.contains(&format!("\"{name}\","));
-        assert_eq!(is_listed, *name == algorithm.name(), "src/test_util/conformance/tables.rs: {name}");
+    for name in Algorithm::ALL {
+        assert!(tables.contains(&format!("\"{name}\",")), "src/test_util/conformance/tables.rs: {name}");
     }
 }

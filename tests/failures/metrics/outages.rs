@@ -13,7 +13,7 @@ const FAILED: (&str, i64) = ("store_failures_total{kind=store}", 1);
 async fn each_rule_for_failures_shows_in_who_decided() {
     for (rule, status, decided) in [
         (OnFailure::Fallback, 200, "decisions_total{source=fallback,verdict=allowed}"),
-        (OnFailure::Allow, 200, "decisions_total{source=open,verdict=allowed}"),
+        (OnFailure::Allow, 200, "decisions_total{source=fail_open,verdict=allowed}"),
         (OnFailure::Deny, 503, "decisions_total{source=none,verdict=unavailable}"),
     ] {
         let (watch, store) = (Watch::start(), Moody::new(Mood::Fails));

@@ -152,7 +152,7 @@ fn one(rng: &mut Rng, key: &str, quota: Quota) -> Check {
 
 #[test]
 fn a_random_trace_is_decided_alike_with_and_without_a_cache_on_every_algorithm() {
-    let plain = |(_, algorithm): &(&str, Algorithm)| Quota::try_new(*algorithm, 6, Duration::from_secs(2)).ok();
+    let plain = |algorithm: &Algorithm| Quota::try_new(*algorithm, 6, Duration::from_secs(2)).ok();
     let mut quotas: Vec<Quota> = EACH.into_iter().chain(MORE).chain(Algorithm::ALL.iter().filter_map(plain)).collect();
     // Refusals of slots are not cached, so they only come beside others.
     quotas.sort_by_key(|quota| quota.algorithm() == Algorithm::Concurrency);

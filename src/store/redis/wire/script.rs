@@ -168,7 +168,7 @@ mod tests {
         let tables: Vec<_> = wire.split("\nlocal ").collect();
         let mut missing = Vec::new();
         for algorithm in Algorithm::WITH_BAN {
-            let (name, number) = (algorithm.name(), algorithm.facts().number);
+            let (name, number) = (algorithm.as_str(), algorithm.facts().number);
             let code = file(name).unwrap_or_default();
             for (table, suffix, may_lack) in
                 [("ALGORITHMS", "", false), ("ADJUSTMENTS", "_adjust", false), ("ROOMS", "_room", true)]
@@ -195,9 +195,10 @@ mod tests {
     fn missing_wide(tables: &[&str]) -> Vec<String> {
         let code = file("wide").expect("it is a file of lua/");
         let mut missing = Vec::new();
-        for algorithm in Algorithm::EACH.iter().filter(|algorithm| algorithm.facts().layout == Layout::Falling) {
+        for algorithm in Algorithm::ALL.iter().filter(|algorithm| algorithm.facts().layout == Layout::Falling) {
             for (table, suffix) in [("ALGORITHMS", ""), ("ADJUSTMENTS", "_adjust")] {
-                let (function, number) = (format!("wide_{}{suffix}", algorithm.name()), algorithm.facts().number + 16);
+                let (function, number) =
+                    (format!("wide_{}{suffix}", algorithm.as_str()), algorithm.facts().number + 16);
                 let line = format!("  [{number}] = {function},");
                 let lines = tables.iter().find(|found| found.starts_with(table)).expect(table);
                 if !code.contains(&format!("local function {function}(")) || !lines.lines().any(|found| found == line) {

@@ -139,7 +139,7 @@ impl Needs {
         if algorithm == CALENDAR_WINDOW {
             return self.0 & CALENDAR != 0;
         }
-        let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
+        let named = ALGORITHMS.into_iter().find(|named| named.as_str() == algorithm);
         named.is_none_or(|named| self.0 & Self::of(named).0 != 0 && self.0 & bit == bit)
     }
 }
