@@ -8,7 +8,7 @@ use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
 
 fn tenant(parts: &Parts) -> Result<Option<Key>, Ambiguous> {
     // The host in its normal form, whatever its case; an error if the request names two.
-    let host = key::host().name(parts)?;
+    let host = key::host_name(parts)?;
     Ok(host.as_deref().and_then(|host| host.split_once('.')).map(|(tenant, _)| Key::new("tenant", tenant)))
 }
 

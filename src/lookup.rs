@@ -71,38 +71,9 @@ pub struct Lookup {
     values: Vec<Option<Box<[u8]>>>,
 }
 
-/// The values that a key may contain as hashes, as an extractor offers them to a [`Lookup`].
-///
-/// An extractor whose keys are [hashed](Key::hashed) fills it in
-/// [`raw_values`](crate::key::KeyExtractor::raw_values), so that lookups have the values
-/// themselves. They are never logged: `Debug` leaves them out.
-///
-/// # Examples
-///
-/// ```
-/// use http::request::Parts;
-/// use tollgate::key::{Extracted, KeyExtractor};
-/// use tollgate::store::MaybeFuture;
-/// use tollgate::key::RawValues;
-/// use tollgate::Key;
-///
-/// struct Session;
-///
-/// impl KeyExtractor for Session {
-///     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
-///         let session = parts.headers.get("x-session");
-///         MaybeFuture::Ready(session.map_or(Extracted::Missing, |id| Extracted::Key(Key::hashed("session", id))))
-///     }
-///
-///     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-///         parts.headers.get("x-session").into_iter().for_each(|id| offered.push(id));
-///     }
-/// }
-/// # let _ = Session;
-/// ```
+/// The values that a key may contain as hashes, for a lookup by it.
 #[derive(Clone, Default)]
-#[must_use]
-pub struct RawValues {
+pub(crate) struct RawValues {
     values: Vec<Box<[u8]>>,
 }
 
@@ -121,10 +92,9 @@ impl Lookup {
 
     /// Returns the value that the key was made of.
     ///
-    /// It is `None` for a [joined key](crate::key::KeyExtractor::and), whose values are in [`values`](Self::values),
-    /// and for a key that was hashed by code that did not offer the value. To offer it, closures return a
-    /// [`Secret`](crate::key::Secret) instead of [`Key::hashed`], and other extractors implement
-    /// [`raw_values`](crate::key::KeyExtractor::raw_values).
+    /// It is `None` for the key of a [tuple](crate::key::KeyExtractor), whose values are in [`values`](Self::values), and
+    /// for a key that is the result of [`Key::hashed`]: closures and other extractors return a
+    /// [`Secret`](crate::key::Secret) instead, which has the value.
     pub fn raw(&self) -> Option<&[u8]> {
         match &self.values[..] {
             [only] => only.as_deref(),
@@ -137,14 +107,14 @@ impl Lookup {
         self.raw().and_then(|raw| std::str::from_utf8(raw).ok())
     }
 
-    /// Returns the values of all parts of a joined key, in their order, or the only value of another key.
+    /// Returns the values of all parts of a tuple's key, in their order, or the only value of another key.
     ///
     /// # Examples
     ///
     /// ```
     /// use tollgate::key::Lookup;
     ///
-    /// /// The parts of `key::header("x-tenant").and(key::header("x-user"))`.
+    /// /// The parts of `(key::header("x-tenant"), key::header("x-user"))`.
     /// fn tenant_and_user(lookup: &Lookup) -> Option<(&[u8], &[u8])> {
     ///     let mut values = lookup.values().flatten();
     ///     Some((values.next()?, values.next()?))
@@ -158,7 +128,7 @@ impl Lookup {
 
 impl RawValues {
     /// Adds a value. More than 64 are not kept: the lookup of a key made of a later one then has no value.
-    pub fn push(&mut self, value: impl AsRef<[u8]>) {
+    pub(crate) fn push(&mut self, value: impl AsRef<[u8]>) {
         if self.values.len() < MOST_VALUES {
             self.values.push(value.as_ref().into());
         }
@@ -183,11 +153,5 @@ impl RawValues {
 impl fmt::Debug for Lookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lookup").field("key", &self.key).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for RawValues {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawValues").finish_non_exhaustive()
     }
 }

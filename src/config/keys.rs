@@ -13,7 +13,7 @@ use crate::http::key::{self, KeyExtractor, ValueKey};
 /// A key of any kind, shared by the policies that have it.
 type DynKey = Arc<dyn KeyExtractor>;
 
-/// Keys joined at most: each is one level of nesting.
+/// Keys joined at most.
 const MOST_JOINED: usize = 8;
 
 /// The keys of files.
@@ -32,8 +32,7 @@ pub(super) fn read_key(given: &Spanned<WordOr<String>>, server: &Server) -> Resu
         }
         WordOr::List(words) => {
             let keys = words.iter().map(|word| find(word.get_ref(), server).at(word)).collect::<Result<Vec<_>, _>>()?;
-            let joined = keys.into_iter().reduce(|joined, key| Arc::new(joined.and(key)));
-            Ok(joined.expect("the list is not empty"))
+            Ok(key::joined(keys))
         }
     }
 }

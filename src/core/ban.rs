@@ -148,7 +148,7 @@ impl Ban {
     /// that checks a token: no client can send the key of another one.
     ///
     /// A ban by a key that clients choose is an error without this. It does not make a ban acceptable by an address in
-    /// a header that anyone may write: see [`Bannable`](crate::key::Bannable).
+    /// a header that anyone may write: see [`KeyInfo`](crate::key::KeyInfo::unforgeable).
     pub const fn of_verified_keys(self) -> Self {
         Self { verified: true, ..self }
     }

@@ -109,7 +109,8 @@ impl Key {
         Self { text: Ascii::constant(text) }
     }
 
-    /// Joins two keys into one, which has a counter for each pair of values.
+    /// Joins two keys into one, which has a counter for each pair of values: the key that a policy by a
+    /// [tuple](crate::key::KeyExtractor) has.
     ///
     /// # Examples
     ///

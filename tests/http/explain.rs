@@ -61,7 +61,7 @@ fn policies() -> [Policy; 5] {
     [
         Policy::new("ip", OWN).key(key::client_ip()),
         Policy::new("user", OWN).key(by_user()).tier(tier).cost_by(cost),
-        Policy::new("paths", OWN).key(key::client_ip().and(key::path())).cost(3).shadow(),
+        Policy::new("paths", OWN).key((key::client_ip(), key::path())).cost(3).shadow(),
         Policy::new("writes", OWN).key(key::client_ip()).methods([Method::POST]),
         Policy::new("listed", OWN).key(by_user()).allow(list("eve")),
     ]

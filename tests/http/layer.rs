@@ -712,6 +712,7 @@ fn a_bare_closure_is_an_extractor() {
 }
 
 /// An extractor that looks the user up once its gate is opened.
+#[derive(Clone)]
 struct Later {
     gate: futures::future::Shared<oneshot::Receiver<()>>,
     find: fn(String) -> Extracted,
@@ -772,7 +773,7 @@ fn a_lookup_that_refuses_keeps_the_store_from_being_asked_for_more_than_a_look()
 
 #[test]
 fn joined_keys_count_each_pair() {
-    let pair = key::header("x-user").and(key::path());
+    let pair = (key::header("x-user"), key::path());
     let service = layer(Policy::new("pair", Quota::per_hour(1)).key(pair)).layer(Hello::default());
     let to = |user, path: &str| {
         let mut request = of(user);
@@ -791,7 +792,7 @@ fn joined_keys_count_each_pair() {
 #[test]
 fn joined_keys_wait_for_the_one_that_is_late() {
     let (open, lookup) = Later::new(|user| Extracted::Key(Key::new("user", user)));
-    let layer = layer(Policy::new("pair", Quota::per_hour(1)).key(key::path().and(lookup)));
+    let layer = layer(Policy::new("pair", Quota::per_hour(1)).key((key::path(), lookup)));
     let service = layer.layer(Hello::default());
     let mut response = task::spawn(service.clone().oneshot(of("ada")));
     assert_pending!(response.poll());
@@ -803,6 +804,7 @@ fn joined_keys_wait_for_the_one_that_is_late() {
 
 #[test]
 fn a_join_with_a_key_that_is_shared_when_missing_is_shared_too() {
+    #[derive(Clone)]
     struct Address;
     impl KeyExtractor for Address {
         fn extract(&self, _: &Parts) -> MaybeFuture<Extracted> {
@@ -813,7 +815,7 @@ fn a_join_with_a_key_that_is_shared_when_missing_is_shared_too() {
         }
     }
     let service =
-        layer(Policy::new("pair", Quota::per_hour(1)).key(key::header("x-user").and(Address))).layer(Hello::default());
+        layer(Policy::new("pair", Quota::per_hour(1)).key((key::header("x-user"), Address))).layer(Hello::default());
     expect(&service, of("ada"), 200);
     expect(&service, of("bob"), 429);
 }

@@ -49,7 +49,7 @@ use Section::{Bans, Bytes, Composite, Cost, CustomKeys, Lists, Login, QuickStart
 const ALL: [Section; 10] = [QuickStart, Composite, Slots, Tiers, Cost, Login, Bytes, Bans, CustomKeys, Lists];
 
 fn tenant(parts: &Parts) -> Result<Option<Key>, Ambiguous> {
-    let host = key::host().name(parts)?;
+    let host = key::host_name(parts)?;
     Ok(host.as_deref().and_then(|host| host.split_once('.')).map(|(tenant, _)| Key::new("tenant", tenant)))
 }
 

@@ -199,7 +199,7 @@ impl<'a> Judge<'a> {
         let offered = || {
             let mut offered = offered.unwrap_or_default();
             if let Some(parts) = self.parts {
-                policy.extractor().raw_values(parts, &mut offered);
+                key::offer_raw_values(policy.extractor(), parts, &mut offered);
             }
             offered
         };

@@ -21,7 +21,6 @@ use super::reading::{Choices, Value, text};
 use super::reading::{Pick, carried, lines, trimmed};
 use super::{KeyExtractor, KeyInfo};
 use crate::core::{Key, KeyKind, MaybeFuture};
-use crate::lookup::RawValues;
 
 const SCHEME: &str = "Bearer";
 
@@ -29,7 +28,7 @@ static KIND: KeyKind = KeyKind::fixed("bearer:");
 
 /// The extractor that [`bearer`] returns.
 #[derive(Clone, Copy, Debug)]
-struct Bearer;
+pub(super) struct Bearer;
 
 /// Identifies clients by the token of `Authorization: Bearer`; only a hash of it leaves the process.
 ///
@@ -59,8 +58,7 @@ pub fn bearer() -> impl KeyExtractor + Copy + fmt::Debug {
 
 impl KeyExtractor for Bearer {
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
-        let token = credentials(parts, SCHEME, Pick::Same);
-        MaybeFuture::Ready(token.map(|found| found.map(|token| KIND.hashed(token))).into())
+        MaybeFuture::Ready(token(parts).map(|found| found.map(|token| KIND.hashed(token))).into())
     }
 
     fn info(&self) -> KeyInfo {
@@ -70,12 +68,11 @@ impl KeyExtractor for Bearer {
     fn key_of(&self, value: &[u8]) -> Option<Key> {
         carried(value).filter(|token| is_one(token)).map(|token| KIND.hashed(token))
     }
+}
 
-    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        if let Ok(Some(token)) = credentials(parts, SCHEME, Pick::Same) {
-            offered.push(token);
-        }
-    }
+/// Returns the bearer token, if there is one.
+pub(super) fn token(parts: &Parts) -> Result<Option<&[u8]>, Ambiguous> {
+    credentials(parts, SCHEME, Pick::Same)
 }
 
 /// Returns what follows the name of a scheme in the `Authorization` header; the case of the name is ignored.

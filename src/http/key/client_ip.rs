@@ -11,10 +11,11 @@ use http::request::Parts;
 use ipnet::IpNet;
 
 use super::extracted::Extracted;
+use super::info::Bannable;
 use super::info::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, ip_key, parse_net, peer};
 use super::proxies::{ForwardHeader, Trust};
-use super::{Bannable, KeyExtractor, KeyInfo};
+use super::{KeyExtractor, KeyInfo};
 use crate::core::error::built;
 use crate::core::{Error, Key, MaybeFuture};
 
@@ -328,7 +329,7 @@ impl KeyExtractor for ClientIp {
     fn info(&self) -> KeyInfo {
         let info = ip_info(self.prefix()).address_in_key();
         let is_spoofable = self.trust.as_ref().is_some_and(Trust::is_of_anyone);
-        if is_spoofable { info.bannable(Bannable::Spoofable) } else { info }
+        if is_spoofable { KeyInfo { bannable: Bannable::Spoofable, ..info } } else { info }
     }
 
     fn key_of(&self, value: &[u8]) -> Option<Key> {
@@ -419,7 +420,6 @@ fn ip_key_of(value: &[u8], v6_prefix: u8) -> Option<Key> {
 
 /// Returns what is known of keys of addresses.
 fn ip_info(v6_prefix: u8) -> KeyInfo {
-    let bannable = if v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client };
-    let info = KeyInfo::new("ip").missing_key(MissingKey::Share).bannable(bannable).unforgeable();
-    KeyInfo { needs_peer: true, ..info }
+    let info = KeyInfo { needs_peer: true, ..KeyInfo::new("ip").missing_key(MissingKey::Share).unforgeable() };
+    if v6_prefix < LEAST_SITE { info.shared() } else { info }
 }

@@ -1,10 +1,10 @@
-//! The trait of key extractors, its implementation for closures, and joined keys.
+//! The trait of key extractors, its implementation for closures, and for tuples, whose keys are joined.
 //!
-//! A [`Join`] has a key only if both parts have one, and is certain only if both are. Where a part is missing,
-//! ambiguous, rejected or failed, the joined key is the worse of the two: rejected, then failed, ambiguous, missing.
-//! So no client evades one part by changing the other.
+//! A tuple has a key only if all parts have one, and is certain only if all are. Where a part is missing, ambiguous,
+//! rejected or failed, the joined key is the worst of them: rejected, then failed, ambiguous, missing. So no client evades
+//! one part by changing another.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -16,7 +16,6 @@ use http::request::Parts;
 use super::extracted::{Extracted, Secret};
 use super::info::KeyInfo;
 use crate::core::{Key, MaybeFuture};
-use crate::lookup::RawValues;
 
 /// Extracts the key that identifies the client of a request.
 ///
@@ -24,10 +23,28 @@ use crate::lookup::RawValues;
 /// of them, a `Result` as [`from_fn`](super::from_fn) describes it, or an [`Extracted`]. For keys that have to be
 /// waited for there is [`lookup`](super::lookup), which protects the database it queries.
 ///
-/// An extractor has five methods, and [`and`](Self::and) is a combinator. A [`Policy`](crate::Policy) calls
-/// [`info`](Self::info) when its key is set and when it is given to a layer, and never for a request.
+/// A tuple of two to four extractors is an extractor: its key is that of all parts together, so each combination of values
+/// has a counter of its own, and a request without one of them has no key. The parts run for each request, and what is not
+/// ready is waited for at the same time.
+///
+/// A [`Policy`](crate::Policy) calls [`info`](Self::info) when its key is set and when it is given to a layer, and never
+/// for a request.
 ///
 /// # Examples
+///
+/// Requests are counted by tenant and method:
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::MaybeFuture;
+///
+/// let by_tenant_and_method = (key::header("x-tenant").plain(), key::method());
+///
+/// let (parts, ()) = http::Request::get("/").header("x-tenant", "acme").body(())?.into_parts();
+/// let MaybeFuture::Ready(Extracted::Key(key)) = by_tenant_and_method.extract(&parts) else { panic!("it has both") };
+/// assert_eq!(key.as_str(), "header x-tenant+method:acme|GET");
+/// # Ok::<(), http::Error>(())
+/// ```
 ///
 /// A type that is an extractor, and that knows which keys requests can have:
 ///
@@ -87,9 +104,10 @@ pub trait KeyExtractor: Any + Send + Sync {
     ///
     /// [`Policy::key_of`](crate::Policy::key_of) calls it, if the [kind](KeyInfo::kind) is known. It also decides which
     /// entries an [allow](crate::Policy::allow) list or a [deny](crate::Policy::deny) list may have: a layer is not built
-    /// with an entry that is not the value of its own key. By default each value is.
+    /// with an entry that is not the value of its own key. By default each value is; a tuple has none, but its parts have.
     fn key_of(&self, value: &[u8]) -> Option<Key> {
-        Some(Key::new(&self.info().kind?, value))
+        let KeyInfo { kind, joined: None, .. } = self.info() else { return None };
+        Some(Key::new(&kind?, value))
     }
 
     /// Returns the client's address, if this extractor has it; by default it has none.
@@ -98,37 +116,6 @@ pub trait KeyExtractor: Any + Send + Sync {
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
         None
-    }
-
-    /// Offers the values that the key of this request contains hashes of, for [lookups](crate::key::Lookup::raw) by the key.
-    ///
-    /// Called only for a lookup. By default nothing is offered: such a lookup has no raw value.
-    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        let _ = (parts, offered);
-    }
-
-    /// Joins this key with another's: each pair has a counter of its own.
-    ///
-    /// A request without one of the two has no joined key.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::key::{self, Extracted, KeyExtractor};
-    /// use tollgate::store::MaybeFuture;
-    ///
-    /// let by_tenant_and_method = key::header("x-tenant").plain().and(key::method());
-    ///
-    /// let (parts, ()) = http::Request::get("/").header("x-tenant", "acme").body(())?.into_parts();
-    /// let MaybeFuture::Ready(Extracted::Key(key)) = by_tenant_and_method.extract(&parts) else { panic!("it has both") };
-    /// assert_eq!(key.as_str(), "header x-tenant+method:acme|GET");
-    /// # Ok::<(), http::Error>(())
-    /// ```
-    fn and<K: KeyExtractor>(self, other: K) -> Join
-    where
-        Self: Sized,
-    {
-        Join { first: shared(self), second: shared(other) }
     }
 }
 
@@ -158,66 +145,92 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         (**self).address(parts)
     }
-
-    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        (**self).raw_values(parts, offered);
-    }
 }
 
-/// An extractor of pairs of two keys.
-///
-/// Made by [`KeyExtractor::and`], which has an example. Both extractors run for each request, and what is not ready is
-/// waited for at the same time.
+/// The extractors of a tuple, each of which can be cloned.
 #[derive(Clone)]
-#[must_use]
-pub struct Join {
-    pub(super) first: Arc<dyn KeyExtractor>,
-    pub(super) second: Arc<dyn KeyExtractor>,
+pub(super) struct Joined {
+    pub(super) parts: Vec<Arc<dyn KeyExtractor>>,
 }
 
-impl fmt::Debug for Join {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Join").finish_non_exhaustive()
+impl Joined {
+    /// Returns what is known of the keys of a tuple.
+    fn info_of<Tuple: Any>(self) -> KeyInfo {
+        let info = self.parts.iter().map(|part| part.info()).reduce(KeyInfo::and).expect("a tuple has parts");
+        KeyInfo { joined: Some((TypeId::of::<Tuple>(), self)), ..info }
     }
 }
 
-/// Returns an extractor that can be cloned: itself if it is shared, however often, so that its own type is found in it.
+impl KeyExtractor for Joined {
+    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
+        join_all(self.parts.iter().map(|part| part.extract(parts)))
+    }
+
+    fn info(&self) -> KeyInfo {
+        self.clone().info_of::<Self>()
+    }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.parts.iter().find_map(|part| part.address(parts))
+    }
+}
+
+impl fmt::Debug for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Joined").finish_non_exhaustive()
+    }
+}
+
+macro_rules! tuple {
+    ($($part:ident.$index:tt),+) => {
+        impl<$($part: KeyExtractor + Clone),+> KeyExtractor for ($($part),+) {
+            fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
+                join_all([$(self.$index.extract(parts)),+].into_iter())
+            }
+            fn info(&self) -> KeyInfo {
+                Joined { parts: vec![$(shared(self.$index.clone())),+] }.info_of::<Self>()
+            }
+            fn address(&self, parts: &Parts) -> Option<IpAddr> {
+                None$(.or_else(|| self.$index.address(parts)))+
+            }
+        }
+    };
+}
+
+tuple!(A.0, B.1);
+tuple!(A.0, B.1, C.2);
+tuple!(A.0, B.1, C.2, D.3);
+
+/// Returns the extractor that a policy keeps: of a tuple its parts, and itself if it is shared, however often, so that its
+/// own type is found in it.
 pub(crate) fn shared(key: impl KeyExtractor) -> Arc<dyn KeyExtractor> {
     let mut shared: Arc<dyn KeyExtractor> = Arc::new(key);
     while let Some(inner) = (&*shared as &dyn Any).downcast_ref::<Arc<dyn KeyExtractor>>() {
         shared = Arc::clone(inner);
     }
-    shared
+    match shared.info().joined {
+        // An extractor around a tuple may return the same information.
+        Some((tuple, joined)) if tuple == (&*shared as &dyn Any).type_id() => Arc::new(joined),
+        _ => shared,
+    }
 }
 
-impl KeyExtractor for Join {
-    fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
-        match (self.first.extract(parts), self.second.extract(parts)) {
-            (MaybeFuture::Ready(first), MaybeFuture::Ready(second)) => MaybeFuture::Ready(join(first, second)),
-            (first, second) => MaybeFuture::pending(async move {
-                let (first, second) = both(first, second).await;
-                join(first, second)
-            }),
-        }
-    }
+/// Joins the keys of several extractors.
+#[cfg(feature = "config")]
+pub(crate) fn joined(parts: Vec<Arc<dyn KeyExtractor>>) -> Arc<dyn KeyExtractor> {
+    Arc::new(Joined { parts })
+}
 
-    fn info(&self) -> KeyInfo {
-        self.first.info().and(self.second.info())
-    }
-
-    /// Its parts have values, and it has none itself.
-    fn key_of(&self, _: &[u8]) -> Option<Key> {
-        None
-    }
-
-    fn address(&self, parts: &Parts) -> Option<IpAddr> {
-        self.first.address(parts).or_else(|| self.second.address(parts))
-    }
-
-    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        self.first.raw_values(parts, offered);
-        self.second.raw_values(parts, offered);
-    }
+/// Joins what extractors return. What is not ready is waited for at the same time.
+fn join_all(found: impl Iterator<Item = MaybeFuture<Extracted>>) -> MaybeFuture<Extracted> {
+    let joined = found.reduce(|first, second| match (first, second) {
+        (MaybeFuture::Ready(first), MaybeFuture::Ready(second)) => MaybeFuture::Ready(join(first, second)),
+        (first, second) => MaybeFuture::pending(async move {
+            let (first, second) = both(first, second).await;
+            join(first, second)
+        }),
+    });
+    joined.expect("a tuple has parts")
 }
 
 /// Waits for two extractors concurrently.
@@ -260,7 +273,7 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
 ///
 /// // `acme.example.com` is the tenant `acme`.
 /// let tenant = key::from_fn(|parts| {
-///     let host = key::host().name(parts)?;
+///     let host = key::host_name(parts)?;
 ///     let tenant = host.as_deref().and_then(|host| host.split('.').next());
 ///     Ok::<_, Ambiguous>(tenant.map(|tenant| Key::new("tenant", tenant)))
 /// });

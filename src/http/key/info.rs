@@ -1,6 +1,9 @@
 //! What is known of the keys of an extractor before there is a request.
 
+use std::any::TypeId;
 use std::borrow::Cow;
+
+use super::extractor::Joined;
 
 /// What is known of the keys of an extractor before there is a request: [`KeyExtractor::info`] returns it.
 ///
@@ -13,15 +16,15 @@ use std::borrow::Cow;
 ///
 /// ```
 /// use tollgate::policy::MissingKey;
-/// use tollgate::key::{self, Bannable, KeyExtractor, KeyInfo};
+/// use tollgate::key::{self, KeyExtractor, KeyInfo};
 ///
 /// let info = KeyInfo::new("device").missing_key(MissingKey::Deny);
-/// assert_eq!((info.kind.as_deref(), info.bannable), (Some("device"), Bannable::Claimed));
+/// assert_eq!((info.kind.as_deref(), info.unforgeable), (Some("device"), false));
 ///
 /// assert!(key::method().info().unforgeable);
-/// assert_eq!(key::bearer().and(key::method()).info().kind.as_deref(), Some("bearer+method"));
+/// assert_eq!((key::bearer(), key::method()).info().kind.as_deref(), Some("bearer+method"));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is known by itself")]
 #[must_use]
 #[non_exhaustive]
@@ -34,18 +37,22 @@ pub struct KeyInfo {
     pub kind: Option<Cow<'static, str>>,
     /// The rule for requests without a key, for policies that do not [set](crate::Policy::missing_key) one.
     pub missing_key: MissingKey,
-    /// Whom a [ban](crate::Ban) by such a key refuses, which decides whether a policy may have one.
-    pub bannable: Bannable,
     /// Whether no client can get another client's key by what it writes into a request: the key comes from the
     /// connection or from the server, or does not identify a client.
     ///
-    /// A [status service](crate::LiveLayer::status_service) that is open to all shows only policies with such keys.
+    /// A [status service](crate::LiveLayer::status_service) that is open to all shows only policies with such keys, and only
+    /// with such keys, or with those that are [verified](crate::Ban::of_verified_keys) before, may a policy have a
+    /// [ban](crate::Ban).
     pub unforgeable: bool,
     /// Whether keys contain the [address](super::KeyExtractor::address) of the client.
     ///
     /// If such a key is [ambiguous](super::Extracted::Ambiguous), the requests of one address share a counter, as the
     /// rest of the key cannot change that. Otherwise all ambiguous requests share one.
     pub address_in_key: bool,
+    /// Whom a ban by such a key refuses, which decides whether a policy may have one.
+    pub(crate) bannable: Bannable,
+    /// The parts of a tuple, and its type.
+    pub(super) joined: Option<(TypeId, Joined)>,
     /// Whether there is no key without the address at the other end of the connection.
     pub(crate) needs_peer: bool,
     /// Whether keys contain the template of the route that matched.
@@ -63,14 +70,16 @@ impl KeyInfo {
         Self { missing_key: rule, ..self }
     }
 
-    /// Sets whom a ban refuses, instead of [`Bannable::Claimed`].
-    pub fn bannable(self, bannable: Bannable) -> Self {
-        Self { bannable, ..self }
-    }
-
     /// Declares that no client can get the key of another one: see [`unforgeable`](field@Self::unforgeable).
     pub fn unforgeable(self) -> Self {
-        Self { unforgeable: true, ..self }
+        let bannable = if self.bannable == Bannable::Claimed { Bannable::Client } else { self.bannable };
+        Self { unforgeable: true, bannable, ..self }
+    }
+
+    /// Declares that a key does not identify a client, as a method or a route does not: a policy may have no
+    /// [ban](crate::Ban) by it, which would be one of all clients.
+    pub fn shared(self) -> Self {
+        Self { bannable: Bannable::Shared, ..self }
     }
 
     /// Declares that keys contain the address: see [`address_in_key`](field@Self::address_in_key).
@@ -85,6 +94,7 @@ impl KeyInfo {
             kind,
             missing_key: self.missing_key.and(other.missing_key),
             bannable: self.bannable.and(other.bannable),
+            joined: None,
             unforgeable: self.unforgeable && other.unforgeable,
             address_in_key: self.address_in_key || other.address_in_key,
             needs_peer: self.needs_peer || other.needs_peer,
@@ -98,7 +108,7 @@ impl KeyInfo {
 /// An [ambiguous](super::Extracted::Ambiguous) key is never skipped and never gets a fresh counter; otherwise a client
 /// could escape its limit by sending a header twice. Requests with an ambiguous key are refused, or share one counter
 /// of the policy, with the policy's own quota, apart from requests without a key. If the extractor has the client's
-/// address, as a joined key with `client_ip` does, they share one counter for each address (IPv4) or /56 prefix (IPv6).
+/// address, as a tuple with `client_ip` does, they share one counter for each address (IPv4) or /56 prefix (IPv6).
 ///
 /// # Examples
 ///
@@ -134,19 +144,8 @@ impl MissingKey {
 /// Whom a [ban](crate::Ban) by a key refuses, besides the client whose requests provoked it.
 ///
 /// A policy with a ban is an error when it is given to a layer, if others could have a client banned.
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::key::{self, Bannable, KeyExtractor};
-///
-/// assert_eq!(key::peer_ip().info().bannable, Bannable::Client);
-/// assert_eq!(key::client_ip().trusted_hops(1).info().bannable, Bannable::Spoofable);
-/// assert_eq!(key::header("x-api-key").info().bannable, Bannable::Claimed);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Bannable {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Bannable {
     /// The client itself, and those who share its address or account: the key comes from the connection, from trusted
     /// proxies or from the server.
     Client,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::request::Parts;
 
 use super::extractor::shared;
+use super::parts::offer_raw_values;
 use super::{Extracted, KeyExtractor, KeyInfo};
 use crate::core::{Error, MaybeFuture};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
@@ -127,7 +128,7 @@ impl KeyExtractor for KeyLookup {
                 return MaybeFuture::pending(async move { find(&lookups, by.await, |_| {}).wait().await });
             }
         };
-        find(&self.lookups, by, |offered| self.by.raw_values(parts, offered))
+        find(&self.lookups, by, |offered| offer_raw_values(&*self.by, parts, offered))
     }
 
     fn info(&self) -> KeyInfo {

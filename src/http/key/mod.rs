@@ -13,8 +13,9 @@
 //! | the handler | `route` (feature `axum`), [`method`] | only one that exists |
 //! | all requests | [`global`] | no |
 //!
-//! Where a client can choose the key, it can start a fresh counter with each request: join such a key with
-//! [`KeyExtractor::and`], or add a policy by address. A closure over `&Parts` makes any other extractor:
+//! Where a client can choose the key, it can start a fresh counter with each request: add a policy by address. A tuple of
+//! extractors is one of all keys together, such as `(key::client_ip(), key::route())`, and a closure over `&Parts` makes any
+//! other extractor:
 //!
 //! ```
 //! use http::request::Parts;
@@ -29,7 +30,7 @@
 //!
 //! A closure sees the request as the client wrote it, and must return one key for all spellings that the application
 //! treats as one client. [`host`], [`path`] and the other extractors here do so. Closures that derive a key from the
-//! host should use [`Host::name`], as `parts.uri.host()` is `None` on HTTP/1.1.
+//! host should use [`host_name`], as `parts.uri.host()` is `None` on HTTP/1.1.
 
 mod authorization;
 #[cfg(feature = "axum")]
@@ -54,26 +55,28 @@ mod value;
 
 #[cfg(feature = "lookup")]
 pub use crate::lookup::Lookup;
-pub use crate::lookup::RawValues;
 pub use authorization::bearer;
 #[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, PeerIp, client_ip, peer_ip};
 pub use extracted::{Ambiguous, Extracted, Secret};
+#[cfg(feature = "config")]
+pub(crate) use extractor::joined;
 pub(crate) use extractor::shared;
-pub use extractor::{Join, KeyExtractor, from_fn};
-pub use info::{Bannable, KeyInfo};
+pub use extractor::{KeyExtractor, from_fn};
+pub(crate) use info::Bannable;
+pub use info::KeyInfo;
 pub(crate) use ip::{DEFAULT_V6_PREFIX, canonical, counted, ip_key, parse_net, peer};
 #[cfg(feature = "lookup")]
 pub use lookup::{KeyLookup, lookup};
 #[cfg(feature = "axum")]
 pub(crate) use parts::bound;
-pub(crate) use parts::{key_of, parts};
+pub(crate) use parts::{key_of, offer_raw_values, parts};
 #[cfg(feature = "axum")]
 pub use route::route;
 pub(crate) use template::{is_template, matched, normal as normal_template};
 pub(crate) use unforgeable::STANDARD_METHODS;
-pub use unforgeable::{Extension, extension, global, method};
-pub use uri::{Host, host, path};
+pub use unforgeable::{extension, global, method};
+pub use uri::{host, host_name, path};
 #[cfg(feature = "basic-auth")]
 pub use value::basic_user;
 #[cfg(feature = "axum")]

@@ -4,18 +4,25 @@ use std::any::Any;
 #[cfg(feature = "axum")]
 use std::sync::Arc;
 
-use super::KeyExtractor;
+use http::request::Parts;
+
+use super::authorization::{Bearer, token};
 #[cfg(feature = "axum")]
 use super::client_ip::ClientIp;
-use super::extractor::Join;
+use super::extractor::Joined;
 #[cfg(all(feature = "axum", feature = "lookup"))]
 use super::lookup::KeyLookup;
+#[cfg(feature = "axum")]
+use super::route::{Route, template};
+use super::uri::{Host, Path, host_name, path_form};
+use super::{KeyExtractor, ValueKey};
 use crate::core::{Error, Key};
+use crate::lookup::RawValues;
 
 /// Returns the extractors that a key is joined of, in their order, or the one that it is.
 pub(crate) fn parts(key: &dyn KeyExtractor) -> Vec<&dyn KeyExtractor> {
     match (key as &dyn Any).downcast_ref() {
-        Some(Join { first, second }) => [parts(&**first), parts(&**second)].concat(),
+        Some(Joined { parts: joined }) => joined.iter().flat_map(|part| parts(&**part)).collect(),
         None => vec![key],
     }
 }
@@ -42,6 +49,27 @@ pub(crate) fn key_of(key: &dyn KeyExtractor, values: &[impl AsRef<[u8]>]) -> Res
     joined.ok_or_else(|| Error::invalid(format!("key \"{kind}\" never has this value")))
 }
 
+/// Offers the values that the key of this request contains hashes of, for lookups. Extractors of users return a
+/// [`Secret`](super::Secret), which has the value; those here are for every request, and few have a lookup.
+pub(crate) fn offer_raw_values(key: &dyn KeyExtractor, request: &Parts, offered: &mut RawValues) {
+    for part in parts(key) {
+        let part: &dyn Any = part;
+        if let Some(key) = part.downcast_ref::<ValueKey>() {
+            key.value(request).into_iter().flatten().for_each(|value| offered.push(value));
+        } else if part.is::<Bearer>() {
+            token(request).into_iter().flatten().for_each(|token| offered.push(token));
+        } else if part.is::<Host>() {
+            host_name(request).into_iter().flatten().for_each(|name| offered.push(&*name));
+        } else if part.is::<Path>() {
+            path_form(request.uri.path()).into_iter().for_each(|path| offered.push(&*path));
+        }
+        #[cfg(feature = "axum")]
+        if part.is::<Route>() {
+            offered.push(template(request));
+        }
+    }
+}
+
 /// Returns a key with the settings of the layer's client where it is by the client's address and has none of its own.
 ///
 /// # Errors
@@ -53,8 +81,9 @@ pub(crate) fn bound(key: &Arc<dyn KeyExtractor>, layer: &ClientIp) -> Result<Arc
     if let Some(client) = any.downcast_ref::<ClientIp>() {
         return Ok(Arc::new(client.bound(layer)?));
     }
-    if let Some(Join { first, second }) = any.downcast_ref() {
-        return Ok(Arc::new(Join { first: bound(first, layer)?, second: bound(second, layer)? }));
+    if let Some(Joined { parts }) = any.downcast_ref() {
+        let parts = parts.iter().map(|part| bound(part, layer)).collect::<Result<_, _>>()?;
+        return Ok(Arc::new(Joined { parts }));
     }
     #[cfg(feature = "lookup")]
     if let Some(lookup) = any.downcast_ref::<KeyLookup>() {

@@ -20,9 +20,8 @@ use smallvec::SmallVec;
 use super::extracted::{Ambiguous, Extracted};
 use super::reading::{Choices, Value, bytes};
 use super::template::{Piece, is_template, matched, normal, pieces};
-use super::{Bannable, KeyExtractor, KeyInfo};
+use super::{KeyExtractor, KeyInfo};
 use crate::core::{Key, KeyKind, MaybeFuture};
-use crate::lookup::RawValues;
 
 static KIND: KeyKind = KeyKind::fixed("route:");
 
@@ -31,7 +30,7 @@ const UNMATCHED: &str = "<unmatched>";
 
 /// The extractor that [`route`] returns.
 #[derive(Clone, Copy, Debug)]
-struct Route;
+pub(super) struct Route;
 
 /// Counts requests by the template of their route, such as `/users/{id}`.
 ///
@@ -42,11 +41,11 @@ struct Route;
 ///
 /// ```
 /// use axum::{Router, routing::get};
-/// use tollgate::key::{self, KeyExtractor};
+/// use tollgate::key;
 /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 ///
 /// // 60 requests per minute for each client and route.
-/// let policy = Policy::new("route", Quota::per_minute(60)).key(key::client_ip().and(key::route()));
+/// let policy = Policy::new("route", Quota::per_minute(60)).key((key::client_ip(), key::route()));
 /// let app: Router = Router::new()
 ///     .route("/users/{id}", get(|| async {}))
 ///     .layer(RateLimitLayer::new(MemoryStore::new(), policy));
@@ -64,7 +63,7 @@ impl KeyExtractor for Route {
 
     /// Templates are the server's, and do not identify a client.
     fn info(&self) -> KeyInfo {
-        let info = KeyInfo::new("route").bannable(Bannable::Shared).unforgeable();
+        let info = KeyInfo::new("route").shared().unforgeable();
         KeyInfo { needs_route: true, ..info }
     }
 
@@ -72,14 +71,10 @@ impl KeyExtractor for Route {
         let text = str::from_utf8(value).ok()?;
         (is_template(text) || text == UNMATCHED).then(|| KIND.key(normal(text).as_bytes()))
     }
-
-    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        offered.push(template(parts));
-    }
 }
 
 /// Returns the template of the route, or [`UNMATCHED`].
-fn template(parts: &Parts) -> &str {
+pub(super) fn template(parts: &Parts) -> &str {
     matched(parts).unwrap_or(UNMATCHED)
 }
 

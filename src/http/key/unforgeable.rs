@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use super::extracted::Extracted;
-use super::{Bannable, KeyExtractor, KeyInfo};
+use super::{KeyExtractor, KeyInfo};
 use crate::core::{Key, MaybeFuture};
 
 const GLOBAL: Key = Key::fixed("global:");
@@ -39,7 +39,7 @@ impl KeyExtractor for Global {
     }
 
     fn info(&self) -> KeyInfo {
-        KeyInfo::new("global").bannable(Bannable::Shared).unforgeable()
+        KeyInfo::new("global").shared().unforgeable()
     }
 
     /// Its only value is empty.
@@ -73,7 +73,7 @@ struct Method;
 /// Counts requests by their method, such as `GET`.
 ///
 /// HEAD counts as GET, as it runs the same handler. Methods other than PATCH and those of RFC 9110 share one counter.
-/// It is mostly useful as a part of a [joined](KeyExtractor::and) key.
+/// It is mostly useful as a part of a [tuple](KeyExtractor).
 ///
 /// # Examples
 ///
@@ -98,7 +98,7 @@ impl KeyExtractor for Method {
 
     /// A method does not identify a client.
     fn info(&self) -> KeyInfo {
-        KeyInfo::new(METHOD).bannable(Bannable::Shared).unforgeable()
+        KeyInfo::new(METHOD).shared().unforgeable()
     }
 
     fn key_of(&self, value: &[u8]) -> Option<Key> {
@@ -115,12 +115,9 @@ fn method_key(method: &http::Method) -> Key {
     Key::new(METHOD, if STANDARD_METHODS.contains(method) { method.as_str() } else { OTHER })
 }
 
-/// An extractor that calls a closure with a request extension.
-///
-/// Made by [`extension`], which has the rules and an example.
+/// The extractor that [`extension`] returns.
 #[derive(Clone)]
-#[must_use]
-pub struct Extension(Arc<dyn Fn(&Parts) -> Extracted + Send + Sync>);
+struct Extension(Arc<dyn Fn(&Parts) -> Extracted + Send + Sync>);
 
 /// Identifies clients by a request extension, such as the user that a layer for authentication has found.
 ///
@@ -147,7 +144,8 @@ pub struct Extension(Arc<dyn Fn(&Parts) -> Extracted + Send + Sync>);
 /// assert!(matches!(by_user.extract(&parts), MaybeFuture::Ready(Extracted::Key(key)) if key.as_str() == "user:7"));
 /// # Ok::<(), http::Error>(())
 /// ```
-pub fn extension<T, R>(find: impl Fn(&T) -> R + Send + Sync + 'static) -> Extension
+#[must_use]
+pub fn extension<T, R>(find: impl Fn(&T) -> R + Send + Sync + 'static) -> impl KeyExtractor + Clone + fmt::Debug
 where
     T: Send + Sync + 'static,
     R: Into<Extracted>,
@@ -162,7 +160,7 @@ impl KeyExtractor for Extension {
 
     /// Extensions are set by the server, not by clients.
     fn info(&self) -> KeyInfo {
-        KeyInfo::default().bannable(Bannable::Client).unforgeable()
+        KeyInfo::default().unforgeable()
     }
 }
 

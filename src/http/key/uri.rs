@@ -14,19 +14,14 @@ use percent_encoding::{percent_decode_str, percent_encode_byte};
 
 use super::extracted::{Ambiguous, Extracted};
 use super::reading::lines;
-use super::{Bannable, KeyExtractor, KeyInfo};
+use super::{KeyExtractor, KeyInfo};
 use crate::core::{Key, KeyKind, MaybeFuture};
-use crate::lookup::RawValues;
 
 static HOST_KIND: KeyKind = KeyKind::fixed("host:");
 
-/// An extractor of the host of the request.
-///
-/// Made by [`host`], which has the rules and an example.
-#[derive(Clone, Copy, Debug, Default)]
-#[must_use]
-#[non_exhaustive]
-pub struct Host;
+/// The extractor that [`host`] returns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Host;
 
 /// Counts requests by their host: that of the `Host` header, and of the URI (HTTP/2, and requests to a proxy).
 ///
@@ -51,65 +46,57 @@ pub struct Host;
 /// assert_eq!(key.as_str(), "host:api.example.com");
 /// # Ok::<(), http::Error>(())
 /// ```
-pub fn host() -> Host {
+#[must_use]
+pub fn host() -> impl KeyExtractor + Copy + fmt::Debug {
     Host
 }
 
-impl Host {
-    /// Returns the host in the form in which it is counted, for closures that derive a key from it.
-    ///
-    /// `None` if the request has no host. Prefer this to `parts.uri.host()`, which is `None` on HTTP/1.1, where the
-    /// host is in the `Host` header.
-    ///
-    /// # Errors
-    ///
-    /// If the host is ambiguous.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::key::{self, Ambiguous};
-    /// use tollgate::Key;
-    ///
-    /// // `acme.example.com` is the tenant `acme`; other hosts have no key.
-    /// let tenant = key::from_fn(|parts| {
-    ///     let host = key::host().name(parts)?;
-    ///     let tenant = host.as_deref().and_then(|host| host.strip_suffix(".example.com"));
-    ///     Ok::<_, Ambiguous>(tenant.map(|tenant| Key::new("tenant", tenant)))
-    /// });
-    ///
-    /// let (parts, ()) = http::Request::get("/").header("host", "Acme.example.com:8080").body(())?.into_parts();
-    /// assert_eq!(key::host().name(&parts).unwrap().as_deref(), Some("acme.example.com"));
-    /// assert_eq!(tenant(&parts), Ok(Some(Key::new("tenant", "acme"))));
-    /// # Ok::<(), http::Error>(())
-    /// ```
-    pub fn name<'a>(&self, parts: &'a Parts) -> Result<Option<Cow<'a, str>>, Ambiguous> {
-        let mut names = authorities(parts);
-        let Some(first) = names.next() else { return Ok(None) };
-        let first = host_form(first).ok_or(Ambiguous)?;
-        let alike = names.all(|other| host_form(other).is_some_and(|other| other == first));
-        if alike { Ok(Some(first)) } else { Err(Ambiguous) }
-    }
+/// Returns the host of a request in the form in which [`host`] counts it, for closures that derive a key from it.
+///
+/// `None` if the request has no host. Prefer this to `parts.uri.host()`, which is `None` on HTTP/1.1, where the
+/// host is in the `Host` header.
+///
+/// # Errors
+///
+/// If the host is ambiguous.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Ambiguous};
+/// use tollgate::Key;
+///
+/// // `acme.example.com` is the tenant `acme`; other hosts have no key.
+/// let tenant = key::from_fn(|parts| {
+///     let host = key::host_name(parts)?;
+///     let tenant = host.as_deref().and_then(|host| host.strip_suffix(".example.com"));
+///     Ok::<_, Ambiguous>(tenant.map(|tenant| Key::new("tenant", tenant)))
+/// });
+///
+/// let (parts, ()) = http::Request::get("/").header("host", "Acme.example.com:8080").body(())?.into_parts();
+/// assert_eq!(key::host_name(&parts).unwrap().as_deref(), Some("acme.example.com"));
+/// assert_eq!(tenant(&parts), Ok(Some(Key::new("tenant", "acme"))));
+/// # Ok::<(), http::Error>(())
+/// ```
+pub fn host_name(parts: &Parts) -> Result<Option<Cow<'_, str>>, Ambiguous> {
+    let mut names = authorities(parts);
+    let Some(first) = names.next() else { return Ok(None) };
+    let first = host_form(first).ok_or(Ambiguous)?;
+    let alike = names.all(|other| host_form(other).is_some_and(|other| other == first));
+    if alike { Ok(Some(first)) } else { Err(Ambiguous) }
 }
-
 impl KeyExtractor for Host {
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
-        let name = self.name(parts);
+        let name = host_name(parts);
         MaybeFuture::Ready(name.map(|name| name.map(|name| HOST_KIND.key(name.as_bytes()))).into())
     }
 
     fn info(&self) -> KeyInfo {
-        KeyInfo::new("host").bannable(Bannable::Shared)
+        KeyInfo::new("host").shared()
     }
 
     fn key_of(&self, value: &[u8]) -> Option<Key> {
         host_form(value).map(|name| HOST_KIND.key(name.as_bytes()))
-    }
-
-    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        if let Ok(Some(name)) = self.name(parts) {
-            offered.push(&*name);
-        }
     }
 }
 
@@ -162,7 +149,7 @@ static PATH_KIND: KeyKind = KeyKind::fixed("path:");
 
 /// The extractor that [`path`] returns.
 #[derive(Clone, Copy, Debug)]
-struct Path;
+pub(super) struct Path;
 
 /// Counts requests by their path, without the query.
 ///
@@ -202,7 +189,7 @@ impl KeyExtractor for Path {
     }
 
     fn info(&self) -> KeyInfo {
-        KeyInfo::new("path").bannable(Bannable::Shared)
+        KeyInfo::new("path").shared()
     }
 
     fn key_of(&self, value: &[u8]) -> Option<Key> {
@@ -210,17 +197,11 @@ impl KeyExtractor for Path {
         let is_path = path.starts_with('/') && PathAndQuery::try_from(&*path).is_ok();
         (is_path || matches!(&*path, "" | "*")).then(|| PATH_KIND.key(path.as_bytes()))
     }
-
-    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        if let Ok(path) = path_form(parts.uri.path()) {
-            offered.push(&*path);
-        }
-    }
 }
 
 /// Returns the path with only those bytes encoded that have to be:
 /// <https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2>.
-fn path_form(path: &str) -> Result<Cow<'_, str>, Ambiguous> {
+pub(super) fn path_form(path: &str) -> Result<Cow<'_, str>, Ambiguous> {
     let path = if path.bytes().all(is_plain) { Cow::Borrowed(path) } else { Cow::Owned(recoded(path)?) };
     if has_odd_segments(&path) { Err(Ambiguous) } else { Ok(path) }
 }

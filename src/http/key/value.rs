@@ -22,7 +22,6 @@ use super::reading::{Choices, Pick, Value, carried, lines, text};
 use super::route::param_value;
 use super::{KeyExtractor, KeyInfo};
 use crate::core::{Key, KeyKind, MaybeFuture};
-use crate::lookup::RawValues;
 
 /// An extractor of a value that clients send.
 ///
@@ -290,7 +289,7 @@ impl ValueKey {
     }
 
     /// Returns the value that counts.
-    fn value<'a>(&'a self, parts: &'a Parts) -> Value<'a> {
+    pub(super) fn value<'a>(&'a self, parts: &'a Parts) -> Value<'a> {
         let choices = &self.choices;
         match &self.source {
             ValueSource::Header(name) => {
@@ -334,12 +333,6 @@ impl KeyExtractor for ValueKey {
         let is_result = || self.choices.normalize.is_some() && *self.choices.form(Cow::Borrowed(value)) == *value;
         let value = read.or_else(|| is_result().then_some(value))?;
         Some(self.key(&self.choices.form(Cow::Borrowed(value))))
-    }
-
-    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        if let Ok(Some(value)) = self.value(parts) {
-            offered.push(value);
-        }
     }
 }
 

@@ -28,7 +28,7 @@ const SEPARATORS: &[char] =
 /// An address or a network matches the address of the client, whatever the policy's key is. It also matches the IPv4
 /// address that is mapped or translated into the client's IPv6 address, as in keys.
 ///
-/// A value matches a key that has it, and a joined key (as of [`and`](crate::key::KeyExtractor::and)) if any part
+/// A value matches a key that has it, and the key of a [tuple](crate::key::KeyExtractor) if any part
 /// has it. Values are compared byte for byte with the key's normal form (a cookie decoded, a header without white space
 /// around it), before it is escaped or hashed. If a client can choose one part of a joined key, list a value that is
 /// meant for another part with [`key_of`](Self::key_of): otherwise the client could send it in the part it chooses.
@@ -159,7 +159,7 @@ impl AccessList {
     /// // Only the header counts: a client could send `?tenant=internal` itself.
     /// let internal = AccessList::default().key_of("header x-tenant", "internal");
     /// let policy = Policy::new("tenant", Quota::per_minute(600))
-    ///     .key(key::header("x-tenant").and(key::query("tenant")))
+    ///     .key((key::header("x-tenant"), key::query("tenant")))
     ///     .allow(internal);
     /// # let _ = policy;
     /// ```

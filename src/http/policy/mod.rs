@@ -160,7 +160,7 @@ impl Policy {
     }
 
     /// Returns the key of the requests that have these values, one for each part of a joined key, in the order in which
-    /// the parts were [joined](KeyExtractor::and).
+    /// the [tuple](KeyExtractor) has them.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl Policy {
     /// use tollgate::key::{self, KeyExtractor};
     /// use tollgate::{Policy, Quota};
     ///
-    /// let policy = Policy::new("api", Quota::per_hour(100)).key(key::header("x-tenant").plain().and(key::method()));
+    /// let policy = Policy::new("api", Quota::per_hour(100)).key((key::header("x-tenant").plain(), key::method()));
     /// assert_eq!(policy.key_of_parts(["acme", "GET"])?.as_str(), "header x-tenant+method:acme|GET");
     /// # Ok::<(), tollgate::Error>(())
     /// ```

@@ -83,6 +83,6 @@ async fn what_a_query_or_a_path_decodes_to_is_a_key_of_its_own_in_redis() {
     assert_apart(&server, key::query("q"), |value| format!("/?q={value}")).await;
     assert_apart(&server, key::path_param("id"), |value| format!("/users/{value}")).await;
     assert_apart(&server, key::path_param("rest"), |value| format!("/files/{value}")).await;
-    let joined = key::path_param("id").and(key::query("q"));
+    let joined = (key::path_param("id"), key::query("q"));
     assert_apart(&server, joined, |value| format!("/users/{value}?q={value}")).await;
 }

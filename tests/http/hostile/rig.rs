@@ -50,7 +50,7 @@ pub(crate) fn every_key() -> Vec<Box<dyn KeyExtractor>> {
         Box::new(key::route()),
         Box::new(key::path_param("id")),
         Box::new(key::path_param("rest")),
-        Box::new(behind().and(key::query("q")).and(key::header("x-user").plain())),
+        Box::new((behind(), key::query("q"), key::header("x-user").plain())),
     ]
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use http::Method;
-use tollgate::key::{self, KeyExtractor};
+use tollgate::key;
 use tollgate::shed::BackPressureLayer;
 use tollgate::test_util::{ManualClock, send};
 use tollgate::{
@@ -37,7 +37,7 @@ fn layer() -> RateLimitLayer {
         .policy(by_user("login", Quota::per_hour(5)).routes(["/login"]))
         .policy(by_user("write", Quota::per_hour(5)).methods([Method::POST]))
         .policy(by_user("when", Quota::per_hour(5)).when(|_| true))
-        .policy(by_user("pair", Quota::per_hour(5)).key(key::header("x-user").and(key::method())))
+        .policy(by_user("pair", Quota::per_hour(5)).key((key::header("x-user"), key::method())))
         .policy(Policy::new("closure", Quota::per_hour(5)).key(key::from_fn(|_| Key::hashed("header x-user", "ada"))))
         .policy(Policy::new("ip", Quota::per_hour(5)).key(key::client_ip()))
         .policy(Policy::new("all", Quota::per_hour(5)).key(key::global()))

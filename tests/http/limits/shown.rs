@@ -84,8 +84,8 @@ fn a_status_for_all_is_not_built_where_clients_can_make_up_a_key() {
         by(key::path_param("id")),
         by(key::from_fn(|_: &Parts| "text")),
         by(|_: &Parts| "text"),
-        by(key::peer_ip().and(key::header("x-user"))),
-        by(key::header("x-user").and(key::peer_ip())),
+        by((key::peer_ip(), key::header("x-user"))),
+        by((key::header("x-user"), key::peer_ip())),
         by(dynamic),
         by(found),
         // What a tier is, a client would find out with an API key that is a guess.
@@ -113,7 +113,7 @@ fn a_status_for_all_is_built_for_keys_that_the_connection_or_the_server_says() {
         by(key::route()),
         by(key::method()),
         by(key::extension(|user: &User| Key::new("user", user.0))),
-        by(key::peer_ip().and(key::route())),
+        by((key::peer_ip(), key::route())),
         by(dynamic),
         by(key::peer_ip()).tier_lookup(tiers),
         // Nobody is told of them.

@@ -29,7 +29,7 @@ fn of(client: key::ClientIp) -> RateLimitLayer {
 
 /// A key that has the client's address, and no settings of its own.
 fn joined() -> impl KeyExtractor {
-    key::client_ip().and(key::method())
+    (key::client_ip(), key::method())
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn over_a_unix_socket_a_policy_by_peer_is_warned_of_although_the_layer_trusts_th
 #[test]
 fn a_key_that_needs_no_peer_or_has_one_warns_of_none() {
     let logged = Logged::start();
-    let joined = by("joined", key::client_ip().and(key::header("x-user")));
+    let joined = by("joined", (key::client_ip(), key::header("x-user")));
     // The peer is known, and the other part is missing.
     visit(&app(&layer([joined, by("ip", key::client_ip())])), "/");
     for policy in [by("path", key::path()), by("global", key::global())] {
@@ -162,7 +162,7 @@ fn a_network_of_all_addresses_as_a_trusted_proxy_is_an_error() {
         let client = key::client_ip().trusted_proxies(&cidrs);
         let base = || RateLimitLayer::composite(MemoryStore::new());
         let own = base().try_policy(by("ip", client.clone()));
-        let joined = base().try_policy(by("ip", key::method().and(client.clone())));
+        let joined = base().try_policy(by("ip", (key::method(), client.clone())));
         let of_layer = base().ip(MANY).try_client(client.clone());
         let lists = base().policy(by("path", key::path()).allow(list.clone())).try_client(client);
         for (place, layer) in [own, joined, of_layer, lists].into_iter().enumerate() {

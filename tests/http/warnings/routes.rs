@@ -3,7 +3,6 @@
 use axum::Router;
 use axum::routing::get;
 use futures::FutureExt;
-use tollgate::key::KeyExtractor;
 use tollgate::{Policy, RateLimitLayer, key};
 use tower::{Layer, ServiceExt};
 
@@ -89,7 +88,7 @@ fn policies_that_replace_others_may_match() {
 
 #[test]
 fn a_key_by_route_around_the_router_is_one_warning() {
-    let by_route = || Policy::new("route", MANY).key(key::client_ip().and(key::route()));
+    let by_route = || Policy::new("route", MANY).key((key::client_ip(), key::route()));
     for policy in [by_route(), Policy::new("route", MANY).key(key::route())] {
         let logged = Logged::start();
         let around = Router::new().fallback_service(layer([policy]).layer(pages()));

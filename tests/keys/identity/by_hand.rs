@@ -93,14 +93,14 @@ fn the_key_of_a_value_is_that_of_a_request_with_it() {
 #[test]
 fn the_key_of_the_parts_of_a_joined_key_is_that_of_a_request_with_them() {
     let parts = request("POST", "/a", &[("x-user", "ada"), ("host", "ACME")]);
-    row(&key::header("x-user").and(key::method()), &["ada", "POST"], &parts);
-    row(&key::host().and(key::header("x-user")).and(key::path()), &["acme", "ada", "/a"], &parts);
-    row(&key::host().and(key::header("x-user").and(key::path())), &["acme", "ada", "/a"], &parts);
+    row(&(key::header("x-user"), key::method()), &["ada", "POST"], &parts);
+    row(&(key::host(), key::header("x-user"), key::path()), &["acme", "ada", "/a"], &parts);
+    row(&(key::host(), (key::header("x-user"), key::path())), &["acme", "ada", "/a"], &parts);
     for values in [&[][..], &["ada"], &["ada", "GET", "GET"]] {
-        let error = policy(key::header("x-user").and(key::method())).key_of_parts(values).unwrap_err();
+        let error = policy((key::header("x-user"), key::method())).key_of_parts(values).unwrap_err();
         assert!(error.is_invalid(), "{error}");
     }
-    assert!(policy(key::header("x-user").and(key::method())).key_of("ada").is_err());
+    assert!(policy((key::header("x-user"), key::method())).key_of("ada").is_err());
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_value_that_no_request_can_have_is_an_error() {
 fn a_closure_s_key_is_an_error_that_says_to_make_it_as_the_closure_does() {
     let closure = || key::from_fn(|_| Key::new("user", "ada"));
     let lookup = key::lookup(key::bearer(), async |_: Lookup| Ok::<_, Infallible>(None::<Key>));
-    let joined = [policy(closure().and(key::method())), policy(key::method().and(closure()))];
+    let joined = [policy((closure(), key::method())), policy((key::method(), closure()))];
     let single = [policy(closure()), policy(key::extension(|name: &String| name.clone())), policy(lookup)];
     for (policies, values) in [(&single[..], &["ada"][..]), (&joined, &["GET", "GET"])] {
         for policy in policies {
@@ -165,7 +165,7 @@ fn a_closure_s_key_is_an_error_that_says_to_make_it_as_the_closure_does() {
 #[test]
 fn a_key_that_is_shared_twice_is_what_it_is() {
     let twice = |key: Arc<dyn KeyExtractor>| -> Arc<dyn KeyExtractor> { Arc::new(key) };
-    let joined = || -> Arc<dyn KeyExtractor> { Arc::new(key::header("x-user").and(key::method())) };
+    let joined = || -> Arc<dyn KeyExtractor> { Arc::new((key::header("x-user"), key::method())) };
     let made = |key| policy(key).key_of_parts(["ada", "GET"]).expect("it has two parts");
     assert_eq!(made(twice(joined())), made(joined()));
 }

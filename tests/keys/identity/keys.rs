@@ -182,9 +182,8 @@ fn a_refusal_may_be_boxed_or_not() {
 
 #[test]
 fn keys_join_each_other() {
-    let both = key::method()
-        .and(key::query("q"))
-        .and(key::lookup(key::global(), |_| std::future::ready(Ok::<_, Infallible>("x"))));
+    let both =
+        (key::method(), key::query("q"), key::lookup(key::global(), |_| std::future::ready(Ok::<_, Infallible>("x"))));
     assert_eq!(text(&both, &asks("/?q=a")), "method+query q+key:GET|a|x");
     assert_eq!(text(&both, &asks("/")), "missing");
 }

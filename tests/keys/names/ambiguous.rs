@@ -96,7 +96,7 @@ fn a_look_up_may_say_so_and_is_not_made_by_a_key_that_is_not_certain() {
 #[test]
 fn a_join_is_ambiguous_if_a_part_is_even_where_the_other_is_missing() {
     let joins: [fn() -> tollgate::Policy; 2] =
-        [|| policy(header().and(key::query("k"))), || policy(key::query("k").and(header()))];
+        [|| policy((header(), key::query("k"))), || policy((key::query("k"), header()))];
     for join in joins {
         let service = service(join());
         expect(&service, [(two("a", "b"), 200), (two("c", "d"), 429), (one(USER, "a"), 200), (one(USER, "a"), 200)]);
@@ -108,12 +108,12 @@ fn a_join_is_ambiguous_if_a_part_is_even_where_the_other_is_missing() {
 #[test]
 fn a_join_fails_or_is_rejected_before_it_is_ambiguous() {
     let failing = || key::lookup(key::global(), |_| ready(Err::<Option<Key>, _>("away")));
-    let service = service(policy(header().and(failing())).missing_key(MissingKey::Deny));
+    let service = service(policy((header(), failing())).missing_key(MissingKey::Deny));
     expect(&service, [(two("a", "b"), 503)]);
     let rejecting = |_: &Parts| {
         Err::<Key, _>(Box::new(http::Response::builder().status(418).body(bytes::Bytes::new()).expect("a status")))
     };
-    expect(&super::rig::service(policy(header().and(rejecting))), [(two("a", "b"), 418)]);
+    expect(&super::rig::service(policy((header(), rejecting))), [(two("a", "b"), 418)]);
 }
 
 fn stolen() -> AccessList {
@@ -135,7 +135,7 @@ fn where_a_list_denies_values_that_nobody_can_tell_they_are_refused() {
     let unsure = |parts: &Parts| if parts.uri.path() == "/x" { Err(Ambiguous) } else { Ok("a") };
     expect(&service(policy(unsure).deny(stolen())), [(get("/x"), 400), (get("/"), 200)]);
     // The other part may be the one that is denied.
-    let by_two = policy(header().and(|_: &Parts| "stolen")).deny(stolen());
+    let by_two = policy((header(), |_: &Parts| "stolen")).deny(stolen());
     expect(&service(by_two), [(two("a", "b"), 400), (one(USER, "a"), 403)]);
     let addresses = AccessList::parse(["10.0.0.0/8"]).expect("a CIDR").serve_unknown_addresses();
     expect(&service(policy(unsure).deny(addresses)), [(get("/x"), 200), (get("/x"), 429)]);

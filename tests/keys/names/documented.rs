@@ -29,7 +29,7 @@ fn by(code: &str) -> Policy {
         "method()" => policy(key::method()),
         "route()" => policy(key::route()),
         "global()" => policy(key::global()),
-        "client_ip().and(method())" => policy(key::client_ip().and(key::method())),
+        "(client_ip(), method())" => policy((key::client_ip(), key::method())),
         r#"Key::new("user", "ada")"# => policy(|_: &Parts| Key::new("user", "ada")),
         r#""ada""# => policy(|_: &Parts| "ada"),
         other => panic!("the table has a key that this test does not know: {other}"),

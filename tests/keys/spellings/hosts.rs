@@ -144,8 +144,7 @@ fn an_allowed_host_cannot_be_claimed_beside_another_one() {
 
 #[test]
 fn a_pair_with_an_uncertain_host_starts_no_counter_of_its_own() {
-    use tollgate::key::KeyExtractor;
-    let app = app(Policy::new("pair", ONE).key(key::host().and(key::method())));
+    let app = app(Policy::new("pair", ONE).key((key::host(), key::method())));
     expect(&app, with(get("http://junk1/"), "host", "acme"), 200);
     expect(&app, with(get("http://junk2/"), "host", "acme"), 429);
 }

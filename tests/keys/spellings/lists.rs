@@ -1,7 +1,7 @@
 //! Entries of lists that are nearly addresses, and clients whose address is not known.
 
 use tollgate::Policy;
-use tollgate::key::{self, KeyExtractor};
+use tollgate::key;
 use tollgate::policy::{AccessList, MissingKey};
 
 use super::rig::{ONE, app, by, expect, file, from, get, list, with};
@@ -171,7 +171,7 @@ fn a_denied_key_is_refused_from_an_allowed_address_too() {
 
 #[test]
 fn a_denied_part_of_a_joined_key_is_refused_also_where_the_other_part_is_missing() {
-    let join = key::header("x-user").and(key::query("tenant"));
+    let join = (key::header("x-user"), key::query("tenant"));
     let app = app(Policy::new("user", ONE).key(join).deny(list(["stolen"])));
     for uri in ["/?tenant=1", "/"] {
         expect(&app, with(get(uri), "x-user", "stolen"), 403);
@@ -183,7 +183,7 @@ fn a_denied_part_of_a_joined_key_is_refused_also_where_the_other_part_is_missing
 
 #[test]
 fn a_denied_value_of_one_part_denies_no_other_part_that_has_it() {
-    let join = key::header("x-user").and(key::query("tenant"));
+    let join = (key::header("x-user"), key::query("tenant"));
     let denied = AccessList::default().key_of("header x-user", "7");
     let app = app(Policy::new("user", ONE).key(join).deny(denied));
     expect(&app, with(get("/"), "x-user", "7"), 403);
@@ -192,7 +192,7 @@ fn a_denied_value_of_one_part_denies_no_other_part_that_has_it() {
 
 #[test]
 fn ambiguous_requests_of_one_address_use_up_nothing_of_another() {
-    let app = app(Policy::new("paths", ONE).key(key::client_ip().and(key::path())));
+    let app = app(Policy::new("paths", ONE).key((key::client_ip(), key::path())));
     let odd = |peer: &str| by(get("/@scope%2fpackage"), peer);
     expect(&app, by(get("//"), "192.0.2.1"), 200);
     expect(&app, odd("192.0.2.1"), 429);

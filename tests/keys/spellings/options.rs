@@ -63,7 +63,7 @@ fn preflights_can_pass_without_the_key_that_others_need() {
 #[test]
 fn a_closure_can_go_on_from_the_host_on_every_version_of_http() {
     let tenant = key::from_fn(|parts| {
-        let host = key::host().name(parts)?;
+        let host = key::host_name(parts)?;
         let tenant = host.as_deref().and_then(|host| host.strip_suffix(".example.com"));
         Ok::<_, Ambiguous>(tenant.map(|tenant| Key::new("tenant", tenant)))
     });

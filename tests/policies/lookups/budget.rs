@@ -24,6 +24,7 @@ fn late(by: Duration, own: Option<Duration>) -> impl Store {
 }
 
 /// An extractor that hangs, or answers so late.
+#[derive(Clone)]
 struct Slow(Option<Duration>);
 
 impl KeyExtractor for Slow {
@@ -70,7 +71,7 @@ async fn lookups_are_side_by_side() {
     });
     takes(&RateLimitLayer::composite(memory()).policies(policies), ms(30)).await;
     assert_eq!(directory.asked(), 10);
-    let joined = Slow(Some(ms(20))).and(Slow(Some(ms(30))));
+    let joined = (Slow(Some(ms(20))), Slow(Some(ms(30))));
     takes(&RateLimitLayer::new(memory(), by(joined)), ms(30)).await;
     let slow = directory.tiers(ms(30));
     let limiter = Limiter::new(memory(), ["a", "b"].map(|name| Rule::new(name, MANY).tier_lookup(slow.clone())));

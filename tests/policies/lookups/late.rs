@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use futures::FutureExt;
 use tokio::time::{advance, sleep, timeout};
-use tollgate::key::{self, Extracted, KeyExtractor};
+use tollgate::key::{self, Extracted};
 use tollgate::policy::{AccessList, TierLookup, UnknownTier};
 use tollgate::{Ban, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Rule};
 
@@ -113,7 +113,7 @@ async fn a_rule_in_shadow_mode_refuses_nothing_for_want_of_a_tier() {
 #[tokio::test(start_paused = true)]
 async fn a_denied_part_is_denied_when_the_other_part_is_looked_up_and_missing() {
     let nobody = Directory::default().accounts_by(|_| ready(Ok(Extracted::Missing)));
-    let policy = by(nobody.and(key::header("x-tenant"))).deny(AccessList::default().key_of("header x-tenant", "evil"));
+    let policy = by((nobody, key::header("x-tenant"))).deny(AccessList::default().key_of("header x-tenant", "evil"));
     let layer = RateLimitLayer::new(memory(), policy);
     let mut statuses = Vec::new();
     for _ in 0..2 {

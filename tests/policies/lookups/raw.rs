@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::routing::get;
 use http::{Request, Response};
-use tollgate::key::{self, KeyExtractor, Lookup, RawValues, Secret};
+use tollgate::key::{self, KeyExtractor, Lookup, Secret};
 use tollgate::policy::TierLookup;
 use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer, Rule};
 use tower::ServiceExt;
@@ -87,12 +87,12 @@ async fn long_values_are_not_lost() {
 async fn a_lookup_by_joined_keys_has_each_value() {
     let some = |text: &str| Some(text.to_owned());
     let secret = || key::from_fn(|_| Secret::new("user", "sk_ada"));
-    let joined = key::header("x-api-key").and(key::method()).and(secret());
+    let joined = (key::header("x-api-key"), key::method(), secret());
     assert_eq!(
         values(joined, asks("/users/7", "x-api-key", "sk_1")).await,
         [some("sk_1"), some("GET"), some("sk_ada")]
     );
-    let twice = key::header("x-api-key").and(key::bearer());
+    let twice = (key::header("x-api-key"), key::bearer());
     let mut request = asks("/users/7", "x-api-key", "sk_1");
     request.headers_mut().insert("authorization", "Bearer sk_1".parse().expect("a header value"));
     assert_eq!(values(twice, request).await, [some("sk_1"), some("sk_1")]);
@@ -125,11 +125,9 @@ async fn an_account_is_looked_up_by_the_token_and_its_quota_by_the_account() {
 
 #[test]
 fn what_holds_a_value_does_not_show_it() {
-    let mut offered = RawValues::default();
-    offered.push("sk_live_ada");
     let secret = Secret::new("user", "sk_live_ada");
     let extracted = key::Extracted::from(secret.clone());
-    for shown in [format!("{offered:?}"), format!("{secret:?}"), format!("{extracted:?}"), secret.key().to_string()] {
+    for shown in [format!("{secret:?}"), format!("{extracted:?}"), secret.key().to_string()] {
         assert!(!shown.contains("sk_live_ada"), "{shown}");
     }
 }

@@ -45,16 +45,18 @@ async fn account(of: Lookup) -> Result<Option<Key>, Infallible> {
 type Row = (&'static str, Box<dyn Fn() -> Policy>);
 
 /// Each way in which a policy may be by the client's address.
-fn keys() -> [Row; 8] {
+fn keys() -> [Row; 10] {
     [
         ("client_ip", Box::new(|| by(key::client_ip()))),
         ("shared", Box::new(|| by(Arc::new(key::client_ip()) as Arc<dyn KeyExtractor>))),
-        ("shared in two", Box::new(|| by((Arc::new(key::client_ip()) as Arc<dyn KeyExtractor>).and(key::method())))),
-        ("first of two", Box::new(|| by(key::client_ip().and(key::method())))),
-        ("inner of three", Box::new(|| by(key::method().and(key::path().and(key::client_ip()))))),
+        ("shared in two", Box::new(|| by((Arc::new(key::client_ip()) as Arc<dyn KeyExtractor>, key::method())))),
+        ("first of two", Box::new(|| by((key::client_ip(), key::method())))),
+        ("inner of three", Box::new(|| by((key::method(), (key::path(), key::client_ip()))))),
+        ("shared tuple", Box::new(|| by(Arc::new((key::client_ip(), key::method())) as Arc<dyn KeyExtractor>))),
+        ("last of four", Box::new(|| by((key::method(), key::path(), key::method(), key::client_ip())))),
         ("looked up", Box::new(|| by(key::lookup(key::client_ip(), account)))),
         ("own prefix", Box::new(|| by(key::client_ip().v6_prefix(64)))),
-        ("the same settings", Box::new(|| by(behind().and(key::method())))),
+        ("the same settings", Box::new(|| by((behind(), key::method())))),
     ]
 }
 
@@ -190,7 +192,7 @@ fn settings_that_say_the_same_or_that_only_one_of_them_has_are_no_contradiction(
 /// The key of a policy that contradicts the client of its layer is an error, however the two come together.
 #[track_caller]
 fn contradiction(client: &ClientIp, own: &ClientIp, what: &str) {
-    for (name, policy) in [("alone", by(own.clone())), ("joined", by(key::method().and(own.clone())))] {
+    for (name, policy) in [("alone", by(own.clone())), ("joined", by((key::method(), own.clone())))] {
         let fits = || Policy::new("fits", ONE);
         let replaced = composite().policy(fits()).client(client.clone());
         let errors = [
@@ -244,7 +246,7 @@ fn settings_that_contradict_those_of_the_layer_are_an_error_when_it_is_built() {
 
 #[test]
 fn whom_a_ban_refuses_is_judged_by_the_client_of_the_layer() {
-    let banning = || by(key::client_ip().and(key::method())).ban(Ban::new(2, MINUTE, MINUTE));
+    let banning = || by((key::client_ip(), key::method())).ban(Ban::new(2, MINUTE, MINUTE));
     let hops = || key::client_ip().trusted_hops(1);
     let errors = [
         composite().client(hops()).try_policy(banning()).map(drop),

@@ -69,7 +69,7 @@ fn a_value_that_no_key_of_the_policy_has_is_an_error() {
     idle(key::basic_user(), value("ada:password"));
     idle(key::path_param("id"), AccessList::default().key([0xff]));
     idle(key::query("q"), AccessList::default().key([0xff]));
-    idle(key::method().and(key::client_ip()), value("friend"));
+    idle((key::method(), key::client_ip()), value("friend"));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_value_that_some_request_may_have_is_fine() {
     fine(key::from_fn(|_| Some("x")), value("anything"));
     fine(|_: &Parts| "x", value("anything"));
     fine(key::extension(|_: &u8| Key::new("user", "x")), value("anything"));
-    fine(key::method().and(key::header("x-user")), value("friend"));
+    fine((key::method(), key::header("x-user")), value("friend"));
 }
 
 #[test]
@@ -106,8 +106,8 @@ fn a_kind_that_no_part_of_the_key_is_of_is_an_error() {
     let of = |kind: &str| AccessList::default().key_of(kind, "ada");
     idle(key::header("x-user"), of("header x-usr"));
     idle(key::header("x-user"), of("x-user"));
-    idle(key::bearer().and(key::query("q")), of("query p"));
-    fine(key::header("x-user").and(key::method()), of("header x-user"));
+    idle((key::bearer(), key::query("q")), of("query p"));
+    fine((key::header("x-user"), key::method()), of("header x-user"));
     fine(key::cookie("session"), of("cookie session"));
     fine(key::query("q"), of("query q"));
     fine(key::path_param("id"), of("path_param id"));
@@ -115,6 +115,7 @@ fn a_kind_that_no_part_of_the_key_is_of_is_an_error() {
 }
 
 /// Keys of one kind, by values of three letters.
+#[derive(Clone)]
 struct Airport;
 
 impl KeyExtractor for Airport {
@@ -137,7 +138,7 @@ fn an_extractor_of_the_application_knows_its_values_by_the_key_that_it_makes_of_
     let of = |kind: &str, value: &str| AccessList::default().key_of(kind, value);
     fine(Airport, value("FRA"));
     fine(Airport, of("airport", "FRA"));
-    fine(key::method().and(Airport), of("airport", "FRA"));
+    fine((key::method(), Airport), of("airport", "FRA"));
     idle(Airport, value("fra"));
     idle(Airport, value("FRAN"));
     idle(Airport, of("port", "FRA"));

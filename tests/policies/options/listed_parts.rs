@@ -31,12 +31,12 @@ fn header() -> key::ValueKey {
 #[tokio::test]
 async fn a_denied_key_is_refused_whatever_it_is_joined_with() {
     for policy in [
-        pairs(header().and(key::method())),
-        pairs(key::method().and(header())),
-        pairs(header().plain().and(key::method())),
-        pairs(key::method().and(header()).and(key::path())),
-        pairs(header().and(key::client_ip())),
-        pairs(header().and(key::lookup(key::global(), |_| async { Ok::<_, Infallible>(Key::new("tenant", "t")) }))),
+        pairs((header(), key::method())),
+        pairs((key::method(), header())),
+        pairs((header().plain(), key::method())),
+        pairs((key::method(), header(), key::path())),
+        pairs((header(), key::client_ip())),
+        pairs((header(), key::lookup(key::global(), |_| async { Ok::<_, Infallible>(Key::new("tenant", "t")) }))),
         pairs(key::from_fn(|parts| {
             let token = parts.headers.get("x-api-key")?.as_bytes();
             Some(Key::hashed("token", token).join(&Key::new("all", "")))
@@ -50,7 +50,7 @@ async fn a_denied_key_is_refused_whatever_it_is_joined_with() {
 
 #[test]
 fn an_allowed_part_is_never_limited() {
-    let service = service(pairs(header().and(key::path())).allow(list(["monitoring", "a key {1}|2"])));
+    let service = service(pairs((header(), key::path())).allow(list(["monitoring", "a key {1}|2"])));
     for (value, second) in [("monitoring", 200), ("a key {1}|2", 200), ("monitorin", 429), ("a key {1}", 429)] {
         expect(&service, with("x-api-key", value), 200);
         expect(&service, with("x-api-key", value), second);
@@ -59,7 +59,7 @@ fn an_allowed_part_is_never_limited() {
 
 #[test]
 fn parts_are_compared_whole_and_never_with_what_separates_them() {
-    let both = || key::header("x-a").plain().and(key::header("x-b").plain());
+    let both = || (key::header("x-a").plain(), key::header("x-b").plain());
     let service = service(pairs(both()).deny(list(["one|two", "three"])));
     for (a, b, status) in [
         ("one", "two", 200),
@@ -77,14 +77,14 @@ fn parts_are_compared_whole_and_never_with_what_separates_them() {
 #[test]
 fn a_long_part_is_listed_as_it_is_sent() {
     let long = "k".repeat(200);
-    let service = service(pairs(header().plain().and(key::method())).deny(list([&long])));
+    let service = service(pairs((header().plain(), key::method())).deny(list([&long])));
     expect(&service, with("x-api-key", &long), 403);
     expect(&service, with("x-api-key", &long[1..]), 200);
 }
 
 #[test]
 fn an_entry_of_a_kind_is_not_matched_by_what_clients_write_into_another_part() {
-    let both = || header().and(key::header("x-tenant").plain());
+    let both = || (header(), key::header("x-tenant").plain());
     let only = AccessList::default().key_of("header x-api-key", "monitoring");
     let service = service(pairs(both()).allow(only));
     let forged = || and(with("x-api-key", "mine"), "x-tenant", "monitoring");
@@ -105,7 +105,7 @@ fn an_entry_of_a_kind_matches_keys_that_are_not_joined() {
 
 #[test]
 fn a_method_on_a_list_is_one_of_the_parts() {
-    let service = service(pairs(header().and(key::method())).deny(list(["DELETE"])));
+    let service = service(pairs((header(), key::method())).deny(list(["DELETE"])));
     expect(&service, and(method(Method::DELETE), "x-api-key", "a"), 403);
     expect(&service, and(method(Method::GET), "x-api-key", "a"), 200);
 }

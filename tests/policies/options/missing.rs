@@ -67,7 +67,7 @@ fn those_without_a_key_share_no_counter_with_those_who_have_one() {
 
 #[test]
 fn a_join_lacks_its_key_if_one_of_the_two_is_lacking() {
-    let joined = || key::client_ip().and(key::bearer());
+    let joined = || (key::client_ip(), key::bearer());
     let service = service(joined(), Some(MissingKey::Deny));
     let mut both = from("10.0.0.1");
     both.headers_mut().insert("authorization", HeaderValue::from_static("Bearer abc"));
