@@ -66,6 +66,7 @@ fn quotas() -> Vec<Row> {
         row("Quota::per_minute", zero, || Quota::per_minute(0), Quota::try_per_minute(0)),
         row("Quota::per_hour", zero, || Quota::per_hour(0), Quota::try_per_hour(0)),
         row("Quota::per_day", zero, || Quota::per_day(0), Quota::try_per_day(0)),
+        row("Quota::gcra", zero, || Quota::gcra(0, HOUR), Quota::try_gcra(0, HOUR)),
         row(
             "Quota::token_bucket",
             "window 0s is no period: give at least 1us",

@@ -58,16 +58,26 @@ impl Quota {
 
     /// A bucket that holds `limit` units and is refilled at `limit` per `window`, continuously.
     ///
-    /// See [`burst`](Self::burst) for another capacity. GCRA is this algorithm under other names; the `max_burst` of
-    /// redis-cell is the burst less one.
+    /// See [`burst`](Self::burst) for another capacity. GCRA is this algorithm under other names.
     ///
     /// # Panics
     ///
     /// Where [`try_token_bucket`](Self::try_token_bucket) returns an error.
-    #[doc(alias = "gcra")]
     #[track_caller]
     pub const fn token_bucket(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::TokenBucket, limit, window))
+    }
+
+    /// The [token bucket](Self::token_bucket), by the name that the generic cell rate algorithm gives it.
+    ///
+    /// The `max_burst` of redis-cell is the [`burst`](Self::burst) less one.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_gcra`](Self::try_gcra) returns an error.
+    #[track_caller]
+    pub const fn gcra(limit: u64, window: Duration) -> Self {
+        Self::token_bucket(limit, window)
     }
 
     /// `limit` units in each window; windows are aligned to the Unix epoch.
@@ -302,6 +312,15 @@ impl Quota {
     /// beyond the [bounds](Self#bounds).
     pub fn try_token_bucket(limit: u64, window: Duration) -> Result<Self, Error> {
         Self::try_new(Algorithm::TokenBucket, limit, window)
+    }
+
+    /// Fallible version of [`gcra`](Self::gcra).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_token_bucket`](Self::try_token_bucket).
+    pub fn try_gcra(limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::try_token_bucket(limit, window)
     }
 
     /// Fallible version of [`fixed_window`](Self::fixed_window).

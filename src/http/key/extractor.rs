@@ -156,7 +156,7 @@ pub(super) struct Joined {
 impl Joined {
     /// Returns what is known of the keys of a tuple.
     fn info_of<Tuple: Any>(self) -> KeyInfo {
-        let info = self.parts.iter().map(|part| part.info()).reduce(KeyInfo::and).expect("a tuple has parts");
+        let info = self.parts.iter().map(KeyExtractor::info).reduce(KeyInfo::and).expect("a tuple has parts");
         KeyInfo { joined: Some((TypeId::of::<Tuple>(), self)), ..info }
     }
 }

@@ -60,8 +60,10 @@ pub(crate) fn offer_raw_values(key: &dyn KeyExtractor, request: &Parts, offered:
             token(request).into_iter().flatten().for_each(|token| offered.push(token));
         } else if part.is::<Host>() {
             host_name(request).into_iter().flatten().for_each(|name| offered.push(&*name));
-        } else if part.is::<Path>() {
-            path_form(request.uri.path()).into_iter().for_each(|path| offered.push(&*path));
+        } else if part.is::<Path>()
+            && let Ok(path) = path_form(request.uri.path())
+        {
+            offered.push(&*path);
         }
         #[cfg(feature = "axum")]
         if part.is::<Route>() {

@@ -1,6 +1,9 @@
 use super::*;
 use crate::core::Key;
-use crate::{store::{Ask, Check, MaybeFuture, Store}, MemoryStore};
+use crate::{
+    MemoryStore,
+    store::{Ask, Check, MaybeFuture, Store},
+};
 
 const QUOTA: Quota = Quota::token_bucket(600, Duration::from_secs(60));
 
