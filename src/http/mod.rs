@@ -23,7 +23,7 @@ mod status;
 
 pub use self::account::{ActualCost, RateLimitHandle};
 pub use self::headers::{Draft, EXPOSED_HEADERS, RateLimitHeaders};
-pub use self::key::info::MissingKey;
+pub use self::key::extractor::MissingKey;
 pub use self::layer::{Explanation, LiveLayer, PolicyExplanation, RateLimitLayer};
 pub use self::policy::{AccessList, Count, Policy};
 pub use self::response::{Denial, DenialReason};

@@ -7,10 +7,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 use std::time::Duration;
 
+use tollgate::backend::BackendStore;
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::policy::Calendar;
+use tollgate::ratio::{MemoryTally, RatioStore};
 use tollgate::shed::{BackPressureLayer, FleetShedLayer, Ramp, WorkerShedLayer};
+use tollgate::store::{DenyCache, LeaseStore};
 use tollgate::{Ban, Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
+
+use crate::support::table::Table;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -332,8 +337,41 @@ fn shedders() -> Vec<Row> {
     ]
 }
 
+fn stores() -> Vec<Row> {
+    let caching = || DenyCache::builder(MemoryStore::new()).capacity(0);
+    let leasing = || LeaseStore::builder(MemoryStore::new()).max_share(1.5);
+    let dropping = || RatioStore::builder(MemoryTally::new()).tick(SECOND / 20);
+    let database = || BackendStore::builder(Table::new(|| ZERO, ZERO)).max_transactions(0);
+    vec![
+        row(
+            "DenyCacheBuilder::build",
+            "a deny cache of 0 refusals caches nothing: give at least 1, or leave it out",
+            move || caching().build(),
+            caching().try_build(),
+        ),
+        row(
+            "LeaseStoreBuilder::build",
+            "a share of 1.5 of the limit cannot be leased: give more than 0 and at most 1",
+            move || leasing().build(),
+            leasing().try_build(),
+        ),
+        row(
+            "RatioStoreBuilder::build",
+            "a tick of 50ms is not allowed: give 100ms to 60s, in whole milliseconds",
+            move || dropping().build(),
+            dropping().try_build(),
+        ),
+        row(
+            "BackendStoreBuilder::build",
+            "0 transactions at once decide nothing: give at least 1",
+            move || database().build(),
+            database().try_build(),
+        ),
+    ]
+}
+
 fn rows() -> impl Iterator<Item = Row> {
-    quotas().into_iter().chain(settings_of_quotas()).chain(policies()).chain(shedders())
+    quotas().into_iter().chain(settings_of_quotas()).chain(policies()).chain(shedders()).chain(stores())
 }
 
 thread_local! {

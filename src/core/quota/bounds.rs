@@ -240,14 +240,15 @@ pub(super) struct Fault {
     given: u64,
     /// What it could be.
     bound: u64,
-    algorithm: Algorithm,
+    /// The algorithm's.
+    name: &'static str,
     /// The window or time at fault.
     window: Duration,
 }
 
 impl Fault {
     const fn plain(says: &'static str) -> Self {
-        Self { says, given: 0, bound: 0, algorithm: Algorithm::TokenBucket, window: Duration::ZERO }
+        Self { says, given: 0, bound: 0, name: "", window: Duration::ZERO }
     }
 
     const fn of(given: u64, says: &'static str) -> Self {
@@ -259,7 +260,7 @@ impl Fault {
     }
 
     const fn algorithm(self, algorithm: Algorithm) -> Self {
-        Self { algorithm, ..self }
+        Self { name: algorithm.as_str(), ..self }
     }
 
     const fn window(self, window: Duration) -> Self {
@@ -287,7 +288,7 @@ impl Fault {
             match says[at + 1] {
                 b'g' => message.number(self.given),
                 b'b' => message.number(self.bound),
-                b'n' => message.text(self.algorithm.as_str()),
+                b'n' => message.text(self.name),
                 _ => message.time(self.window),
             }
             while says[at] != b'}' {

@@ -11,8 +11,8 @@ use http::request::Parts;
 use ipnet::IpNet;
 
 use super::extracted::Extracted;
-use super::info::Bannable;
-use super::info::MissingKey;
+use super::extractor::Bannable;
+use super::extractor::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, ip_key, parse_net, peer};
 use super::proxies::{ForwardHeader, Trust};
 use super::{KeyExtractor, KeyInfo};

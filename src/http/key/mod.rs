@@ -34,11 +34,12 @@
 
 mod authorization;
 #[cfg(feature = "axum")]
+mod bound;
+#[cfg(feature = "axum")]
 mod client_ip;
 mod cookie;
 mod extracted;
-mod extractor;
-pub(super) mod info;
+pub(super) mod extractor;
 mod ip;
 #[cfg(feature = "lookup")]
 mod lookup;
@@ -57,19 +58,19 @@ mod value;
 pub use crate::lookup::Lookup;
 pub use authorization::bearer;
 #[cfg(feature = "axum")]
+pub(crate) use bound::bound;
+#[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, PeerIp, client_ip, peer_ip};
 pub use extracted::{Ambiguous, Extracted, Secret};
+pub(crate) use extractor::Bannable;
+pub use extractor::KeyInfo;
 #[cfg(feature = "config")]
 pub(crate) use extractor::joined;
 pub(crate) use extractor::shared;
 pub use extractor::{KeyExtractor, from_fn};
-pub(crate) use info::Bannable;
-pub use info::KeyInfo;
 pub(crate) use ip::{DEFAULT_V6_PREFIX, canonical, counted, ip_key, parse_net, peer};
 #[cfg(feature = "lookup")]
 pub use lookup::{KeyLookup, lookup};
-#[cfg(feature = "axum")]
-pub(crate) use parts::bound;
 pub(crate) use parts::{key_of, offer_raw_values, parts};
 #[cfg(feature = "axum")]
 pub use route::route;
