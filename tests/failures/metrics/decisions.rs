@@ -70,7 +70,7 @@ async fn each_source_has_its_name() {
         (Source::Lease, "lease"),
         (Source::Ratio, "ratio"),
         (Source::Fallback, "fallback"),
-        (Source::FailOpen, "open"),
+        (Source::FailOpen, "fail_open"),
     ] {
         let watch = Watch::start();
         let is_first = AtomicBool::new(true);
