@@ -11,6 +11,7 @@
 mod cache;
 
 use std::cell::Cell;
+#[cfg(feature = "lookup")]
 use std::fmt;
 
 #[cfg(feature = "lookup")]
