@@ -11,7 +11,7 @@ use tollgate::store::{Ask, BreakerState, Receipt, Store};
 use tollgate::{Key, OnFailure, Policy, RateLimitLayer, RedisStore, key};
 use tracing::Level;
 
-use crate::rig::{AMPLE, check, connect, current_thread, give_back, left, ms, take, turn, workers};
+use crate::rig::{AMPLE, WORKERS, check, connect, current_thread, give_back, left, ms, take, turn, workers};
 use crate::support::log::Log;
 use crate::support::server::RedisServer;
 
@@ -149,14 +149,16 @@ fn settlements_on_their_way_when_their_runtime_ends_are_in_the_log_and_are_not_s
     assert_eq!(calls_after_a_look(), first + 1, "nothing but the look");
 }
 
-/// A decision is late for its caller, whose runtime is then treated in some way; then Redis answers.
+/// A decision is late for its caller; the runtime of the store is treated in some way before, that of the caller after.
+/// Then Redis answers.
 #[track_caller]
-fn assert_given_back(after: fn(Runtime) -> Option<Runtime>) {
+fn assert_given_back(before: fn(&Runtime), after: fn(Runtime) -> Option<Runtime>) {
     let (_turn, redis, own) = (turn(), RedisServer::start(), workers());
     let store = pinned(&own, &redis, 100);
     let left = || own.block_on(left(&store, "late"));
     assert_eq!(left(), AMPLE.capacity());
     redis.pause();
+    before(&own);
     let caller = current_thread();
     let asked = caller.block_on(store.decide(&[check("late", 7)], Ask::default()).wait());
     asked.expect_err("Redis is paused");
@@ -171,13 +173,22 @@ fn assert_given_back(after: fn(Runtime) -> Option<Runtime>) {
 
 #[test]
 fn a_late_answer_is_given_back_though_the_runtime_of_its_caller_has_ended() {
-    assert_given_back(|caller| {
-        drop(caller);
-        None
-    });
+    assert_given_back(
+        |_| (),
+        |caller| {
+            drop(caller);
+            None
+        },
+    );
 }
 
 #[test]
 fn so_it_is_if_that_runtime_is_not_driven_any_more() {
-    assert_given_back(Some);
+    assert_given_back(|_| (), Some);
+}
+
+#[test]
+fn so_it_is_if_the_runtime_of_the_store_was_blocked_beyond_the_timeout() {
+    let block = |own: &Runtime| (0..WORKERS).for_each(|_| drop(own.spawn(async { thread::sleep(ms(400)) })));
+    assert_given_back(block, Some);
 }

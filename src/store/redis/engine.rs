@@ -5,9 +5,9 @@
 //! is called from `Drop` too. A change that surely was not done is sent again; if its result is not known, it is an error.
 //!
 //! Windows of a calendar are named by the process, and the server's clock decides between them: see
-//! `lua/calendar_window.lua`. They are those around the time that [`ServerTime`] keeps. So that clocks may differ by any
-//! length, the difference is learned from the replies that say so: the first decision after a clock was set by more than a window fails,
-//! and those after it do not.
+//! `lua/calendar_window.lua`. They are those around the time that [`ServerTime`] keeps. So that clocks may differ by
+//! any length, the difference is learned from the replies that say so: the first decision after a clock was set by more
+//! than a window fails, and those after it do not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -153,11 +153,18 @@ impl Engine {
         let NoReply { error, late, .. } = no_reply;
         // That of the caller may end before the reply comes, where the store has one of its own.
         let runtime = || self.servers.settings().runtime.clone().or_else(|| Handle::try_current().ok());
-        if let Some((late, runtime)) = late.and_then(|late| Some((late, runtime()?))) {
+        if let Some((mut late, runtime)) = late.and_then(|late| Some((late, runtime()?))) {
             let (engine, checks) = (Arc::clone(self), kept(checks));
             // It ends with the connection at the latest, which is not read for long.
             runtime.spawn(async move {
-                let Ok(part) = late.await else { return };
+                let part = loop {
+                    match late.await {
+                        Ok(part) => break part,
+                        // The caller's timer was earlier than that of the connection.
+                        Err(NoReply { late: Some(later), .. }) => late = later,
+                        Err(_) => return,
+                    }
+                };
                 let Ok(StoreDecision { receipt, .. }) = engine.decided(&checks, part) else { return };
                 engine.refund_all(&receipt);
             });

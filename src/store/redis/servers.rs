@@ -90,20 +90,23 @@ impl Servers {
         }
         let (servers, timeout, has_runtime) = (self.clone(), job.timeout, self.settings().runtime.is_some());
         PendingReply::Other(Box::pin(async move {
-            if !has_runtime {
-                return servers.ask_server(job).await;
+            let end = timeout.until + GRACE;
+            match servers {
+                // What was sent may still be decided.
+                Self::One(server) if has_runtime => {
+                    let mut asking = server.ask(job)?;
+                    let replied = timeout_at(end, &mut asking).await.map_err(|_| timeout.error());
+                    replied.unwrap_or_else(|error| Err(NoReply { late: Some(asking), ..error.into() }))
+                }
+                Self::One(server) => server.ask(job)?.await,
+                #[cfg(feature = "cluster")]
+                Self::Cluster(cluster) if has_runtime => {
+                    timeout_at(end, cluster.ask(job)).await.unwrap_or_else(|_| Err(timeout.error().into()))
+                }
+                #[cfg(feature = "cluster")]
+                Self::Cluster(cluster) => cluster.ask(job).await,
             }
-            let asking = timeout_at(timeout.until + GRACE, servers.ask_server(job));
-            asking.await.unwrap_or_else(|_| Err(timeout.error().into()))
         }))
-    }
-
-    async fn ask_server(&self, job: Box<Job>) -> Result<JobReply, NoReply> {
-        match self {
-            Self::One(server) => server.ask(job)?.await,
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.ask(job).await,
-        }
     }
 
     /// Sends a settlement in the background, after those that the same runtime sent before, and again while the server
