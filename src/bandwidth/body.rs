@@ -68,8 +68,8 @@ where
 pub enum OnLimit {
     /// The rest waits until the quota has gained it.
     Throttle,
-    /// The body fails with a [`FlowError`](crate::bandwidth::FlowError), so that the connection of HTTP/1 is closed, or the stream
-    /// of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused. Their
+    /// The body fails with a [`FlowError`](crate::bandwidth::FlowError), so that the connection of HTTP/1 is closed, or
+    /// the stream of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused. Their
     /// `Retry-After` is exact, or at most the time until the quota resets if that is a sliding window or log.
     ///
     /// Such a refusal is not cached: each one calls the store.

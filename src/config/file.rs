@@ -187,8 +187,8 @@ impl Config {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::MemoryStore;
     /// use tollgate::config::Config;
+    /// use tollgate::MemoryStore;
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
     /// let config = Config::from_toml(
@@ -276,8 +276,8 @@ impl Config {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::MemoryStore;
     /// use tollgate::config::Config;
+    /// use tollgate::MemoryStore;
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
     /// let file = |limit| format!("[[policy]]\nname = \"all\"\nlimit = {limit}\nwindow = \"60s\"");

@@ -1,8 +1,8 @@
 //! Policies from a TOML file, and the layer that limits by them.
 //!
 //! ```
-//! use tollgate::MemoryStore;
 //! use tollgate::config::Config;
+//! use tollgate::MemoryStore;
 //!
 //! # fn main() -> Result<(), tollgate::Error> {
 //! let config = Config::from_toml(
@@ -101,13 +101,13 @@
 //! ## Bans
 //!
 //! After so many refusals (`after`) within a window (`within`) the key is banned for a `duration`: see
-//! [`Policy::ban`](crate::Policy::ban). With `backoff`, a factor above 1, each ban is longer than the last one, up to the longest,
-//! `max`, which is required then. With `on`, not refusals count but the responses that it names, as
+//! [`Policy::ban`](crate::Policy::ban). With `backoff`, a factor above 1, each ban is longer than the last one, up to
+//! the longest, `max`, which is required then. With `on`, not refusals count but the responses that it names, as
 //! [`count`](#policy) does: `"failures"`, or a list of statuses such as `[401, 403]`, which leaves out the errors of an
-//! outage. With `extend = true`, a refusal during a ban begins its time anew. With
-//! `layer = true`, a banned key is refused on the whole layer, where the policy does not apply, too. With
-//! `verified_key = true`, something before the layer has verified the key. A key that clients could use to have others
-//! banned is an error: a header that nobody has verified, `client_ip` with `trusted_hops`, the route.
+//! outage. With `extend = true`, a refusal during a ban begins its time anew. With `layer = true`, a banned key is
+//! refused on the whole layer, where the policy does not apply, too. With `verified_key = true`, something before the
+//! layer has verified the key. A key that clients could use to have others banned is an error: a header that nobody has
+//! verified, `client_ip` with `trusted_hops`, the route.
 //!
 //! # `[server]`
 //!

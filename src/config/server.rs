@@ -25,8 +25,8 @@ const MOST_HOPS: u64 = 64;
 /// # Examples
 ///
 /// ```
-/// use tollgate::OnFailure;
 /// use tollgate::config::Config;
+/// use tollgate::OnFailure;
 ///
 /// # fn main() -> Result<(), tollgate::Error> {
 /// let config = Config::from_toml("[server]\non_failure = \"allow\"\ninstances = 4")?;

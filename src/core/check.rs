@@ -16,8 +16,8 @@ use super::{Ban, Key, PolicyName, Quota};
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::Counter;
 /// use tollgate::policy::PolicyName;
+/// use tollgate::store::Counter;
 /// use tollgate::{Key, Quota};
 ///
 /// let counter = Counter::new(PolicyName::try_from("mail")?, Key::new("user", "ada"), Quota::per_hour(100));
@@ -99,9 +99,8 @@ impl Counter {
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::{Ask, Check, Counter, MaybeFuture};
 /// use tollgate::policy::PolicyName;
-/// use tollgate::store::Store;
+/// use tollgate::store::{Ask, Check, Counter, MaybeFuture, Store};
 /// use tollgate::{Key, MemoryStore, Quota};
 ///
 /// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));

@@ -17,10 +17,10 @@ use super::{Check, Error, Mode};
 
 /// The decision about one request over all policies that apply to it.
 ///
-/// A handler reads it from the [`RateLimitHandle`](crate::RateLimitHandle) of its request, or takes it as an argument in axum. With
-/// [`expose_decisions`](crate::RateLimitLayer::expose_decisions), responses have it in their extensions, for outer
-/// layers. Cloning it is cheap. Where layers are nested it is that of the innermost one, and [`outer`](Self::outer)
-/// leads to the others.
+/// A handler reads it from the [`RateLimitHandle`](crate::RateLimitHandle) of its request, or takes it as an argument
+/// in axum. With [`expose_decisions`](crate::RateLimitLayer::expose_decisions), responses have it in their extensions,
+/// for outer layers. Cloning it is cheap. Where layers are nested it is that of the innermost one, and
+/// [`outer`](Self::outer) leads to the others.
 ///
 /// # Serialization
 ///

@@ -38,9 +38,8 @@ impl StoreId {
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::{Ask, Change, Check, Counter, Settlement};
 /// use tollgate::policy::PolicyName;
-/// use tollgate::store::Store;
+/// use tollgate::store::{Ask, Change, Check, Counter, Settlement, Store};
 /// use tollgate::{Key, MemoryStore, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -108,8 +107,8 @@ impl StoreDecision {
 /// # Examples
 ///
 /// ```
-/// use tollgate::store::{Counter, Receipt, ReceiptItem, StoreId};
 /// use tollgate::policy::PolicyName;
+/// use tollgate::store::{Counter, Receipt, ReceiptItem, StoreId};
 /// use tollgate::{Key, Quota};
 ///
 /// let counter = Counter::new(PolicyName::try_from("rows")?, Key::new("user", "ada"), Quota::per_hour(100));

@@ -1,8 +1,8 @@
 //! The requirements of a policy on a store.
 //!
-//! Layers and limiters hand one [`Requirement`] for each policy to [`Store::capabilities`](crate::store::Store::capabilities) when the
-//! policies are set, so that a store that does not support something returns an error then, and not while it serves
-//! requests.
+//! Layers and limiters hand one [`Requirement`] for each policy to
+//! [`Store::capabilities`](crate::store::Store::capabilities) when the policies are set, so that a store that does not
+//! support something returns an error then, and not while it serves requests.
 
 use super::{PolicyName, Quota, Settles};
 
@@ -13,8 +13,8 @@ use super::{PolicyName, Quota, Settles};
 /// A store without reserves:
 ///
 /// ```
-/// use tollgate::store::Requirement;
 /// use tollgate::policy::PolicyName;
+/// use tollgate::store::Requirement;
 /// use tollgate::{Error, Quota};
 ///
 /// fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {

@@ -15,9 +15,8 @@ use super::{Ban, Outcome, Receipt, ReceiptItem};
 /// A refund by hand, outside of any decision:
 ///
 /// ```
-/// use tollgate::store::{Change, Counter};
 /// use tollgate::policy::PolicyName;
-/// use tollgate::store::Store;
+/// use tollgate::store::{Change, Counter, Store};
 /// use tollgate::{Key, MemoryStore, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")]

@@ -20,9 +20,8 @@ use crate::core::Quota;
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use tollgate::store::{Ask, Check, Counter};
 /// use tollgate::policy::PolicyName;
-/// use tollgate::store::Store;
+/// use tollgate::store::{Ask, Check, Counter, Store};
 /// use tollgate::{Key, MemoryStore, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")]

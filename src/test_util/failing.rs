@@ -98,9 +98,9 @@ impl<S: Store> FailingStore<S> {
 
     /// Lets all calls from now on hang.
     ///
-    /// If the inner store has a [timeout](crate::store::Capabilities::timeout), a decision fails with a timeout at its end, or at the deadline if
-    /// that is earlier. Otherwise it never ends, so a layer's own timer ends it. Settlements and changes fail after
-    /// that timeout, or after 100 ms.
+    /// If the inner store has a [timeout](crate::store::Capabilities::timeout), a decision fails with a timeout at its
+    /// end, or at the deadline if that is earlier. Otherwise it never ends, so a layer's own timer ends it. Settlements
+    /// and changes fail after that timeout, or after 100 ms.
     pub fn hang(&self) {
         self.set(CallResult::Hangs);
     }
@@ -109,7 +109,8 @@ impl<S: Store> FailingStore<S> {
     /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
     ///
     /// The inner store is called at once, so what it takes is taken even if nobody waits for the answer. If it has a
-    /// [timeout](crate::store::Capabilities::timeout), a decision fails with a timeout at its end, or at the deadline if that is earlier.
+    /// [timeout](crate::store::Capabilities::timeout), a decision fails with a timeout at its end, or at the deadline
+    /// if that is earlier.
     ///
     /// # Examples
     ///
@@ -141,8 +142,8 @@ impl<S: Store> FailingStore<S> {
     /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
     ///
     /// The inner store is called at once. The answers are there when what this returns is released or dropped. It needs
-    /// no timers, unless the inner store has a [timeout](crate::store::Capabilities::timeout), which bounds its decisions. It is for tests of
-    /// requests that are dropped while the store decides, or that overtake each other.
+    /// no timers, unless the inner store has a [timeout](crate::store::Capabilities::timeout), which bounds its
+    /// decisions. It is for tests of requests that are dropped while the store decides, or that overtake each other.
     ///
     /// # Examples
     ///

@@ -1,8 +1,8 @@
 //! The algorithms: the facts about each, and its arithmetic.
 //!
-//! An algorithm is a row of [facts](Facts) and one file here with pure functions of state, time and cost. The file has a
-//! mirror in `lua/` with the same variables and the same order of statements; the two buckets share a file. All times are ticks of the quota, no
-//! result is above 2^52, and no function here reads a clock.
+//! An algorithm is a row of [facts](Facts) and one file here with pure functions of state, time and cost. The file has
+//! a mirror in `lua/` with the same variables and the same order of statements; the two buckets share a file. All times
+//! are ticks of the quota, no result is above 2^52, and no function here reads a clock.
 //!
 //! A [`Rule`] (the quota in ticks and units), the stored [`State`], the time, a cost and a
 //! floor come in; a [`Step`] goes out: whether it fits, what remains, how long to wait, and the state that follows.

@@ -23,8 +23,8 @@ const GUESS: u64 = 1_000_000;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::store::{Check, Counter};
 /// use tollgate::policy::PolicyName;
+/// use tollgate::store::{Check, Counter};
 /// use tollgate::{Decision, Key, Outcome, Quota, Source};
 ///
 /// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));
@@ -125,8 +125,8 @@ impl Outcome {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::store::{Check, Counter};
     /// use tollgate::policy::PolicyName;
+    /// use tollgate::store::{Check, Counter};
     /// use tollgate::{Key, Outcome, Quota};
     ///
     /// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));

@@ -1,13 +1,14 @@
 //! Accounts: the debts of an admitted request, until they are settled.
 //!
-//! A decision takes each policy's cost before the service is called. The final cost may differ: the
-//! [`RateLimitHandle`] charges and refunds, the response has a [`ActualCost`], or does not count. An [`Account`] begins with the
-//! decision, ends with the response (or when it is dropped), and makes the store's counters follow.
+//! A decision takes each policy's cost before the service is called. The final cost may differ: the [`RateLimitHandle`]
+//! charges and refunds, the response has a [`ActualCost`], or does not count. An [`Account`] begins with the decision,
+//! ends with the response (or when it is dropped), and makes the store's counters follow.
 //!
-//! One request has one [`Shared`] state, for the layer and all handles: handles only change what is owed. One settlement
-//! at a time is in flight; while it is, changes accumulate. Nothing is awaited under a lock. Its [`debts`] have one for each counter that
-//! can still change, with the units that are owed and those that the store really took: the difference is settled once
-//! the response is known, and later when a handle flushes it. docs/accounts.md has the rules for users.
+//! One request has one [`Shared`] state, for the layer and all handles: handles only change what is owed. One
+//! settlement at a time is in flight; while it is, changes accumulate. Nothing is awaited under a lock. Its [`debts`]
+//! have one for each counter that can still change, with the units that are owed and those that the store really took:
+//! the difference is settled once the response is known, and later when a handle flushes it. docs/accounts.md has the
+//! rules for users.
 //!
 //! Slots are no debts: the account holds those of the request until its response has a body, which holds them from then
 //! on. Nor are strikes, which policies that ban by failures count with the response.

@@ -24,8 +24,8 @@ const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 
 /// The headers that a CORS layer has to expose, so that scripts in browsers can read the limits.
 ///
-/// It is all that any [`RateLimitHeaders`](crate::RateLimitHeaders) may send, so it need not change with them. A later version may have
-/// more. The last three are for calls of gRPC-Web.
+/// It is all that any [`RateLimitHeaders`](crate::RateLimitHeaders) may send, so it need not change with them. A later
+/// version may have more. The last three are for calls of gRPC-Web.
 ///
 /// # Examples
 ///

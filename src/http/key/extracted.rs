@@ -19,8 +19,8 @@ use crate::lookup::RawValues;
 /// # Examples
 ///
 /// ```
-/// use tollgate::Key;
 /// use tollgate::key::{Ambiguous, Extracted};
+/// use tollgate::Key;
 ///
 /// assert!(matches!(Extracted::from(Key::new("user", "ada")), Extracted::Key(key) if key.as_str() == "user:ada"));
 /// assert!(matches!(Extracted::from("all"), Extracted::Key(key) if key.as_str() == "key:all"));

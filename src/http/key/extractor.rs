@@ -51,8 +51,8 @@ use crate::core::{Key, MaybeFuture};
 /// ```
 /// use http::request::Parts;
 /// use tollgate::key::{Extracted, KeyExtractor, KeyInfo};
-/// use tollgate::store::MaybeFuture;
 /// use tollgate::policy::AccessList;
+/// use tollgate::store::MaybeFuture;
 /// use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
 ///
 /// /// Clients by their version, in a header that the application's gateway sets: `1` to `9`.
@@ -84,7 +84,8 @@ use crate::core::{Key, MaybeFuture};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key extractor",
     label = "expected an extractor, such as `key::client_ip()` or `key::header(\"x-api-key\")`",
-    note = "a closure is one if it takes `&Parts` and returns a `Key`, text, or an `Option` or `Result` of one of them; see `key::from_fn`"
+    note = "a closure is one if it takes `&Parts` and returns a `Key`, text, or an `Option` or `Result` of one of them; see `key::from_fn`",
+    note = "a tuple is one if it has two to four extractors that are `Clone`; keys that have to be awaited need `key::lookup`"
 )]
 pub trait KeyExtractor: Any + Send + Sync {
     /// Extracts the key, at once or with a future.
@@ -267,9 +268,9 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
 /// # Examples
 ///
 /// ```
-/// use tollgate::Key;
 /// use tollgate::key::{self, Ambiguous, Extracted, KeyExtractor};
 /// use tollgate::store::MaybeFuture;
+/// use tollgate::Key;
 ///
 /// // `acme.example.com` is the tenant `acme`.
 /// let tenant = key::from_fn(|parts| {
@@ -303,8 +304,8 @@ where
 /// # Examples
 ///
 /// ```
-/// use tollgate::policy::MissingKey;
 /// use tollgate::key::{self, KeyExtractor, KeyInfo};
+/// use tollgate::policy::MissingKey;
 ///
 /// let info = KeyInfo::new("device").missing_key(MissingKey::Deny);
 /// assert_eq!((info.kind.as_deref(), info.unforgeable), (Some("device"), false));

@@ -41,8 +41,7 @@ pub(super) struct Route;
 ///
 /// ```
 /// use axum::{Router, routing::get};
-/// use tollgate::key;
-/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
 ///
 /// // 60 requests per minute for each client and route.
 /// let policy = Policy::new("route", Quota::per_minute(60)).key((key::client_ip(), key::route()));

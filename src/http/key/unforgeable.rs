@@ -127,9 +127,9 @@ struct Extension(Arc<dyn Fn(&Parts) -> Extracted + Send + Sync>);
 /// # Examples
 ///
 /// ```
-/// use tollgate::Key;
 /// use tollgate::key::{self, Extracted, KeyExtractor};
 /// use tollgate::store::MaybeFuture;
+/// use tollgate::Key;
 ///
 /// #[derive(Clone)]
 /// struct User {

@@ -85,6 +85,7 @@ pub fn host_name(parts: &Parts) -> Result<Option<Cow<'_, str>>, Ambiguous> {
     let alike = names.all(|other| host_form(other).is_some_and(|other| other == first));
     if alike { Ok(Some(first)) } else { Err(Ambiguous) }
 }
+
 impl KeyExtractor for Host {
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         let name = host_name(parts);

@@ -44,8 +44,8 @@ use crate::store::{FailureRules, OnFailure, Store, StoreDecision};
 /// Nested layers cannot do that.
 ///
 /// A request that comes to a layer and, further inside, to the same layer or a clone of it is counted once by each
-/// policy: the inner layer finds the [`RateLimitHandle`](crate::RateLimitHandle) of the outer one, and warns once (TG010). If a handler
-/// sends several requests with the extensions of its own one, all but the first are counted.
+/// policy: the inner layer finds the [`RateLimitHandle`](crate::RateLimitHandle) of the outer one, and warns once
+/// (TG010). If a handler sends several requests with the extensions of its own one, all but the first are counted.
 ///
 /// Each setter returns a new layer with the same store and counters; services that were made before keep their
 /// settings. Set everything first, then apply the layer, or make it [`live`](Self::live) to replace its policies or read
@@ -195,8 +195,8 @@ impl RateLimitLayer {
     /// Inserts the [`Decision`](crate::Decision) into the extensions of responses, those of refused requests included.
     ///
     /// For layers outside of this one that read it there, such as one that traces. A handler reads it from the
-    /// [`RateLimitHandle`](crate::RateLimitHandle) of its request, and [`on_denied`](Self::on_denied) gets it: neither needs this
-    /// setting. Where layers are nested, the decisions of those outside of this one
+    /// [`RateLimitHandle`](crate::RateLimitHandle) of its request, and [`on_denied`](Self::on_denied) gets it: neither
+    /// needs this setting. Where layers are nested, the decisions of those outside of this one
     /// [follow](crate::Decision::outer) it. A refusal by an inner layer without this setting has only the decision of
     /// this layer, which admitted the request: set it on both.
     ///
@@ -213,8 +213,8 @@ impl RateLimitLayer {
         self.change(|gate| gate.responses.exposes_decisions = true)
     }
 
-    /// Passes requests on without a [`RateLimitHandle`](crate::RateLimitHandle), for services that do not read it. Where nothing of
-    /// a request is settled later, that saves two allocations.
+    /// Passes requests on without a [`RateLimitHandle`](crate::RateLimitHandle), for services that do not read it.
+    /// Where nothing of a request is settled later, that saves two allocations.
     ///
     /// Handlers then cannot read the decision, charge, refund, check or hold slots: what they find is the handle of a
     /// layer outside, if that has one. Layers inside do not know of this one, so they may warn that nothing limits a
@@ -342,11 +342,12 @@ impl RateLimitLayer {
 
     /// Sets the timeout of one decision: the longest it may take.
     ///
-    /// The default is the [store's own timeout](crate::store::Capabilities::timeout), 100 ms for a [`RedisStore`](crate::RedisStore), or 100
-    /// ms for a store that has none. A longer one gives lookups more time, and the store none: for slow links set the
-    /// timeout of the store, as with [`RedisStoreBuilder::timeout`](crate::store::RedisStoreBuilder::timeout). Zero is
-    /// taken as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime only the timeout of the store applies; a
-    /// runtime must have timers enabled.
+    /// The default is the [store's own timeout](crate::store::Capabilities::timeout), 100 ms for a
+    /// [`RedisStore`](crate::RedisStore), or 100 ms for a store that has none. A longer one gives lookups more time,
+    /// and the store none: for slow links set the timeout of the store, as with
+    /// [`RedisStoreBuilder::timeout`](crate::store::RedisStoreBuilder::timeout). Zero is taken as 1 ms, and timers add
+    /// up to 2 ms. Outside of a tokio runtime only the timeout of the store applies; a runtime must have timers
+    /// enabled.
     ///
     /// The timeout covers everything that a request waits for before it is admitted, except its turn in the queue of a
     /// leaky bucket. Lookups of keys and quotas run concurrently and get half of the timeout; the store gets the rest.

@@ -17,11 +17,11 @@ impl RateLimitLayer {
     /// # Panics
     ///
     /// If the policy limits nothing or refuses everything: another policy of the layer has its name, no request can
-    /// match one of its [routes](crate::Policy::routes) or an entry of its [lists](crate::policy::AccessList), one of its lists
-    /// is empty, or its [cost](crate::Policy::cost) is more than its quota ever holds. If its key contradicts the
-    /// [client](Self::client) of the layer. If the store does not [support](crate::store::Store::capabilities) the policy together
-    /// with the earlier ones (most stores support everything).
-    /// The other methods that add a policy panic for the same reasons.
+    /// match one of its [routes](crate::Policy::routes) or an entry of its [lists](crate::policy::AccessList), one of
+    /// its lists is empty, or its [cost](crate::Policy::cost) is more than its quota ever holds. If its key contradicts
+    /// the [client](Self::client) of the layer. If the store does not [support](crate::store::Store::capabilities) the
+    /// policy together with the earlier ones (most stores support everything). The other methods that add a policy
+    /// panic for the same reasons.
     ///
     /// # Examples
     ///

@@ -77,7 +77,8 @@ impl Policy {
     /// take nothing; clients see in `Retry-After` when it ends. Refused requests call the store as often as without a
     /// ban. Replaces [`ban_failures`](Self::ban_failures): a policy has one ban.
     ///
-    /// Who could have others banned decides whether a layer takes such a policy ([`KeyInfo`](crate::key::KeyInfo::unforgeable)):
+    /// Who could have others banned decides whether a layer takes such a policy
+    /// ([`KeyInfo`](crate::key::KeyInfo::unforgeable)):
     ///
     /// - by the address of the peer, or of a client behind
     ///   [trusted networks](crate::key::ClientIp::trusted_proxies), and by what the server has put into the request's

@@ -32,9 +32,9 @@ use crate::http::grpc;
 ///
 /// A request that this crate refuses inside of the layer is neither a failure nor a success of its client, whatever the
 /// response is: if a layer inside does not call its inner service, if the request is [shed](crate::shed), or if the
-/// handler returns [`RateLimitHandle::refusal`](crate::RateLimitHandle::refusal). So no ban begins because the service was overloaded.
-/// [`statuses`](Self::statuses) and [`when`](Self::when) count what they name, by whomever it is: `statuses([429])` counts
-/// refusals of layers inside.
+/// handler returns [`RateLimitHandle::refusal`](crate::RateLimitHandle::refusal). So no ban begins because the service
+/// was overloaded. [`statuses`](Self::statuses) and [`when`](Self::when) count what they name, by whomever it is:
+/// `statuses([429])` counts refusals of layers inside.
 ///
 /// A service between the layers that builds requests or responses of its own has to copy their extensions, by which the
 /// layers recognize refusals. Those of another process are responses like any other.

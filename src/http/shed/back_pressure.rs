@@ -105,8 +105,8 @@ impl BackPressureLayer {
     ///
     /// # Errors
     ///
-    /// If no rule is for the key, as of [`Limiter::check`]. If a rule has a [ban](crate::Rule::ban), as waiting would lead to it; if one costs more than its quota ever holds;
-    /// or if the store cannot refund units.
+    /// If no rule is for the key, as of [`Limiter::check`]. If a rule has a [ban](crate::Rule::ban), as waiting would
+    /// lead to it; if one costs more than its quota ever holds; or if the store cannot refund units.
     pub fn try_new(limiter: Limiter, key: Key) -> Result<Self, Error> {
         limiter.can_wait(&key)?;
         let (first, returned, never_ready) = (Semaphore::new(1), Notify::new(), Lines::of(1, LONGEST));

@@ -149,7 +149,7 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
         built(self.try_build())
     }
 
-    /// As [`build`](Self::build), for settings that are not known to be valid.
+    /// Fallible version of [`build`](Self::build).
     ///
     /// # Errors
     ///

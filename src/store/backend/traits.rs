@@ -171,8 +171,8 @@ pub enum Committed {
 ///
 /// ```
 /// use tollgate::backend::StateId;
-/// use tollgate::store::Counter;
 /// use tollgate::policy::PolicyName;
+/// use tollgate::store::Counter;
 /// use tollgate::{Key, Quota};
 ///
 /// # fn main() -> Result<(), tollgate::Error> {

@@ -204,13 +204,6 @@ impl RedisCellStoreBuilder {
         Self { settings: self.settings.client_certificate(chain, key) }
     }
 
-    /// Makes [`connect`](Self::connect) return a store without calling the server: see
-    /// [`RedisStoreBuilder::lazy`](crate::store::RedisStoreBuilder::lazy). That the module is not loaded is an error of
-    /// decisions then.
-    pub fn lazy(self) -> Self {
-        Self { settings: self.settings.lazy() }
-    }
-
     /// Connects to one server, by a URL as of a [`RedisStore`], and looks at a bucket, which
     /// shows that the module is loaded and may be called.
     ///
@@ -229,11 +222,8 @@ impl RedisCellStoreBuilder {
     /// If a setting or the URL is wrong, or the server cannot be reached or refuses the connection.
     /// [`is_store`](Error::is_store) if it has no redis-cell, or the user may not call it.
     pub async fn connect(self, url: &str) -> Result<RedisCellStore, Error> {
-        let (is_lazy, limit) = (self.settings.lazy, self.settings.longest_start());
+        let limit = self.settings.longest_start();
         let (redis, address) = self.settings.without_scripts(url)?;
-        if is_lazy {
-            return Ok(RedisCellStore { id: StoreId::new(), redis });
-        }
         let check = Check::new(nobodys_counter(), 0);
         let throttle = Throttle::of(redis.cell_key(&check.counter), &check)?;
         let looked = async {

@@ -200,7 +200,7 @@ impl<S> DenyCacheBuilder<S> {
         built(self.try_build())
     }
 
-    /// As [`build`](Self::build), for settings that are not known to be valid.
+    /// Fallible version of [`build`](Self::build).
     ///
     /// # Errors
     ///

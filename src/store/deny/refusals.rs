@@ -431,8 +431,8 @@ impl MapEntry for Cached {
 /// The most generations, which counters share: if one is forgotten, a few others are too.
 const MOST_GENERATIONS: usize = 16_384;
 
-/// When counters were changed, by their fingerprint: a refusal is live only if the store was called later. So forgetting a counter
-/// is one write, without a search for its refusals.
+/// When counters were changed, by their fingerprint: a refusal is live only if the store was called later. So
+/// forgetting a counter is one write, without a search for its refusals.
 ///
 /// All fields are atomics, read and written in one total order (`SeqCst`) without any lock. Times are microseconds of the
 /// cache's clock.

@@ -1,8 +1,9 @@
 //! Keyed hashes of counters, so that no client can choose counters that collide.
 //!
-//! Of a [`Fingerprint`] a counter comes in; 84 bits go out that stand for its policy, key, algorithm and window, in tables whose entries
-//! do not keep texts that clients choose and may make long. The limit, the burst and the queue are no part of it: a
-//! counter whose limit is changed keeps its units, and one whose window or algorithm is changed starts anew.
+//! Of a [`Fingerprint`] a counter comes in; 84 bits go out that stand for its policy, key, algorithm and window, in
+//! tables whose entries do not keep texts that clients choose and may make long. The limit, the burst and the queue are
+//! no part of it: a counter whose limit is changed keeps its units, and one whose window or algorithm is changed starts
+//! anew.
 //!
 //! The memory store and the deny cache use it; stores that keep the text use the quicker [`CounterHasher`].
 

@@ -8,9 +8,9 @@
 //! Invariant: the number of entries never exceeds the capacity of the part, and an eviction of active keys leaves at
 //! least a 16th of it free, so that the search is not repeated for each insert.
 //!
-//! An entry is a fingerprint, a rank and a state, packed into 32 bytes. The fingerprint's tail has the highest 20 bits of one word and the rank the 44 below, so that neither changes the
-//! other: each write of a rank keeps [`TAIL`] as it is. Of two ranks the smaller one is evicted first. From the highest bit
-//! down a rank is:
+//! An entry is a fingerprint, a rank and a state, packed into 32 bytes. The fingerprint's tail has the highest 20 bits
+//! of one word and the rank the 44 below, so that neither changes the other: each write of a rank keeps [`TAIL`] as it
+//! is. Of two ranks the smaller one is evicted first. From the highest bit down a rank is:
 //!
 //! | bits | what | values |
 //! | --- | --- | --- |

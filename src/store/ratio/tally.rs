@@ -36,8 +36,8 @@ pub(crate) const MOST_TOTAL: u64 = 1 << 52;
 /// ```
 /// use std::future::{Future, ready};
 /// use std::pin::Pin;
-/// use tollgate::Error;
 /// use tollgate::ratio::{Report, Tally, Totals};
+/// use tollgate::Error;
 ///
 /// struct Unavailable;
 ///
@@ -71,9 +71,9 @@ pub trait Tally: Send + Sync + 'static {
 /// # Examples
 ///
 /// ```
+/// use tollgate::policy::PolicyName;
 /// use tollgate::ratio::CounterId;
 /// use tollgate::store::Counter;
-/// use tollgate::policy::PolicyName;
 /// use tollgate::{Key, Quota};
 ///
 /// let (policy, key) = (PolicyName::try_from("api")?, Key::new("user", "ada"));

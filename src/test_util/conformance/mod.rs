@@ -31,8 +31,8 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// # Examples
 ///
 /// ```
-/// use tollgate::MemoryStore;
 /// use tollgate::test_util::conformance;
+/// use tollgate::MemoryStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {

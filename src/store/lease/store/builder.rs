@@ -100,7 +100,7 @@ impl LeaseStoreBuilder {
         built(self.try_build())
     }
 
-    /// As [`build`](Self::build), for settings that are not known to be valid.
+    /// Fallible version of [`build`](Self::build).
     ///
     /// # Errors
     ///

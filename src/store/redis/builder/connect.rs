@@ -134,8 +134,8 @@ impl RedisStoreBuilder {
     /// # Examples
     ///
     /// ```no_run
-    /// use tollgate::RedisStore;
     /// use tollgate::deadpool_redis::{Config, Runtime};
+    /// use tollgate::RedisStore;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let pool = Config::from_url("redis://127.0.0.1:6379").create_pool(Some(Runtime::Tokio1))?;

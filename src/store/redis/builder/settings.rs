@@ -83,7 +83,7 @@ pub struct RedisStoreBuilder {
     #[cfg(feature = "sentinel")]
     pub(super) primary: Option<Credentials>,
     /// Whether the first decision connects, and nothing before.
-    pub(in crate::store) lazy: bool,
+    pub(super) lazy: bool,
     deny_cache: DenyCacheBuilder<()>,
     has_deny_cache: bool,
     /// Whether anything but the clock was set of the deny cache.
