@@ -51,11 +51,11 @@ impl LiveLayer {
 /// Returns what a policy makes of a request.
 fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplanation {
     let (mut quota, mut key, mut cost) = (*policy.quota(), None, 0);
-    let (verdict, why): (_, Option<Cow<'static, str>>) = match resolved {
+    let (effect, why): (_, Option<Cow<'static, str>>) = match resolved {
         Resolved::Check(check) => {
             (quota, key, cost) = (*check.counter.quota(), Some(check.counter.key().clone()), check.cost);
-            let verdict = if check.is_only_for_ban() { PolicyEffect::Skips } else { PolicyEffect::Counts };
-            (verdict, of_check(&check, policy).map(Into::into))
+            let effect = if check.is_only_for_ban() { PolicyEffect::Skips } else { PolicyEffect::Counts };
+            (effect, of_check(&check, policy).map(Into::into))
         }
         Resolved::Skip(Skip::Scope) => (PolicyEffect::Skips, Some(policy.options().scope.why_not(parts))),
         Resolved::Skip(skip) => (PolicyEffect::Skips, Some(of_skip(skip).into())),
@@ -63,7 +63,7 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplan
         Resolved::Refused(refusal) => (PolicyEffect::Refuses, Some(of_refusal(&refusal).into())),
     };
     let rule = policy.rule();
-    PolicyExplanation { policy: rule.name().clone(), quota, key, cost, mode: rule.mode(), verdict, why }
+    PolicyExplanation { policy: rule.name().clone(), quota, key, cost, mode: rule.mode(), effect, why }
 }
 
 /// Returns what is special of a check.
@@ -180,7 +180,7 @@ pub struct PolicyExplanation {
     key: Option<Key>,
     cost: u64,
     mode: Mode,
-    verdict: PolicyEffect,
+    effect: PolicyEffect,
     why: Option<Cow<'static, str>>,
 }
 
@@ -232,12 +232,12 @@ impl PolicyExplanation {
 
     /// Returns whether the policy applies: it counts the request or refuses it, or a lookup decides whether it does.
     pub fn applies(&self) -> bool {
-        self.verdict != PolicyEffect::Skips
+        self.effect != PolicyEffect::Skips
     }
 
     /// Returns whether the policy refuses the request whatever its counter has left, as for a client on a deny list.
     pub fn refuses(&self) -> bool {
-        self.verdict == PolicyEffect::Refuses
+        self.effect == PolicyEffect::Refuses
     }
 
     /// Returns why the policy does not apply, or what is special; `None` if it counts the request by its own key.
@@ -247,7 +247,7 @@ impl PolicyExplanation {
 
     /// Returns its line of the table.
     fn row(&self) -> [String; 6] {
-        let applies = match self.verdict {
+        let applies = match self.effect {
             PolicyEffect::Skips => "no",
             PolicyEffect::Waits => "perhaps",
             PolicyEffect::Counts if self.is_shadow() => "shadow",
