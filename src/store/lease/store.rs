@@ -199,7 +199,7 @@ impl fmt::Debug for LeaseStore {
     }
 }
 
-/// Lease calls in flight at most; more are not made.
+/// Lease calls in flight at most, a sweep included; more are not made.
 const MOST_CALLS: u32 = 4_096;
 
 /// What all clones share. Times are microseconds of `clock`.
@@ -214,7 +214,7 @@ struct Leases {
     shards: Shards<HotKeys>,
     /// The hash of counters.
     hasher: CounterHasher,
-    /// A permit for each lease call that may be in flight; closed when the store is.
+    /// A permit for each lease call that may be in flight, and for a sweep; closed when the store is.
     calls: Arc<Semaphore>,
     /// Whether a task sweeps.
     swept: AtomicBool,

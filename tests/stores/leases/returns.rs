@@ -133,6 +133,44 @@ async fn closing_that_is_dropped_while_leases_are_on_their_way_gives_them_back_a
     assert_eq!((closed.returned, closed.held(), closed.lost), (closed.leased, 0, 0), "{closed:?}");
 }
 
+/// A store that holds up whoever settles with it, once it has said so, until it is told to go on.
+struct Slow {
+    inner: MemoryStore,
+    began: std::sync::mpsc::Sender<()>,
+    go: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Store for Slow {
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        let _ = self.began.send(());
+        let go = self.go.lock().expect("nobody panicked");
+        let _ = tokio::task::block_in_place(|| go.recv_timeout(secs(10)));
+        self.inner.settle(receipt, changes)
+    }
+
+    passes_on!(inner: decide, adjust);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_waits_until_a_sweep_has_returned_what_it_took_out() {
+    let ((began, begins), (goes, go)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let inner = MemoryStore::new();
+    let slow = Slow { inner: inner.clone(), began, go: std::sync::Mutex::new(go) };
+    let store = LeaseStore::builder(slow).build();
+    heat(&store, WINDOW, 100).await;
+    tokio::task::block_in_place(|| begins.recv_timeout(secs(10))).expect("an idle key is swept");
+    let closing = tokio::spawn({
+        let store = store.clone();
+        async move { store.close().await }
+    });
+    tokio::time::sleep(ms(100)).await;
+    assert!(!closing.is_finished(), "units are on their way back");
+    drop(goes);
+    closing.await.expect("it does not panic");
+    assert_eq!((store.counts().held(), store.counts().lost), (0, 0), "{:?}", store.counts());
+    assert_eq!(remaining(&inner, "hot", WINDOW).await, 9_900);
+}
+
 #[tokio::test(start_paused = true)]
 async fn closing_hands_over_no_more_at_once_than_an_inner_store_takes() {
     let clock = ManualClock::paused();

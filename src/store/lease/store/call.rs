@@ -145,6 +145,8 @@ fn sweep_by_task(leases: &Arc<Leases>) {
         loop {
             tokio::time::sleep(SWEEP).await;
             let Some(leases) = sweeping.0.upgrade() else { return };
+            // `close` waits until what was taken out is returned and counted.
+            let Ok(_permit) = leases.calls.acquire().await else { return };
             let (now, mut backs) = (leases.now(), Vec::new());
             let closed = leases.closed.load(Ordering::SeqCst);
             for mut hot_keys in leases.shards.each() {
@@ -172,8 +174,8 @@ const AT_ONCE: usize = 1_024;
 
 /// Takes no more leases, returns all there are, and charges what is owed; resolves to the counts of all units.
 ///
-/// The first part is handed over before this waits for anything. Then it waits for the lease calls in flight, which
-/// return what they are granted; the second turn charges what they left owed. What is left by a `close` that is dropped
+/// The first part is handed over before this waits for anything. Then it waits for a sweep, and for the lease calls in flight,
+/// which return what they are granted; the second turn charges what they left owed. What is left by a `close` that is dropped
 /// is returned by the next sweep, or with the last clone.
 pub(super) async fn close(leases: &Leases) {
     leases.closed.store(true, Ordering::SeqCst);
