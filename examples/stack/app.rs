@@ -72,7 +72,7 @@ fn class(parts: &Parts) -> Class {
     match parts.uri.path() {
         "/charges" if parts.method == Method::POST => Class::Critical,
         _ if parts.headers.contains_key("x-test") => Class::Test,
-        _ => Class::of(parts),
+        _ => Class::from_parts(parts),
     }
 }
 

@@ -170,7 +170,7 @@ fn refuses(looked: &StoreDecision) -> Option<Decision> {
     let StoreDecision { decision, receipt } = looked;
     let mut refused = false;
     let outcomes = decision.outcomes().iter().enumerate().map(|(place, outcome)| {
-        let floor = receipt.taken().get(place).map_or(0, |taken| taken.floor);
+        let floor = receipt.items().get(place).map_or(0, |taken| taken.floor);
         // A fallback has a share of each quota, of which it says no more than what is left.
         let is_share = decision.source() == Source::Fallback;
         let free = if is_share { 1 } else { outcome.quota().capacity().saturating_sub(floor) };

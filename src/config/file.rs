@@ -119,11 +119,6 @@ impl Config {
         self.policies
     }
 
-    /// Returns the settings of the server, which are the defaults where the file has none.
-    pub fn server(&self) -> &Server {
-        &self.server
-    }
-
     /// A layer with what `[[policy]]` and `[server]` set: its policies, how the client's address is known, and what
     /// happens to requests the store could not decide. If the file has `[fleet]` or `[ratios]`, call
     /// [`fleet`](Self::fleet) or [`ratio_store`](Self::ratio_store) before.
@@ -164,10 +159,10 @@ impl Config {
         if let Some(message) = self.uncalled().values().next() {
             return Err(Error::invalid(message.as_str()));
         }
-        let layer = RateLimitLayer::composite(store).on_failure(server.on_failure());
-        let layer = layer.allow_for(server.allow_for()).instances(server.instances());
+        let layer = RateLimitLayer::composite(store).on_failure(server.on_failure);
+        let layer = layer.allow_for(server.allow_for).instances(server.instances);
         #[cfg(feature = "axum")]
-        let layer = layer.client(server.client().clone());
+        let layer = layer.client(server.client.clone());
         let layer = layer.try_policies(policies.iter().cloned())?;
         if self.has_none {
             layer.clone().live().remove_policies();
@@ -175,7 +170,7 @@ impl Config {
         Ok(layer)
     }
 
-    /// Returns the fleet shedder of the file, if it has one, with the [`instances`](Server::instances) of the server.
+    /// Returns the fleet shedder of the file, if it has one, with the `instances` of `[server]`.
     ///
     /// It takes effect at the start: [`update`](Self::update) does not change it, and
     /// [`has_fleet_of`](Self::has_fleet_of) returns whether a newer file would.
@@ -206,7 +201,7 @@ impl Config {
     /// ```
     pub fn fleet(&self, store: impl Store) -> Result<Option<FleetShedLayer>, Error> {
         self.uncalled().remove("fleet");
-        let layer = |fleet: &Fleet| Ok(fleet.layer(store)?.instances(self.server.instances()));
+        let layer = |fleet: &Fleet| Ok(fleet.layer(store)?.instances(self.server.instances));
         self.fleet.as_ref().map(layer).transpose()
     }
 
@@ -215,7 +210,7 @@ impl Config {
         self.fleet == other.fleet
     }
 
-    /// Returns the ratio store of the file, if it has one, with the [`instances`](Server::instances) of the server, for
+    /// Returns the ratio store of the file, if it has one, with the `instances` of `[server]`, for
     /// the [`layer`](Self::layer).
     ///
     /// It takes effect at the start: [`update`](Self::update) does not change it, and
@@ -252,7 +247,7 @@ impl Config {
     /// ```
     pub fn ratio_store(&self, tally: impl Tally) -> Result<Option<RatioStore>, Error> {
         self.uncalled().remove("ratio_store");
-        self.ratios.as_ref().map(|ratios| ratios.store(tally, self.server.instances())).transpose()
+        self.ratios.as_ref().map(|ratios| ratios.store(tally, self.server.instances)).transpose()
     }
 
     /// Returns whether another file has the same ratios, or none as well.
@@ -293,7 +288,7 @@ impl Config {
             layer.remove_policies();
         }
         #[cfg(feature = "axum")]
-        layer.replace(self.policies.clone(), |gate| gate.client = self.server.client().clone())?;
+        layer.replace(self.policies.clone(), |gate| gate.client = self.server.client.clone())?;
         #[cfg(not(feature = "axum"))]
         layer.replace_policies(self.policies.iter().cloned())?;
         let settings = self.server.differing(layer.failure());

@@ -73,12 +73,12 @@ impl FleetTable {
 impl Fleet {
     /// Returns the shedder on a store.
     pub(super) fn layer(&self, store: impl Store) -> Result<FleetShedLayer, Error> {
-        let layer = FleetShedLayer::try_new(store, &self.name, self.quota, self.reserve)?;
+        let layer = FleetShedLayer::try_new(store, self.name.as_str(), self.quota, self.reserve)?;
         let has_value = self.critical.as_ref().map(|critical| critical.test().expect("it was checked"));
         let routes = self.routes.clone();
         let is_critical = move |parts: &Parts| {
             is_route(parts, &routes) || has_value.as_ref().is_some_and(|has_value| has_value(parts))
         };
-        Ok(layer.classify(move |parts| if is_critical(parts) { Class::Critical } else { Class::of(parts) }))
+        Ok(layer.classify(move |parts| if is_critical(parts) { Class::Critical } else { Class::from_parts(parts) }))
     }
 }

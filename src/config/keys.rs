@@ -60,7 +60,7 @@ fn find(text: &str, server: &Server) -> Result<DynKey, String> {
     }
     let key: DynKey = match (word, name) {
         #[cfg(feature = "axum")]
-        ("client_ip", None) => Arc::new(server.client().clone()),
+        ("client_ip", None) => Arc::new(server.client.clone()),
         #[cfg(feature = "axum")]
         ("peer_ip", None) => Arc::new(key::peer_ip()),
         #[cfg(feature = "axum")]

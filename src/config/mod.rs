@@ -139,7 +139,7 @@
 //! [`Config::fleet`] makes a [`FleetShedLayer`](crate::shed::FleetShedLayer) of it, and has to be called before
 //! [`Config::layer`]. One of `critical` and
 //! `critical_routes` is required: all requests that neither of them makes critical are what
-//! [`Class::of`](crate::shed::Class::of) returns. Any client that can send the header is never shed.
+//! [`Class::from_parts`](crate::shed::Class::from_parts) returns. Any client that can send the header is never shed.
 //!
 //! # `[ratios]`
 //!
@@ -175,4 +175,3 @@ mod server;
 mod values;
 
 pub use file::Config;
-pub use server::Server;

@@ -91,7 +91,7 @@ impl PolicyTable {
         policy = self.key.add_to(policy, |policy, key| Ok(policy.key(read_key(key, server)?)))?;
         #[cfg(feature = "axum")]
         if self.allow.get().is_some() || self.deny.get().is_some() {
-            policy = policy.lists_by(server.client().clone());
+            policy = policy.lists_by(server.client.clone());
         }
         policy = self.with_missing_key(policy)?;
         policy = self.with_tiers(policy)?;

@@ -20,54 +20,17 @@ use crate::store::{FailureRules, OnFailure};
 #[cfg(feature = "axum")]
 const MOST_HOPS: u64 = 64;
 
-/// Settings of the server as a whole.
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::config::Config;
-/// use tollgate::OnFailure;
-///
-/// # fn main() -> Result<(), tollgate::Error> {
-/// let config = Config::from_toml("[server]\non_failure = \"allow\"\ninstances = 4")?;
-/// assert_eq!(config.server().on_failure(), OnFailure::Allow);
-/// assert_eq!(config.server().instances().get(), 4);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug)]
-pub struct Server {
+pub(super) struct Server {
     /// How a client's address is known: by the connection, unless proxies are trusted.
     #[cfg(feature = "axum")]
-    client: ClientIp,
-    on_failure: OnFailure,
-    allow_for: Duration,
-    instances: NonZeroU32,
+    pub(super) client: ClientIp,
+    pub(super) on_failure: OnFailure,
+    pub(super) allow_for: Duration,
+    pub(super) instances: NonZeroU32,
 }
 
 impl Server {
-    /// How the client's address is known: the file's keys `client_ip` and its lists of addresses
-    /// know it that way already.
-    #[cfg(feature = "axum")]
-    pub fn client(&self) -> &ClientIp {
-        &self.client
-    }
-
-    /// Returns what happens to requests the store could not decide; by default a local store decides.
-    pub fn on_failure(&self) -> OnFailure {
-        self.on_failure
-    }
-
-    /// Returns for how long all is admitted in one outage, if `on_failure` is `"allow"`; 60 s by default.
-    pub fn allow_for(&self) -> Duration {
-        self.allow_for
-    }
-
-    /// Returns how many processes share the limits; 1 by default.
-    pub fn instances(&self) -> NonZeroU32 {
-        self.instances
-    }
-
     /// Returns the settings that differ from those of a layer in use, which cannot be replaced.
     pub(super) fn differing(&self, layer: FailureRules) -> Vec<&'static str> {
         let changes = [

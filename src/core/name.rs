@@ -6,7 +6,6 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::Deref;
 use std::str::FromStr;
 
 use smol_str::SmolStr;
@@ -73,14 +72,6 @@ impl PartialEq for PolicyName {
 impl Hash for PolicyName {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);
-    }
-}
-
-impl Deref for PolicyName {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.text
     }
 }
 

@@ -49,7 +49,7 @@ impl StoreId {
 ///
 /// let store = MemoryStore::new();
 /// let decided = store.decide(&[Check::new(counter, 10)], Ask::default()).wait().await?;
-/// assert_eq!(decided.receipt.taken()[0].units, 10);
+/// assert_eq!(decided.receipt.items()[0].units, 10);
 ///
 /// // It was 3 units in the end.
 /// let refund = Settlement::new(0, Change::Refund(7));
@@ -62,7 +62,7 @@ impl StoreId {
 #[derive(Debug)]
 pub struct Receipt {
     store: StoreId,
-    taken: SmallVec<[ReceiptItem; 1]>,
+    items: SmallVec<[ReceiptItem; 1]>,
     /// The call that decided, if it decided several requests.
     call: Option<CallId>,
 }
@@ -115,7 +115,7 @@ impl StoreDecision {
 /// // 7 units, for which the store's state accounts at 1,000 in its own measure of time.
 /// let taken = ReceiptItem::new(counter, 7, 1_000).floor(50);
 /// let receipt = Receipt::new(StoreId::new(), [taken]);
-/// assert_eq!(receipt.taken()[0].units, 7);
+/// assert_eq!(receipt.items()[0].units, 7);
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,18 +164,18 @@ impl ReceiptItem {
 
 impl Receipt {
     /// A receipt of `store` for what each check took, in the order of the checks; none after a refusal.
-    pub fn new(store: StoreId, taken: impl IntoIterator<Item = ReceiptItem>) -> Self {
-        Self { store, taken: taken.into_iter().collect(), call: None }
+    pub fn new(store: StoreId, items: impl IntoIterator<Item = ReceiptItem>) -> Self {
+        Self { store, items: items.into_iter().collect(), call: None }
     }
 
     /// A receipt for what the only check took.
-    pub(crate) fn of_one(store: StoreId, taken: ReceiptItem) -> Self {
-        Self { store, taken: SmallVec::from_buf([taken]), call: None }
+    pub(crate) fn of_one(store: StoreId, item: ReceiptItem) -> Self {
+        Self { store, items: SmallVec::from_buf([item]), call: None }
     }
 
     /// A receipt for nothing.
     pub(crate) fn empty(store: StoreId) -> Self {
-        Self { store, taken: SmallVec::new(), call: None }
+        Self { store, items: SmallVec::new(), call: None }
     }
 
     /// Sets the call that decided, if it decided several requests.
@@ -195,7 +195,7 @@ impl Receipt {
     }
 
     /// Returns what each check took, in the order of the checks; nothing after a refusal.
-    pub fn taken(&self) -> &[ReceiptItem] {
-        &self.taken
+    pub fn items(&self) -> &[ReceiptItem] {
+        &self.items
     }
 }

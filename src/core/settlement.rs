@@ -116,24 +116,24 @@ impl Settlement {
 
     /// Returns what refunds all that a decision took, except slots: what holds them releases them.
     pub(crate) fn refunds(receipt: &Receipt) -> SmallVec<[Self; 2]> {
-        let taken = receipt.taken().iter().enumerate().filter(|(_, taken)| taken.units > 0 && !taken.holds_slots());
+        let taken = receipt.items().iter().enumerate().filter(|(_, taken)| taken.units > 0 && !taken.holds_slots());
         taken.map(|(check, taken)| Self::new(check, Change::Refund(taken.units))).collect()
     }
 
     /// Returns the result where there is nothing to do: the units keep their stamp.
     pub(crate) fn nothing(&self, receipt: &Receipt) -> ChangeResult {
-        ChangeResult::new(0, receipt.taken().get(self.check).map_or(0, |taken| taken.stamp))
+        ChangeResult::new(0, receipt.items().get(self.check).map_or(0, |taken| taken.stamp))
     }
 
     /// Returns what the checks before this one took.
     pub(crate) fn before<'a>(&self, receipt: &'a Receipt) -> &'a [ReceiptItem] {
-        receipt.taken().get(..self.check).unwrap_or_default()
+        receipt.items().get(..self.check).unwrap_or_default()
     }
 
     /// Returns what the check took and the change to make to it, with a refund or a renewal bounded by that; `None` if
     /// there is nothing to do.
     pub(crate) fn of<'a>(&self, receipt: &'a Receipt) -> Option<(&'a ReceiptItem, Change)> {
-        let taken = receipt.taken().get(self.check)?;
+        let taken = receipt.items().get(self.check)?;
         match self.change {
             Change::Refund(units) if units.min(taken.units) > 0 => {
                 Some((taken, Change::Refund(units.min(taken.units))))

@@ -144,7 +144,7 @@ async fn status(gate: &Arc<Gate>, parts: &Parts, shows: impl Fn(&Policy) -> bool
     }
     let limits = &gate.limits;
     let deadline = limits.look_up(&mut plan).await?;
-    let decided = limits.store.decide(&plan.checks, Ask::default().deadline(deadline)).wait().await;
+    let decided = limits.store.decide(&plan.checks, Ask { deadline, ..Ask::default() }).wait().await;
     let decided = decided.map_err(|error| Box::new(Refusal::Failed(error)))?;
     Ok(document(gate, &decided.decision))
 }

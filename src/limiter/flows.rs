@@ -72,7 +72,7 @@ pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) 
     let rule_of = |check: &Check| limits.rules.iter().find(|rule| check.counter.policy() == rule.name());
     let leased = |mut check: Check| {
         if let (Err(_), Some(rule)) = (can_flow(check.counter.policy(), check.counter.quota()), rule_of(&check)) {
-            warn_of_tier(rule.name());
+            warn_of_tier(rule.name().as_str());
             check.counter = Counter::of(rule.limit(None), check.counter.key().clone());
         }
         // It may be that of a share of the quota.

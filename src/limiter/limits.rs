@@ -124,7 +124,7 @@ impl Limits {
             return Err(Error::invalid(format!(
                 "the name {:?} is given to two policies that are decided together: counters, \
                  headers and metrics could not tell them apart: give each its own",
-                &**rule.name()
+                rule.name().as_str()
             )));
         }
         let requirements: SmallVec<[Requirement<'_>; 4]> = rules.into_iter().map(Rule::requirement).collect();
@@ -139,7 +139,7 @@ impl Limits {
         Err(Error::invalid(format!(
             "rule {:?}: a check costs {cost} and the quota holds {capacity} at most, so all would be refused: lower the \
              cost, or raise the limit or burst",
-            &**rule.name()
+            rule.name().as_str()
         )))
     }
 
@@ -171,7 +171,7 @@ impl Limits {
                 return Ok((plan, timer, refused));
             }
             self.resolve_pending(&mut plan, deadline).await?;
-            ask = ask.deadline(deadline);
+            ask.deadline = deadline;
         }
         let timer = self.telemetry.start();
         let decided = self.store.decide(&plan.checks, ask).wait().await;

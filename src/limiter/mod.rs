@@ -276,7 +276,7 @@ impl Limiter {
     pub async fn peek(&self, key: &Key) -> Result<Decision, Error> {
         let limits = &*self.in_force.now();
         let (looks, deadline) = looks(limits, &self.places(limits, key)?, key).await?;
-        let looked = limits.store.decide(&looks, Ask::default().deadline(deadline)).wait().await?;
+        let looked = limits.store.decide(&looks, Ask { deadline, ..Ask::default() }).wait().await?;
         Ok(looked.decision)
     }
 

@@ -64,7 +64,7 @@ impl Limits {
             (Err(_), None) => None,
             (Err(error), Some(lookup)) => {
                 self.telemetry.unknown_tier(rule.name());
-                match lookup.without_result(rule.name(), draft.limit.quota, error)? {
+                match lookup.without_result(rule.name().as_str(), draft.limit.quota, error)? {
                     Some(quota) => Some(quota),
                     // A ban is that of the key, whatever its quota.
                     None if draft.bans && rule.banning().is_some() => {
@@ -201,8 +201,8 @@ fn as_decided(check: &Check, look: &Outcome) -> Outcome {
     let (reset, minutes) = (look.reset_after(), look.window_minutes());
     if !fits(check, look) {
         // For a cost above 1 the look does not contain how many units are left.
-        return Outcome::denied(check, 0, look.wait()).resets_after(reset).with_window_minutes(minutes);
+        return Outcome::denied(check, 0, look.wait()).with_reset_after(reset).with_window_minutes(minutes);
     }
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
-    Outcome::allowed(check, look.remaining().saturating_add(more)).resets_after(reset).with_window_minutes(minutes)
+    Outcome::allowed(check, look.remaining().saturating_add(more)).with_reset_after(reset).with_window_minutes(minutes)
 }

@@ -13,26 +13,33 @@ use tokio::time::Instant;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::store::{Ask, AskMode, Deadline};
+/// use tollgate::store::{Ask, AskMode};
 ///
-/// let soon = Ask::default().deadline(Deadline::after(Duration::from_millis(20)));
-/// assert_eq!(soon.mode, AskMode::Normal);
-/// assert_eq!(soon.mode(AskMode::Probe).deadline, soon.deadline);
+/// let soon = Ask::default().within(Duration::from_millis(20));
+/// assert!(soon.remaining().is_some_and(|left| left <= Duration::from_millis(20)));
+/// assert_eq!((soon.mode, Ask::default().remaining()), (AskMode::Normal, None));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub struct Ask {
     /// By when the decision is needed.
-    pub deadline: Deadline,
+    pub(crate) deadline: Deadline,
     /// Where it may come from.
     pub mode: AskMode,
 }
 
 impl Ask {
-    /// Sets the deadline, by default none.
-    pub fn deadline(self, deadline: Deadline) -> Self {
-        Self { deadline, ..self }
+    /// Sets the time within which the decision is needed, counted from now, by default without end: for a store that
+    /// waits, whatever is shorter than its [timeout](super::Capabilities::timeout).
+    pub fn within(self, time: Duration) -> Self {
+        Self { deadline: Deadline::after(time), ..self }
+    }
+
+    /// Returns the time that is left, zero once it has passed; `None` if there is no deadline.
+    #[must_use]
+    pub fn remaining(self) -> Option<Duration> {
+        self.deadline.remaining()
     }
 
     /// Sets where the decision may come from, by default [`AskMode::Normal`].
@@ -62,35 +69,22 @@ pub enum AskMode {
     Cached,
 }
 
-/// By when a decision is needed: for a store that waits, the end of whatever is shorter than its
-/// [timeout](super::Capabilities::timeout).
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use tollgate::store::Deadline;
-///
-/// let soon = Deadline::after(Duration::from_millis(20));
-/// assert!(soon.remaining().is_some_and(|left| left <= Duration::from_millis(20)));
-/// assert_eq!(soon.earlier(Deadline::after(Duration::from_secs(1))), soon);
-/// assert_eq!(Deadline::none().remaining(), None);
-/// ```
+/// By when a decision is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
-pub struct Deadline {
+pub(crate) struct Deadline {
     /// The time; `None` is later than any.
     at: Option<Instant>,
 }
 
 impl Deadline {
     /// No deadline: the store has all of its own timeout.
-    pub const fn none() -> Self {
+    pub(crate) const fn none() -> Self {
         Self { at: None }
     }
 
     /// A deadline after `time` from now; none if that is too late to be represented.
-    pub fn after(time: Duration) -> Self {
+    pub(crate) fn after(time: Duration) -> Self {
         Self { at: Instant::now().checked_add(time) }
     }
 
@@ -101,13 +95,12 @@ impl Deadline {
 
     /// Returns the time until the deadline, which is zero once it has passed; `None` if there is
     /// none.
-    #[must_use]
-    pub fn remaining(self) -> Option<Duration> {
+    pub(crate) fn remaining(self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
     /// Returns the earlier of two deadlines; none is later than any.
-    pub fn earlier(self, other: Self) -> Self {
+    pub(crate) fn earlier(self, other: Self) -> Self {
         let at = match (self.at, other.at) {
             (Some(at), Some(other)) => Some(at.min(other)),
             (at, other) => at.or(other),

@@ -229,7 +229,7 @@ impl Found {
             // It is an error, not a decision.
             #[cfg(feature = "redis")]
             Self::Outside => {}
-            Self::Ahead => AHEAD.log(policy, |more| {
+            Self::Ahead => AHEAD.log(policy.as_str(), |more| {
                 tracing::warn!(
                     code = "state_ahead",
                     policy = policy.as_str(),
@@ -238,7 +238,7 @@ impl Found {
                 );
             }),
             #[cfg(feature = "redis")]
-            Self::Foreign => FOREIGN.log(policy, |more| {
+            Self::Foreign => FOREIGN.log(policy.as_str(), |more| {
                 tracing::warn!(
                     code = "state_foreign",
                     policy = policy.as_str(),

@@ -42,7 +42,8 @@ pub use crate::core::{
     BanCheck, Change, ChangeResult, Check, Counter, MaybeFuture, Mode, Receipt, ReceiptItem, Requirement, Settlement,
     Settles, Settling, StoreDecision, StoreId,
 };
-pub use ask::{Ask, AskMode, Deadline};
+pub(crate) use ask::Deadline;
+pub use ask::{Ask, AskMode};
 pub use breaker::BreakerState;
 pub use clock::Clock;
 pub(crate) use clock::SystemClock;

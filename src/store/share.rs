@@ -70,7 +70,7 @@ fn with_debts(
     if !decision.is_allowed() || !checks.iter().zip(shares).any(is_above) {
         return receipt;
     }
-    let all = receipt.taken().iter().zip(checks.iter().zip(shares)).map(|(taken, (check, share))| {
+    let all = receipt.items().iter().zip(checks.iter().zip(shares)).map(|(taken, (check, share))| {
         let has_debt = taken.units > 0 && is_above((check, share));
         if has_debt { take_all(local, check, taken) } else { taken.clone() }
     });
@@ -125,7 +125,7 @@ mod tests {
         let counter = Counter::new(policy, Key::new("user", "ada"), Quota::concurrency(8));
         let (local, check) = (MemoryStore::new(), Check::new(counter, 5));
         let taken = decide(&local, 4, std::slice::from_ref(&check)).expect("memory decides");
-        assert_eq!(taken.receipt.taken()[0].units, 2);
+        assert_eq!(taken.receipt.items()[0].units, 2);
         let refused = decide(&local, 4, &[Check { cost: 1, ..check.clone() }]).expect("memory decides");
         assert!(!refused.decision.is_allowed());
         drop(local.settle(taken.receipt, &[Settlement::new(0, Change::Refund(2))]));

@@ -165,7 +165,7 @@ pub struct Capabilities {
     /// The time within which every decision is made, if the store limits it by itself.
     ///
     /// Unless a layer is given a [timeout](crate::RateLimitLayer::timeout) of its own, it is this one. If the layer's is
-    /// shorter, each decision gets a [deadline](super::Ask::deadline), which a store with a timeout keeps as well. Without
+    /// shorter, each decision gets a [deadline](super::Ask::within), which a store with a timeout keeps as well. Without
     /// one, the layer limits by a timer of its own what has to be waited for.
     pub timeout: Option<Duration>,
     /// The identity of the counters: stores with the same one count together. `None` where that is not known.

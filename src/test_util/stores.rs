@@ -230,7 +230,7 @@ impl<S: Store> Store for RecordingStore<S> {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.record(Recorded::Settle(receipt.taken().to_vec(), changes.to_vec()));
+        self.record(Recorded::Settle(receipt.items().to_vec(), changes.to_vec()));
         self.inner.settle(receipt, changes)
     }
 

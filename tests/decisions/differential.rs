@@ -195,7 +195,7 @@ fn assert_alike([memory, redis]: &[StoreDecision; 2], told: impl Fn() -> String)
     };
     assert_eq!(combined(memory), combined(redis), "{}", told());
     let taken = |decided: &StoreDecision| -> Vec<(u64, u64)> {
-        decided.receipt.taken().iter().map(|taken| (taken.units, taken.stamp)).collect()
+        decided.receipt.items().iter().map(|taken| (taken.units, taken.stamp)).collect()
     };
     assert_eq!(taken(memory), taken(redis), "{}", told());
 }
@@ -237,10 +237,10 @@ impl Lane {
         let mut some = || self.receipts.swap_remove(rng.usize(..self.receipts.len()));
         let ((first, before), (second, after)) = (some(), some());
         let parts = |place: usize| {
-            let taken = [&before[place], &after[place]].map(|receipt: &Receipt| receipt.taken().iter().cloned());
+            let taken = [&before[place], &after[place]].map(|receipt: &Receipt| receipt.items().iter().cloned());
             Receipt::new(before[place].store(), taken.into_iter().flatten())
         };
-        let checks = before[0].taken().len() + after[0].taken().len();
+        let checks = before[0].items().len() + after[0].items().len();
         let quotas: Vec<Quota> = first.iter().chain(&second).map(|check| *check.counter.quota()).collect();
         if !quotas.iter().all(|quota| course.may_refund(*quota)) {
             return;

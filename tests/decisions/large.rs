@@ -100,7 +100,7 @@ impl Pair {
         let redis = self.redis.decide(&checks, Ask::default()).wait().await.expect("the server is up");
         assert_eq!(memory.decision.outcomes(), redis.decision.outcomes(), "{told}: {cost} above {floor}");
         let stamps =
-            |decided: &StoreDecision| decided.receipt.taken().iter().map(|taken| taken.stamp).collect::<Vec<_>>();
+            |decided: &StoreDecision| decided.receipt.items().iter().map(|taken| taken.stamp).collect::<Vec<_>>();
         if memory.decision.is_allowed() && cost > 0 {
             assert_eq!(stamps(&memory), stamps(&redis), "{told}");
             self.was_kept = true;

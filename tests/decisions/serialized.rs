@@ -33,7 +33,7 @@ fn assert_round_trip<T: Serialize + DeserializeOwned + PartialEq + Debug>(value:
 fn a_decision_has_the_outcome_of_each_policy_with_times_in_seconds() {
     let minute = check("minute", Quota::per_minute(100));
     let queue = check("queue", Quota::leaky_bucket(10, SECOND).queue(5)).mode(Mode::Shadow);
-    let denied = Outcome::denied(&minute, 0, Some(Duration::from_micros(600_001))).resets_after(60 * SECOND);
+    let denied = Outcome::denied(&minute, 0, Some(Duration::from_micros(600_001))).with_reset_after(60 * SECOND);
     let decision = Decision::new([denied, Outcome::denied(&queue, 2, None).guessed()], Source::DenyCache);
     assert_serialized(
         &decision,

@@ -54,7 +54,7 @@ impl Watched {
         let decided = self.store.decide(&checks, ask).wait().await;
         if let (1, Some(before)) = (self.in_flight.fetch_sub(1, Ordering::SeqCst), before) {
             self.looked.fetch_add(1, Ordering::SeqCst);
-            let takes = |decided: &StoreDecision| decided.receipt.taken().iter().any(|taken| taken.units > 0);
+            let takes = |decided: &StoreDecision| decided.receipt.items().iter().any(|taken| taken.units > 0);
             match &decided {
                 Ok(decided) if takes(decided) => self.assert_lives(decided),
                 _ => assert_same(&before, &self.kept(u64::MAX).expect("no more than that"), &checks),

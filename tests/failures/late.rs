@@ -8,7 +8,7 @@ use http::request::Parts;
 use tokio::time::{sleep, timeout};
 use tollgate::key::Lookup;
 use tollgate::policy::Count;
-use tollgate::store::{Ask, Check, Counter, Deadline, DenyCache, LeaseStore, Store};
+use tollgate::store::{Ask, Check, Counter, DenyCache, LeaseStore, Store};
 use tollgate::{Key, Policy, Quota, RateLimitLayer, RedisStore, Source, key};
 
 use crate::rig::{ask, ms, per_user, source};
@@ -130,7 +130,7 @@ async fn a_layer_in_a_hurry_neither_ends_the_connection_nor_fails_the_decisions_
         async move { store.decide(&[check(0)], Ask::default()).wait().await.map(drop) }
     });
     for _ in 0..3 {
-        let hasty = store.decide(&[check(0)], Ask::default().deadline(Deadline::after(ms(10)))).wait().await;
+        let hasty = store.decide(&[check(0)], Ask::default().within(ms(10))).wait().await;
         assert!(hasty.expect_err("Redis is paused").is_timeout());
     }
     redis.resume();

@@ -129,7 +129,7 @@ pub(crate) async fn take(store: &RedisStore, key: &str, cost: u64) -> Receipt {
 
 /// Gives back all that was taken.
 pub(crate) fn give_back(store: &RedisStore, receipt: Receipt) {
-    let units = receipt.taken()[0].units;
+    let units = receipt.items()[0].units;
     drop(store.settle(receipt, &[Settlement::new(0, Change::Refund(units))]));
 }
 

@@ -95,7 +95,7 @@ fn a_stray_redirection_from_one_server_ends_the_connection_as_no_call_after_it_h
         let store = RedisStore::builder().timeout(PATIENCE).without_deny_cache();
         let store = store.connect(&sieve.url()).await.expect("the server was started");
         for (stray, key) in [("-MOVED 42 127.0.0.1:6379\r\n", "moved"), ("-ASK 42 127.0.0.1:6379\r\n", "asked")] {
-            let taken = take(&store, key, 5).await.taken()[0].units;
+            let taken = take(&store, key, 5).await.items()[0].units;
             redis.pause();
             let mut looks = Vec::new();
             for key in [key, "untouched"] {

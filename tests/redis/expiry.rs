@@ -94,7 +94,7 @@ async fn slots_are_joined_released_and_renewed_in_place_by_the_time_of_the_serve
     let (store, quota) = (patient_store(&server).await, Quota::concurrency(9).slot_ttl(Duration::from_secs(16)));
     let size = || server.ask::<u64>(&["STRLEN", &server.keys()[0]]);
     let settle = async |decided: &StoreDecision, change| {
-        let receipt = Receipt::new(decided.receipt.store(), decided.receipt.taken().iter().cloned());
+        let receipt = Receipt::new(decided.receipt.store(), decided.receipt.items().iter().cloned());
         let applied = store.settle(receipt, &[Settlement::new(0, change)]).wait().await.expect("the server is up");
         (applied[0].units, applied[0].outcome.as_ref().map(Outcome::remaining))
     };
@@ -102,7 +102,7 @@ async fn slots_are_joined_released_and_renewed_in_place_by_the_time_of_the_serve
     let written = expiry(&server);
     let joined = decide(&store, quota, 3).await;
     assert_eq!((size(), expiry(&server)), (11, written), "it is the same cohort");
-    assert_eq!(first.receipt.taken()[0].stamp, joined.receipt.taken()[0].stamp);
+    assert_eq!(first.receipt.items()[0].stamp, joined.receipt.items()[0].stamp);
     tokio::time::sleep(Duration::from_millis(2_100)).await;
     let second = decide(&store, quota, 2).await;
     let later = expiry(&server);

@@ -121,7 +121,7 @@ async fn several_checks_with_bans_are_too() {
                             .iter()
                             .map(|one| (one.is_allowed(), one.remaining(), one.is_banned()))
                             .collect();
-                        let taken: Vec<_> = decided.receipt.taken().iter().map(|taken| taken.units).collect();
+                        let taken: Vec<_> = decided.receipt.items().iter().map(|taken| taken.units).collect();
                         (decided.decision.is_allowed(), each, taken)
                     };
                     assert_eq!(told(&found), told(&expected), "{functions} {seed} {round} {checks:#?}");

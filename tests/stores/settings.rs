@@ -121,7 +121,7 @@ fn layers_are_built_with_any_time_and_share_or_not_at_all() {
     assert_each(&TIMES, |time| Ok(limiter().timeout(time)), ask);
     assert_each(&TIMES, |time| Ok(limiter().on_failure(tollgate::OnFailure::Allow).allow_for(time)), ask);
     let full = || WorkerShedLayer::measured("worker", || f64::NAN);
-    assert_each(&TIMES, |time| Ok(full().retry_after(time)), serve);
+    assert_each(&TIMES, |time| Ok(full().min_retry_after(time)), serve);
     assert_each(&SHARES, |share| Ok(WorkerShedLayer::measured("worker", move || share)), serve);
     assert_each(&SHARES, |share| Ramp::new().try_thresholds(share, 1.0).map(|ramp| full().ramp(ramp)), serve);
     assert_each(&TIMES, |time| Ramp::new().try_after(time, time).map(|ramp| full().ramp(ramp)), serve);

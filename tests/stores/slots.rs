@@ -33,7 +33,7 @@ async fn settle(store: &dyn Store, receipt: Receipt, change: Change) -> ChangeRe
 
 /// The same slots by the stamp of their renewal.
 fn stamped(of: &Receipt, applied: &ChangeResult) -> Receipt {
-    Receipt::new(of.store(), of.taken().iter().map(|taken| taken.clone().stamp(applied.stamp)))
+    Receipt::new(of.store(), of.items().iter().map(|taken| taken.clone().stamp(applied.stamp)))
 }
 
 async fn follows_slots(store: &dyn Store, clock: &ManualClock) {
@@ -44,7 +44,7 @@ async fn follows_slots(store: &dyn Store, clock: &ManualClock) {
         let _ = take(store, 1, false).await;
     }
     clock.set(6 * S);
-    let same = Receipt::new(first.store(), first.taken().iter().cloned());
+    let same = Receipt::new(first.store(), first.items().iter().cloned());
     let renewed = settle(store, first, Change::Renew(2)).await;
     assert_eq!(renewed.units, 2);
     clock.set(10 * S);

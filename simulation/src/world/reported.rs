@@ -282,7 +282,7 @@ impl State {
         (counter, ratio): (&Counter, Option<f64>),
     ) {
         let (who, name) = (record.name(), outcome.policy());
-        let (heard, is_last) = self.heard(record.process, *CounterId::of(counter).as_bytes());
+        let (heard, is_last) = self.heard(record.process, *CounterId::new(counter).as_bytes());
         let Some(plan) = self.ratio_plan(record.process) else { return };
         let rate =
             fraction(outcome.quota().limit()) * plan.tick().as_secs_f64() / outcome.quota().window().as_secs_f64();

@@ -31,7 +31,7 @@ const GUESS: u64 = 1_000_000;
 /// let check = Check::new(Counter::new(policy, key, Quota::per_hour(100)), 1);
 ///
 /// let second = Duration::from_secs(1);
-/// let outcome = Outcome::denied(&check, 0, Some(36 * second)).resets_after(3_600 * second);
+/// let outcome = Outcome::denied(&check, 0, Some(36 * second)).with_reset_after(3_600 * second);
 /// assert_eq!((outcome.policy(), outcome.limit(), outcome.remaining()), ("mail", 100, 0));
 ///
 /// let decision = Decision::new([outcome], Source::Store);
@@ -82,7 +82,7 @@ enum Mark {
 impl Outcome {
     /// An outcome in which the check fits, with `remaining` units left for more of its kind.
     ///
-    /// It resets at once, unless [`resets_after`](Self::resets_after) sets another time.
+    /// It resets at once, unless [`with_reset_after`](Self::with_reset_after) sets another time.
     pub fn allowed(check: &Check, remaining: u64) -> Self {
         let hidden = check.is_only_for_ban();
         Self { remaining, hidden, ..Self::unused(check.counter.limit().clone(), check.mode) }
@@ -114,7 +114,7 @@ impl Outcome {
     }
 
     /// Sets the time until all units are available again if none are taken, rounded up to microseconds.
-    pub fn resets_after(self, reset_after: Duration) -> Self {
+    pub fn with_reset_after(self, reset_after: Duration) -> Self {
         Self { reset_us: micros(reset_after), ..self }
     }
 
@@ -254,7 +254,7 @@ impl Outcome {
 
     /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
-        &self.limit.policy
+        self.limit.policy.as_str()
     }
 
     /// Returns whether clients may not see this outcome.

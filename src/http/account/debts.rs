@@ -79,7 +79,7 @@ impl Debts {
     pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
         let slots = SlotGuard::new(gate.limits.store.hold(receipt));
         let mut debts = Self { slots, ..Self::default() };
-        for (place, (taken, outcome)) in receipt.taken().iter().zip(decision.outcomes()).enumerate() {
+        for (place, (taken, outcome)) in receipt.items().iter().zip(decision.outcomes()).enumerate() {
             // A policy that is hidden does not apply to the request.
             if outcome.is_hidden() {
                 continue;
@@ -110,7 +110,7 @@ impl Debts {
             self.checked.extend_from_slice(decision.outcomes());
         }
         let is_kept = is_shown || metered && self.each.len() < MOST_KEPT;
-        for (taken, outcome) in receipt.taken().iter().zip(decision.outcomes()) {
+        for (taken, outcome) in receipt.items().iter().zip(decision.outcomes()) {
             let same = self.each.iter_mut().find(|debt| debt.is_to(receipt.store(), &taken.counter));
             match same.filter(|_| !is_shown) {
                 Some(debt) => debt.add(taken),

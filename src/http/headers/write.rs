@@ -108,7 +108,7 @@ impl HeaderWriter {
         self.policies = policies.iter().map(Rendered::new).collect();
         let mut field = ListField::default();
         for policy in self.policies.iter().filter(|policy| policy.is_shown) {
-            field.policy(&policy.configured.policy, policy.advertised, policy.unit);
+            field.policy(policy.configured.policy.as_str(), policy.advertised, policy.unit);
         }
         self.value = field.finish();
     }

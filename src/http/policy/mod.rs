@@ -114,7 +114,7 @@ impl Policy {
 
     /// Returns the name.
     pub fn name(&self) -> &str {
-        self.rule.name()
+        self.rule.name().as_str()
     }
 
     /// Returns the quota, where no [`tier`](Self::tier) or lookup chooses another.

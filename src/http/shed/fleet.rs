@@ -65,7 +65,7 @@ const WAIT: Duration = Duration::from_secs(1);
 ///
 /// // With a `RedisStore`, all processes together serve 400 requests at once that are not critical.
 /// let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(500), 0.2)
-///     .classify(|parts| if parts.uri.path() == "/charges" { Class::Critical } else { Class::of(parts) });
+///     .classify(|parts| if parts.uri.path() == "/charges" { Class::Critical } else { Class::from_parts(parts) });
 /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
 /// # let _ = app;
 /// ```
@@ -106,15 +106,15 @@ impl FleetShedLayer {
         let (any, others) = (quota.with_units(most, most), quota.with_units(others, others));
         // Limits are no part of what identifies a counter: so critical requests, whose tier never refuses, are counted in
         // the counter of all.
-        let is_critical = |parts: &Parts| Class::of(parts) == Class::Critical;
-        let of_all = Policy::try_new(name, quota)?.tier(move |parts| is_critical(parts).then_some(any));
+        let is_critical = |parts: &Parts| Class::from_parts(parts) == Class::Critical;
+        let of_all = Policy::try_new(name.as_str(), quota)?.tier(move |parts| is_critical(parts).then_some(any));
         let of_others = Policy::try_new(&format!("{name}{OTHERS}"), others)?.when(move |parts| !is_critical(parts));
         let policies = [of_all, of_others].map(|policy| policy.key(key::global()).unadvertised());
         let limits = RateLimitLayer::composite(store).headers(RateLimitHeaders::none()).try_policies(policies)?;
         Ok(Self::of(limits, shedder))
     }
 
-    /// Sets how the class of requests is determined, instead of by [`Class::of`]. It is called once for each request.
+    /// Sets how the class of requests is determined, instead of by [`Class::from_parts`]. It is called once for each request.
     pub fn classify(self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
         let mut shedder = self.shedder.anew();
         shedder.class = Arc::new(class);

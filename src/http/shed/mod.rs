@@ -32,7 +32,7 @@
 //! use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
 //!
 //! fn class(parts: &Parts) -> Class {
-//!     if parts.uri.path() == "/charges" { Class::Critical } else { Class::of(parts) }
+//!     if parts.uri.path() == "/charges" { Class::Critical } else { Class::from_parts(parts) }
 //! }
 //!
 //! let store = MemoryStore::new();

@@ -60,12 +60,12 @@ impl Class {
     /// use tollgate::shed::Class;
     ///
     /// let (mut parts, ()) = Request::post("/charges").body(())?.into_parts();
-    /// assert_eq!(Class::of(&parts), Class::Write);
+    /// assert_eq!(Class::from_parts(&parts), Class::Write);
     /// parts.extensions.insert(Class::Critical);
-    /// assert_eq!(Class::of(&parts), Class::Critical);
+    /// assert_eq!(Class::from_parts(&parts), Class::Critical);
     /// # Ok::<(), http::Error>(())
     /// ```
-    pub fn of(parts: &Parts) -> Self {
+    pub fn from_parts(parts: &Parts) -> Self {
         parts.extensions.get().copied().unwrap_or(match parts.method {
             Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE => Self::Read,
             _ => Self::Write,
@@ -118,7 +118,7 @@ pub struct Shed {
 impl Shed {
     /// Returns the name of the shedder.
     pub fn name(&self) -> &str {
-        &self.name
+        self.name.as_str()
     }
 
     /// Returns the class of the request.
@@ -154,13 +154,13 @@ struct Episode {
 }
 
 impl Shedder {
-    /// A shedder that determines classes by [`Class::of`], and has the clock of tokio.
+    /// A shedder that determines classes by [`Class::from_parts`], and has the clock of tokio.
     pub(super) fn new(name: PolicyName) -> Self {
         let (telemetry, start) = (PolicyTelemetry::new(&name), Instant::now());
         Self {
             name,
             clock: Arc::new(move || start.elapsed()),
-            class: Arc::new(Class::of),
+            class: Arc::new(Class::from_parts),
             telemetry,
             unknown: Lines::new(),
             shed: AtomicU64::new(0),
@@ -202,7 +202,7 @@ impl Shedder {
     /// Returns the response to a request that was offered and is shed, to be retried after `least` and up to `more`:
     /// clients that are shed together should not come back together.
     pub(super) fn shed(&self, parts: &Parts, least: Duration, more: Duration) -> Response<Bytes> {
-        let class = Class::of(parts);
+        let class = Class::from_parts(parts);
         self.telemetry.shed(class as usize);
         let (now, mut episode) = (self.clock.now(), self.episode());
         episode.last = now;
@@ -223,7 +223,7 @@ impl Shedder {
         let mut response = if grpc::is_call(parts) {
             grpc::for_client(parts, grpc::unavailable(wait))
         } else {
-            problem::shed(whole_seconds(wait), &self.name)
+            problem::shed(whole_seconds(wait), self.name.as_str())
         };
         response.extensions_mut().insert(Refused::Inside);
         response.extensions_mut().insert(Shed { name: self.name.clone(), class });

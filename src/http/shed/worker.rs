@@ -57,7 +57,7 @@ enum Gauge {
 ///
 /// let at_once = NonZeroU32::new(256).expect("it is not zero");
 /// let layer = WorkerShedLayer::new("worker", at_once)
-///     .classify(|parts| if parts.headers.contains_key("x-test") { Class::Test } else { Class::of(parts) });
+///     .classify(|parts| if parts.headers.contains_key("x-test") { Class::Test } else { Class::from_parts(parts) });
 /// assert_eq!(layer.level(), 0.0);
 /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
 /// # let _ = app;
@@ -132,13 +132,13 @@ impl WorkerShedLayer {
         self.change(|state| state.ramp = ramp)
     }
 
-    /// Sets how the class of requests is determined, instead of by [`Class::of`]. It is called once for each request.
+    /// Sets how the class of requests is determined, instead of by [`Class::from_parts`]. It is called once for each request.
     pub fn classify(self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
         self.change(|state| state.shedder.class = Arc::new(class))
     }
 
     /// Sets the least `Retry-After`, instead of 5 s; up to as much again is added at random. It is at least 1 s.
-    pub fn retry_after(self, wait: Duration) -> Self {
+    pub fn min_retry_after(self, wait: Duration) -> Self {
         self.change(|state| state.wait = wait.max(Duration::from_secs(1)))
     }
 

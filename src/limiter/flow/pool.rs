@@ -98,11 +98,11 @@ impl Pool {
         let (over, woken) = (mem::take(&mut state.book.over), mem::take(&mut state.book.woken));
         drop(state);
         for lot in over {
-            for taken in lot.receipt.taken() {
+            for taken in lot.receipt.items() {
                 self.pools.telemetry.portion_closed(taken.counter.policy(), lot.units - lot.left, lot.left);
             }
             let refund = |check| Settlement::new(check, Change::Refund(lot.left));
-            let checks = if lot.left > 0 { lot.receipt.taken().len() } else { 0 };
+            let checks = if lot.left > 0 { lot.receipt.items().len() } else { 0 };
             // The changes are made whether or not their result is waited for.
             drop(self.store.settle(lot.receipt, &(0..checks).map(refund).collect::<SmallVec<[_; 2]>>()));
         }

@@ -138,8 +138,8 @@ impl Work {
     /// Returns the states that it concerns.
     pub(super) fn ids(&self) -> SmallVec<[StateId; 1]> {
         match self {
-            Self::Decide(checks) => checks.iter().map(|check| StateId::of(&check.counter)).collect(),
-            Self::Adjust(change) => SmallVec::from_buf([StateId::of(&change.1.counter)]),
+            Self::Decide(checks) => checks.iter().map(|check| StateId::new(&check.counter)).collect(),
+            Self::Adjust(change) => SmallVec::from_buf([StateId::new(&change.1.counter)]),
         }
     }
 

@@ -100,7 +100,7 @@ impl<B: StateBackend> BackendInner<B> {
     /// Refunds all that was taken, in the background.
     fn refund(self: &Arc<Self>, receipt: &Receipt) {
         let all = |check| Settlement::new(check, Change::Refund(u64::MAX));
-        let changes: Vec<_> = (0..receipt.taken().len()).map(all).collect();
+        let changes: Vec<_> = (0..receipt.items().len()).map(all).collect();
         drop(self.settle(receipt, &changes));
     }
 

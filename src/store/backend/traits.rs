@@ -177,7 +177,7 @@ pub enum Committed {
 ///
 /// # fn main() -> Result<(), tollgate::Error> {
 /// let counter = Counter::new(PolicyName::try_from("api")?, Key::new("user", "ada"), Quota::per_minute(100));
-/// assert_eq!(StateId::of(&counter).as_str(), "{user:ada}:api:1t60000000u");
+/// assert_eq!(StateId::new(&counter).as_str(), "{user:ada}:api:1t60000000u");
 /// # Ok(())
 /// # }
 /// ```
@@ -186,7 +186,7 @@ pub struct StateId(Arc<str>);
 
 impl StateId {
     /// Returns the identity of a counter's state.
-    pub fn of(counter: &Counter) -> Self {
+    pub fn new(counter: &Counter) -> Self {
         // Keys and names are ASCII.
         Self(String::from_utf8_lossy(&name(counter).concat()).into())
     }

@@ -238,7 +238,7 @@ impl<S: Store> Store for DenyCache<S> {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.taken().is_empty() {
+        if receipt.items().is_empty() {
             // As that of a cached refusal, which no other store knows.
             return MaybeFuture::Ready(Ok(changes.iter().map(|settlement| settlement.nothing(&receipt)).collect()));
         }

@@ -370,7 +370,7 @@ impl Cached {
         let helps = self.retry_at != u64::MAX && demand <= quota.capacity();
         let wait = helps.then(|| left(self.retry_at.saturating_add(later())));
         let outcome = Outcome::denied(check, self.left.saturating_sub(check.floor), wait)
-            .resets_after(left(self.reset_at))
+            .with_reset_after(left(self.reset_at))
             .with_window_minutes(self.minutes);
         if self.is_ban() { outcome.banned(left(self.ban_ends)) } else { outcome }
     }

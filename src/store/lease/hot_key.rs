@@ -391,7 +391,7 @@ impl Lot {
     /// it was sent, so all times are counted from then; `wall` is the wall clock's time then, if windows are aligned.
     pub(super) fn new(decided: StoreDecision, sent: u64, wall: Option<u64>, received: u64) -> (Self, Seen) {
         let StoreDecision { decision, receipt } = decided;
-        let (outcome, taken) = (&decision.outcomes()[0], &receipt.taken()[0]);
+        let (outcome, taken) = (&decision.outcomes()[0], &receipt.items()[0]);
         let (quota, granted) = (outcome.quota(), taken.units);
         let window = quota.window_end(outcome.reset_after()).map_or(u64::MAX / 4, micros);
         // The store rounds its clock down to a tick, so the window may end a tick earlier.
@@ -420,12 +420,12 @@ impl Lot {
 
     /// Returns the counter that the units were charged to, with the quota of then.
     fn counter(&self) -> &Counter {
-        &self.receipt.taken()[0].counter
+        &self.receipt.items()[0].counter
     }
 
     /// The mark the inner store gave these units.
     pub(super) fn stamp(&self) -> u64 {
-        self.receipt.taken()[0].stamp
+        self.receipt.items()[0].stamp
     }
 
     /// How long it can still be spent.

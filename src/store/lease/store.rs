@@ -395,7 +395,7 @@ impl Leases {
         };
         let earlier = before.iter().filter_map(|part| Some(at(part, there(part)?)));
         let receipt = Receipt::new(store, earlier.chain([at(taken, stamp)]));
-        let settlement = Settlement::new(receipt.taken().len() - 1, change);
+        let settlement = Settlement::new(receipt.items().len() - 1, change);
         self.inner.settle(receipt, &[settlement])
     }
 }

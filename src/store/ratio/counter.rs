@@ -72,7 +72,7 @@ impl RatioCounter {
         Self {
             hash,
             counter: counter.clone(),
-            id: CounterId::of(counter),
+            id: CounterId::new(counter),
             rate: rate(counter.quota(), tick),
             floor: 0,
             kinds: [kind(), kind()],

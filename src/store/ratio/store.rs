@@ -202,11 +202,11 @@ fn decide(shared: &Arc<RatioInner>, checks: &[Check]) -> Result<StoreDecision, E
     for (index, check) in checks.iter().enumerate() {
         let (hash, part) = locked.of(index);
         let outcome = if !passes || check.cost == 0 {
-            Outcome::allowed(check, remaining((hash, part), check, now)).resets_after(shared.settings.tick)
+            Outcome::allowed(check, remaining((hash, part), check, now)).with_reset_after(shared.settings.tick)
         } else if fits(check) {
             one(shared, (hash, part), check, caller(shared, checks, check), now)?
         } else {
-            Outcome::denied(check, remaining((hash, part), check, now), None).resets_after(shared.settings.tick)
+            Outcome::denied(check, remaining((hash, part), check, now), None).with_reset_after(shared.settings.tick)
         };
         passes &= passes_by(check, &outcome);
         outcomes.push(outcome);
@@ -237,10 +237,10 @@ fn one(
         return by_share();
     }
     if passes && entry.takes(check, ticks) {
-        return Ok(Outcome::allowed(check, entry.remaining(check, now)).resets_after(tick));
+        return Ok(Outcome::allowed(check, entry.remaining(check, now)).with_reset_after(tick));
     }
     let remaining = entry.remaining(check, now);
-    Ok(Outcome::denied(check, remaining, Some(tick + tick.mul_f64(later))).guessed().resets_after(tick))
+    Ok(Outcome::denied(check, remaining, Some(tick + tick.mul_f64(later))).guessed().with_reset_after(tick))
 }
 
 fn remaining((hash, part): (u64, &RatioShard), check: &Check, now: Instant) -> u64 {

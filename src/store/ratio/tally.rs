@@ -77,7 +77,7 @@ pub trait Tally: Send + Sync + 'static {
 /// use tollgate::{Key, Quota};
 ///
 /// let (policy, key) = (PolicyName::try_from("api")?, Key::new("user", "ada"));
-/// let of = |limit| CounterId::of(&Counter::new(policy.clone(), key.clone(), Quota::per_second(limit)));
+/// let of = |limit| CounterId::new(&Counter::new(policy.clone(), key.clone(), Quota::per_second(limit)));
 /// assert_eq!(of(10), of(20));
 /// # Ok::<(), tollgate::Error>(())
 /// ```
@@ -89,10 +89,10 @@ impl CounterId {
     pub const LENGTH: usize = 16;
 
     /// Returns the identity of a counter.
-    pub fn of(counter: &Counter) -> Self {
+    pub fn new(counter: &Counter) -> Self {
         let mut hasher = blake3::Hasher::new();
         // No name of a policy contains a byte of 0.
-        hasher.update(counter.policy().as_bytes()).update(&[0]).update(counter.key().as_bytes());
+        hasher.update(counter.policy().as_str().as_bytes()).update(&[0]).update(counter.key().as_bytes());
         let mut id = [0; Self::LENGTH];
         hasher.finalize_xof().fill(&mut id);
         Self(id)

@@ -141,9 +141,9 @@ impl Engine {
     /// they may have units again.
     pub(super) fn refund_all(&self, receipt: &Receipt) {
         let change = Change::Refund(u64::MAX);
-        receipt.taken().iter().for_each(|taken| self.refusals.changed(&taken.counter, change));
+        receipt.items().iter().for_each(|taken| self.refusals.changed(&taken.counter, change));
         let all = |check| Settlement::new(check, change);
-        let changes: SmallVec<[Settlement; 4]> = (0..receipt.taken().len()).map(all).collect();
+        let changes: SmallVec<[Settlement; 4]> = (0..receipt.items().len()).map(all).collect();
         drop(self.settle(receipt, &changes));
     }
 

@@ -56,7 +56,7 @@ impl SlotRenewer {
     ///
     /// Called once for each receipt: what it returns is what releases them.
     pub(in crate::store) fn hold(self: &Arc<Self>, receipt: &Receipt) -> Option<SlotHold> {
-        let slots = || receipt.taken().iter().filter(|taken| taken.holds_slots());
+        let slots = || receipt.items().iter().filter(|taken| taken.holds_slots());
         slots().next()?;
         let (now, mut state) = (Instant::now(), self.state());
         let holds = slots().map(|taken| state.held.hold(receipt.store(), taken, now)).collect();
@@ -245,7 +245,7 @@ pub(in crate::store) struct Unclaimed {
 impl Unclaimed {
     /// A result that its caller has not received yet.
     pub(in crate::store) fn new(renewer: Arc<SlotRenewer>, decided: Result<StoreDecision, Error>) -> Self {
-        let slots = decided.iter().flat_map(|decided| decided.receipt.taken()).filter(|taken| taken.holds_slots());
+        let slots = decided.iter().flat_map(|decided| decided.receipt.items()).filter(|taken| taken.holds_slots());
         let until = slots.map(|taken| taken.counter.quota().window() / 3).min().map(|time| Instant::now() + time);
         Self { renewer, decided: Some(decided), until }
     }

@@ -33,7 +33,7 @@ fn renewer(replies: Replies) -> (Arc<SlotRenewer>, Log) {
     let renewer = SlotRenewer::new(move |receipt, changes| {
         let [settlement] = changes else { panic!("one change at a time") };
         sent.lock().expect("nothing panics").push(settlement.change);
-        let applied = Ok(vec![ChangeResult::new(receipt.taken()[0].units, receipt.taken()[0].stamp + 1)]);
+        let applied = Ok(vec![ChangeResult::new(receipt.items()[0].units, receipt.items()[0].stamp + 1)]);
         match replies {
             Replies::AtOnce => MaybeFuture::Ready(applied),
             Replies::Later => MaybeFuture::pending(async {

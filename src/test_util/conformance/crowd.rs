@@ -113,7 +113,7 @@ async fn take_and_settle(
     (cost, refund, charges): (u64, u64, bool),
 ) -> Result<i128, Stop> {
     let decided = on.decide(&[Check::new(counter.clone(), cost)]).await?;
-    let taken: u64 = decided.receipt.taken().iter().map(|taken| taken.units).sum();
+    let taken: u64 = decided.receipt.items().iter().map(|taken| taken.units).sum();
     let change = if charges { Change::Charge(1) } else { Change::Refund(refund) };
     let applied = on.settle(decided, &[Settlement::new(0, change)]).await?;
     let changed: i128 = applied.iter().map(|applied| i128::from(applied.units)).sum();

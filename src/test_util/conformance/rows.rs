@@ -113,7 +113,7 @@ pub(super) struct Whole {
 
 impl Whole {
     pub(super) fn of(decided: &StoreDecision) -> Self {
-        let taken = decided.receipt.taken().iter().map(|taken| taken.units).collect();
+        let taken = decided.receipt.items().iter().map(|taken| taken.units).collect();
         let answers = decided.decision.outcomes().iter().map(Expected::of).collect();
         Self { allowed: decided.decision.is_allowed(), taken, answers }
     }

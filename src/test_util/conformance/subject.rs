@@ -107,7 +107,7 @@ impl Subject {
         changes: &[Settlement],
     ) -> Result<Vec<ChangeResult>, Stop> {
         let bans = changes.iter().any(|settlement| is_of_ban(settlement.change));
-        let taken = decided.receipt.taken().iter().map(|taken| (&taken.counter, taken.floor > 0, bans));
+        let taken = decided.receipt.items().iter().map(|taken| (&taken.counter, taken.floor > 0, bans));
         self.supports(taken, Settles::ByOutcome)?;
         let applied = self.store.settle(decided.receipt, changes).wait().await;
         applied.map_err(|error| Stop::failed("a settlement", &error))
@@ -154,7 +154,7 @@ fn is_of_ban(change: Change) -> bool {
 
 /// The same request; after a refund or a renewal, with the units that are left and their stamp.
 pub(super) fn again(decided: &StoreDecision, changed: Option<(Change, &ChangeResult)>) -> StoreDecision {
-    let taken = decided.receipt.taken().iter().cloned().map(|taken| match changed {
+    let taken = decided.receipt.items().iter().cloned().map(|taken| match changed {
         Some((Change::Refund(_), applied)) => {
             let units = taken.units.saturating_sub(applied.units);
             taken.units(units).stamp(applied.stamp)

@@ -117,7 +117,7 @@ impl Wrong {
         } else {
             Outcome::denied(check, remaining, wait)
         };
-        wrong.resets_after(outcome.reset_after() + more)
+        wrong.with_reset_after(outcome.reset_after() + more)
     }
 
     fn all_at_once(&self, checks: &[Check]) -> Result<StoreDecision, Error> {

@@ -82,7 +82,7 @@ impl Server {
 }
 
 fn class(parts: &Parts) -> Class {
-    if is_critical(parts) { Class::Critical } else { Class::of(parts) }
+    if is_critical(parts) { Class::Critical } else { Class::from_parts(parts) }
 }
 
 async fn work(

@@ -99,7 +99,7 @@ impl Store for Rough {
         if self.meters.load(Ordering::SeqCst) {
             return self.ask(fate, move |inner| inner.settle(receipt, &changes));
         }
-        let (cut, counter) = (Arc::clone(&self.cut), receipt.taken()[0].counter.clone());
+        let (cut, counter) = (Arc::clone(&self.cut), receipt.items()[0].counter.clone());
         self.ask(Fate { arrives: true, ..fate }, move |inner| {
             let MaybeFuture::Ready(Ok(applied)) = inner.settle(receipt, &changes) else { panic!("memory answers") };
             *lock(&cut).entry(counter).or_default() += units - applied[0].units;
@@ -380,7 +380,7 @@ fn assert_balanced(leases: &LeaseStore) {
 }
 
 fn add(owed: &mut Owed, number: u64, decided: &StoreDecision) {
-    let (store, parts) = (decided.receipt.store(), decided.receipt.taken().to_vec());
+    let (store, parts) = (decided.receipt.store(), decided.receipt.items().to_vec());
     owed.open.push(Request { number, store, parts });
 }
 

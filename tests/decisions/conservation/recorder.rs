@@ -110,7 +110,7 @@ impl Notes {
     }
 
     fn decided(&self, check: &Check, place: usize, decided: &Result<StoreDecision, Error>) {
-        let taken = decided.as_ref().ok().and_then(|decided| decided.receipt.taken().first());
+        let taken = decided.as_ref().ok().and_then(|decided| decided.receipt.items().first());
         let (units, stamp) = taken.map_or((0, 0), |taken| (taken.units, taken.stamp));
         self.took(&check.counter, place, units, stamp);
     }
@@ -194,11 +194,11 @@ impl<S: Store> Store for Recorder<S> {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        let Some(counter) = receipt.taken().first().map(|taken| taken.counter.clone()) else {
+        let Some(counter) = receipt.items().first().map(|taken| taken.counter.clone()) else {
             return self.inner.settle(receipt, changes);
         };
         let notes = self.notes();
-        let each = changes.iter().map(|settlement| notes.makes(&receipt.taken()[settlement.check], settlement.change));
+        let each = changes.iter().map(|settlement| notes.makes(&receipt.items()[settlement.check], settlement.change));
         let made: Vec<Made> = each.collect();
         let loses = self.loses(&made);
         match self.inner.settle(receipt, changes) {

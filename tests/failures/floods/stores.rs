@@ -59,7 +59,7 @@ fn charges(count: usize) {
         let store = settings.connect(&redis.url()).await.expect("the server was started");
         let decided = store.decide(&[check("hot", AMPLE, 1)], Ask::default()).wait().await.expect("Redis decides");
         let () = redis.ask(&["CLIENT", "PAUSE", "60000", "ALL"]);
-        let receipt = || Receipt::new(decided.receipt.store(), decided.receipt.taken().iter().cloned());
+        let receipt = || Receipt::new(decided.receipt.store(), decided.receipt.items().iter().cloned());
         let settled: Vec<_> =
             (0..count).map(|_| store.settle(receipt(), &[Settlement::new(0, Change::Charge(5))])).collect();
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -78,7 +78,7 @@ impl Store for Counting {
     fn decide(&self, checks: &[Check], ask: Ask) -> store::MaybeFuture<Result<StoreDecision, Error>> {
         let decided = self.inner.decide(checks, ask).wait().now_or_never().expect("memory decides");
         let Ok(decided) = decided else { return store::MaybeFuture::Ready(decided) };
-        self.taken.fetch_add(decided.receipt.taken().first().map_or(0, |taken| taken.units), Relaxed);
+        self.taken.fetch_add(decided.receipt.items().first().map_or(0, |taken| taken.units), Relaxed);
         store::MaybeFuture::Ready(Ok(decided))
     }
 
@@ -86,7 +86,7 @@ impl Store for Counting {
         assert!(!changes.is_empty(), "what stays taken is not settled");
         for change in changes.iter().filter(|change| change.check == 0) {
             let Change::Refund(units) = change.change else { panic!("{change:?}") };
-            self.taken.fetch_sub(units.min(receipt.taken()[0].units), Relaxed);
+            self.taken.fetch_sub(units.min(receipt.items()[0].units), Relaxed);
         }
         self.inner.settle(receipt, changes)
     }

@@ -68,7 +68,7 @@ fn a_request_that_is_shed_gets_a_503_with_a_problem_document_that_names_the_shed
 fn a_wait_that_is_set_is_the_least_and_at_least_a_second() {
     for (given, allowed) in [(0, 1..=2), (1, 1..=2), (60, 60..=120)] {
         let (layer, clock) = (bad_for(0).0, tollgate::test_util::ManualClock::new());
-        let layer = layer.clock(clock.clone()).retry_after(Duration::from_secs(given));
+        let layer = layer.clock(clock.clone()).min_retry_after(Duration::from_secs(given));
         let mut service = behind(&layer, hello());
         // Its load is still 100 %.
         super::rig::pass(&mut service, &clock, 121);

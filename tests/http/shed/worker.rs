@@ -65,7 +65,7 @@ fn clones_and_services_of_a_layer_share_its_level_and_a_setter_makes_another() {
     assert!(clone.level() >= 1.0);
     assert_eq!(shed_of(&mut behind(&clone, hello()), 10, Class::Test), 10);
     assert_eq!(shed_of(&mut service.clone(), 10, Class::Test), 10);
-    assert!(layer.retry_after(Duration::ZERO).level() <= 0.0);
+    assert!(layer.min_retry_after(Duration::ZERO).level() <= 0.0);
 }
 
 #[test]

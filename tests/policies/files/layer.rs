@@ -185,16 +185,21 @@ fn an_update_is_compared_with_the_layer_and_not_with_another_file() {
 #[test]
 fn settings_that_stay_are_named_in_one_warning() {
     let file = |settings: &str| read(&format!("{}[server]\n{settings}", policy("limit = 1")));
-    let config = file("on_failure = \"allow\"\nallow_for = \"5s\"\ninstances = 2");
-    let layer = config.layer(MemoryStore::new()).expect("the store supports it");
-    for (settings, named) in [
-        ("on_failure = \"allow\"\nallow_for = \"5s\"\ninstances = 2\ntrusted_hops = 1", None),
-        ("on_failure = \"allow\"\nallow_for = \"5s\"\ninstances = 3", Some(r#"["instances"]"#)),
-        ("", Some(r#"["on_failure", "allow_for", "instances"]"#)),
+    let of_two = "on_failure = \"allow\"\nallow_for = \"5s\"\ninstances = 2";
+    let allows = "on_failure = \"allow\"";
+    for (layer, settings, named) in [
+        (of_two, "on_failure = \"allow\"\nallow_for = \"5s\"\ninstances = 2\ntrusted_hops = 1", None),
+        (of_two, "on_failure = \"allow\"\nallow_for = \"5s\"\ninstances = 3", Some(r#"["instances"]"#)),
+        (of_two, "", Some(r#"["on_failure", "allow_for", "instances"]"#)),
+        ("", "on_failure = \"fallback\"\ninstances = 1", None),
+        (allows, "on_failure = \"allow\"\nallow_for = \"60s\"", None),
+        (allows, "on_failure = \"allow\"\nallow_for = \"1m 30s\"", Some(r#"["allow_for"]"#)),
+        ("on_failure = \"allow\"\nallow_for = \"90s\"", "on_failure = \"allow\"\nallow_for = \"1m 30s\"", None),
     ] {
+        let layer = file(layer).layer(MemoryStore::new()).expect("the store supports it").live();
         let log = Log::default();
         let noting = log.note(Level::INFO);
-        file(settings).update(&layer.clone().live()).expect("the store supports it");
+        file(settings).update(&layer).expect("the store supports it");
         drop(noting);
         assert_eq!(log.text().lines().count(), usize::from(named.is_some()), "{settings}: {}", log.text());
         let Some(named) = named else { continue };

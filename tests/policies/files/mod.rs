@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use tollgate::Quota;
 use tollgate::config::Config;
 use tollgate::policy::Algorithm;
-use tollgate::{OnFailure, Quota};
 
 #[cfg(feature = "calendar")]
 mod calendar;
@@ -63,7 +63,6 @@ fn a_good_file_gives_its_policies_in_order() {
         (Algorithm::TokenBucket, 5, 5, Duration::from_millis(100)),
     ];
     assert_eq!(shapes.collect::<Vec<_>>(), expected);
-    assert_eq!((config.server().on_failure(), config.server().instances().get()), (OnFailure::Allow, 3));
     assert_eq!(config.into_policies().len(), 3);
 }
 
@@ -143,22 +142,9 @@ fn a_concurrency_has_times_of_slots_instead_of_a_window() {
 }
 
 #[test]
-fn an_empty_file_has_no_policies_and_the_default_settings() {
+fn an_empty_file_has_no_policies() {
     let config = Config::from_toml("").unwrap();
     assert!(config.policies().is_empty());
-    assert_eq!((config.server().on_failure(), config.server().instances().get()), (OnFailure::Fallback, 1));
-    assert_eq!(config.server().allow_for(), Duration::from_secs(60));
-}
-
-#[test]
-fn a_server_may_admit_all_for_a_time() {
-    let config = Config::from_toml("[server]\non_failure = \"allow\"\nallow_for = \"1m 30s\"").unwrap();
-    assert_eq!(
-        (config.server().on_failure(), config.server().allow_for()),
-        (OnFailure::Allow, Duration::from_secs(90))
-    );
-    let config = Config::from_toml("[server]\non_failure = \"allow\"").unwrap();
-    assert_eq!(config.server().allow_for(), Duration::from_secs(60));
 }
 
 #[test]

@@ -38,7 +38,7 @@ async fn a_decision_takes_from_all_slots_or_gives_back() {
     for _ in 0..20 {
         let decided = decide(&store, &checks).await;
         assert!(!decided.decision.is_allowed());
-        assert!(decided.receipt.taken().is_empty());
+        assert!(decided.receipt.items().is_empty());
         assert_eq!(remaining(&decided), [7, 0, 3], "as if nothing had been taken");
         let fits: Vec<bool> = decided.decision.outcomes().iter().map(Outcome::is_allowed).collect();
         assert_eq!(fits, [true, false, true]);

@@ -67,8 +67,8 @@ fn a_b_tree_decides_like_the_store_in_memory_without_a_runtime() {
                 "request {requests}: {checks:?}"
             );
             assert_eq!(
-                format!("{:?}", one.receipt.taken()),
-                format!("{:?}", other.receipt.taken()),
+                format!("{:?}", one.receipt.items()),
+                format!("{:?}", other.receipt.items()),
                 "request {requests}: {checks:?}"
             );
             requests += 1;

@@ -180,7 +180,7 @@ fn a_refusal_asked_for_while_a_refund_may_be_on_its_way_is_not_remembered() {
     let rig = Rig::new();
     rig.exhaust("ada", QUOTA);
     let looked = rig.decided(&[check("ada", QUOTA, 0)]).receipt;
-    let taken = looked.taken().iter().cloned().map(|taken| taken.units(1));
+    let taken = looked.items().iter().cloned().map(|taken| taken.units(1));
     let foreign = Receipt::new(tollgate::store::StoreId::new(), taken);
     drop(rig.store.settle(foreign, &[Settlement::new(0, Change::Refund(1))]));
     let _ = rig.asks(&[check("ada", QUOTA, 1)]);

@@ -34,7 +34,7 @@ impl Counts {
     fn decided(&self, decided: &Result<StoreDecision, Error>) {
         self.calls.fetch_add(1, Ordering::SeqCst);
         if let Ok(decided) = decided {
-            let units = decided.receipt.taken().first().map_or(0, |taken| taken.units);
+            let units = decided.receipt.items().first().map_or(0, |taken| taken.units);
             self.admitted.fetch_add(units, Ordering::SeqCst);
         }
     }
@@ -67,7 +67,7 @@ impl<S: Store> Store for Audit<S> {
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         for change in changes.iter().filter(|change| change.check == 0) {
             let Change::Refund(units) = change.change else { panic!("a flow only refunds") };
-            assert!(units <= receipt.taken()[0].units, "no more than was taken");
+            assert!(units <= receipt.items()[0].units, "no more than was taken");
             self.counts.refunded.fetch_add(units, Ordering::SeqCst);
         }
         self.inner.settle(receipt, changes)

@@ -372,7 +372,7 @@ async fn owing() -> (LeaseStore, MemoryStore, (StoreId, ReceiptItem), u64) {
         others += 1;
     }
     let decided = here(&store, DAY, 10).expect("it may be owed");
-    let part = (decided.receipt.store(), decided.receipt.taken()[0].clone());
+    let part = (decided.receipt.store(), decided.receipt.items()[0].clone());
     (store, inner, part, others)
 }
 

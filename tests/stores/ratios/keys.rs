@@ -77,7 +77,7 @@ async fn most_keys_of_a_large_fleet_are_never_reported() {
         for (place, store) in stores.iter().enumerate() {
             let key = format!("{round}-{place}");
             let check = Check::new(counter("key", &key, Quota::per_second(1_000)), 1);
-            ids.insert(CounterId::of(&check.counter));
+            ids.insert(CounterId::new(&check.counter));
             assert!(decide(store, &[check]).is_allowed());
         }
         sleep(TICK).await;
@@ -106,7 +106,7 @@ async fn shards_divide_keys_and_not_limits() {
         }
         steps.next().await;
     }
-    let shards: HashSet<u8> = keys.iter().map(|key| CounterId::of(&key.counter).shard(4)).collect();
+    let shards: HashSet<u8> = keys.iter().map(|key| CounterId::new(&key.counter).shard(4)).collect();
     assert!(shards.len() > 1 && admitted.iter().all(|units| units.abs_diff(1_000) <= 100), "{shards:?}: {admitted:?}");
 }
 

@@ -63,7 +63,7 @@ async fn a_false_report_holds_a_key_for_three_ticks_at_most() {
     let stores = tally.stores(2);
     let check = Check::new(all(), 1);
     load(&stores, &check, 100, 4).await;
-    let report = Report::new(TICK, 0).counters([Offered::new(CounterId::of(&all()), u64::MAX, u64::MAX, u64::MAX)]);
+    let report = Report::new(TICK, 0).counters([Offered::new(CounterId::new(&all()), u64::MAX, u64::MAX, u64::MAX)]);
     drop(tally.tally.report(report).await.expect("it replies"));
     let admitted = load(&stores, &check, 100, 8).await;
     assert!(admitted.iter().filter(|second| **second < 100).count() <= 3, "{admitted:?}");
@@ -77,7 +77,7 @@ async fn a_false_report_holds_a_key_for_a_life_if_the_tally_fails_then() {
     let stores = tally.stores(2);
     let check = Check::new(all(), 1);
     load(&stores, &check, 100, 4).await;
-    let report = Report::new(TICK, 0).counters([Offered::new(CounterId::of(&all()), u64::MAX, u64::MAX, u64::MAX)]);
+    let report = Report::new(TICK, 0).counters([Offered::new(CounterId::new(&all()), u64::MAX, u64::MAX, u64::MAX)]);
     drop(tally.tally.report(report).await.expect("it replies"));
     load(&stores, &check, 100, 2).await;
     assert!(stores[0].ratio(&all()).is_some_and(|ratio| ratio > 0.9), "it was read");
@@ -290,7 +290,7 @@ impl Tally for Nonsense {
         let now = Duration::from_micros(number());
         let totals =
             Totals::new(now, number()).counters((0..number() % 4).map(|_| Some([number(), number()])).collect());
-        let hot = (0..number() % 3).map(|_| (CounterId::of(&all()), [number(), number()])).collect();
+        let hot = (0..number() % 3).map(|_| (CounterId::new(&all()), [number(), number()])).collect();
         assert!(many <= 1);
         Box::pin(std::future::ready(Ok(totals.hot(hot))))
     }

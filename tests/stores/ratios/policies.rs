@@ -35,8 +35,8 @@ async fn a_later_policy_is_offered_what_the_earlier_ones_pass() {
     );
     let last = tally.reports().pop().expect("there were reports");
     let offered = |id: CounterId| last.counters.iter().find(|one| one.id == id).map(|one| one.critical);
-    assert_eq!(offered(CounterId::of(&all())), Some(1_000), "whatever shadow mode would refuse");
-    let passed = offered(CounterId::of(&later)).expect("it is reported");
+    assert_eq!(offered(CounterId::new(&all())), Some(1_000), "whatever shadow mode would refuse");
+    let passed = offered(CounterId::new(&later)).expect("it is reported");
     assert!(passed.abs_diff(LIMIT) <= LIMIT / 10, "{passed}");
 }
 

@@ -12,7 +12,8 @@ fn tally() -> (MemoryTally, ManualClock) {
 }
 
 async fn report(tally: &MemoryTally, target: u64, offered: &[(&Counter, [u64; 2])]) -> Totals {
-    let counters = offered.iter().map(|(counter, units)| Offered::new(CounterId::of(counter), units[0], units[1], 100));
+    let counters =
+        offered.iter().map(|(counter, units)| Offered::new(CounterId::new(counter), units[0], units[1], 100));
     tally.report(Report::new(TICK, target).counters(counters)).await.expect("it replies")
 }
 
@@ -59,10 +60,10 @@ async fn hot_counters_are_returned_to_all() {
     let (hot, cold) = (all(), counter("all", "cold", *all().quota()));
     drop(report(&tally, 0, &[(&hot, [30, 20]), (&cold, [49, 0])]).await);
     clock.advance(TICK);
-    assert_eq!(report(&tally, 0, &[(&hot, [0, 0]), (&cold, [0, 0])]).await.hot, [(CounterId::of(&hot), [30, 20])]);
-    assert_eq!(report(&tally, 0, &[]).await.hot, [(CounterId::of(&hot), [30, 20])]);
+    assert_eq!(report(&tally, 0, &[(&hot, [0, 0]), (&cold, [0, 0])]).await.hot, [(CounterId::new(&hot), [30, 20])]);
+    assert_eq!(report(&tally, 0, &[]).await.hot, [(CounterId::new(&hot), [30, 20])]);
     clock.advance(TICK);
-    assert_eq!(report(&tally, 0, &[]).await.hot, [(CounterId::of(&hot), [0, 0])], "it was, a tick ago");
+    assert_eq!(report(&tally, 0, &[]).await.hot, [(CounterId::new(&hot), [0, 0])], "it was, a tick ago");
     clock.advance(TICK);
     assert_eq!(report(&tally, 0, &[]).await.hot, []);
 }
@@ -86,7 +87,7 @@ async fn shards_are_one_tally() {
     let (tally, clock) = tally();
     let counters: Vec<Counter> = (0..64).map(|key| counter("all", &key.to_string(), *all().quota())).collect();
     let report = || {
-        let offered = counters.iter().map(|counter| Offered::new(CounterId::of(counter), 3, 0, 4));
+        let offered = counters.iter().map(|counter| Offered::new(CounterId::new(counter), 3, 0, 4));
         tally.report(Report::new(TICK, 0).shards(4).counters(offered))
     };
     drop(report().await.expect("it replies"));

@@ -113,10 +113,10 @@ fn no_cost_floor_or_change_is_too_large() {
             let MaybeFuture::Ready(Ok(decided)) = store.decide(&checks, Ask::default()) else {
                 panic!("memory decides")
             };
-            let taken: u64 = decided.receipt.taken().iter().map(|taken| taken.units).sum();
+            let taken: u64 = decided.receipt.items().iter().map(|taken| taken.units).sum();
             assert!(taken <= limit);
             let change = if round % 2 == 0 { Change::Renew(size()) } else { Change::Refund(size()) };
-            let places = 0..decided.receipt.taken().len();
+            let places = 0..decided.receipt.items().len();
             let changes: Vec<_> = places.map(|place| Settlement::new(place, change)).collect();
             drop(store.settle(decided.receipt, &changes));
         }

@@ -5,9 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::time::Instant;
 use tollgate::policy::PolicyName;
-use tollgate::store::{
-    Ask, AskMode, Change, Check, Counter, Deadline, MaybeFuture, Mode, Settlement, Store, StoreDecision,
-};
+use tollgate::store::{Ask, AskMode, Change, Check, Counter, MaybeFuture, Mode, Settlement, Store, StoreDecision};
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, Quota, Rule, Source};
 
@@ -30,17 +28,17 @@ async fn a_closure_decides_each_check_and_refuses_all_of_a_request() -> Result<(
     let decided = decide(&[check(4), check(3)]).await?;
     assert!(decided.decision.is_allowed());
     assert_eq!(decided.decision.outcomes()[0].remaining(), 6);
-    assert_eq!(decided.receipt.taken().iter().map(|taken| taken.units).collect::<Vec<_>>(), [4, 3]);
+    assert_eq!(decided.receipt.items().iter().map(|taken| taken.units).collect::<Vec<_>>(), [4, 3]);
     let applied = store.settle(decided.receipt, &[Settlement::new(1, Change::Refund(9))]).wait().await?;
     assert_eq!(applied[0].units, 3, "no more than was taken");
 
     let refused = decide(&[check(4), check(5)]).await?;
-    assert!(!refused.decision.is_allowed() && refused.receipt.taken().is_empty());
+    assert!(!refused.decision.is_allowed() && refused.receipt.items().is_empty());
     assert_eq!(refused.decision.retry_after(), Some(Duration::from_secs(60)));
 
     let shadow = decide(&[check(5).mode(Mode::Shadow)]).await?;
     assert!(shadow.decision.is_allowed());
-    assert_eq!(shadow.receipt.taken()[0].units, 0);
+    assert_eq!(shadow.receipt.items()[0].units, 0);
     Ok(())
 }
 
@@ -147,7 +145,7 @@ async fn a_store_that_keeps_deadlines_keeps_them_while_it_hangs() {
     let checks = [check(1)];
     assert!(store.decide(&checks, Ask::default()).wait().await.is_err_and(|error| error.is_timeout()));
     assert!((50..55).contains(&start.elapsed().as_millis()));
-    let sooner = Ask::default().deadline(Deadline::after(Duration::from_millis(20)));
+    let sooner = Ask::default().within(Duration::from_millis(20));
     assert!(store.decide(&checks, sooner).wait().await.is_err_and(|error| error.is_timeout()));
     assert!((70..80).contains(&start.elapsed().as_millis()));
 }
@@ -181,7 +179,7 @@ async fn a_slow_store_keeps_its_budget_and_deadlines() {
     store.delay(Duration::from_millis(80));
     assert!(decide(Ask::default()).await.is_err_and(|error| error.is_timeout()));
     assert!((50..55).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
-    let sooner = Ask::default().deadline(Deadline::after(Duration::from_millis(20)));
+    let sooner = Ask::default().within(Duration::from_millis(20));
     assert!(decide(sooner).await.is_err_and(|error| error.is_timeout()));
     assert!((70..80).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
     store.delay(Duration::from_millis(40));

@@ -91,7 +91,7 @@ async fn two_processes_admit_the_limit_exactly() {
     }
     let server = Server::start();
     let postgres = database(&server).await;
-    let locked = postgres.load(&[StateId::of(&check("api", "ada", quota).counter)]).await.expect("it is free");
+    let locked = postgres.load(&[StateId::new(&check("api", "ada", quota).counter)]).await.expect("it is free");
     let start = || {
         let mut own = Command::new(env::current_exe().expect("a test has a file"));
         own.args(["--exact", TEST, "--nocapture"]).env(DATABASE, server.url()).stdout(Stdio::piped());

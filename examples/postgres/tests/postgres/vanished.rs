@@ -19,7 +19,7 @@ fn ada() -> Check {
 }
 
 async fn load(postgres: &Postgres) -> Loaded<PostgresTx> {
-    postgres.load(&[StateId::of(&ada().counter)]).await.expect("it is not locked")
+    postgres.load(&[StateId::new(&ada().counter)]).await.expect("it is not locked")
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn a_lock_is_waited_for_no_longer_than_the_budget() {
     let _loaded = load(&postgres).await;
     let short = on(&server.url(), Duration::from_millis(200), 2);
     drop(decide(&short.store().expect("a store"), &[check("api", "bob", Quota::per_hour(1))]).await);
-    let error = short.load(&[StateId::of(&ada().counter)]).await.map(drop).expect_err("it is locked");
+    let error = short.load(&[StateId::new(&ada().counter)]).await.map(drop).expect_err("it is locked");
     assert!(error.is_timeout(), "{error:#}");
     let error = decide(&short.store().expect("a store"), &[ada()]).await.expect_err("it is locked");
     assert!(error.is_timeout(), "{error:#}");
@@ -120,7 +120,7 @@ fn a_runtime_that_stops_in_a_transaction_leaves_no_lock() {
 #[test]
 fn without_a_runtime_a_decision_is_an_error() {
     let postgres = on(&url(1), AMPLE, 1);
-    let loading = futures::executor::block_on(postgres.load(&[StateId::of(&ada().counter)]));
+    let loading = futures::executor::block_on(postgres.load(&[StateId::new(&ada().counter)]));
     let error = loading.map(drop).expect_err("there is no runtime");
     assert!(error.is_invalid(), "{error:#}");
 }

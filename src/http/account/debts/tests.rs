@@ -114,7 +114,7 @@ fn the_last_units_are_refunded_first_and_no_more_than_there_are() {
     let (receipt, changes) = parts.refund(5);
     let made: Vec<_> = changes.iter().map(|made| (made.check, made.change)).collect();
     assert_eq!(made, [(2, Change::Refund(4)), (1, Change::Refund(1))]);
-    assert_eq!(receipt.taken().iter().map(|part| part.units).collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!(receipt.items().iter().map(|part| part.units).collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!((parts.units(), parts.each.len()), (4, 2));
     let (_, changes) = parts.refund(100);
     assert_eq!((changes.len(), parts.units(), parts.each.len()), (2, 0, 1));

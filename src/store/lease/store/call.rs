@@ -63,7 +63,7 @@ impl LeaseCall {
     fn completed(&mut self, result: Result<StoreDecision, Error>) -> Option<Want> {
         let want = self.want.take()?;
         match result {
-            Ok(decided) if decided.decision.is_allowed() && !decided.receipt.taken().is_empty() => {
+            Ok(decided) if decided.decision.is_allowed() && !decided.receipt.items().is_empty() => {
                 return keep(&self.leases, &want, decided, (self.sent, self.wall));
             }
             Ok(_) => rest(&self.leases, &want, 0),

@@ -26,7 +26,7 @@ fn taken(key: &str, units: u64, stamp: u64) -> ReceiptItem {
 /// The only change of a settlement, by the stamp of its receipt.
 fn change(sent: &PendingSettlement) -> (Change, u64) {
     let (receipt, [settlement]) = sent.settlement();
-    (settlement.change, receipt.taken()[0].stamp)
+    (settlement.change, receipt.items()[0].stamp)
 }
 
 fn changes(sent: &[PendingSettlement]) -> Vec<(Change, u64)> {
@@ -244,7 +244,7 @@ impl Counted {
 
     fn make(&mut self, sent: &PendingSettlement) -> ChangeResult {
         let (receipt, [settlement]) = sent.settlement();
-        let taken = &receipt.taken()[0];
+        let taken = &receipt.items()[0];
         let (key, Change::Refund(units) | Change::Renew(units)) =
             (format!("{:?}", taken.counter.key()), settlement.change)
         else {
