@@ -10,7 +10,6 @@
 #[cfg(feature = "lookup")]
 mod cache;
 
-use std::cell::Cell;
 #[cfg(feature = "lookup")]
 use std::fmt;
 
@@ -21,23 +20,6 @@ use percent_encoding::percent_decode_str;
 pub(crate) use self::cache::{Looked, Lookups};
 #[cfg(feature = "lookup")]
 use crate::core::Key;
-
-thread_local! {
-    /// Whether lookups are dropped for want of time.
-    static OUT_OF_TIME: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Drops a lookup for want of time, not because its request is gone.
-pub(crate) fn out_of_time<T>(lookup: T) {
-    OUT_OF_TIME.set(true);
-    drop(lookup);
-    OUT_OF_TIME.set(false);
-}
-
-#[cfg(feature = "lookup")]
-fn is_out_of_time() -> bool {
-    OUT_OF_TIME.get()
-}
 
 /// How many values are kept: a request may be full of them.
 const MOST_VALUES: usize = 64;

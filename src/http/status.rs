@@ -143,8 +143,8 @@ async fn status(gate: &Arc<Gate>, parts: &Parts, shows: impl Fn(&Policy) -> bool
         }
     }
     let limits = &gate.limits;
-    let deadline = limits.look_up(&mut plan).await?;
-    let decided = limits.store.decide(&plan.checks, Ask { deadline, ..Ask::default() }).wait().await;
+    plan.look_up().await?;
+    let decided = limits.store.decide(&plan.checks, Ask::default()).wait().await;
     let decided = decided.map_err(|error| Box::new(Refusal::Failed(error)))?;
     Ok(document(gate, &decided.decision))
 }

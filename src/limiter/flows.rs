@@ -56,7 +56,7 @@ impl Limiter {
         let mut rules = places.iter().map(|place| &limits.rules[*place]);
         rules.try_for_each(|rule| can_flow(rule.name(), rule.quota()))?;
         limits.supports_refunds(&places)?;
-        let (checks, _) = looks(limits, &places, key).await?;
+        let checks = looks(limits, &places, key).await?;
         checks.iter().try_for_each(|check| can_flow(check.counter.policy(), check.counter.quota()))?;
         let flow = flow_of(limits, checks);
         match flow.begin().await {

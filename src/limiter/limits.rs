@@ -2,28 +2,20 @@
 //!
 //! Layers, services and limiters hold the limits behind an `ArcSwap`, so that rules can be replaced while requests are
 //! in flight. A decision that needs no lookup goes straight to the store; the others come here
-//! ([`Limits::decide`]), where one deadline bounds a look at the checks that need no lookup, the lookups,
-//! and the decision.
+//! ([`Limits::decide`]): a look at the checks that need no lookup, the lookups, and the decision.
 
-use std::future::{pending, poll_fn};
-use std::pin::Pin;
+use std::ptr;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
-use std::{mem, ptr};
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
-use tokio::runtime::Handle as Runtime;
-use tokio::time::{Instant, timeout_at};
 
 use super::flow::Pools;
 use super::plan::{PendingCheck, Plan};
 use super::rule::{Rule, RuleKeys};
 use super::warned::Warned;
-use crate::core::error::Kind;
 use crate::core::{Error, Requirement};
-use crate::lookup::out_of_time;
-use crate::store::{Ask, Check, Deadline, FailureRules, FailureStore, Settles, SharedStore, Store, StoreDecision};
+use crate::store::{Ask, FailureRules, FailureStore, Settles, SharedStore, Store, StoreDecision};
 use crate::telemetry::{Telemetry, Timer};
 
 /// The rules in force, the store that decides by them, and what happens when it fails.
@@ -150,108 +142,23 @@ impl Limits {
         self.inner.capabilities(&requirements).map(drop)
     }
 
-    /// Returns the deadline of a decision that begins now, its lookups included.
-    fn deadline(&self) -> Deadline {
-        Deadline::after(self.store.decision_budget())
-    }
-
-    /// Decides a plan, with the lookups that it needs within one timeout.
+    /// Decides a plan, after the lookups that it needs.
     ///
-    /// A request that is refused by a check without a lookup causes no lookups. Of the time left after that, lookups
-    /// have half, and the store has the rest.
+    /// A request that is refused by a check without a lookup causes no lookups. Lookups have timeouts of their own, and the
+    /// time that they take is none of the decision's.
     ///
     /// # Errors
     ///
     /// The refusal of the first rule that refuses by its lookup.
     pub(crate) async fn decide<F: PendingCheck>(&self, mut plan: Plan<F>) -> Result<DecidedBy<F>, F::Error> {
-        let mut ask = Ask::default();
         if !plan.pending.is_empty() {
-            let deadline = self.deadline();
-            if let Some((timer, refused)) = self.refusal(&plan.checks, deadline).await {
+            if let Some((timer, refused)) = self.refusal(&plan.checks).await {
                 return Ok((plan, timer, refused));
             }
-            self.resolve_pending(&mut plan, deadline).await?;
-            ask.deadline = deadline;
+            plan.look_up().await?;
         }
         let timer = self.telemetry.start();
-        let decided = self.store.decide(&plan.checks, ask).wait().await;
+        let decided = self.store.decide(&plan.checks, Ask::default()).wait().await;
         Ok((plan, timer, decided))
     }
-
-    /// Makes the lookups of a plan, if it needs any, and returns the deadline of a decision after them.
-    ///
-    /// # Errors
-    ///
-    /// As of [`decide`](Self::decide).
-    pub(crate) async fn look_up<F: PendingCheck>(&self, plan: &mut Plan<F>) -> Result<Deadline, F::Error> {
-        if plan.pending.is_empty() {
-            return Ok(Deadline::none());
-        }
-        let deadline = self.deadline();
-        self.resolve_pending(plan, deadline).await?;
-        Ok(deadline)
-    }
-
-    /// Makes the lookups of a plan in half of the time that is left, and inserts their checks.
-    async fn resolve_pending<F: PendingCheck>(&self, plan: &mut Plan<F>, deadline: Deadline) -> Result<(), F::Error> {
-        let half = deadline.remaining().and_then(|left| Instant::now().checked_add(left / 2));
-        let checks = resolve_all(&mut plan.pending, half).await?;
-        plan.insert(checks);
-        Ok(())
-    }
 }
-
-/// Runs lookups concurrently, until a time, and returns their checks with the places of their rules, or the first refusal.
-async fn resolve_all<F: PendingCheck>(
-    pending: &mut [F],
-    until: Option<Instant>,
-) -> Result<Vec<(usize, Check)>, F::Error> {
-    // Outside of a tokio runtime there are no timers, so every lookup is awaited.
-    let until = until.filter(|_| Runtime::try_current().is_ok());
-    let mut lookups: Vec<_> = pending.iter_mut().map(|check| (check.place(), Box::pin(check.resolve(until)))).collect();
-    let mut checks = Vec::with_capacity(lookups.len());
-    poll_fn(|cx| {
-        let mut refused = None;
-        lookups.retain_mut(|(place, lookup)| match lookup.as_mut().poll(cx) {
-            Poll::Ready(Ok(check)) => {
-                checks.extend(check.map(|check| (*place, check)));
-                false
-            }
-            Poll::Ready(Err(refusal)) => {
-                refused.get_or_insert(refusal);
-                false
-            }
-            Poll::Pending => true,
-        });
-        match refused {
-            // It decides the request, so the other results are not needed.
-            Some(refusal) => Poll::Ready(Err(refusal)),
-            None if lookups.is_empty() => Poll::Ready(Ok(())),
-            None => Poll::Pending,
-        }
-    })
-    .await?;
-    drop(lookups);
-    Ok(checks)
-}
-
-/// Returns what a lookup yields until a time, at which it is dropped.
-pub(crate) async fn in_time<T: 'static>(until: Option<Instant>, lookup: &mut Lookup<T>) -> Option<T> {
-    let Some(until) = until else { return Some(lookup.await) };
-    let found = timeout_at(until, &mut *lookup).await.ok();
-    if found.is_none() {
-        out_of_time(mem::replace(lookup, Box::pin(pending())));
-    }
-    found
-}
-
-/// Returns the error of a lookup that a request does not wait for any longer.
-pub(crate) fn late(what: &str) -> Error {
-    Error::new(
-        Kind::Timeout,
-        format!("the {what} was not looked up within half of the budget; a result is cached for the next request"),
-    )
-}
-
-/// A lookup in flight.
-type Lookup<T> = Pin<Box<dyn Future<Output = T> + Send>>;

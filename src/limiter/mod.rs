@@ -35,7 +35,7 @@ pub use self::flow::{Flow, FlowError};
 pub use self::flow::{Paced, PacedError};
 pub(crate) use self::flow::{Waits, can_flow, refuses_frames};
 pub(crate) use self::flows::flow_of;
-pub(crate) use self::limits::{InForce, Limits, in_time, late};
+pub(crate) use self::limits::{InForce, Limits};
 pub(crate) use self::plan::{CheckDraft, PendingCheck, Places, Plan};
 use self::resolve::{counter, looks, plan_for};
 pub use self::rule::Rule;
@@ -275,8 +275,8 @@ impl Limiter {
     /// ```
     pub async fn peek(&self, key: &Key) -> Result<Decision, Error> {
         let limits = &*self.in_force.now();
-        let (looks, deadline) = looks(limits, &self.places(limits, key)?, key).await?;
-        let looked = limits.store.decide(&looks, Ask { deadline, ..Ask::default() }).wait().await?;
+        let looks = looks(limits, &self.places(limits, key)?, key).await?;
+        let looked = limits.store.decide(&looks, Ask::default()).wait().await?;
         Ok(looked.decision)
     }
 

@@ -4,8 +4,10 @@
 //! as outcomes are listed in that order. The plan is generic over its lookups: those of a layer also look keys up, and
 //! may refuse.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use smallvec::SmallVec;
-use tokio::time::Instant;
 
 use super::rule::Rule;
 use crate::core::{Key, Limit, Quota};
@@ -32,9 +34,8 @@ pub(crate) trait PendingCheck {
     /// Returns the place of the rule.
     fn place(&self) -> usize;
 
-    /// Waits for the lookup, but not longer than until a time. Returns the check of the rule, or `None` if the rule does
-    /// not apply.
-    fn resolve(&mut self, until: Option<Instant>) -> impl Future<Output = Result<Option<Check>, Self::Error>> + Send;
+    /// Waits for the lookup. Returns the check of the rule, or `None` if the rule does not apply.
+    fn resolve(&mut self) -> impl Future<Output = Result<Option<Check>, Self::Error>> + Send;
 }
 
 impl<F> Default for Plan<F> {
@@ -51,13 +52,42 @@ impl<F> Plan<F> {
         self.checks.push(check);
     }
 
-    /// Inserts checks that were looked up, by the places of their rules.
-    pub(super) fn insert(&mut self, checks: Vec<(usize, Check)>) {
-        for (place, check) in checks {
-            let index = self.places.partition_point(|before| *before < place);
-            self.places.insert(index, place);
-            self.checks.insert(index, check);
-        }
+    /// Runs the lookups concurrently, and inserts their checks by the places of their rules.
+    ///
+    /// # Errors
+    ///
+    /// The first refusal: the other results are not needed then.
+    pub(crate) async fn look_up(&mut self) -> Result<(), F::Error>
+    where
+        F: PendingCheck,
+    {
+        let Self { places, checks, pending } = self;
+        let lookups = pending.iter_mut().map(|check| (check.place(), Box::pin(check.resolve())));
+        let mut lookups: Vec<_> = lookups.collect();
+        poll_fn(|cx| {
+            let mut refused = None;
+            lookups.retain_mut(|(place, lookup)| match lookup.as_mut().poll(cx) {
+                Poll::Ready(Ok(check)) => {
+                    if let Some(check) = check {
+                        let index = places.partition_point(|before| before < place);
+                        places.insert(index, *place);
+                        checks.insert(index, check);
+                    }
+                    false
+                }
+                Poll::Ready(Err(refusal)) => {
+                    refused.get_or_insert(refusal);
+                    false
+                }
+                Poll::Pending => true,
+            });
+            match refused {
+                Some(refusal) => Poll::Ready(Err(refusal)),
+                None if lookups.is_empty() => Poll::Ready(Ok(())),
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 }
 

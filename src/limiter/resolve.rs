@@ -8,13 +8,12 @@
 use std::pin::Pin;
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
 
-use super::limits::{Limits, in_time, late};
+use super::limits::Limits;
 use super::plan::{CheckDraft, PendingCheck, Plan};
 use crate::core::{Decision, Error, Key, Mode, Outcome, Quota, Source};
 use crate::lookup::RawValues;
-use crate::store::{Ask, AskMode, Check, Counter, Deadline, MaybeFuture, Receipt, Store, StoreDecision};
+use crate::store::{Ask, AskMode, Check, Counter, MaybeFuture, Receipt, Store, StoreDecision};
 use crate::telemetry::Timer;
 
 /// Returns the checks of the rules at these places about a key; those whose tier is not cached are still to be looked up.
@@ -99,20 +98,15 @@ pub(super) async fn counter(limits: &Limits, place: usize, key: &Key) -> Result<
     Ok(CheckDraft::new(place, rule, 0).with_tier(rule, tier).check(rule, key.clone()).counter)
 }
 
-/// Returns a look at the counter of a key of each of these rules, after the lookups of tiers, and the deadline of the
-/// decision.
+/// Returns a look at the counter of a key of each of these rules, after the lookups of tiers.
 ///
 /// # Errors
 ///
 /// As of [`plan_for`].
-pub(super) async fn looks(
-    limits: &Limits,
-    places: &[usize],
-    key: &Key,
-) -> Result<(SmallVec<[Check; 4]>, Deadline), Error> {
+pub(super) async fn looks(limits: &Limits, places: &[usize], key: &Key) -> Result<SmallVec<[Check; 4]>, Error> {
     let mut plan = plan_for(limits, places, key, Some(0))?;
-    let deadline = limits.look_up(&mut plan).await?;
-    Ok((plan.checks, deadline))
+    plan.look_up().await?;
+    Ok(plan.checks)
 }
 
 /// A rule whose quota is being looked up.
@@ -130,8 +124,8 @@ impl PendingCheck for Tier<'_> {
         self.draft.place
     }
 
-    async fn resolve(&mut self, until: Option<Instant>) -> Result<Option<Check>, Error> {
-        let found = in_time(until, &mut self.pending).await.unwrap_or_else(|| Err(late("tier")));
+    async fn resolve(&mut self) -> Result<Option<Check>, Error> {
+        let found = self.pending.as_mut().await;
         self.limits.check_key(self.draft.clone(), self.key.clone(), found)
     }
 }
@@ -140,17 +134,13 @@ impl Limits {
     /// Returns the refusal of a request by its known checks, or the error if they cannot be decided; `None` if they fit.
     ///
     /// Takes nothing, and calls the store at most once.
-    pub(super) async fn refusal(
-        &self,
-        checks: &[Check],
-        deadline: Deadline,
-    ) -> Option<(Timer, Result<StoreDecision, Error>)> {
+    pub(super) async fn refusal(&self, checks: &[Check]) -> Option<(Timer, Result<StoreDecision, Error>)> {
         if !checks.iter().any(may_refuse) {
             return None;
         }
         let timer = self.telemetry.start();
         let looks: SmallVec<[Check; 2]> = checks.iter().map(look).collect();
-        let looked = self.store.decide(&looks, Ask { deadline, mode: AskMode::Cached }).wait().await;
+        let looked = self.store.decide(&looks, Ask::default().mode(AskMode::Cached)).wait().await;
         let StoreDecision { decision, receipt } = match looked {
             Ok(looked) => looked,
             Err(error) => return Some((timer, Err(error))),

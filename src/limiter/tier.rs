@@ -20,8 +20,8 @@ use crate::store::MaybeFuture;
 ///   checked first, without taking anything.
 /// - At most 256 are in flight ([`in_flight`](Self::in_flight)). For a request that would need one more there is no
 ///   result, and a warning with the code `lookups_full` is logged, at most once a second.
-/// - It times out after 1 s ([`timeout`](Self::timeout)); a request waits for it no longer than half of its
-///   [timeout](crate::RateLimitLayer::timeout), and what comes later is cached for the next one.
+/// - It times out after 1 s ([`timeout`](Self::timeout)). A request waits for it for as long, besides the
+///   [timeout](crate::RateLimitLayer::timeout) of the decision that follows.
 /// - Results are cached for up to 10,000 keys: quotas for 60 s, `None` for 10 s, and failures (an error, a timeout, a
 ///   panic) for 1 s. A failure is logged as a warning with the code `lookup_failed`, at most once a second, and each
 ///   request without a result counts in `tollgate_unknown_tiers_total` and is logged as `tier_unknown` with its policy,
@@ -114,10 +114,7 @@ impl TierLookup {
         Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime), ..self }
     }
 
-    /// Sets the timeout of a lookup, 1 s by default.
-    ///
-    /// Requests wait no longer than half of their [timeout](crate::RateLimitLayer::timeout); a result that comes after
-    /// that, and within the timeout, is cached for the next request.
+    /// Sets the timeout of a lookup, 1 s by default: the longest that a request without a cached result waits for it.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.timeout = timeout), ..self }
     }

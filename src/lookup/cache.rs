@@ -52,8 +52,8 @@ pub(crate) struct Lookups<V> {
 struct State<V> {
     settings: Settings,
     results: Cache<Key, Cached<V>>,
-    /// Until when no request waits for the lookup of a key in flight, which is late. It is apart from the results, so that
-    /// a note takes the place of none.
+    /// Until when the stale result of a key is used at once, as its lookup in flight is late. It is apart from the results,
+    /// so that a note takes the place of none.
     late: Cache<Key, Instant>,
     /// A permit for each lookup that may be in flight.
     in_flight: Semaphore,
@@ -120,17 +120,12 @@ impl<V: Looked> Lookups<V> {
             Some(cached) if !cached.has_expired() => return MaybeFuture::Ready(unshared(cached.result)),
             cached => cached.filter(Cached::is_usable),
         };
-        if now(self.state.late.get(key)).is_some_and(|until| Instant::now() < until) {
-            let late = || Err(Error::new(Kind::Timeout, "a lookup is late; its result is cached when it comes"));
-            return MaybeFuture::Ready(stale.map_or_else(late, |stale| unshared(stale.result)));
+        let is_late = || now(self.state.late.get(key)).is_some_and(|until| Instant::now() < until);
+        if let Some(stale) = stale.as_ref().filter(|_| is_late()) {
+            return MaybeFuture::Ready(unshared(stale.result.clone()));
         }
         let (lookups, wanted) = (self.clone(), Lookup::new(key, &offered()));
-        MaybeFuture::pending(async move {
-            let mut wait = Wait { state: Arc::clone(&lookups.state), key: Some(wanted.key().clone()) };
-            let found = lookups.wait(wanted, stale).await;
-            wait.key = None;
-            unshared(found)
-        })
+        MaybeFuture::pending(async move { unshared(lookups.wait(wanted, stale).await) })
     }
 
     /// Waits for the lookup of a key; a stale result is used if the lookup is late.
@@ -147,7 +142,7 @@ impl<V: Looked> Lookups<V> {
         if let Ok(found) = timeout(LATE, fresh).await {
             return found;
         }
-        lookups.state.note_late(of).await;
+        lookups.state.late.insert(of, Instant::now() + FAILED_FOR).await;
         stale.result
     }
 
@@ -196,11 +191,6 @@ impl<V: Looked> State<V> {
         let late = Cache::builder().max_capacity(settings.capacity).time_to_live(2 * FAILED_FOR).build();
         let in_flight = Semaphore::new(settings.in_flight);
         Arc::new(Self { settings, results, late, in_flight, full: Lines::new(), failed: Lines::new() })
-    }
-
-    /// Has no request wait for the lookup of a key that is in flight.
-    async fn note_late(&self, key: Key) {
-        self.late.insert(key, Instant::now() + FAILED_FOR).await;
     }
 
     /// Logs and returns that too many lookups are in flight.
@@ -255,23 +245,6 @@ impl<V> Cached<V> {
     /// Returns whether it may be used although it has expired.
     fn is_usable(&self) -> bool {
         self.result.is_ok() && Instant::now() < self.stale_until
-    }
-}
-
-/// A request that waits for a lookup. If it is dropped [for want of time](super::out_of_time), the lookup is late: until it
-/// ends, no other request waits for it. A client that leaves makes none late.
-struct Wait<V: Looked> {
-    state: Arc<State<V>>,
-    /// `None` at the end.
-    key: Option<Key>,
-}
-
-impl<V: Looked> Drop for Wait<V> {
-    fn drop(&mut self) {
-        let Some(key) = self.key.take().filter(|_| super::is_out_of_time()) else { return };
-        let Ok(runtime) = Runtime::try_current() else { return };
-        let state = Arc::clone(&self.state);
-        runtime.spawn(async move { state.note_late(key).await });
     }
 }
 

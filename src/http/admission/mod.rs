@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
-use tokio::time::Instant;
 
 pub(crate) use self::judge::Judge;
 use self::resolved::Stage;
@@ -23,10 +22,9 @@ pub(crate) use self::resolved::{PendingPolicy, Resolved, Skip};
 use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Admitted, RateLimitHandle};
 use crate::http::gate::Gate;
-use crate::http::key::Extracted;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
-use crate::limiter::{PendingCheck, Places, Plan, in_time, late};
+use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Ask, Call, Check, Deciding, StoreDecision};
 use crate::telemetry::Timer;
 
@@ -199,18 +197,16 @@ impl PendingCheck for PendingPolicy {
         self.keyless.draft.place
     }
 
-    /// If the time ends first, the lookup has failed.
-    async fn resolve(&mut self, until: Option<Instant>) -> Result<Option<Check>, Box<Refusal>> {
+    async fn resolve(&mut self) -> Result<Option<Check>, Box<Refusal>> {
         let place = self.place();
         loop {
             let resolved = match &mut self.stage {
                 Stage::Key(pending) => {
-                    let extracted = in_time(until, pending).await;
-                    let extracted = extracted.unwrap_or_else(|| Extracted::Failed(Box::new(late("key"))));
+                    let extracted = pending.await;
                     Judge::without_parts(&self.gate, place).resolve_key(self.keyless.clone(), extracted)
                 }
                 Stage::Tier(key, pending) => {
-                    let found = in_time(until, pending).await.unwrap_or_else(|| Err(late("tier")));
+                    let found = pending.await;
                     let draft = self.keyless.draft.clone();
                     Judge::without_parts(&self.gate, place).check_tiered(draft, key.clone(), found)
                 }

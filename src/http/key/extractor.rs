@@ -92,8 +92,8 @@ pub trait KeyExtractor: Any + Send + Sync {
     ///
     /// # Cancellation
     ///
-    /// A future is polled only if no policy whose key is known at once refuses the request, and only for as long as
-    /// the [timeout](crate::RateLimitLayer::timeout) allows. It may be dropped before it is ready, also unpolled.
+    /// A future is polled only if no policy whose key is known at once refuses the request. It may be dropped before it is
+    /// ready, also unpolled. A request waits for it without a timeout: [`key::lookup`](super::lookup) has one.
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted>;
 
     /// Returns what is known of the keys before there is a request. By default nothing is.

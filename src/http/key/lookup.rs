@@ -37,8 +37,8 @@ struct FoundKey(Extracted);
 /// - A lookup starts only for a request that no other policy refuses: policies whose key and quota are known at once
 ///   are checked first, without taking anything.
 /// - At most 256 lookups are in flight ([`in_flight`](KeyLookup::in_flight)), and one may take 1 s
-///   ([`timeout`](KeyLookup::timeout)); a request waits for it no longer than its
-///   [timeout](crate::RateLimitLayer::timeout) allows.
+///   ([`timeout`](KeyLookup::timeout)). A request waits for it for as long, besides the
+///   [timeout](crate::RateLimitLayer::timeout) of the decision that follows.
 /// - The results for up to 10,000 keys are cached: a key for 60 s ([`ttl`](KeyLookup::ttl)); a missing or
 ///   ambiguous key, or a response that rejects, for at most 10 s; a lookup that failed, timed out or panicked for 1 s.
 /// - A result that has expired is used for as long again where the fresh one takes longer than 10 ms, or cannot be had.
@@ -105,10 +105,7 @@ impl KeyLookup {
         Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime), ..self }
     }
 
-    /// Sets the timeout of a lookup, instead of 1 s.
-    ///
-    /// A request waits no longer than its [timeout](crate::RateLimitLayer::timeout) allows; a result that comes later,
-    /// but before the timeout, is cached for the next one.
+    /// Sets the timeout of a lookup, 1 s by default: the longest that a request without a cached result waits for it.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.timeout = timeout), ..self }
     }

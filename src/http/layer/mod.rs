@@ -343,16 +343,16 @@ impl RateLimitLayer {
     /// Sets the timeout of one decision: the longest it may take.
     ///
     /// The default is the [store's own timeout](crate::store::Capabilities::timeout), 100 ms for a
-    /// [`RedisStore`](crate::RedisStore), or 100 ms for a store that has none. A longer one gives lookups more time,
-    /// and the store none: for slow links set the timeout of the store, as with
+    /// [`RedisStore`](crate::RedisStore), or 100 ms for a store that has none. A longer one gives the store no more time: for
+    /// slow links set the timeout of the store, as with
     /// [`RedisStoreBuilder::timeout`](crate::store::RedisStoreBuilder::timeout). Zero is taken as 1 ms, and timers add
     /// up to 2 ms. Outside of a tokio runtime only the timeout of the store applies; a runtime must have timers
     /// enabled.
     ///
-    /// The timeout covers everything that a request waits for before it is admitted, except its turn in the queue of a
-    /// leaky bucket. Lookups of keys and quotas run concurrently and get half of the timeout; the store gets the rest.
-    /// If the lookup of a quota times out, the policy's own quota applies; if the lookup of a key does, it has failed:
-    /// see [`OnFailure`](OnFailure#keys).
+    /// A request waits longer for its turn in the queue of a leaky bucket, and where its key or its quota is looked up and
+    /// not cached: a [`TierLookup`](crate::policy::TierLookup) and a [`key::lookup`](crate::key::lookup) have timeouts of
+    /// their own, 1 s by default, and all lookups of a request run concurrently. The other policies are looked at before
+    /// them, and that look may take a timeout, too.
     ///
     /// If the store does not decide within the timeout, [`on_failure`](Self::on_failure) does. If the store's reply
     /// comes later, a store with a timeout of its own, such as a `RedisStore`, refunds what it took; with any other

@@ -55,7 +55,7 @@ async fn a_client_that_leaves_makes_no_lookup_late_that_is_in_time() {
     let left = timeout(ms(15), send(&layer, with_token("ada"))).await;
     assert!(left.is_err(), "the client has left");
     sleep(ms(1)).await;
-    assert_eq!(limit(&layer, "ada").await, "200000", "24 ms later it is found, and half of the budget is 50 ms");
+    assert_eq!(limit(&layer, "ada").await, "200000", "24 ms later it is found");
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,41 +146,4 @@ async fn a_request_that_another_lookup_refuses_makes_no_lookup_late() {
     let response = send(&layer, with("good")).await;
     let policies = response.headers()["ratelimit-policy"].to_str().expect("text").to_owned();
     assert!(policies.contains("q=200000"), "25 ms later the tier is found: {policies}");
-}
-
-/// The note that a lookup is late must not take the place of its result.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_note_that_a_lookup_is_late_does_not_replace_its_result() {
-    let mut lost = 0;
-    for round in 0..20 {
-        // As long as half of the budget, so that both end at once.
-        let layer =
-            RateLimitLayer::new(memory(), tiered(Directory::default().tiers(ms(48 + round % 5)).in_flight(10_000)));
-        let send = |key: usize| {
-            let layer = layer.clone();
-            tokio::spawn(async move { limit(&layer, &format!("user-{key}")).await })
-        };
-        let all: Vec<_> = (0..100).flat_map(|key| (0..8).map(move |_| key)).map(send).collect();
-        for one in all {
-            let _ = one.await;
-        }
-        sleep(ms(100)).await;
-        for key in 0..100 {
-            let user = format!("user-{key}");
-            if limit(&layer, &user).await != "200000" {
-                lost += 1;
-            }
-        }
-    }
-    assert_eq!(lost, 0, "of 2000 keys whose lookup has ended in time");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lookup_that_was_late_is_made_again_when_its_result_is_over() {
-    let directory = Directory::default();
-    let layer = RateLimitLayer::new(memory(), tiered(directory.tiers(ms(70)).ttl(ms(100))));
-    assert_eq!(limit(&layer, "ada").await, "100000", "it is late");
-    sleep(ms(350)).await;
-    assert_eq!(limit(&layer, "ada").await, "100000", "it is late again");
-    assert_eq!(directory.asked(), 2, "nothing is in flight that a request should not wait for");
 }

@@ -1,5 +1,4 @@
-//! What a layer looks up for itself: shielded, by the raw value, and within the budget.
-mod budget;
+//! What a layer looks up for itself: shielded, by the raw value, and in bounded time.
 mod flights;
 mod late;
 mod logs;
@@ -9,4 +8,5 @@ mod rig;
 mod shield;
 mod stale;
 mod tiers;
+mod timeouts;
 mod unknown;

@@ -94,7 +94,7 @@ async fn a_key_that_a_lookup_found_to_be_missing_is_never_banned_for_all_whateve
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_late_is_unknown() {
-    let late = || Policy::new("account", TWO).key(Directory::default().accounts(ms(51)));
+    let late = || Policy::new("account", TWO).key(Directory::default().accounts(ms(1_001)));
     assert_eq!(statuses(&RateLimitLayer::new(memory(), late())).await, [200, 200, 429, 429]);
     assert_eq!(statuses(&RateLimitLayer::new(memory(), late()).on_failure(OnFailure::Deny)).await, [503; 4]);
     let shadow = late().shadow();
