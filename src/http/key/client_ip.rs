@@ -320,6 +320,7 @@ impl ClientIp {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         MaybeFuture::Ready(self.address(parts).map(|address| ip_key(address, self.prefix())).into())
@@ -397,6 +398,7 @@ impl PeerIp {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl KeyExtractor for PeerIp {
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         MaybeFuture::Ready(peer(parts).map(|address| ip_key(address, self.v6_prefix)).into())

@@ -5,10 +5,12 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::Response;
 
+use super::ip::{DEFAULT_V6_PREFIX, ip_key};
 use crate::core::{Error, Key};
 use crate::lookup::RawValues;
 
@@ -24,6 +26,7 @@ use crate::lookup::RawValues;
 ///
 /// assert!(matches!(Extracted::from(Key::new("user", "ada")), Extracted::Key(key) if key.as_str() == "user:ada"));
 /// assert!(matches!(Extracted::from("all"), Extracted::Key(key) if key.as_str() == "key:all"));
+/// assert!(matches!(Extracted::from(7_u64), Extracted::Key(key) if key.as_str() == "key:7"));
 /// assert!(matches!(Extracted::from(None::<Key>), Extracted::Missing));
 /// assert!(matches!(Extracted::from(Err::<Key, _>(Ambiguous)), Extracted::Ambiguous));
 /// ```
@@ -117,6 +120,26 @@ impl From<String> for Extracted {
 impl From<&'static str> for Extracted {
     fn from(text: &'static str) -> Self {
         of_text(text)
+    }
+}
+
+macro_rules! number {
+    ($($number:ty),+) => {$(
+        impl From<$number> for Extracted {
+            /// Makes the key of the number's decimal text.
+            fn from(number: $number) -> Self {
+                number.to_string().into()
+            }
+        }
+    )+};
+}
+
+number!(i32, i64, u32, u64);
+
+impl From<IpAddr> for Extracted {
+    /// Makes the key of a client's address: whole if it is IPv4, its /56 prefix if it is IPv6.
+    fn from(address: IpAddr) -> Self {
+        Extracted::Key(ip_key(address, DEFAULT_V6_PREFIX))
     }
 }
 

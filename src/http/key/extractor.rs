@@ -19,13 +19,13 @@ use crate::core::{Key, MaybeFuture};
 
 /// Extracts the key that identifies the client of a request.
 ///
-/// Closures over `&Parts` are extractors if they return a [`Key`], a `String` or a `&'static str`, an `Option` of one
-/// of them, a `Result` as [`from_fn`](super::from_fn) describes it, or an [`Extracted`]. For keys that have to be
-/// waited for there is [`lookup`](super::lookup), which protects the database it queries.
+/// Closures over `&Parts` are extractors if they return what [`from_fn`](super::from_fn) describes: a [`Key`], text, a
+/// number, an address, or an `Option` or `Result` of one of them. For keys that have to be waited for there is
+/// [`lookup`](super::lookup), which protects the database it queries.
 ///
-/// A tuple of two to four extractors is an extractor: its key is that of all parts together, so each combination of values
-/// has a counter of its own, and a request without one of them has no key. The parts run for each request, and what is not
-/// ready is waited for at the same time.
+/// A tuple of two to four extractors, each of them `Clone`, is an extractor: its key is that of all parts together, so each
+/// combination of values has a counter of its own, and a request without one of them has no key. The parts run for each
+/// request, and what is not ready is waited for at the same time.
 ///
 /// A [`Policy`](crate::Policy) calls [`info`](Self::info) when its key is set and when it is given to a layer, and never
 /// for a request.
@@ -81,11 +81,14 @@ use crate::core::{Key, MaybeFuture};
 /// assert!(layer("10").is_err(), "no client has this version");
 /// # Ok::<(), tollgate::Error>(())
 /// ```
+// No implementation is recommended, because the compiler would list types and bounds instead of what users write.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a key extractor",
-    label = "expected an extractor, such as `key::client_ip()` or `key::header(\"x-api-key\")`",
-    note = "a closure is one if it takes `&Parts` and returns a `Key`, text, or an `Option` or `Result` of one of them; see `key::from_fn`",
-    note = "a tuple is one if it has two to four extractors that are `Clone`; keys that have to be awaited need `key::lookup`"
+    message = "expected a key extractor, found `{Self}`",
+    label = "neither an extractor, such as `key::header(\"x-api-key\")`, nor a closure from `&Parts` to a key",
+    note = "a closure returns a `Key`, `String`, `&'static str`, `IpAddr`, `i32`, `i64`, `u32` or `u64`, or an `Option` or `Result` of one of them; text of the request has to be owned, as a `String`",
+    note = "what a closure captures has to be `Send`, `Sync` and `'static`; inside `key::from_fn(…)` the compiler names what is wrong",
+    note = "a key that has to be awaited, such as that of an async closure, needs `key::lookup`",
+    note = "a tuple has two to four extractors that are `Clone`; more of them are nested: `((a, b), c, d, e)`"
 )]
 pub trait KeyExtractor: Any + Send + Sync {
     /// Extracts the key, at once or with a future.
@@ -120,6 +123,7 @@ pub trait KeyExtractor: Any + Send + Sync {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<F, R> KeyExtractor for F
 where
     F: Fn(&Parts) -> R + Send + Sync + 'static,
@@ -130,6 +134,7 @@ where
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl KeyExtractor for Arc<dyn KeyExtractor> {
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         (**self).extract(parts)
@@ -184,6 +189,7 @@ impl fmt::Debug for Joined {
 
 macro_rules! tuple {
     ($($part:ident.$index:tt),+) => {
+        #[diagnostic::do_not_recommend]
         impl<$($part: KeyExtractor + Clone),+> KeyExtractor for ($($part),+) {
             fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
                 join_all([$(self.$index.extract(parts)),+].into_iter())
@@ -259,11 +265,19 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
 
 /// Identifies clients by the result of a closure over the head of the request.
 ///
-/// The closure returns a [`Key`](crate::Key) or text, an `Option` of one of them (`None` is a
-/// [missing](crate::policy::MissingKey) key), or a `Result` of one of these. The error of the `Result` is a response that
-/// rejects the request, boxed or not, [`Ambiguous`](super::Ambiguous), or an [`Error`](crate::Error), which is a
-/// [failure](crate::OnFailure#keys). The closure is called for each request that the policy applies to, and should
-/// not block.
+/// The closure returns a [`Key`](crate::Key), or what one is made of:
+///
+/// | returned | key |
+/// | --- | --- |
+/// | `String`, `&'static str` | that of the text; an `Option<&str>` of the request needs `.map(str::to_owned)` |
+/// | `i32`, `i64`, `u32`, `u64` | that of the number's decimal text, so `7` and `"7"` are one client |
+/// | [`IpAddr`] | that of `client_ip` and `peer_ip` by default: IPv4 whole, IPv6 by its /56 prefix |
+/// | [`Secret`](super::Secret) | its hash |
+///
+/// It may also return an `Option` of one of them (`None` is a [missing](crate::policy::MissingKey) key), a `Result` of one
+/// of these, or an [`Extracted`]. The error of the `Result` is a response that rejects the request, boxed or not,
+/// [`Ambiguous`](super::Ambiguous), or an [`Error`](crate::Error), which is a [failure](crate::OnFailure#keys). The closure
+/// is called for each request that the policy applies to, and should not block.
 ///
 /// # Examples
 ///
@@ -284,6 +298,22 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
 /// let MaybeFuture::Ready(Extracted::Key(key)) = tenant.extract(&parts) else { panic!("there is a host") };
 /// assert_eq!(key.as_str(), "tenant:acme");
 /// # Ok::<(), http::Error>(())
+/// ```
+///
+/// A number that a layer for authentication has inserted:
+///
+/// ```
+/// use http::request::Parts;
+/// use tollgate::{Policy, Quota};
+///
+/// #[derive(Clone)]
+/// struct User {
+///     id: u64,
+/// }
+///
+/// let by_user = |parts: &Parts| parts.extensions.get::<User>().map(|user| user.id);
+/// let policy = Policy::new("user", Quota::per_minute(600)).key(by_user);
+/// # let _ = policy;
 /// ```
 #[must_use]
 pub fn from_fn<F, R>(find: F) -> F

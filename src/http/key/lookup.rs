@@ -116,6 +116,7 @@ impl KeyLookup {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl KeyExtractor for KeyLookup {
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         let by = match self.by.extract(parts) {

@@ -15,7 +15,8 @@
 //!
 //! Where a client can choose the key, it can start a fresh counter with each request: add a policy by address. A tuple of
 //! extractors is one of all keys together, such as `(key::client_ip(), key::route())`, and a closure over `&Parts` makes any
-//! other extractor:
+//! other extractor. It returns a key, text, a number, an address, or an `Option` or `Result` of one of them: [`from_fn`] has
+//! the list.
 //!
 //! ```
 //! use http::request::Parts;

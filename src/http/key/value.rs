@@ -311,6 +311,7 @@ impl ValueKey {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl KeyExtractor for ValueKey {
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted> {
         MaybeFuture::Ready(self.value(parts).map(|value| value.map(|value| self.key(&value))).into())

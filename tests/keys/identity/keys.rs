@@ -1,15 +1,17 @@
 //! The other keys of a request's head.
 
 use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
 
+use axum::extract::ConnectInfo;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Uri};
-use tollgate::Key;
-use tollgate::key::Lookup;
-use tollgate::key::{self, Extracted, KeyExtractor};
+use tollgate::key::{self, Ambiguous, Extracted, KeyExtractor, Lookup};
+use tollgate::test_util::send;
+use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
 
 use super::{head, text};
 
@@ -148,6 +150,73 @@ fn an_extension_is_read_by_a_closure() {
     parts.extensions.insert(7_u32);
     assert_eq!(text(&by_user, &parts), "user:7");
     assert_eq!(text(&key::extension(|user: &u32| (*user > 7).then_some("big")), &parts), "missing");
+}
+
+#[test]
+fn a_number_is_the_key_of_its_text() {
+    let parts = asks("/");
+    assert_eq!(text(&|_: &Parts| -7_i32, &parts), text(&|_: &Parts| "-7", &parts));
+    assert_eq!(text(&|_: &Parts| i64::MIN, &parts), format!("key:{}", i64::MIN));
+    assert_eq!(text(&|_: &Parts| 7_u32, &parts), "key:7");
+    assert_eq!(text(&|_: &Parts| u64::MAX, &parts), format!("key:{}", u64::MAX));
+    assert_eq!(text(&|_: &Parts| None::<u64>, &parts), "missing");
+    assert_eq!(text(&|_: &Parts| Ok::<_, Ambiguous>(Some(7_u64)), &parts), "key:7");
+    assert_eq!(text(&key::extension(|user: &u32| *user), &parts), "missing");
+    assert_eq!(text(&key::lookup(key::host(), async |_| Ok::<_, Infallible>(7_u64)), &asks("http://a/")), "key:7");
+}
+
+/// The address that a layer for authentication or a proxy's protocol has found.
+#[derive(Clone)]
+struct Client(IpAddr);
+
+fn by_client(parts: &Parts) -> Option<IpAddr> {
+    parts.extensions.get::<Client>().map(|client| client.0)
+}
+
+fn request_of(client: &str) -> Request<String> {
+    let client = client.parse().expect("an address");
+    let request = Request::builder().extension(Client(client)).extension(ConnectInfo(SocketAddr::new(client, 4_711)));
+    request.body(String::new()).expect("a request")
+}
+
+#[test]
+fn an_address_is_the_key_that_the_extractors_of_addresses_make() {
+    for client in
+        ["203.0.113.9", "::ffff:203.0.113.9", "64:ff9b::203.0.113.9", "2001:db8::9", "2001:db8:0:1ff::1", "::1"]
+    {
+        let (parts, _) = request_of(client).into_parts();
+        for extractor in [text(&key::client_ip(), &parts), text(&key::peer_ip(), &parts)] {
+            assert_eq!(text(&by_client, &parts), extractor, "{client}");
+        }
+    }
+    assert_eq!(text(&by_client, &asks("/")), "missing");
+    assert_eq!(text(&|_: &Parts| Err::<IpAddr, _>(Ambiguous), &asks("/")), "ambiguous");
+}
+
+/// The status that a request of a client gets.
+async fn status_of(layer: &RateLimitLayer, client: &str) -> StatusCode {
+    send(layer, 1, |_| request_of(client)).await[0].status()
+}
+
+#[tokio::test]
+async fn what_a_closure_makes_a_key_of_counts_on_the_counter_of_that_key() {
+    let store = MemoryStore::new();
+    let layer = |policy: Policy| RateLimitLayer::new(store.clone(), policy);
+    let clients = || Policy::new("clients", Quota::per_hour(2));
+    let (address, client_ip, peer_ip) =
+        (layer(clients().key(by_client)), layer(clients().key(key::client_ip())), layer(clients().key(key::peer_ip())));
+    assert_eq!(status_of(&address, "2001:db8::1").await, 200);
+    assert_eq!(status_of(&client_ip, "2001:db8::1").await, 200);
+    for (layer, client) in [(&address, "2001:db8::1"), (&address, "2001:db8::ff:2"), (&peer_ip, "2001:db8:0:ff::3")] {
+        assert_eq!(status_of(layer, client).await, 429, "{client}");
+    }
+    assert_eq!(status_of(&address, "2001:db8:0:100::1").await, 200, "another /56");
+
+    let numbers = || Policy::new("numbers", Quota::per_hour(2));
+    let (number, text) = (layer(numbers().key(|_: &Parts| Some(7_u64))), layer(numbers().key(|_: &Parts| "7")));
+    for (layer, status) in [(&number, 200), (&text, 200), (&number, 429), (&text, 429)] {
+        assert_eq!(status_of(layer, "::1").await, status);
+    }
 }
 
 #[test]
