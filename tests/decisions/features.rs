@@ -29,7 +29,7 @@ fn errors(name: &str, program: &str) -> String {
 #[test]
 #[ignore = "slow: scripts/slow runs it"]
 fn a_calendar_without_its_feature_had_no_methods_and_no_error_named_the_feature() {
-    let program = "use tollgate::{Calendar, Quota};\nfn main() { let _ = Calendar::daily(\"UTC\").map(|day| \
+    let program = "use tollgate::{Quota, policy::Calendar};\nfn main() { let _ = Calendar::daily(\"UTC\").map(|day| \
                    Quota::calendar_window(1, day)); }\n";
     let errors = errors("without-calendar", program);
     assert!(errors.contains("gated behind the `calendar` feature"), "{errors}");
