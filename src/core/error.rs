@@ -199,7 +199,7 @@ impl Error {
     /// # async fn main() -> Result<(), tollgate::Error> {
     /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1))]);
     /// let (ada, timeout) = (Key::new("user", "ada"), Duration::from_secs(1));
-    /// let _allowed = limiter.until_ready(&ada, timeout).await?;
+    /// let (_decision, _slots) = limiter.until_ready(&ada, timeout).await?;
     ///
     /// let error = limiter.until_ready(&ada, timeout).await.expect_err("an hour is too long");
     /// assert!(error.is_denied());

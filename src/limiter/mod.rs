@@ -190,13 +190,15 @@ impl Limiter {
         self.decide(key, Some(units)).await
     }
 
-    /// Repeats a check until it is allowed, for up to `timeout`. The decision that it returns is never a denial.
+    /// Waits until the limits allow, for up to `timeout`, and returns what [`acquire`](Self::acquire) does: the decision,
+    /// which is never a denial, and a guard of the slots, empty without a [concurrency](crate::Quota::concurrency).
     ///
     /// After a denial it sleeps for [`retry_after`](Decision::retry_after) plus up to a tenth of that, so that many
     /// tasks do not wake at once, and checks again. If the wait would end after the timeout, or no wait can help, it
     /// returns the error at once. The timeout bounds neither the last check, which may take its
     /// [timeout](Self::timeout), nor the [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check
-    /// sleeps as well. Tasks are not admitted in the order in which they came.
+    /// sleeps as well. Tasks are not admitted in the order in which they came: a
+    /// [`BackPressureLayer`](crate::shed::BackPressureLayer) has them stand in line.
     ///
     /// # Errors
     ///
@@ -205,8 +207,7 @@ impl Limiter {
     ///
     /// # Cancellation
     ///
-    /// The future can be dropped at any point. Refusals take nothing; a check that the store admits stays taken, as
-    /// with [`check`](Self::check).
+    /// As [`acquire`](Self::acquire). Refusals take nothing.
     ///
     /// # Examples
     ///
@@ -219,20 +220,20 @@ impl Limiter {
     /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_second(100).burst(1))]);
     /// let ada = Key::new("user", "ada");
     /// for _ in 0..3 {
-    ///     let _allowed = limiter.until_ready(&ada, Duration::from_secs(5)).await?;
+    ///     let (_decision, _slots) = limiter.until_ready(&ada, Duration::from_secs(5)).await?;
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn until_ready(&self, key: &Key, timeout: Duration) -> Result<Decision, Error> {
+    pub async fn until_ready(&self, key: &Key, timeout: Duration) -> Result<(Decision, SlotGuard), Error> {
         let start = Instant::now();
         loop {
-            let decision = self.check(key).await?;
+            let (decision, slots) = self.acquire(key).await?;
             if decision.is_allowed() {
                 if !decision.delay().is_zero() {
                     sleep(decision.delay()).await;
                 }
-                return Ok(decision);
+                return Ok((decision, slots));
             }
             // Timers count milliseconds: a shorter wait, or none, would make this a busy loop.
             let wait = decision.retry_after().map(|wait| wait.max(TIMER_RESOLUTION));

@@ -66,7 +66,7 @@ impl Warned {
             tracing::warn!(
                 code = "TG008",
                 "a check took slots of a concurrency, which are released before it returns, so they limit nothing: call \
-                 Limiter::acquire, and keep its guard for as long as the work takes; to look, call peek"
+                 Limiter::acquire or until_ready, and keep the guard for as long as the work takes; to look, call peek"
             );
         }
     }

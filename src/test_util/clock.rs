@@ -102,9 +102,9 @@ impl ManualClock {
     ///
     /// let ada = Key::new("user", "ada");
     /// let most = Duration::from_secs(3_601);
-    /// let _allowed = limiter.until_ready(&ada, most).await?;
+    /// let (_decision, _slots) = limiter.until_ready(&ada, most).await?;
     /// // It waits for an hour, in no time.
-    /// let _allowed = limiter.until_ready(&ada, most).await?;
+    /// let (_decision, _slots) = limiter.until_ready(&ada, most).await?;
     /// assert!(clock.now() >= ManualClock::EPOCH + Duration::from_secs(3_600));
     /// # Ok(())
     /// # }

@@ -21,7 +21,7 @@ use std::mem;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
-use crate::core::{Decision, Key, Lines, Outcome};
+use crate::core::{Ban, Decision, Key, Lines, Outcome, PolicyName};
 use crate::http::gate::Gate;
 use crate::http::policy::{Count, Policy};
 use crate::store::{
@@ -49,9 +49,8 @@ pub(super) struct Debts {
     checked: Vec<Outcome>,
     /// Whether the handler checked a metered policy of its own.
     pub(super) has_metered_check: bool,
-    /// What may be struck when the outcome of the request is known: for each policy that bans by outcome its place in the
-    /// gate, and what its check took.
-    strikes: Vec<(usize, Receipt)>,
+    /// What may be struck when the outcome of the request is known.
+    strikes: Vec<Strike>,
     /// The slots of the request, until the body of its response has them. Handles do not hold them: they may be kept
     /// for hours.
     slots: SlotGuard,
@@ -85,10 +84,7 @@ impl Debts {
                 continue;
             }
             let policy = &gate.policies[policies[place]];
-            // The check of a policy has a ban unless clients share its key.
-            if policy.options().bans_on.is_some() && outcome.has_ban() {
-                debts.strikes.push((policies[place], Receipt::new(receipt.store(), [taken.clone()])));
-            }
+            debts.strikes.extend(Strike::new(policy, outcome, receipt.store(), taken));
             debts.insert(place, policy, outcome, receipt.store(), taken);
         }
         debts
@@ -111,6 +107,9 @@ impl Debts {
         }
         let is_kept = is_shown || metered && self.each.len() < MOST_KEPT;
         for (taken, outcome) in receipt.items().iter().zip(decision.outcomes()) {
+            if is_shown {
+                self.strikes.extend(Strike::new(policy, outcome, receipt.store(), taken));
+            }
             let same = self.each.iter_mut().find(|debt| debt.is_to(receipt.store(), &taken.counter));
             match same.filter(|_| !is_shown) {
                 Some(debt) => debt.add(taken),
@@ -139,12 +138,11 @@ impl Debts {
     /// Strikes, and sets what is owed, by what counts and the real cost. Returns whether something is not known yet, which
     /// stays.
     pub(super) fn end(&mut self, gate: &Gate, counts: impl Fn(&Count) -> Option<bool>, real: Option<u64>) -> bool {
-        for (place, receipt) in mem::take(&mut self.strikes) {
-            let policy = &gate.policies[place];
-            match policy.options().bans_on.as_ref().map_or(Some(false), &counts) {
-                Some(true) => strike(gate, policy, receipt),
+        for strike in mem::take(&mut self.strikes) {
+            match counts(&strike.on) {
+                Some(true) => strike.send(gate),
                 Some(false) => {}
-                None => self.strikes.push((place, receipt)),
+                None => self.strikes.push(strike),
             }
         }
         let mut is_open = !self.strikes.is_empty();
@@ -225,17 +223,36 @@ fn warn_of_many_checks(policy: &str) {
     });
 }
 
-fn strike(gate: &Gate, policy: &Policy, receipt: Receipt) {
-    let Some(ban) = policy.rule().banning() else { return };
-    let (name, mode, telemetry) = (policy.rule().name().clone(), policy.rule().mode(), gate.limits.telemetry.clone());
-    let settling = gate.limits.store.settle(receipt, &[Settlement::new(0, Change::Strike(ban))]);
-    let reported = settling.map(move |settled| {
-        if settled.is_ok_and(|applied| applied.iter().any(|applied| applied.began)) {
-            telemetry.banned(&name, mode);
+/// A strike of a policy that bans by outcome, once the response is one that it counts.
+struct Strike {
+    on: Count,
+    ban: Ban,
+    policy: PolicyName,
+    mode: Mode,
+    /// What the policy's check took.
+    receipt: Receipt,
+}
+
+impl Strike {
+    fn new(policy: &Policy, outcome: &Outcome, store: StoreId, taken: &ReceiptItem) -> Option<Self> {
+        // The check of a policy has a ban unless clients share its key.
+        let on = policy.options().bans_on.as_ref().filter(|_| outcome.has_ban())?.clone();
+        let (rule, receipt) = (policy.rule(), Receipt::new(store, [taken.clone()]));
+        Some(Self { on, ban: rule.banning()?, policy: rule.name().clone(), mode: rule.mode(), receipt })
+    }
+
+    fn send(self, gate: &Gate) {
+        let Self { ban, policy, mode, receipt, .. } = self;
+        let telemetry = gate.limits.telemetry.clone();
+        let settling = gate.limits.store.settle(receipt, &[Settlement::new(0, Change::Strike(ban))]);
+        let reported = settling.map(move |settled| {
+            if settled.is_ok_and(|applied| applied.iter().any(|applied| applied.began)) {
+                telemetry.banned(&policy, mode);
+            }
+        });
+        if let (MaybeFuture::Pending(reported), Ok(runtime)) = (reported, Runtime::try_current()) {
+            runtime.spawn(reported);
         }
-    });
-    if let (MaybeFuture::Pending(reported), Ok(runtime)) = (reported, Runtime::try_current()) {
-        runtime.spawn(reported);
     }
 }
 

@@ -256,8 +256,9 @@ impl RateLimitHandle {
     /// The store is that of this handle's layer. Do not name policies after what clients send: each name has metrics of
     /// its own. Of the policy, only its name, quota, cost,
     /// [`count`](Policy::count), [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped),
-    /// [`unadvertised`](Policy::unadvertised), [`ban`](Policy::ban) and [`shadow`](Policy::shadow) matter here. Ban only
-    /// keys that no client can choose for another. A cost above what the quota holds is always refused, without a
+    /// [`unadvertised`](Policy::unadvertised), [`shadow`](Policy::shadow), [`ban`](Policy::ban) and
+    /// [`ban_failures`](Policy::ban_failures) matter here. A ban by failures counts the response of this request, for the
+    /// first 64 checks before it. Ban only keys that no client can choose for another. A cost above what the quota holds is always refused, without a
     /// [`retry_after`](Decision::retry_after).
     ///
     /// What the first 64 checks of a request take before its response is settled with the request, and is in the

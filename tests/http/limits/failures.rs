@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full};
 use tollgate::body::ResponseBody;
 use tollgate::policy::Count;
 use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Decision, Policy, Quota, RateLimitLayer, key};
+use tollgate::{Ban, Decision, Key, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::time::memory;
@@ -57,6 +57,35 @@ async fn a_right_password_comes_too_late_after_too_many_wrong_ones() {
     assert_eq!((refused.status().as_u16(), is_banned(&refused)), (429, true));
     clock.advance(10 * MINUTE);
     assert_eq!(log_in(&layer, 200).await.status(), 200);
+}
+
+/// What the layer answers to a log-in whose account only the handler knows, which finds this for those it lets in.
+async fn check_and_log_in(layer: &RateLimitLayer, account: &'static str, status: u16) -> u16 {
+    let account_of = Policy::new("account", Quota::per_minute(1_000))
+        .ban_failures(Ban::new(3, MINUTE, 10 * MINUTE), Count::statuses([StatusCode::UNAUTHORIZED]));
+    let service = service_fn(move |request: Request<Full<Bytes>>| {
+        let account_of = account_of.clone();
+        async move {
+            let limits = request.extensions().get::<RateLimitHandle>().expect("the layer is around").clone();
+            let decision = limits.check(&account_of, Key::new("account", account)).await.expect("memory decides");
+            let status = if decision.is_allowed() { status } else { 429 };
+            Ok::<_, Infallible>(Response::builder().status(status).body(Full::<Bytes>::default()).expect("a response"))
+        }
+    });
+    layer.layer(service).oneshot(request()).await.expect("it does not fail").status().as_u16()
+}
+
+#[tokio::test]
+async fn a_policy_that_a_handler_checks_bans_by_the_response_too() {
+    let clock = ManualClock::new();
+    let layer = RateLimitLayer::new(memory(&clock), Policy::new("all", Quota::per_minute(1_000)).key(key::global()));
+    for status in [401, 200, 401, 500, 401] {
+        assert_eq!(check_and_log_in(&layer, "ada", status).await, status);
+    }
+    assert_eq!(check_and_log_in(&layer, "ada", 200).await, 429, "it is banned");
+    assert_eq!(check_and_log_in(&layer, "bob", 200).await, 200);
+    clock.advance(10 * MINUTE);
+    assert_eq!(check_and_log_in(&layer, "ada", 200).await, 200);
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ async fn all_operations_use_the_same_policies_and_a_key_that_is_for_none_is_an_e
     uses(limiter.check(&user()).await, &["user", "bans"]);
     uses(limiter.check_n(&user(), 2).await, &["user", "bans"]);
     uses(limiter.peek(&user()).await, &["user", "bans"]);
-    uses(limiter.until_ready(&user(), HOUR).await, &["user", "bans"]);
+    uses(limiter.until_ready(&user(), HOUR).await.map(|(decision, _)| decision), &["user", "bans"]);
     uses(limiter.acquire(&user()).await.map(|(decision, _)| decision), &["user", "bans"]);
     let flow = limiter.flow(&user()).await.expect("a flow");
     uses(

@@ -36,7 +36,7 @@ async fn ready(limiter: &Limiter, patience: Duration) -> (Decision, Duration) {
     let start = Instant::now();
     let decision = timeout(FOREVER * 2, limiter.until_ready(&ada(), patience)).await.expect("it ends");
     let denied = |error: Error| error.decision().cloned().filter(|_| error.is_denied()).expect("the store is there");
-    (decision.unwrap_or_else(denied), start.elapsed())
+    (decision.map_or_else(denied, |(decision, _)| decision), start.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +59,7 @@ async fn it_waits_as_long_as_it_is_told_and_at_most_a_tenth_more() {
 fn what_need_not_wait_needs_no_timers() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1))]);
-    let decision = runtime.block_on(limiter.until_ready(&ada(), Duration::ZERO)).expect("memory decides");
+    let (decision, _) = runtime.block_on(limiter.until_ready(&ada(), Duration::ZERO)).expect("memory decides");
     assert!(decision.is_allowed());
 }
 
@@ -127,6 +127,27 @@ async fn a_turn_in_a_queue_is_waited_for_too() {
         assert!(decision.is_allowed());
         let slot = Duration::from_millis(100) * place;
         assert!(start.elapsed() >= slot && start.elapsed() <= slot + GRAIN, "{place}: {:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_waited_for_and_held_by_the_guard() {
+    let limiter = limiter(Quota::concurrency(2));
+    let running = Arc::new(AtomicUsize::new(0));
+    let jobs: Vec<_> = (0..6)
+        .map(|_| {
+            let (limiter, running) = (limiter.clone(), Arc::clone(&running));
+            tokio::spawn(async move {
+                let (_, slots) = limiter.until_ready(&ada(), SECOND * 60).await.expect("they end");
+                assert!(running.fetch_add(1, Ordering::Relaxed) < 2, "there are two slots");
+                sleep(SECOND * 5).await;
+                running.fetch_sub(1, Ordering::Relaxed);
+                drop(slots);
+            })
+        })
+        .collect();
+    for job in jobs {
+        timeout(FOREVER, job).await.expect("it ends").expect("it does not panic");
     }
 }
 
