@@ -119,12 +119,71 @@ impl Config {
         self.policies
     }
 
+    /// Replaces the policies by those that `change` makes of them.
+    ///
+    /// It completes policies by what no file has, such as a [`when`](Policy::when) or a
+    /// [`tier_lookup`](Policy::tier_lookup), and adds others. Read every newer file with the same closure: then
+    /// [`layer`](Self::layer) and [`update`](Self::update) have the same policies. Where the closure adds one, a file that
+    /// lost all of its own is no error of `update` any more.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use tollgate::config::Config;
+    /// use tollgate::policy::TierLookup;
+    /// use tollgate::{MemoryStore, Policy, Quota};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// // In a service this queries a database. Clones share its cache, so it is made once.
+    /// let plans = TierLookup::new(async |_| Ok::<_, Infallible>(Some(Quota::per_hour(5_000))));
+    /// let complete = |policies: Vec<Policy>| {
+    ///     let complete = |policy: Policy| match policy.name() {
+    ///         "address" => policy.when(|parts| !parts.headers.contains_key("x-api-key")),
+    ///         "plan" => policy.tier_lookup(plans.clone()),
+    ///         _ => policy,
+    ///     };
+    ///     policies.into_iter().map(complete).chain([Policy::new("all", Quota::per_second(1_000))]).collect()
+    /// };
+    ///
+    /// let file = |limit| {
+    ///     format!(
+    ///         r#"
+    ///         [[policy]]
+    ///         name = "address"
+    ///         key = "client_ip"
+    ///         limit = {limit}
+    ///         window = "60s"
+    ///
+    ///         [[policy]]
+    ///         name = "plan"
+    ///         key = "header:x-api-key"
+    ///         limit = 100
+    ///         window = "1h"
+    ///         "#
+    ///     )
+    /// };
+    /// let layer = Config::from_toml(&file(60))?.with_policies(&complete).layer(MemoryStore::new())?.live();
+    /// // The file has changed.
+    /// Config::from_toml(&file(10))?.with_policies(&complete).update(&layer)?;
+    /// assert_eq!(layer.find_policy("address").expect("it is in the file").quota().limit(), 10);
+    /// assert!(layer.find_policy("all").is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_policies(self, change: impl FnOnce(Vec<Policy>) -> Vec<Policy>) -> Self {
+        let policies = change(self.policies);
+        let has_none = self.has_none && policies.is_empty();
+        Self { policies, has_none, ..self }
+    }
+
     /// A layer with what `[[policy]]` and `[server]` set: its policies, how the client's address is known, and what
     /// happens to requests the store could not decide. If the file has `[fleet]` or `[ratios]`, call
     /// [`fleet`](Self::fleet) or [`ratio_store`](Self::ratio_store) before.
     ///
-    /// What no file sets, such as [headers](RateLimitLayer::headers), is set on the layer, and policies
-    /// can be added to it.
+    /// What no file sets, such as [headers](RateLimitLayer::headers), is set on the layer. Policies that are added to the
+    /// layer are removed by the next [`update`](Self::update): add them by [`with_policies`](Self::with_policies).
     ///
     /// # Errors
     ///

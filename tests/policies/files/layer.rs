@@ -208,6 +208,51 @@ fn settings_that_stay_are_named_in_one_warning() {
     }
 }
 
+/// The policy of the file without a header `x-free`, and one of the application.
+fn complete(policies: Vec<Policy>) -> Vec<Policy> {
+    let complete = |policy: Policy| policy.when(|parts| !parts.headers.contains_key("x-free"));
+    let added = Policy::new("added", Quota::per_hour(3));
+    policies.into_iter().map(complete).chain([added]).collect()
+}
+
+#[tokio::test]
+async fn policies_completed_and_added_stay_over_an_update_and_those_of_the_layer_alone_go() {
+    let file = |limit| read(&policy(&format!("limit = {limit}\nwindow = \"1h\"")));
+    let layer = file(1).with_policies(complete).layer(MemoryStore::new()).expect("the store supports it");
+    let layer = layer.policy(Policy::new("alone", Quota::per_hour(9)));
+    let app = app(layer.clone());
+    assert_eq!(statuses(&app, ["/", "/", "/ x-free:1"]).await, [200, 429, 200], "two of three of the added one");
+    let layer = layer.live();
+    for limit in [2, 1] {
+        file(limit).with_policies(complete).update(&layer).expect("the store supports it");
+        assert!(layer.find_policy("added").is_some() && layer.find_policy("alone").is_none());
+    }
+    assert_eq!(statuses(&app, ["/", "/ x-free:1", "/ x-free:1"]).await, [429, 200, 429]);
+}
+
+#[test]
+fn policies_of_one_name_in_the_file_and_in_code_are_an_error() {
+    let config = read(&policy("name = \"added\"\nlimit = 1")).with_policies(complete);
+    let layer = layer(&policies(""));
+    for error in [config.layer(MemoryStore::new()).map(drop), config.update(&layer.clone().live())] {
+        let error = error.expect_err("their counters would be one").to_string();
+        assert!(error.contains("the name \"added\" is given to two policies"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn policies_added_to_a_file_that_has_none_on_purpose_limit() {
+    let layer = read("policy = []").with_policies(complete).layer(MemoryStore::new()).expect("the store supports it");
+    let app = app(layer.clone());
+    assert_eq!(statuses(&app, ["/"; 4]).await, [200, 200, 200, 429]);
+    let layer = layer.live();
+    read("policy = []").with_policies(complete).update(&layer).expect("the store supports it");
+    assert_eq!(statuses(&app, ["/"]).await, [429]);
+    read(&policies("")).with_policies(|_| Vec::new()).update(&layer).expect_err("nothing would be limited");
+    read("policy = []").with_policies(|policies| policies).update(&layer).expect("it is meant");
+    assert_eq!(statuses(&app, ["/"]).await, [200]);
+}
+
 #[tokio::test]
 async fn an_emptied_file_is_refused_and_an_empty_list_of_policies_is_not() {
     let layer = layer(&policy("limit = 1\nwindow = \"1h\""));
