@@ -72,7 +72,9 @@ impl LiveLayer {
     ///
     /// # Errors
     ///
-    /// As [`RateLimitLayer::try_policy`]; then the policies in force stay.
+    /// As [`RateLimitLayer::try_policy`], and if there are none in place of some; then the policies in force stay. If the
+    /// layer's [client](RateLimitLayer::client) trusts proxies, a key that trusts others is an error: only
+    /// [`Config::update`](crate::config::Config::update) replaces the client, too.
     ///
     /// # Examples
     ///

@@ -159,6 +159,19 @@ async fn ambiguous_requests_count_together_whatever_their_address_also_with_a_li
     }
 }
 
+#[test]
+fn policies_that_trust_others_replace_none_without_the_client_which_an_update_replaces_too() {
+    let file = |proxies: &str| {
+        read(&(policies("key = \"client_ip\"") + &format!("[server]\ntrusted_proxies = [\"{proxies}\"]")))
+    };
+    let layer = file("10.0.0.0/8").layer(MemoryStore::new()).expect("the store supports it").live();
+    let newer = file("192.0.2.1");
+    let error = layer.replace_policies(newer.policies().iter().cloned()).expect_err("it contradicts").to_string();
+    assert!(error.contains("trusts other proxies than the client of the layer"), "{error}");
+    newer.update(&layer).expect("the client is that of the file");
+    layer.replace_policies(newer.into_policies()).expect("the client is that of the file");
+}
+
 #[tokio::test]
 async fn policies_added_after_an_update_trust_the_proxies_of_the_newer_file() {
     let file = policy("limit = 9\nwindow = \"1h\"");
