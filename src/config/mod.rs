@@ -163,6 +163,33 @@
 //! [`Config::update`] replaces the policies of a layer in use by those of a newer file. `trusted_proxies`,
 //! `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and `instances` stay, and a
 //! warning says so. `[fleet]` and `[ratios]` take effect at the next start.
+//!
+//! The crate does not watch files. A task that compares the bytes now and then is enough:
+//!
+//! ```
+//! use std::fs;
+//! use std::time::Duration;
+//! use tollgate::LiveLayer;
+//! use tollgate::config::Config;
+//!
+//! async fn follow(path: &str, layer: LiveLayer) {
+//!     let mut seen = None;
+//!     loop {
+//!         let bytes = fs::read(path).ok();
+//!         if bytes != seen {
+//!             if let Err(error) = Config::from_file(path).and_then(|config| config.update(&layer)) {
+//!                 eprintln!("the old limits stay: {error:#}");
+//!             }
+//!             seen = bytes;
+//!         }
+//!         tokio::time::sleep(Duration::from_secs(5)).await;
+//!     }
+//! }
+//! # let _ = follow;
+//! ```
+//!
+//! What no file has, such as a [`when`](crate::Policy::when), is added to its policies by [`Config::with_policies`], before
+//! each update, too.
 
 mod ban;
 mod error;
