@@ -447,6 +447,36 @@ fn the_rejection_closure_makes_every_response_of_the_layer_and_is_told_the_reaso
 }
 
 #[test]
+fn a_denial_has_the_very_number_of_its_retry_after() {
+    let closure = |_: &Parts, denial: &Denial<'_>| Response::new(format!("{:?}", denial.retry_after_secs()));
+    let ban = Ban::new(1, Duration::from_secs(3_600), Duration::from_secs(60)).of_verified_keys();
+    // Its clock stands, half a second before there is a unit again.
+    let halves = layer(Policy::new("all", Quota::per_second(2).burst(1)));
+    for (layer, least) in [
+        (halves, Some(1)),
+        (layer(per_user(Quota::per_hour(1))), Some(3_600)),
+        (layer(per_user(Quota::per_hour(1)).ban(ban)), Some(3_600)),
+        (layer(per_user(TWO).cost_by(|_| 3)), None),
+        (RateLimitLayer::new(unavailable(), per_user(TWO)).on_failure(OnFailure::Deny), Some(1)),
+    ] {
+        for jitter in [0, 30] {
+            let headers = RateLimitHeaders::both().jitter(Duration::from_secs(jitter));
+            let service = layer.clone().headers(headers).on_denied_http(closure).layer(Hello::default());
+            send(&service, of("ada"));
+            for _ in 0..20 {
+                let response = send(&service, of("ada"));
+                let wait: Option<u64> = response
+                    .headers()
+                    .get(RETRY_AFTER)
+                    .map(|wait| wait.to_str().expect("ASCII").parse().expect("digits"));
+                assert!((least..=least.map(|least| least + jitter + 1)).contains(&wait), "{wait:?} of {least:?}");
+                assert_eq!(text(response), format!("{wait:?}"));
+            }
+        }
+    }
+}
+
+#[test]
 fn what_the_rejection_closure_sets_is_kept() {
     let layer = layer(Policy::new("all", Quota::per_hour(1))).on_denied_http(|_: &Parts, _: &Denial<'_>| {
         let response = Response::builder().status(429).header(RETRY_AFTER, "9000").header(CACHE_CONTROL, "private");

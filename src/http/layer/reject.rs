@@ -40,9 +40,15 @@ impl RateLimitLayer {
     ///
     /// ```
     /// use axum::Json;
-    /// use std::collections::BTreeMap;
+    /// use serde::Serialize;
     /// use tollgate::response::DenialReason;
     /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// #[derive(Serialize)]
+    /// struct Body {
+    ///     error: &'static str,
+    ///     retry_after: Option<u64>,
+    /// }
     ///
     /// let policy = Policy::new("api", Quota::per_minute(100));
     /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_denied(|_, denial| {
@@ -52,7 +58,8 @@ impl RateLimitLayer {
     ///         DenialReason::DenyListed => "not_allowed",
     ///         _ => "try_again",
     ///     };
-    ///     (denial.status(), Json(BTreeMap::from([("error", error)])))
+    ///     // The number of seconds in Retry-After.
+    ///     (denial.status(), Json(Body { error, retry_after: denial.retry_after_secs() }))
     /// });
     /// # let _ = layer;
     /// ```

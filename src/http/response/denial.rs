@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use super::seconds;
 use crate::core::Decision;
 
 /// Why a layer denies a request, and what it would send: [`on_denied`](crate::RateLimitLayer::on_denied) gets it.
@@ -12,6 +13,8 @@ pub struct Denial<'a> {
     pub(super) reason: DenialReason<'a>,
     pub(super) status: StatusCode,
     pub(super) retry_after: Option<Duration>,
+    /// The jitter, in seconds.
+    pub(super) later: u64,
 }
 
 /// The reason of a [`Denial`].
@@ -44,8 +47,16 @@ impl<'a> Denial<'a> {
     }
 
     /// Returns the time after which a retry may succeed; `None` if no wait can help.
+    ///
+    /// It is not rounded, so `as_secs` may be 0: for a body use [`retry_after_secs`](Self::retry_after_secs).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// Returns the seconds in the `Retry-After` of this very response: rounded up, at least 1, with its
+    /// [jitter](crate::RateLimitHeaders::jitter). `None` if no wait can help.
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        self.retry_after.map(|wait| seconds(wait, self.later))
     }
 
     /// Returns the decision that denies the request; `None` if it was denied without one.

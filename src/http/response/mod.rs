@@ -134,10 +134,11 @@ impl Responses {
     fn too_many(&self, decision: &Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
         let reason =
             if decision.is_banned() { DenialReason::Banned(decision) } else { DenialReason::RateLimited(decision) };
-        match self.ask(parts, reason, StatusCode::TOO_MANY_REQUESTS, decision.retry_after()) {
+        let (status, retry_after) = (StatusCode::TOO_MANY_REQUESTS, decision.retry_after());
+        let denial = Denial { reason, status, retry_after, later: self.headers.headers().later() };
+        match self.ask(parts, &denial) {
             Some(response) => {
-                let later = self.headers.headers().later();
-                let headers = self.headers.of_document(decision, later, wait(decision, later));
+                let headers = self.headers.of_document(decision, denial.later, denial.retry_after_secs());
                 self.expose(with_headers(response, headers), decision)
             }
             None if is_grpc => {
@@ -153,14 +154,8 @@ impl Responses {
     }
 
     /// Returns the response that the application builds; `None` if the layer has to.
-    fn ask(
-        &self,
-        parts: &Parts,
-        reason: DenialReason<'_>,
-        status: StatusCode,
-        retry_after: Option<Duration>,
-    ) -> Option<Response<Bytes>> {
-        self.on_denied.as_ref()?(parts, &Denial { reason, status, retry_after })
+    fn ask(&self, parts: &Parts, denial: &Denial<'_>) -> Option<Response<Bytes>> {
+        self.on_denied.as_ref()?(parts, denial)
     }
 
     /// Returns the response to a request that is denied without a decision: `own`, or the application's with its headers.
@@ -171,7 +166,7 @@ impl Responses {
         retry_after: Option<Duration>,
         own: Response<Bytes>,
     ) -> Response<Bytes> {
-        match self.ask(parts, reason, own.status(), retry_after) {
+        match self.ask(parts, &Denial { reason, status: own.status(), retry_after, later: 0 }) {
             Some(response) => with_headers(response, own.into_parts().0.headers),
             None => own,
         }
@@ -181,7 +176,8 @@ impl Responses {
     pub(crate) fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         let later = self.headers.headers().later();
         let shown = decision.denied_by().filter(|outcome| self.headers.shows(outcome));
-        let (wait, is_guess) = (wait(decision, later), decision.retry_is_guess());
+        let wait = decision.retry_after().map(|wait| seconds(wait, later));
+        let is_guess = decision.retry_is_guess();
         let document = problem::quota_exceeded(wait, is_guess, decision.is_banned(), shown.map(Outcome::policy));
         let mut response = Response::new(document);
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
@@ -206,9 +202,9 @@ fn with_headers(mut response: Response<Bytes>, mut headers: HeaderMap) -> Respon
     response
 }
 
-/// Returns the seconds in `Retry-After`, at least 1; `None` if no wait can help.
-fn wait(decision: &Decision, later: u64) -> Option<u64> {
-    decision.retry_after().map(|wait| whole_seconds(wait).max(1).saturating_add(later).min(LARGEST))
+/// Returns the seconds in `Retry-After`, at least 1, with `later` seconds of jitter.
+fn seconds(wait: Duration, later: u64) -> u64 {
+    whole_seconds(wait).max(1).saturating_add(later).min(LARGEST)
 }
 
 /// Returns the response to a HEAD request: without the body, but with its length (RFC 9110 §9.3.2).

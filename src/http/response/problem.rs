@@ -11,8 +11,9 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{Response, StatusCode};
 use smallvec::SmallVec;
 
+use super::seconds;
 use crate::core::Digits;
-use crate::http::headers::{NO_STORE, PROBLEM, number, whole_seconds};
+use crate::http::headers::{NO_STORE, PROBLEM, number};
 
 /// The document of a 429, up to its detail.
 const QUOTA_EXCEEDED: &str = concat!(
@@ -83,7 +84,7 @@ pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
 
 /// Returns a 503, as no decision could be made, to be retried after `wait`, but not before 1 s.
 pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
-    reduced_capacity(IN, whole_seconds(wait).max(1), &["\"}"])
+    reduced_capacity(IN, seconds(wait, 0), &["\"}"])
 }
 
 /// Returns a 503, as the shedder `name` sheds requests, to be retried in about so many seconds.
