@@ -67,18 +67,27 @@ pub struct ActualCost(pub u64);
 /// # Examples
 ///
 /// ```
-/// use tollgate::{Key, Policy, Quota, RateLimitHandle};
+/// use axum::Router;
+/// use axum::body::Body;
+/// use axum::http::StatusCode;
+/// use axum::response::{IntoResponse, Response};
+/// use axum::routing::post;
+/// use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer};
 ///
-/// async fn login(limits: RateLimitHandle, account: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// async fn login(limits: RateLimitHandle, account: String) -> Result<Response, StatusCode> {
 ///     let policy = Policy::new("account", Quota::per_hour(10));
-///     let decision = limits.check(&policy, Key::hashed("account", account)).await?;
+///     let decision = limits.check(&policy, Key::hashed("account", &account)).await;
+///     let decision = decision.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
 ///     if !decision.is_allowed() {
 ///         // The response that the layer would send.
-///         let _response = limits.refusal(&decision);
+///         return Ok(limits.refusal(&decision).map(Body::from));
 ///     }
-///     Ok(())
+///     Ok("welcome".into_response())
 /// }
-/// # let _ = login;
+///
+/// let layer = RateLimitLayer::composite(MemoryStore::new()).ip(Quota::per_minute(300));
+/// let app: Router = Router::new().route("/login", post(login)).layer(layer);
+/// # let _ = app;
 /// ```
 #[derive(Clone)]
 pub struct RateLimitHandle {
@@ -342,7 +351,7 @@ impl RateLimitHandle {
     }
 
     /// Returns the response to a refused request: 429 with a problem document and the headers of the limits, also for
-    /// gRPC calls and with a body for HEAD requests.
+    /// gRPC calls and with a body for HEAD requests. An axum handler returns it with `.map(Body::from)`.
     ///
     /// A response that [`on_denied`](crate::RateLimitLayer::on_denied) builds needs the head of the request, and is not
     /// used here. It is no [failure](crate::policy::Count::failures) of the client.
