@@ -28,8 +28,9 @@ impl Warned {
         if is_first(&self.no_rules) {
             tracing::warn!(
                 code = "TG006",
-                "there is no policy, so nothing is limited: add a policy to the layer, a rule to the limiter, or a \
-                 [[policy]] to the file; if that is meant, call remove_policies, or write policy = [] in the file"
+                "there is no policy, so nothing is limited but what handlers check: add a policy to the layer, a rule to \
+                 the limiter, or a [[policy]] to the file; if that is meant, call remove_policies on the live layer, or write \
+                 policy = [] in the file"
             );
         }
     }
