@@ -29,6 +29,12 @@ pub(super) struct BanTable {
     verified_key: Option<bool>,
 }
 
+/// Names the options of a ban as files have them.
+pub(super) fn in_file(Fault(place, message): Fault) -> Fault {
+    let message = message.replace("of_verified_keys", "verified_key = true");
+    Fault(place, message.replace("leave out extending", "leave out extend"))
+}
+
 impl BanTable {
     /// The policy, with its ban.
     pub(super) fn add_to(&self, policy: Policy) -> Result<Policy, Fault> {

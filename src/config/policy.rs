@@ -8,7 +8,7 @@ use http::{HeaderName, Method};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::ban::BanTable;
+use super::ban::{BanTable, in_file};
 use super::error::{At, Fault};
 use super::keys::read_key;
 use super::server::Server;
@@ -124,7 +124,7 @@ impl PolicyTable {
             }
         }
         let policy = if self.advertise == Some(false) { policy.unadvertised() } else { policy };
-        let policy = self.ban.add_to(policy, |policy, ban| ban.get_ref().add_to(policy))?;
+        let policy = self.ban.add_to(policy, |policy, ban| ban.get_ref().add_to(policy)).map_err(in_file)?;
         let policy = self.with_lists(policy)?;
         self.with_cost(policy)
     }

@@ -188,6 +188,12 @@ fn bans_are_checked_at_the_field_at_fault() {
         (with("\n on = [99]"), 5, "status 99"),
         (format!("ban = {{ after = 3, {usual} }}"), 3, "all clients share this key"),
         (format!("key = \"header:x-user\"\nban = {{ after = 3, {usual} }}"), 4, "clients choose this key"),
+        (
+            format!("key = \"header:x-user\"\nban = {{ after = 3, {usual} }}"),
+            4,
+            "verified before (verified_key = true)",
+        ),
+        (with("\n on = [401], extend = true"), 4, "a ban by failures is not extended: leave out extend (column"),
         (format!("key = [\"route\", \"method\"]\nban = {{ after = 3, {usual} }}"), 4, "all clients share this key"),
     ];
     for (lines, line, part) in &cases {
