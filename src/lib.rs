@@ -55,6 +55,8 @@
 //! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`](bandwidth::Flow) of it limits what passes unit
 //!   by unit: bytes, or the items of a stream. A [`BackPressureLayer`](shed::BackPressureLayer) makes services wait for one.
 //! - When there is too much load, the [load shedders](shed) refuse less important requests, and never critical ones.
+//! - The [`guide`] has [all codes of the log](guide::troubleshooting) and [all metrics](guide::metrics), and what to do
+//!   about them.
 //!
 //! # Guarantees
 //!
@@ -109,7 +111,7 @@
 //! | `tollgate_slots_held` | gauge | |
 //! | `tollgate_slots_lost_total` | counter | |
 //!
-//! `docs/metrics.md` in the repository lists the values of the labels, and what to alert on.
+//! The [guide](guide::metrics) lists the values of the labels, and what to alert on.
 //!
 //! # Testing
 //!
@@ -185,6 +187,21 @@ pub mod backend {
 /// The body, the future and the errors of a service that a [`RateLimitLayer`] wraps.
 pub mod body {
     pub use crate::http::{BodyError, ResponseBody, ResponseFuture};
+}
+
+/// Pages for operators. They are documentation, and have no items.
+pub mod guide {
+    /// Each metric with the values of its labels, and what to alert on.
+    ///
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/metrics.md"))]
+    pub mod metrics {}
+
+    /// What warnings mean, all codes of the log, errors of a layer that is built, and what no warning can show.
+    ///
+    /// [metrics]: crate::guide::metrics
+    ///
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/troubleshooting.md"))]
+    pub mod troubleshooting {}
 }
 
 /// What a [`Policy`] is made of, besides a [`Quota`] and a [`key`].

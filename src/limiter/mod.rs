@@ -66,6 +66,71 @@ type DecidingStore = Arc<FailureStore>;
 /// A store that waits for a server needs a tokio runtime with timers, and so do [`until_ready`](Self::until_ready) and
 /// whoever waits for units of a [`Flow`].
 ///
+/// # Two keys
+///
+/// Limits by two keys, such as those of all jobs and of each tenant, are two limiters on one store. They decide one after
+/// the other, so call first the one that denies more often, and [`refund`](Self::refund) its units if the second denies.
+/// [Slots](crate::Quota::concurrency) need no refund: dropping their guard releases them, so take them first.
+///
+/// # Operators
+///
+/// A tool in another process sees and changes the counters of a service if its rules are those of the service:
+///
+/// - The store has the same prefix, and the rule has the same name, algorithm and window: [`Policy::rule`] returns that
+///   of a policy. The numbers of a [ban](Rule::ban) may differ.
+/// - The key is the same: [`Policy::key_of`] makes it. Without the policy, [`key::header("x-user")`](crate::key::header)
+///   extracts `Key::hashed("header x-user", "ada")`, and with `plain()` it is `Key::new("header x-user", "ada")`.
+/// - [`on_failure(OnFailure::Deny)`](Self::on_failure) makes a store that fails an error. By default the tool's own
+///   fallback answers, in which nobody has taken anything.
+///
+/// A mistake in the first two is no error, but another counter, which has everything left.
+///
+/// [`peek`](Self::peek) shows what is left and whether a key is banned, [`reset`](Self::reset) returns the units, and
+/// [`lift_ban`](Self::lift_ban) ends a ban, after which the units are still taken: reset them, too. Other processes may
+/// refuse the key for up to 1 s more, from their [deny cache](crate::store::DenyCache). Nothing lists the keys that are
+/// limited or banned.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Ban, Limiter, MemoryStore, OnFailure, Policy, Quota, key};
+///
+/// const HOUR: Duration = Duration::from_secs(3_600);
+/// fn login() -> Policy {
+///     let ban = Ban::new(2, HOUR, 24 * HOUR).of_verified_keys();
+///     Policy::new("login", Quota::per_hour(1)).key(key::header("x-user")).ban(ban)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// # let store = MemoryStore::new();
+/// # let service = Limiter::new(store.clone(), [login().rule().clone()]);
+/// # for _ in 0..3 {
+/// #     service.check(&login().key_of("ada")?).await?;
+/// # }
+/// // `store` is a `RedisStore` with the prefix of the service.
+/// let tool = Limiter::new(store.clone(), [login().rule().clone()]).on_failure(OnFailure::Deny);
+/// let ada = login().key_of("ada")?;
+/// # assert_eq!(ada, tollgate::Key::hashed("header x-user", "ada"));
+/// # let plain = Policy::new("login", Quota::per_hour(1)).key(key::header("x-user").plain());
+/// # assert_eq!(plain.key_of("ada")?, tollgate::Key::new("header x-user", "ada"));
+/// # let rule = || tollgate::Rule::new("login", Quota::per_hour(1));
+/// # let other_ban = Limiter::new(store.clone(), [rule().ban(Ban::new(9, 2 * HOUR, HOUR))]);
+/// # assert!(other_ban.peek(&ada).await?.is_banned());
+/// # let without = Limiter::new(store.clone(), [rule()]);
+/// # assert!(!without.peek(&ada).await?.is_banned());
+/// # assert!(without.lift_ban(&ada).await.is_err());
+/// assert!(tool.peek(&ada).await?.is_banned());
+/// assert_eq!(tool.lift_ban(&ada).await?, 1);
+/// assert_eq!(tool.reset(&ada).await?, 1);
+/// assert_eq!(tool.reset(&ada).await?, 0, "it has taken nothing");
+/// # assert!(service.check(&ada).await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`Policy::rule`]: crate::Policy::rule
+/// [`Policy::key_of`]: crate::Policy::key_of
+///
 /// # Examples
 ///
 /// ```
@@ -78,6 +143,29 @@ type DecidingStore = Arc<FailureStore>;
 /// assert!(limiter.check(&ada).await?.is_allowed());
 /// assert!(limiter.check(&ada).await?.is_allowed());
 /// assert!(!limiter.check(&ada).await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// At most 2 jobs of a tenant at once, and 20 a second of all:
+///
+/// ```
+/// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let store = MemoryStore::new();
+/// let of_tenant = Limiter::new(store.clone(), [Rule::new("tenant", Quota::concurrency(2))]);
+/// let of_all = Limiter::new(store, [Rule::new("jobs", Quota::per_second(20))]);
+///
+/// let (acme, all) = (Key::new("tenant", "acme"), Key::new("job", "all"));
+/// let (decision, slots) = of_tenant.acquire(&acme).await?;
+/// if decision.is_allowed() && of_all.check(&all).await?.is_allowed() {
+///     // Run the job.
+/// }
+/// // If `of_all` denied, this takes back what `of_tenant` allowed.
+/// drop(slots);
+/// # assert_eq!(of_tenant.peek(&acme).await?.outcomes()[0].remaining(), 2);
 /// # Ok(())
 /// # }
 /// ```
@@ -200,6 +288,9 @@ impl Limiter {
     /// sleeps as well. Tasks are not admitted in the order in which they came: a
     /// [`BackPressureLayer`](crate::shed::BackPressureLayer) has them stand in line.
     ///
+    /// It returns no guard: slots of a [concurrency](crate::Quota::concurrency) are released before it returns. To wait
+    /// for slots, or in order, use a [`BackPressureLayer`](crate::shed::BackPressureLayer).
+    ///
     /// # Errors
     ///
     /// If the limits still deny when the timeout is over, the error [is a denial](Error::is_denied) and has the last
@@ -246,7 +337,8 @@ impl Limiter {
         }
     }
 
-    /// Returns what a key has left of every rule, without taking anything. A key that was never used has everything left.
+    /// Returns what a key has left of every rule, without taking anything. A key that was never used has everything left,
+    /// and so has one of another kind, or another window or prefix of the store: these are other counters.
     ///
     /// The decision is admitted unless the key is [banned](crate::Ban); [`Outcome::remaining`](crate::Outcome::remaining)
     /// is 0 where the next unit would be refused. While the store is unavailable, [`OnFailure`](crate::OnFailure)
@@ -282,10 +374,14 @@ impl Limiter {
     }
 
     /// Resets the counters of a key, of every rule, as if it had taken nothing, and returns how many counters there were.
+    /// 0 means that the key has taken nothing, or that it is not the key of the service: see [operators](Self#operators).
     /// A ban stays: see [`lift_ban`](Self::lift_ban).
     ///
     /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters as they
     /// are. The timeout is the store's own [timeout](crate::store::Capabilities::timeout), if it has one.
+    ///
+    /// Another process, or another store of this process, may have cached a refusal, which it keeps for up to 1 s by
+    /// default.
     ///
     /// The rules are reset one after the other. If they look tiers up, the counter that is reset is the one of the
     /// key's present tier.

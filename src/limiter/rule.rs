@@ -12,9 +12,14 @@ use crate::store::BanCheck;
 
 /// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///
-/// A [`Policy`](crate::Policy) is a rule and the conditions under which it applies to an HTTP request. A rule and a
-/// policy with the same name share their counters where the store, the key, the algorithm and the window are the same.
-/// An option that is set again replaces what was set before.
+/// A [`Policy`](crate::Policy) is a rule and the conditions under which it applies to an HTTP request. An option that is
+/// set again replaces what was set before.
+///
+/// # Shared counters
+///
+/// A rule and a policy with the same name, or two rules, share their counters where the store, the key, the algorithm and
+/// the window are the same, also in several processes. The limit, the cost and a [ban](Self::ban) may differ. A tool for
+/// [operators](crate::Limiter#operators) sees the counters of a service in this way.
 ///
 /// # Examples
 ///
@@ -119,6 +124,8 @@ impl Rule {
     /// During a ban all checks of the key are refused, whatever they cost, and take nothing from any rule. Checks that
     /// [`Limiter::until_ready`](crate::Limiter::until_ready) repeats are refusals, too. Rules of one name share the
     /// bans of a key, as they share its counters. Not all [stores](crate::store::Store::capabilities) have bans.
+    ///
+    /// A rule with a ban of other numbers sees and lifts the bans of another one. A rule without a ban shows none.
     ///
     /// # Examples
     ///

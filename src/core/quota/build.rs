@@ -15,6 +15,8 @@ pub(crate) const SLOT_LIFE: Duration = Duration::from_secs(30);
 impl Quota {
     /// `limit` units per second, as a token bucket that holds `limit`.
     ///
+    /// After a pause, up to twice the limit passes within a second: see [which algorithm](Self#which-algorithm).
+    ///
     /// # Panics
     ///
     /// Where [`try_per_second`](Self::try_per_second) returns an error.
@@ -24,6 +26,8 @@ impl Quota {
     }
 
     /// `limit` units per minute, as a token bucket that holds `limit`.
+    ///
+    /// After a pause, up to twice the limit passes within a minute: see [which algorithm](Self#which-algorithm).
     ///
     /// # Panics
     ///
@@ -35,6 +39,8 @@ impl Quota {
 
     /// `limit` units per hour, as a token bucket that holds `limit`.
     ///
+    /// After a pause, up to twice the limit passes within an hour: see [which algorithm](Self#which-algorithm).
+    ///
     /// # Panics
     ///
     /// Where [`try_per_hour`](Self::try_per_hour) returns an error.
@@ -45,7 +51,8 @@ impl Quota {
 
     /// `limit` units per 24 hours, as a token bucket that holds `limit`.
     ///
-    /// Units come back evenly, and not at midnight: for days of a calendar there is
+    /// After a pause, up to twice the limit passes within a day: see [which algorithm](Self#which-algorithm). Units come
+    /// back evenly, and not at midnight: for days of a calendar there is
     /// [`calendar_window`](Self::calendar_window).
     ///
     /// # Panics
@@ -58,7 +65,8 @@ impl Quota {
 
     /// A bucket that holds `limit` units and is refilled at `limit` per `window`, continuously.
     ///
-    /// See [`burst`](Self::burst) for another capacity. GCRA is this algorithm under other names.
+    /// See [`burst`](Self::burst) for another capacity. GCRA is this algorithm under other names. After a pause, up to
+    /// twice the limit passes within a window: see [which algorithm](Self#which-algorithm).
     ///
     /// # Panics
     ///
@@ -151,6 +159,9 @@ impl Quota {
     /// that died are free again after a [`slot_ttl`](Self::slot_ttl), 30 s by default, and at most an eighth more.
     /// A task in each runtime whose requests take slots renews all slots of a layer or limiter, until none is held. Outside
     /// of a tokio runtime with timers slots are released, but may expire while they are held.
+    ///
+    /// Slots that are held while the store fails or comes back are not counted by its
+    /// [fallback](crate::OnFailure#slots), and those of the fallback not by the store.
     ///
     /// # Panics
     ///

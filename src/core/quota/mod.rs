@@ -17,6 +17,18 @@ use crate::core::calendar::Calendar;
 /// Constructors are `const` and panic on values that can never work, so a wrong constant does not compile; each has a
 /// `try_` variant that returns an error, for values from a file or a user.
 ///
+/// # Which algorithm
+///
+/// For "n in t", take [`token_bucket(n, t)`](Self::token_bucket), which [`per_second`](Self::per_second) to
+/// [`per_day`](Self::per_day) are, too. It refills evenly, so a client that was refused waits for one unit only. A full
+/// bucket and what is refilled meanwhile let up to twice the limit through in one window: `per_minute(60)` admits 60
+/// requests at once and one more each second, almost 120 in the first minute. A smaller [`burst`](Self::burst) lowers
+/// that. Where n must hold in each window of length t, take a [`sliding_log`](Self::sliding_log), or for large limits a
+/// [`sliding_window`](Self::sliding_window), which holds it nearly. A [`fixed_window`](Self::fixed_window) is for limits
+/// that start anew on the minute or the hour, and admits up to twice the limit around that time. A
+/// [`leaky_bucket`](Self::leaky_bucket) spaces requests evenly, and a [`concurrency`](Self::concurrency) counts requests
+/// in progress.
+///
 /// # Bounds
 ///
 /// Decisions are exact: all arithmetic is in integers. A tick is 1 µs for windows up to 60 s and 1 ms for longer ones.

@@ -6,12 +6,17 @@
 //!
 //! | key | extractor | a client can choose it |
 //! | --- | --- | --- |
-//! | the client's address | `client_ip`, `peer_ip` (feature `axum`) | no |
+//! | the client's address | `client_ip`, `peer_ip` (feature `axum` or `tonic`) | no |
 //! | an identity that the application knows | [`extension`], `lookup` (feature `lookup`) | no, if the application verifies it |
 //! | credentials | [`bearer`], `basic_user` (feature `basic-auth`), [`cookie`], [`header`] | yes, unless they are verified |
 //! | a part of the URI | [`path`], `query` (feature `query`), [`host`], `path_param` (feature `axum`) | yes |
 //! | the handler | `route` (feature `axum`), [`method`] | only one that exists |
 //! | all requests | [`global`] | no |
+//!
+//! The body is not part of the head. Where it has the key, as the account of a login, let a middleware outside of the
+//! layer read it and insert it into the request's extensions: [`extension`] counts by it, and
+//! [`Policy::ban_failures`](crate::Policy::ban_failures) has an example. Or the handler checks such a policy itself, by
+//! [`RateLimitHandle::check`](crate::RateLimitHandle::check).
 //!
 //! Where a client can choose the key, it can start a fresh counter with each request: add a policy by address. A tuple of
 //! extractors is one of all keys together, such as `(key::client_ip(), key::route())`, and a closure over `&Parts` makes any

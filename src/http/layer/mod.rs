@@ -41,7 +41,8 @@ use crate::store::{FailureRules, OnFailure, Store, StoreDecision};
 /// that a layer makes.
 ///
 /// All policies of a layer are decided together: a request that one of them refuses takes nothing from the others.
-/// Nested layers cannot do that.
+/// Nested layers cannot do that. [`RateLimit`] has the responses to requests that are refused, those to
+/// [gRPC calls](RateLimit#grpc), too.
 ///
 /// A request that comes to a layer and, further inside, to the same layer or a clone of it is counted once by each
 /// policy: the inner layer finds the [`RateLimitHandle`](crate::RateLimitHandle) of the outer one, and warns once

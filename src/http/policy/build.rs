@@ -24,7 +24,8 @@ impl Policy {
     /// Sets the extractor of the key by which requests are counted, instead of one counter for all.
     ///
     /// By default the policy does not apply to requests without this key, unless it is an IP key: see
-    /// [`missing_key`](Self::missing_key).
+    /// [`missing_key`](Self::missing_key). Pass a closure through [`key::from_fn`](crate::key::from_fn), so that its
+    /// argument needs no type.
     ///
     /// # Examples
     ///
@@ -85,8 +86,10 @@ impl Policy {
     ///   extensions: yes;
     /// - by a key that clients choose, such as a header or a cookie: only if the ban says that keys are
     ///   [verified](Ban::of_verified_keys) before;
+    /// - by a tuple with a key of the first kind, such as `(key::client_ip(), key::header("x-user"))`: yes, as a client
+    ///   can only have itself banned;
     /// - by an address of [`trusted_hops`](crate::key::ClientIp::trusted_hops), which anybody may send, or by a key
-    ///   that clients share, such as the route: never.
+    ///   that clients share, such as the route: never, and no tuple with such an address either.
     ///
     /// Without the address of the peer, all clients share one counter, which is never banned. Behind a proxy that is
     /// not trusted, all clients have the address of that proxy, and are banned together.
@@ -99,13 +102,14 @@ impl Policy {
     ///
     /// const MINUTE: Duration = Duration::from_secs(60);
     /// let login = || Policy::new("login", Quota::per_minute(5));
+    /// let layer = |policy| RateLimitLayer::try_new(MemoryStore::new(), policy);
     /// let ban = Ban::new(10, 5 * MINUTE, 15 * MINUTE).backoff(2.0, 1_440 * MINUTE);
-    /// let layer = RateLimitLayer::try_new(MemoryStore::new(), login().key(key::peer_ip()).ban(ban))?;
+    /// assert!(layer(login().key(key::client_ip()).ban(ban)).is_ok());
+    /// assert!(layer(login().key((key::client_ip(), key::header("x-user"))).ban(ban)).is_ok());
     ///
-    /// let error = RateLimitLayer::try_new(MemoryStore::new(), login().key(key::header("x-user")).ban(ban));
-    /// assert!(error.is_err());
-    /// # let _ = layer;
-    /// # Ok::<(), tollgate::Error>(())
+    /// // Any client can send the header of another one, unless a gateway verifies it.
+    /// assert!(layer(login().key(key::header("x-user")).ban(ban)).is_err());
+    /// assert!(layer(login().key(key::header("x-user")).ban(ban.of_verified_keys())).is_ok());
     /// ```
     pub fn ban(self, ban: Ban) -> Self {
         let rule = self.rule.ban(ban);
@@ -122,20 +126,57 @@ impl Policy {
     /// [`Count::failures`] counts every 5xx of the service as well, so an outage would have its clients banned, but
     /// [nothing that this crate refuses](Count#requests-that-are-refused-inside). For logins prefer [`Count::statuses`].
     ///
+    /// A ban does not bound how many guesses run at once. A quota that [counts](Self::count) the same responses does, as
+    /// it takes the unit of a request before the service is called, and refunds it if the response does not count.
+    ///
     /// # Examples
     ///
-    /// ```
-    /// use std::time::Duration;
-    /// use http::StatusCode;
-    /// use tollgate::policy::Count;
-    /// use tollgate::{Ban, Policy, Quota, key};
+    /// A login: at most 5 wrong passwords for each address and account in 10 minutes, also if they are tried in parallel,
+    /// and then a ban of 30 minutes. A second policy by `client_ip` alone limits guesses at many accounts.
     ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use std::net::SocketAddr;
+    /// use std::time::Duration;
+    /// use http::{Request, Response, StatusCode};
+    /// use tollgate::policy::Count;
+    /// use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// /// A middleware outside has read it from the body: in lower case, if logins ignore case.
+    /// #[derive(Clone)]
+    /// struct Account(&'static str);
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Infallible> {
     /// const MINUTE: Duration = Duration::from_secs(60);
-    /// // Five wrong passwords within ten minutes.
-    /// let policy = Policy::new("login", Quota::per_minute(30))
-    ///     .key(key::peer_ip())
-    ///     .ban_failures(Ban::new(5, 10 * MINUTE, 60 * MINUTE), Count::statuses([StatusCode::UNAUTHORIZED]));
-    /// # let _ = policy;
+    /// let account = key::extension(|account: &Account| Key::hashed("account", account.0));
+    /// let wrong_passwords = Count::statuses([StatusCode::UNAUTHORIZED]);
+    /// let login = Policy::new("login", Quota::sliding_log(5, 10 * MINUTE))
+    ///     .key((key::client_ip(), account))
+    ///     .count(wrong_passwords.clone())
+    ///     .ban_failures(Ban::new(5, 10 * MINUTE, 30 * MINUTE), wrong_passwords);
+    ///
+    /// # let service = service_fn(|_: Request<String>| async {
+    /// #     let response = Response::builder().status(StatusCode::UNAUTHORIZED).body(String::new());
+    /// #     Ok::<_, Infallible>(response.expect("a status"))
+    /// # });
+    /// let service = RateLimitLayer::new(MemoryStore::new(), login).layer(service);
+    /// for attempt in 1..=6 {
+    ///     let mut request = Request::new(String::new());
+    ///     request.extensions_mut().insert(Account("ada"));
+    ///     // The server does this.
+    ///     request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 1], 49_152)));
+    ///     let response = service.clone().oneshot(request).await?;
+    ///     if attempt <= 5 {
+    ///         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    ///     } else {
+    ///         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    ///         assert_eq!(response.headers()["retry-after"], "1800");
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn ban_failures(self, ban: Ban, count: Count) -> Self {
         let rule = self.rule.ban_by_outcome(ban);

@@ -49,8 +49,8 @@ impl Policy {
             Bannable::Client => return None,
             Bannable::Claimed if ban.verified => return None,
             Bannable::Claimed => {
-                "clients choose this key, so one could have another banned: ban by address, or say that keys are \
-                 verified before (of_verified_keys)"
+                "clients choose this key, so one could have another banned: ban by address, by a tuple of client_ip() \
+                 and this key, or say that keys are verified before (of_verified_keys)"
             }
             Bannable::Spoofable => {
                 "anyone may write the header with this address, and have others banned: give trusted_proxies as the \

@@ -122,8 +122,10 @@ impl Policy {
         self.rule.quota()
     }
 
-    /// Returns the policy's rule, which has the name, quota and cost but needs no requests, for a
-    /// [`Limiter`](crate::Limiter).
+    /// Returns the policy's rule, for a [`Limiter`](crate::Limiter): it has the name, the quota, the cost and the ban, and
+    /// needs no requests.
+    ///
+    /// A tool for [operators](crate::Limiter#operators) takes it to see the counters of a service.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }

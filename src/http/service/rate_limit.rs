@@ -21,12 +21,59 @@ use crate::http::gate::SharedGate;
 /// A [`Service`] that limits the rate of requests to the service inside, as a
 /// [`RateLimitLayer`](crate::RateLimitLayer) sets.
 ///
-/// A request that is not admitted gets a response of this crate: 429 (for gRPC a status in a 200) if a policy refuses it, 400 if its key is
-/// ambiguous, 403 if its key is missing or its client is on a deny list, 503 if no decision could be made (see
+/// A request that is not admitted gets a response of this crate: 429 if a policy refuses it, 400 if its key is ambiguous,
+/// 403 if its key is missing or its client is on a deny list, 503 if no decision could be made (see
 /// [`OnFailure`](crate::OnFailure)), or the response with which a key extractor rejects it. The inner service is not
 /// called then. Errors of the inner service are passed on, and this service adds none.
 ///
 /// A request in the queue of a leaky bucket waits for its turn in the [`ResponseFuture`].
+///
+/// # gRPC
+///
+/// A POST with the content type `application/grpc`, or that of gRPC-Web, is a gRPC call, whatever the version of HTTP. A
+/// call that is not admitted gets a 200 without a body, whose headers have the status:
+///
+/// | other requests get | a call gets |
+/// | --- | --- |
+/// | 429 | `RESOURCE_EXHAUSTED`, with the headers of the limits |
+/// | 400 | `INVALID_ARGUMENT` |
+/// | 403 | `PERMISSION_DENIED` |
+/// | 503 | `UNAVAILABLE` |
+/// | the response of a key extractor | the `grpc-status` that it has, or the one that is closest to its HTTP status |
+///
+/// The wait is in `grpc-retry-pushback-ms` instead of `Retry-After`: at least 1 ms, and -1 if no wait can help.
+/// [`on_denied`](crate::RateLimitLayer::on_denied) is not called for calls.
+///
+/// With tonic 0.14, the feature `tonic` finds the peer's address:
+///
+#[cfg_attr(feature = "tonic", doc = "```")]
+#[cfg_attr(not(feature = "tonic"), doc = "```ignore")]
+/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+/// use tonic::transport::Server;
+///
+/// // No route matches around a tonic server: the path names the method.
+/// let create = Policy::new("create", Quota::per_minute(60))
+///     .key(key::client_ip())
+///     .when(|parts| parts.uri.path() == "/shop.Orders/Create");
+/// let server = Server::builder().layer(RateLimitLayer::new(MemoryStore::new(), create));
+/// // server.add_service(...).serve(address).await?;
+/// # let _ = server;
+/// ```
+///
+/// # Other servers
+///
+/// Any server works whose services are those of Tower. Around one that does not insert the peer's address, as plain
+/// hyper, insert it outside of the limit:
+///
+/// ```ignore
+/// let (stream, peer) = listener.accept().await?;
+/// let with_peer = service.clone().map_request(move |mut request: Request<Incoming>| {
+///     request.extensions_mut().insert(peer);
+///     request
+/// });
+/// let service = TowerToHyperService::new(with_peer);
+/// Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await?;
+/// ```
 ///
 /// # Examples
 ///

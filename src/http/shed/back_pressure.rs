@@ -44,6 +44,9 @@ use crate::store::SlotGuard;
 /// again: then all behind it wait. Poll it until it is ready, or drop it. One that is ready keeps its units and slots
 /// from all others until it is called or dropped, also while the inner service is not ready.
 ///
+/// A wait has no timeout of its own: put `tokio::time::timeout` around `ready()`, and drop the service if that elapses,
+/// so that it leaves the line.
+///
 /// # Where to use it
 ///
 /// In a loop that takes one job after the other, around a client for a service that has limits, and below
@@ -78,6 +81,36 @@ use crate::store::SlotGuard;
 ///     // Take a job from the queue only here: it may begin now.
 ///     service.ready().await?.call(mail).await?;
 /// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A job that waits for a second at most. A clone stands in line for itself:
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::time::Duration;
+/// use tokio::time::timeout;
+/// use tollgate::shed::BackPressureLayer;
+/// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+/// use tower::{Layer, Service, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Infallible> {
+/// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1))]);
+/// let layer = BackPressureLayer::new(limiter, Key::new("job", "mail"));
+/// let service = layer.layer(service_fn(async |mail: &'static str| Ok::<_, Infallible>(mail.len())));
+///
+/// let mut late = Vec::new();
+/// for mail in ["one", "two"] {
+///     let mut waiting = service.clone();
+///     match timeout(Duration::from_secs(1), waiting.ready()).await {
+///         Ok(ready) => drop(ready?.call(mail).await?),
+///         // `waiting` is dropped, which ends its place in line.
+///         Err(_) => late.push(mail),
+///     }
+/// }
+/// assert_eq!(late, ["two"]);
 /// # Ok(())
 /// # }
 /// ```

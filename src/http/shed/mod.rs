@@ -1,5 +1,7 @@
-//! Load shedders: layers that refuse less important requests when there is too much load, so that the others are
-//! served.
+//! Load shedders, which refuse less important requests under load, and back-pressure, which makes callers wait.
+//!
+//! [`BackPressureLayer`] is for jobs: a service is ready when a [`Limiter`](crate::Limiter) admits the next call. The
+//! rest of this page is about load shedders, which refuse some requests so that the others are served.
 //!
 //! Rate limits protect a service from single clients; shedders protect it from the sum of all. There are two, for two
 //! questions:

@@ -39,6 +39,12 @@ pub(super) const BUDGET: Duration = Duration::from_millis(100);
 /// [`RedisStore::breakers`](crate::RedisStore::breakers). For a single server, or the primary that sentinels name, the
 /// layer's breaker is the only one.
 ///
+/// # Slots
+///
+/// Slots of a [concurrency](crate::Quota::concurrency) count in the store that they were taken from, until they are
+/// released. So when the store fails, and when it is back, there may be as many at once as both admit, the store and the
+/// fallback, for as long as those of before are held.
+///
 /// # Keys
 ///
 /// The same rule applies to keys that could not be looked up, because a [lookup](crate::key::lookup) failed, timed out

@@ -127,6 +127,7 @@ fn a_policy_whose_clients_could_have_others_banned_is_an_error() {
             Bannable::Claimed => {
                 let error = plain.expect_err(name);
                 assert!(error.starts_with("policy \"login\": clients choose this key"), "{name}: {error}");
+                assert!(error.contains("by a tuple of client_ip() and this key"), "{name}: {error}");
                 assert!(verified.is_ok(), "{name}: {verified:?}");
             }
             Bannable::Spoofable => {
