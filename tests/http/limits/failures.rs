@@ -11,6 +11,7 @@ use futures::FutureExt;
 use futures::future::{join_all, pending};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use tokio::task::yield_now;
 use tollgate::body::ResponseBody;
 use tollgate::policy::Count;
 use tollgate::test_util::ManualClock;
@@ -109,6 +110,22 @@ async fn many_right_passwords_at_once_ban_nobody_and_failures_count_each() {
     let all = join_all((0..100).map(|_| log_in(&layer, 200))).await;
     assert!(all.iter().all(|response| response.status() == 200));
     assert!(join_all((0..3).map(|_| log_in(&layer, 401))).await.iter().all(|response| response.status() == 401));
+    assert!(is_banned(&log_in(&layer, 200).await));
+}
+
+#[tokio::test]
+async fn guesses_at_once_are_no_more_than_a_quota_that_counts_them_admits_and_then_banned() {
+    let wrong = Count::statuses([StatusCode::UNAUTHORIZED]);
+    let policy = Policy::new("login", Quota::sliding_log(5, 10 * MINUTE)).key(key::peer_ip()).count(wrong.clone());
+    let policy = policy.ban_failures(Ban::new(5, 10 * MINUTE, 30 * MINUTE), wrong);
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy).expose_decisions();
+    let service = service_fn(|_: Request<Full<Bytes>>| async {
+        yield_now().await;
+        Ok::<_, Infallible>(Response::builder().status(401).body(Full::<Bytes>::default()).expect("a response"))
+    });
+    let all = join_all((0..30).map(|_| layer.layer(service).oneshot(request()))).await;
+    let statuses = all.into_iter().map(|response| response.expect("it does not fail").status().as_u16());
+    assert_eq!(statuses.filter(|status| *status == 401).count(), 5);
     assert!(is_banned(&log_in(&layer, 200).await));
 }
 
