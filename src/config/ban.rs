@@ -32,6 +32,7 @@ pub(super) struct BanTable {
 /// Names the options of a ban as files have them.
 pub(super) fn in_file(Fault(place, message): Fault) -> Fault {
     let message = message.replace("of_verified_keys", "verified_key = true");
+    let message = message.replace("by a tuple of client_ip() and", "by a list of \"client_ip\" and");
     Fault(place, message.replace("leave out extending", "leave out extend"))
 }
 

@@ -288,9 +288,6 @@ impl Limiter {
     /// sleeps as well. Tasks are not admitted in the order in which they came: a
     /// [`BackPressureLayer`](crate::shed::BackPressureLayer) has them stand in line.
     ///
-    /// It returns no guard: slots of a [concurrency](crate::Quota::concurrency) are released before it returns. To wait
-    /// for slots, or in order, use a [`BackPressureLayer`](crate::shed::BackPressureLayer).
-    ///
     /// # Errors
     ///
     /// If the limits still deny when the timeout is over, the error [is a denial](Error::is_denied) and has the last

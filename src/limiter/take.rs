@@ -81,7 +81,7 @@ impl Limiter {
     ///
     /// They are released when the guard is dropped, so keep it for as long as the work takes. Units that are no slots
     /// stay taken. Of a rule with a [concurrency](crate::Quota::concurrency), [`check`](Self::check) releases the slots
-    /// before it returns. It does not wait for slots: a [`BackPressureLayer`](crate::shed::BackPressureLayer) does.
+    /// before it returns. It does not wait for slots: [`until_ready`](Self::until_ready) does.
     ///
     /// # Errors
     ///
