@@ -144,12 +144,12 @@ async fn a_lookup_that_never_ends_gives_the_policys_quota_within_its_timeout() {
     let start = Instant::now();
     assert_eq!(limit(&service, "ada").await, "100");
     let waited = start.elapsed();
-    assert!(waited >= Duration::from_millis(50) && waited <= Duration::from_millis(52), "{waited:?}");
+    assert!(waited >= Duration::from_secs(1) && waited <= Duration::from_millis(1_002), "{waited:?}");
     assert_eq!(limit(&service, "ada").await, "100");
     assert_eq!((start.elapsed(), lookups.count()), (waited, 1), "it is not waited for again at once");
-    sleep(Duration::from_millis(2_010)).await;
+    sleep(Duration::from_millis(1_010)).await;
     assert_eq!(limit(&service, "ada").await, "100");
-    assert_eq!(lookups.count(), 2, "after its timeout of 1 s, and 1 s more");
+    assert_eq!(lookups.count(), 2, "1 s after it failed");
 }
 
 #[tokio::test(start_paused = true)]
