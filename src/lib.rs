@@ -122,7 +122,7 @@
 //!
 //! | feature | default | what it adds |
 //! | --- | --- | --- |
-//! | `axum` | yes | the keys [`key::client_ip`], [`key::peer_ip`], [`key::route`] and [`key::path_param`] |
+//! | `axum` | yes | the keys [`key::client_ip`], [`key::peer_ip`], [`key::route`] and [`key::path_param`], with `client`, `ip`, `route` and `on_denied` of a layer (`on_denied_http` is without axum) and [`Policy::routes`]; the extractors [`Decision`] and [`RateLimitHandle`] |
 //! | `tonic` | no | the peer's address from a tonic 0.14 server, for [`key::client_ip`] and [`key::peer_ip`] |
 //! | `redis` | no | [`RedisStore`] |
 //! | `cluster` | no | `RedisStore::connect_cluster`: a Redis Cluster |
@@ -161,6 +161,8 @@ mod telemetry;
 #[cfg(feature = "test-util")]
 pub mod test_util;
 
+/// The version whose types [`RedisStore::from_pool`] and [`RedisStore::command`] take: `deadpool_redis::redis` is its redis.
+/// A new major version of it is a new one of this crate.
 #[cfg(feature = "redis")]
 pub use deadpool_redis;
 
@@ -232,7 +234,7 @@ pub mod redis_cell {
 
 /// What responses say: of a request that is denied, in headers, and of what the request cost.
 pub mod response {
-    pub use crate::http::{ActualCost, Denial, DenialReason, Draft, EXPOSED_HEADERS};
+    pub use crate::http::{ActualCost, Denial, DenialReason, Draft, exposed_headers};
 }
 
 /// What clients have left of their limits, and what policies make of a request.

@@ -11,7 +11,7 @@ use axum_extra::middleware::option_layer;
 use http::StatusCode;
 use http::header::AUTHORIZATION;
 use tollgate::policy::{Count, MissingKey};
-use tollgate::response::EXPOSED_HEADERS;
+use tollgate::response::exposed_headers;
 use tollgate::store::Store;
 use tollgate::{Key, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceBuilder};
@@ -31,7 +31,7 @@ pub(crate) fn by_router(store: impl Store + Clone) -> Router {
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, LONGEST))
         .layer(address(store))
         .layer(CompressionLayer::new())
-        .layer(CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(EXPOSED_HEADERS))
+        .layer(CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(exposed_headers()))
         .layer(TraceLayer::new_for_http())
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn by_builder(store: impl Store + Clone) -> Router {
     routes().layer(
         ServiceBuilder::new()
             .layer(TraceLayer::new_for_http())
-            .layer(CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(EXPOSED_HEADERS))
+            .layer(CorsLayer::new().allow_origin(Any).allow_headers([AUTHORIZATION]).expose_headers(exposed_headers()))
             .layer(CompressionLayer::new())
             .layer(address(store.clone()))
             .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, LONGEST))

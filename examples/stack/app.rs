@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use tollgate::policy::Count;
-use tollgate::response::EXPOSED_HEADERS;
+use tollgate::response::exposed_headers;
 use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
 use tollgate::store::Store;
 use tollgate::{Key, Policy, Quota, RateLimitLayer, key};
@@ -54,7 +54,7 @@ pub(crate) fn app(store: impl Store + Clone, worker: WorkerShedLayer) -> Router 
         // Added after them: neither limited nor shed, as a process that sheds has to stay in service.
         .route("/healthz", get(async || "ok\n"))
         // Around all: refusals are traced too, and scripts may read their headers.
-        .layer(CorsLayer::new().allow_origin(Any).expose_headers(EXPOSED_HEADERS))
+        .layer(CorsLayer::new().allow_origin(Any).expose_headers(exposed_headers()))
         .layer(TraceLayer::new_for_http())
 }
 

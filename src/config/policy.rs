@@ -115,7 +115,7 @@ impl PolicyTable {
         let switches: [(_, Switch); 4] = [
             (&self.shadow, Policy::shadow),
             (&self.metered, Policy::metered),
-            (&self.preflights, Policy::with_preflights),
+            (&self.preflights, Policy::count_preflights),
             (&self.refund_dropped, Policy::refund_dropped),
         ];
         for (switch, add) in switches {

@@ -67,14 +67,14 @@ pub struct Ban {
 }
 
 impl Ban {
-    /// A ban of `time` after so many strikes within a window.
+    /// A ban for `duration`, after `after` strikes within `within`.
     ///
     /// # Panics
     ///
     /// Where [`try_new`](Self::try_new) returns an error; in a constant it does not compile.
     #[track_caller]
-    pub const fn new(after: u32, within: Duration, time: Duration) -> Self {
-        match Self::checked(after, within, time) {
+    pub const fn new(after: u32, within: Duration, duration: Duration) -> Self {
+        match Self::checked(after, within, duration) {
             Ok(ban) => ban,
             Err(fault) => panic!("{}", fault),
         }
@@ -86,34 +86,34 @@ impl Ban {
     ///
     /// If `after` is 0 or more than 100,000, or one of the times is 0, longer than 366 days, or not a whole number of
     /// milliseconds.
-    pub fn try_new(after: u32, within: Duration, time: Duration) -> Result<Self, Error> {
-        Self::checked(after, within, time).map_err(Error::invalid)
+    pub fn try_new(after: u32, within: Duration, duration: Duration) -> Result<Self, Error> {
+        Self::checked(after, within, duration).map_err(Error::invalid)
     }
 
-    /// Makes each ban longer than the last one by a factor, and none longer than `most`.
+    /// Makes each ban longer than the last one by a factor, and none longer than `max`.
     ///
-    /// A key that was not banned for `most` after the end of its last ban begins with the first time again.
+    /// A key that was not banned for `max` after the end of its last ban begins with the first time again.
     ///
     /// # Panics
     ///
     /// Where [`try_backoff`](Self::try_backoff) returns an error.
     #[track_caller]
-    pub fn backoff(self, factor: f64, most: Duration) -> Self {
-        built(self.try_backoff(factor, most))
+    pub fn backoff(self, factor: f64, max: Duration) -> Self {
+        built(self.try_backoff(factor, max))
     }
 
     /// Fallible version of [`backoff`](Self::backoff).
     ///
     /// # Errors
     ///
-    /// If the factor is less than 1 or more than 100, or `most` is shorter than the first ban, longer than 366 days, or
+    /// If the factor is less than 1 or more than 100, or `max` is shorter than the first ban, longer than 366 days, or
     /// not a whole number of milliseconds.
-    pub fn try_backoff(self, factor: f64, most: Duration) -> Result<Self, Error> {
+    pub fn try_backoff(self, factor: f64, max: Duration) -> Result<Self, Error> {
         if !(1.0..=100.0).contains(&factor) {
             return Err(Error::invalid(format!("backoff must be from 1 to 100, not {factor}")));
         }
-        let longest = millis(most).filter(|most| *most >= self.time).ok_or_else(|| {
-            let (first, given) = (self.duration(), most);
+        let longest = millis(max).filter(|max| *max >= self.time).ok_or_else(|| {
+            let (first, given) = (self.duration(), max);
             Error::invalid(format!(
                 "the longest ban must be whole milliseconds, from the first of {first:?} to 366 days, not {given:?}"
             ))

@@ -160,10 +160,10 @@ impl BanCheck {
         Self { ban, counts: true, tests: false, only: false, limit: None }
     }
 
-    /// Sets whether a check that does not fit is a strike, by default true.
+    /// Only looks whether the key is banned: a check that does not fit is no strike.
     #[must_use]
-    pub fn counts(self, counts: bool) -> Self {
-        Self { counts, ..self }
+    pub fn without_strikes(self) -> Self {
+        Self { counts: false, ..self }
     }
 }
 

@@ -70,8 +70,6 @@ pub struct ChangeResult {
     pub outcome: Option<Outcome>,
     /// How long the key is banned from now on, after a strike.
     pub banned_for: Option<Duration>,
-    /// Whether the ban began with that strike.
-    pub(crate) began: bool,
 }
 
 impl ChangeResult {
@@ -79,7 +77,7 @@ impl ChangeResult {
     ///
     /// The units are rounded up; the stamp is the one to settle them with.
     pub fn new(units: u64, stamp: u64) -> Self {
-        Self { units, stamp, outcome: None, banned_for: None, began: false }
+        Self { units, stamp, outcome: None, banned_for: None }
     }
 
     /// Sets the outcome of a look at the counter after the change.
@@ -88,10 +86,15 @@ impl ChangeResult {
         Self { outcome: Some(outcome), ..self }
     }
 
-    /// Sets how long the key is banned after a strike, and whether the ban began with it.
+    /// Sets how long the key is still banned after a strike.
     #[must_use]
-    pub fn banned(self, left: Duration, began: bool) -> Self {
-        Self { banned_for: Some(left), began, ..self }
+    pub fn banned(self, left: Duration) -> Self {
+        Self { banned_for: Some(left), ..self }
+    }
+
+    /// Returns `true` if the ban began with this strike: during a ban none counts.
+    pub fn ban_began(&self) -> bool {
+        self.banned_for.is_some() && self.units > 0
     }
 }
 

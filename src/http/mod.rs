@@ -22,7 +22,7 @@ pub mod shed;
 mod status;
 
 pub use self::account::{ActualCost, RateLimitHandle};
-pub use self::headers::{Draft, EXPOSED_HEADERS, RateLimitHeaders};
+pub use self::headers::{Draft, RateLimitHeaders, exposed_headers};
 pub use self::key::extractor::MissingKey;
 pub use self::layer::{Explanation, LiveLayer, PolicyExplanation, RateLimitLayer};
 pub use self::policy::{AccessList, Count, Policy};

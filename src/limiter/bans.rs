@@ -43,7 +43,7 @@ impl Limiter {
         let limits = &*self.in_force.now();
         for (place, rule, ban) in self.banning(limits, key)? {
             let applied = limits.store.adjust(&counter(limits, place, key).await?, Change::Strike(ban)).wait().await?;
-            if applied.began {
+            if applied.ban_began() {
                 limits.telemetry.banned(rule.name(), rule.mode());
             }
         }

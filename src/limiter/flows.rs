@@ -21,7 +21,7 @@ impl Limiter {
     /// key, which count requests; so give messages a limiter of their own, or [name](Self::only) a policy.
     ///
     /// A portion that is refused is no strike of a [ban](crate::Rule::ban). While the key is banned no more is leased,
-    /// and [`FlowError`](crate::bandwidth::FlowError) has the decision; what was leased before still passes.
+    /// and [`Flow::decision`](crate::bandwidth::Flow::decision) has it; what was leased before still passes.
     ///
     /// If rules are replaced, flows follow from their next portion on. A flow keeps the quota of its tier.
     ///

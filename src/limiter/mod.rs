@@ -54,6 +54,9 @@ use crate::store::{Ask, BreakerState, Change, FailureRules, FailureStore, OnFail
 /// The resolution of tokio's timers: no wait and no timeout is shorter.
 pub(crate) const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
+/// How long the first wait for something is of which nobody knows when it is free.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+
 /// The store that decides by limits, or stands in for the one that they were given.
 type DecidingStore = Arc<FailureStore>;
 
@@ -231,6 +234,9 @@ impl Limiter {
 
     /// Takes the cost of every rule if all of them fit, and nothing otherwise.
     ///
+    /// Slots of a [concurrency](crate::Quota::concurrency) are released before it returns, so they limit nothing: hold them by
+    /// [`acquire`](Self::acquire) or [`until_ready`](Self::until_ready).
+    ///
     /// Work that a queueing leaky bucket admits has to wait for [`Decision::delay`] before it begins.
     ///
     /// The limiter of a [layer](crate::LiveLayer::limiter) uses the policies whose keys are of the same kind, and
@@ -250,7 +256,7 @@ impl Limiter {
     }
 
     /// Takes `units` from every rule, instead of the cost of the rule; 0 takes nothing and is always admitted,
-    /// unless the key is [banned](crate::Ban).
+    /// unless the key is [banned](crate::Ban). Slots are released before it returns, as by [`check`](Self::check).
     ///
     /// # Errors
     ///
@@ -283,7 +289,8 @@ impl Limiter {
     ///
     /// After a denial it sleeps for [`retry_after`](Decision::retry_after) plus up to a tenth of that, so that many
     /// tasks do not wake at once, and checks again. If the wait would end after the timeout, or no wait can help, it
-    /// returns the error at once. The timeout bounds neither the last check, which may take its
+    /// returns the error at once. Where the wait is a [guess](Decision::retry_is_guess), as for slots, it checks again after
+    /// 25 ms, then twice as long each time up to that wait, and at the timeout. The timeout bounds neither the last check, which may take its
     /// [timeout](Self::timeout), nor the [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check
     /// sleeps as well. Tasks are not admitted in the order in which they came: a
     /// [`BackPressureLayer`](crate::shed::BackPressureLayer) has them stand in line.
@@ -291,7 +298,7 @@ impl Limiter {
     /// # Errors
     ///
     /// If the limits still deny when the timeout is over, the error [is a denial](Error::is_denied) and has the last
-    /// [decision](Error::decision). All others are as of [`check`](Self::check).
+    /// [decision](Error::decision). All others are as of [`check`](Self::check): a store that fails is not waited for.
     ///
     /// # Cancellation
     ///
@@ -314,7 +321,7 @@ impl Limiter {
     /// # }
     /// ```
     pub async fn until_ready(&self, key: &Key, timeout: Duration) -> Result<(Decision, SlotGuard), Error> {
-        let start = Instant::now();
+        let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
             let (decision, slots) = self.acquire(key).await?;
             if decision.is_allowed() {
@@ -323,9 +330,15 @@ impl Limiter {
                 }
                 return Ok((decision, slots));
             }
-            // Timers count milliseconds: a shorter wait, or none, would make this a busy loop.
-            let wait = decision.retry_after().map(|wait| wait.max(TIMER_RESOLUTION));
             let left = timeout.saturating_sub(start.elapsed());
+            let mut wait = decision.retry_after();
+            if decision.retry_is_guess() && !left.is_zero() {
+                // A slot may be free at any time, also just before the timeout.
+                wait = wait.map(|wait| wait.min(pause).min(left));
+                pause *= 2;
+            }
+            // Timers count milliseconds: a shorter wait, or none, would make this a busy loop.
+            let wait = wait.map(|wait| wait.max(TIMER_RESOLUTION));
             let Some(wait) = wait.filter(|wait| *wait <= left) else {
                 let message = format!("the limits deny for longer than the timeout of {timeout:?}");
                 return Err(Error::new(Kind::Denied, message).with_detail(decision));
@@ -372,7 +385,7 @@ impl Limiter {
 
     /// Resets the counters of a key, of every rule, as if it had taken nothing, and returns how many counters there were.
     /// 0 means that the key has taken nothing, or that it is not the key of the service: see [operators](Self#operators).
-    /// A ban stays: see [`lift_ban`](Self::lift_ban).
+    /// A ban stays: see [`lift_ban`](Self::lift_ban). Slots in use are forgotten: for a time more may be in use than the limit.
     ///
     /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters as they
     /// are. The timeout is the store's own [timeout](crate::store::Capabilities::timeout), if it has one.
@@ -528,8 +541,9 @@ impl Limiter {
         self.change_failure(|rules| rules.instances = instances.get())
     }
 
-    /// Sets the timeout of one decision, lookups included; 0 becomes 1 ms. The default is the
-    /// [timeout of the store](crate::store::Capabilities::timeout), or 100 ms if it has none.
+    /// Sets the timeout of one decision; 0 becomes 1 ms. The default is the
+    /// [timeout of the store](crate::store::Capabilities::timeout), or 100 ms if it has none. Lookups of tiers have a
+    /// [timeout](crate::policy::TierLookup::timeout) of their own, before it.
     ///
     /// The store keeps to its own timeout if that is shorter: see
     /// [`RateLimitLayer::timeout`](crate::RateLimitLayer::timeout).

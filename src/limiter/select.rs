@@ -39,8 +39,8 @@ impl Limiter {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn only<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
-        let names: Arc<[PolicyName]> = names.into_iter().map(PolicyName::try_from).collect::<Result<_, _>>()?;
+    pub fn only(self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Error> {
+        let names: Arc<[PolicyName]> = names.into_iter().map(|name| name.as_ref().parse()).collect::<Result<_, _>>()?;
         if names.is_empty() {
             return Err(Error::invalid("a limiter by certain policies must have at least one name"));
         }

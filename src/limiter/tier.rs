@@ -83,8 +83,8 @@ impl TierLookup {
     /// Sets how many results are cached at most, 10,000 by default; with 0 nothing is cached.
     ///
     /// This and the other methods that set something return lookups with an empty cache of their own.
-    pub fn capacity(self, keys: u64) -> Self {
-        Self { lookups: self.lookups.with(|settings| settings.capacity = keys), ..self }
+    pub fn capacity(self, keys: usize) -> Self {
+        Self { lookups: self.lookups.with(|settings| settings.capacity = keys as u64), ..self }
     }
 
     /// Sets how long a quota is cached, 60 s by default, 365 days at most. `None` is cached for that time or 10 s,

@@ -100,12 +100,11 @@ pub(super) fn log(checks: &[Check], steps: &[Step]) {
     }
 }
 
-/// Returns, and logs, the result of a strike outside of any decision, after which a look finds `step`. None counts
-/// during a ban, so a ban began with one that did.
+/// Returns, and logs, the result of a strike outside of any decision, after which a look finds `step`.
 pub(super) fn applied_strike(ban: &ReceiptItem, units: u64, step: &Step) -> ChangeResult {
     log_ban(ban.counter.policy(), step.wait * units);
     let applied = ChangeResult::new(units, ban.stamp);
-    if step.fits { applied } else { applied.banned(Duration::from_millis(step.wait), units > 0) }
+    if step.fits { applied } else { applied.banned(Duration::from_millis(step.wait)) }
 }
 
 /// Logs the beginning of a ban of so many milliseconds, without the key: ten of a policy in 10 s. There is none of 0.

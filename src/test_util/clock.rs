@@ -139,6 +139,7 @@ impl ManualClock {
     ///
     /// If the time is too large to be represented, or if the clock is a [paused](Self::paused) one whose runtime was
     /// resumed.
+    #[track_caller]
     pub fn advance(&self, by: Duration) {
         self.time().advance(by);
     }
@@ -163,6 +164,7 @@ impl ManualClock {
     /// clock.set(ManualClock::EPOCH + Duration::from_secs(86_399));
     /// assert_eq!(clock.now(), ManualClock::EPOCH + Duration::from_secs(86_399));
     /// ```
+    #[track_caller]
     pub fn set(&self, since_epoch: Duration) {
         let mut time = self.time();
         match since_epoch.checked_sub(time.now()) {

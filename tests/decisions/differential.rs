@@ -229,7 +229,8 @@ impl Lane {
 
     /// The ban of the key; now and then without strikes of the check.
     fn ban_check(&self, rng: &mut Rng) -> BanCheck {
-        BanCheck::new(self.ban).counts(!one_in(rng, 8))
+        let ban = BanCheck::new(self.ban);
+        if one_in(rng, 8) { ban.without_strikes() } else { ban }
     }
 
     /// Gives back of two requests as if they were parts of one.

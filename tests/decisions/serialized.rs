@@ -126,7 +126,7 @@ fn an_explanation_has_what_each_policy_makes_of_the_request() {
                 {
                     "policy": "user",
                     "applies": true,
-                    "refuses": false,
+                    "denies": false,
                     "shadow": false,
                     "key": "header x-user:ada",
                     "cost": 5,
@@ -142,7 +142,7 @@ fn an_explanation_has_what_each_policy_makes_of_the_request() {
                 {
                     "policy": "upload",
                     "applies": false,
-                    "refuses": false,
+                    "denies": false,
                     "shadow": true,
                     "key": null,
                     "cost": 0,

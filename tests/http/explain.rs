@@ -125,7 +125,7 @@ fn each_reason_for_a_skip_is_said() {
     ] {
         let explained = alone(policy, request);
         assert_eq!(explained.why(), Some(why));
-        assert!(!explained.applies() && !explained.refuses() && explained.key().is_none(), "{why}");
+        assert!(!explained.applies() && !explained.denies() && explained.key().is_none(), "{why}");
         assert_eq!(explained.cost(), 0, "{why}");
     }
 }
@@ -204,7 +204,7 @@ fn each_refusal_is_said() {
     ] {
         let explained = alone(policy, get("/"));
         assert_eq!(explained.why(), Some(why));
-        assert!(explained.applies() && explained.refuses() && explained.key().is_none(), "{why}");
+        assert!(explained.applies() && explained.denies() && explained.key().is_none(), "{why}");
     }
 }
 
@@ -222,7 +222,7 @@ fn counters_that_clients_share_are_named() {
         let explained = alone(policy, request);
         assert_eq!(explained.key().map(Key::as_str), Some(key));
         assert!(explained.why().is_some_and(|said| said.starts_with(why)), "{:?}", explained.why());
-        assert!(explained.applies() && !explained.refuses() && explained.cost() == 1, "{why}");
+        assert!(explained.applies() && !explained.denies() && explained.cost() == 1, "{why}");
     }
 }
 
@@ -237,7 +237,7 @@ fn a_policy_whose_key_was_never_set_says_that_all_requests_share_its_counter() {
     ] {
         let explained = alone(policy, get("/"));
         assert_eq!((explained.key().map(Key::as_str), explained.why()), (Some("global:"), why));
-        assert!(explained.applies() && !explained.refuses());
+        assert!(explained.applies() && !explained.denies());
     }
     let global = RateLimitLayer::composite(MemoryStore::new()).global(OWN).live().explain(&parts(get("/")));
     assert_eq!(global.policies()[0].why(), None, "one counter for all is meant");
@@ -263,7 +263,7 @@ fn a_failed_lookup_is_explained_by_the_rule_for_failures() {
     let (allowed, denied) = (explain(OnFailure::Allow), explain(OnFailure::Deny));
     assert_eq!(allowed.why(), Some("its key could not be looked up, and on_failure is Allow"));
     assert_eq!(denied.why(), Some("refused with 503: the key, or the tier, is not known"));
-    assert!(!allowed.applies() && denied.refuses());
+    assert!(!allowed.applies() && denied.denies());
 }
 
 #[test]
@@ -303,7 +303,7 @@ async fn it_takes_nothing_calls_no_store_and_looks_nothing_up() {
         let explanation = layer.clone().live().explain(&parts(get("/").header("x-user", "ada")));
         for waiting in &explanation.policies()[5..] {
             assert_eq!(waiting.why(), Some("its key, or its quota, is looked up"));
-            assert!(waiting.applies() && !waiting.refuses() && waiting.key().is_none());
+            assert!(waiting.applies() && !waiting.denies() && waiting.key().is_none());
         }
         tokio::task::yield_now().await;
     }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate::body::ResponseBody;
 use tollgate::key;
-use tollgate::response::{Denial, Draft, EXPOSED_HEADERS};
+use tollgate::response::{Denial, Draft, exposed_headers};
 use tollgate::test_util::ManualClock;
 use tollgate::{Policy, Quota, RateLimitHeaders, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -340,8 +340,7 @@ fn no_wait_is_told_when_none_can_help() {
 #[test]
 fn a_policy_that_is_not_advertised_is_nowhere() {
     let hidden = || policy("hidden", Quota::per_minute(1)).unadvertised();
-    let layer =
-        layer([hidden(), policy("shown", Quota::per_minute(9))]).headers(RateLimitHeaders::both().with_resource());
+    let layer = layer([hidden(), policy("shown", Quota::per_minute(9))]).headers(RateLimitHeaders::both().resource());
     let service = layer.layer(upstream(200, &[]));
     for status in [200, 429] {
         let response = send(&service);
@@ -377,7 +376,7 @@ fn only_hidden_policies_leave_no_field() {
 fn which_sets_are_sent_is_a_choice() {
     const IETF: [&str; 2] = ["ratelimit", "ratelimit-policy"];
     const LEGACY: [&str; 3] = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
-    let more = RateLimitHeaders::legacy().with_used().with_resource();
+    let more = RateLimitHeaders::legacy().used().resource();
     let used = [LEGACY.as_slice(), &["x-ratelimit-resource", "x-ratelimit-used"]].concat();
     let both = [IETF.as_slice(), &LEGACY].concat();
     let table = [
@@ -386,7 +385,7 @@ fn which_sets_are_sent_is_a_choice() {
         (RateLimitHeaders::legacy(), LEGACY.to_vec()),
         (RateLimitHeaders::none(), vec![]),
         (RateLimitHeaders::none().draft(Draft::Draft11), IETF.to_vec()),
-        (RateLimitHeaders::ietf().with_used(), IETF.to_vec()),
+        (RateLimitHeaders::ietf().used(), IETF.to_vec()),
         (more, used),
     ];
     for (headers, expected) in table {
@@ -425,7 +424,7 @@ fn the_legacy_reset_is_unix_time_rounded_up_or_seconds_from_now() {
 #[test]
 fn used_and_resource_speak_of_the_binding_policy() {
     let policies = [policy("wide", Quota::per_minute(100)), policy("narrow", Quota::per_minute(10))];
-    let response = nth(3, &layer(policies).headers(RateLimitHeaders::legacy().with_used().with_resource()));
+    let response = nth(3, &layer(policies).headers(RateLimitHeaders::legacy().used().resource()));
     expect(
         response.headers(),
         &[
@@ -439,21 +438,19 @@ fn used_and_resource_speak_of_the_binding_policy() {
 
 #[test]
 fn a_burst_below_the_limit_is_not_counted_as_used() {
-    let response = nth(
-        1,
-        &layer([policy("all", Quota::per_minute(100).burst(10))]).headers(RateLimitHeaders::legacy().with_used()),
-    );
+    let response =
+        nth(1, &layer([policy("all", Quota::per_minute(100).burst(10))]).headers(RateLimitHeaders::legacy().used()));
     expect(response.headers(), &[("x-ratelimit-remaining", "9"), ("x-ratelimit-used", "1")]);
 }
 
 #[test]
 fn what_browsers_must_be_shown_is_all_that_is_sent() {
-    let all = EXPOSED_HEADERS;
+    let all = exposed_headers();
     let exposed: Vec<&str> = all.iter().map(HeaderName::as_str).collect();
     let listed = "retry-after ratelimit ratelimit-policy x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset \
                   x-ratelimit-used x-ratelimit-resource grpc-retry-pushback-ms grpc-status grpc-message";
     assert_eq!(exposed.join(" "), listed);
-    let headers = RateLimitHeaders::both().with_used().with_resource();
+    let headers = RateLimitHeaders::both().used().resource();
     let refusal = nth(2, &layer([policy("all", Quota::per_minute(1))]).headers(headers));
     let is_sent = |name: &str| refusal.headers().contains_key(name);
     let only_in_calls: Vec<_> = exposed.iter().filter(|name| !is_sent(name)).collect();
@@ -677,7 +674,7 @@ fn a_stale_used_or_resource_of_an_upstream_goes_where_our_limit_is_told() {
         let headers = through(&ours(), 200, fields);
         expect(&headers, &[("x-ratelimit-limit", "2"), ("x-ratelimit-remaining", "1")]);
         expect(&headers, &[("x-ratelimit-used", ""), ("x-ratelimit-resource", "")]);
-        let headers = through(&ours().headers(RateLimitHeaders::both().with_used().with_resource()), 200, fields);
+        let headers = through(&ours().headers(RateLimitHeaders::both().used().resource()), 200, fields);
         expect(&headers, &[("x-ratelimit-used", "1"), ("x-ratelimit-resource", "ours")]);
     }
 }
@@ -690,9 +687,7 @@ fn used_and_resource_of_a_stricter_upstream_stay_beside_its_limit() {
         ("x-ratelimit-used", "2"),
         ("x-ratelimit-resource", "core"),
     ];
-    for headers in
-        [RateLimitHeaders::both(), RateLimitHeaders::legacy().with_used().with_resource(), RateLimitHeaders::ietf()]
-    {
+    for headers in [RateLimitHeaders::both(), RateLimitHeaders::legacy().used().resource(), RateLimitHeaders::ietf()] {
         expect(&through(&layer([policy("ours", Quota::per_minute(100))]).headers(headers), 200, fields), fields);
     }
     let only_used = &[("x-ratelimit-used", "2")];

@@ -15,7 +15,7 @@ use http::request::Builder;
 use http::{HeaderMap, Request, StatusCode};
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::policy::Count;
-use tollgate::response::EXPOSED_HEADERS;
+use tollgate::response::exposed_headers;
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule};
 use tower::{Layer, Service, ServiceExt};
@@ -103,7 +103,7 @@ impl Answer {
         assert_eq!(self.header("access-control-allow-origin"), Some("*"), "{name}");
         let exposed = self.header("access-control-expose-headers").expect("some are exposed");
         let exposed: Vec<&str> = exposed.split(',').map(str::trim).collect();
-        let all = EXPOSED_HEADERS;
+        let all = exposed_headers();
         let sent = all.iter().filter(|header| self.headers.contains_key(*header));
         let sent: Vec<&str> = sent.map(http::HeaderName::as_str).collect();
         assert!(sent.contains(&"ratelimit") && sent.contains(&"ratelimit-policy"), "{name}: {sent:?}");
@@ -221,7 +221,7 @@ async fn around_the_router_no_route_is_known() {
 #[tokio::test]
 async fn cors_inside_hides_a_429_from_scripts() {
     let layer = RateLimitLayer::new(memory(&ManualClock::new()), Policy::new("all", Quota::per_minute(1)));
-    let cors = CorsLayer::new().allow_origin(Any).expose_headers(EXPOSED_HEADERS);
+    let cors = CorsLayer::new().allow_origin(Any).expose_headers(exposed_headers());
     let router = Router::new().route("/api/report", get(async || "a report\n")).layer(cors).layer(layer);
     let served = send(&router, report(), Body::empty()).await;
     assert_eq!((served.status, served.header("access-control-allow-origin")), (200, Some("*")));

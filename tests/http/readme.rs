@@ -312,7 +312,7 @@ const SETTINGS: [Setting; 6] = [
     |layer| layer,
     RateLimitLayer::expose_decisions,
     RateLimitLayer::without_handle,
-    RateLimitLayer::log_refusals,
+    RateLimitLayer::log_denials,
     |layer| layer.on_failure(OnFailure::Deny).timeout(Duration::from_millis(50)),
     |layer| layer.headers(RateLimitHeaders::ietf()),
 ];

@@ -213,10 +213,10 @@ async fn a_body_is_read_within_bounds_of_bytes_and_time() {
     const BUFFERS: usize = 16 << 20;
     for (layer, size, pause, shortest, longest) in [
         // As fast as it can: 1 MB, and what is in the buffers.
-        (refusing().drain_refused(1_000_000, MINUTE), 64 * 1_024, Duration::ZERO, Duration::ZERO, MINUTE / 3),
-        (refusing().drain_refused(16 << 20, SOME), 1, Duration::from_millis(5), SOME / 2, MINUTE / 3),
-        (refusing().drain_refused(0, MINUTE), 1, Duration::from_millis(5), Duration::ZERO, MINUTE / 3),
-        (refusing().drain_refused(16 << 20, Duration::ZERO), 1, Duration::from_millis(5), Duration::ZERO, MINUTE / 3),
+        (refusing().drain_denied(1_000_000, MINUTE), 64 * 1_024, Duration::ZERO, Duration::ZERO, MINUTE / 3),
+        (refusing().drain_denied(16 << 20, SOME), 1, Duration::from_millis(5), SOME / 2, MINUTE / 3),
+        (refusing().drain_denied(0, MINUTE), 1, Duration::from_millis(5), Duration::ZERO, MINUTE / 3),
+        (refusing().drain_denied(16 << 20, Duration::ZERO), 1, Duration::from_millis(5), Duration::ZERO, MINUTE / 3),
     ] {
         let server = Server::start(app().layer(layer)).await;
         let address = server.address;
@@ -266,7 +266,7 @@ impl Body for Watched {
 
 #[tokio::test(start_paused = true)]
 async fn only_what_a_client_of_http1_may_still_send_is_read() {
-    let off = refusing().drain_refused(0, MINUTE);
+    let off = refusing().drain_denied(0, MINUTE);
     let post = || Request::post("/");
     for (layer, request, is_read) in [
         (refusing(), post(), true),
@@ -308,7 +308,7 @@ impl Body for Endless {
 #[tokio::test]
 async fn a_body_that_is_always_ready_leaves_its_thread_to_others_and_is_read_for_a_time_only() {
     let (counted, start) = (Arc::new(()), Instant::now());
-    let layer = refusing().drain_refused(1 << 20, Duration::from_millis(100));
+    let layer = refusing().drain_denied(1 << 20, Duration::from_millis(100));
     let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
     let request = Request::post("/").body(Endless(start, Arc::clone(&counted))).expect("a request");
     let response = layer.layer(inner).oneshot(request).await.expect("a response");

@@ -154,3 +154,20 @@ fn a_service_finds_the_handles_of_layers_that_have_them() {
     assert_eq!(found(&outer, &no_inner), ["outer"]);
     assert!(found(&no_outer, &no_inner).is_empty());
 }
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn a_handler_can_do_without_a_handle() {
+    use axum::routing::{Router, get};
+
+    let handler = async |handle: Option<RateLimitHandle>| handle.is_some().to_string();
+    let layer = || RateLimitLayer::new(MemoryStore::new(), Policy::new("all", Quota::per_minute(5)).key(key::global()));
+    let routes = || Router::new().route("/", get(handler));
+    for (routes, has_one) in
+        [(routes(), "false"), (routes().layer(layer().without_handle()), "false"), (routes().layer(layer()), "true")]
+    {
+        let response = routes.oneshot(Request::new(axum::body::Body::empty())).await.expect("it does not fail");
+        assert_eq!(response.status(), 200);
+        assert_eq!(axum::body::to_bytes(response.into_body(), 16).await.expect("a body"), has_one);
+    }
+}

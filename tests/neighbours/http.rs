@@ -81,7 +81,7 @@ async fn charges(Extension(limits): Extension<RateLimitHandle>) -> &'static str 
 }
 
 async fn checks(Extension(limits): Extension<RateLimitHandle>) -> &'static str {
-    let decision = limits.check(&Policy::new("account", AMPLE), Key::new("account", "ada")).await;
+    let decision = limits.check(&Policy::new("account", AMPLE), &Key::new("account", "ada")).await;
     assert!(decision.is_ok(), "{decision:?}");
     blocks().await
 }

@@ -263,6 +263,12 @@ fn policies() -> Vec<Row> {
             key::client_ip().try_trusted_proxies(["proxy"]),
         ),
         row(
+            "key::header",
+            "\"x ip\" is not a header name: use letters, digits and '-'",
+            || key::header("x ip"),
+            key::try_header("x ip"),
+        ),
+        row(
             "ClientIp::header",
             "\"x ip\" is not a header name: use letters, digits and '-'",
             || key::client_ip().header("x ip"),

@@ -137,8 +137,8 @@ fn lookups_are_built_with_any_size_and_time() {
     let by_tier = |lookup| Ok(RateLimitLayer::new(MemoryStore::new(), policy().tier_lookup(lookup)));
     let keys = || key::lookup(key::global(), |_: Lookup| async { Ok::<_, Infallible>(Some(Key::new("user", "ada"))) });
     let by_key = |lookup| Ok(RateLimitLayer::new(MemoryStore::new(), policy().key(lookup)));
-    assert_each(&SIZES, |size| by_tier(tiers().capacity(size as u64)), serve);
-    assert_each(&SIZES, |size| by_key(keys().capacity(size as u64)), serve);
+    assert_each(&SIZES, |size| by_tier(tiers().capacity(size)), serve);
+    assert_each(&SIZES, |size| by_key(keys().capacity(size)), serve);
     assert_each(&SIZES, |size| by_tier(tiers().in_flight(size)), serve);
     assert_each(&SIZES, |size| by_key(keys().in_flight(size)), serve);
     for set in [TierLookup::ttl, TierLookup::timeout] {

@@ -272,6 +272,11 @@ impl Outcome {
         self.mode
     }
 
+    /// Returns `true` if the policy is in shadow mode.
+    pub fn is_shadow(&self) -> bool {
+        self.mode == Mode::Shadow
+    }
+
     /// Returns whether this policy admits the request, even if it is in shadow mode and others decide.
     pub fn is_allowed(&self) -> bool {
         self.allowed

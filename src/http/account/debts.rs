@@ -246,7 +246,7 @@ impl Strike {
         let telemetry = gate.limits.telemetry.clone();
         let settling = gate.limits.store.settle(receipt, &[Settlement::new(0, Change::Strike(ban))]);
         let reported = settling.map(move |settled| {
-            if settled.is_ok_and(|applied| applied.iter().any(|applied| applied.began)) {
+            if settled.is_ok_and(|applied| applied.iter().any(ChangeResult::ban_began)) {
                 telemetry.banned(&policy, mode);
             }
         });

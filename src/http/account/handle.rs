@@ -6,13 +6,15 @@
 //!
 //! It is all that a request carries into the service, and a pointer: what a handler reads is made when it asks.
 
+#[cfg(feature = "axum")]
+use std::convert::Infallible;
 use std::fmt;
 use std::iter::{self, successors};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 #[cfg(feature = "axum")]
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use bytes::Bytes;
 use http::Response;
 #[cfg(feature = "axum")]
@@ -76,11 +78,11 @@ pub struct ActualCost(pub u64);
 ///
 /// async fn login(limits: RateLimitHandle, account: String) -> Result<Response, StatusCode> {
 ///     let policy = Policy::new("account", Quota::per_hour(10));
-///     let decision = limits.check(&policy, Key::hashed("account", &account)).await;
+///     let decision = limits.check(&policy, &Key::hashed("account", &account)).await;
 ///     let decision = decision.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
 ///     if !decision.is_allowed() {
 ///         // The response that the layer would send.
-///         return Ok(limits.refusal(&decision).map(Body::from));
+///         return Ok(limits.denial(&decision).map(Body::from));
 ///     }
 ///     Ok("welcome".into_response())
 /// }
@@ -292,15 +294,15 @@ impl RateLimitHandle {
     /// /// How long a user has to wait before the next export; `None` if it is now.
     /// async fn wait_of(limits: &RateLimitHandle, user: &str) -> Result<Option<Duration>, Error> {
     ///     let policy = Policy::new("export", Quota::per_hour(4)).cost(2);
-    ///     Ok(limits.check(&policy, Key::new("user", user)).await?.retry_after())
+    ///     Ok(limits.check(&policy, &Key::new("user", user)).await?.retry_after())
     /// }
     /// # let _ = wait_of;
     /// ```
-    pub async fn check(&self, policy: &Policy, key: Key) -> Result<Decision, Error> {
+    pub async fn check(&self, policy: &Policy, key: &Key) -> Result<Decision, Error> {
         let (rule, limits) = (policy.rule(), &self.shared.gate.limits);
-        policy.check_kind(&key)?;
+        policy.check_kind(key)?;
         limits.supports(iter::once(rule))?;
-        let check = CheckDraft::new(0, rule, rule.units()).check(rule, key);
+        let check = CheckDraft::new(0, rule, rule.units()).check(rule, key.clone());
         let timer = limits.telemetry.start();
         let decided = limits.store.decide(&[check], Ask::default()).wait().await;
         limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));
@@ -355,7 +357,7 @@ impl RateLimitHandle {
     ///
     /// A response that [`on_denied`](crate::RateLimitLayer::on_denied) builds needs the head of the request, and is not
     /// used here. It is no [failure](crate::policy::Count::failures) of the client.
-    pub fn refusal(&self, decision: &Decision) -> Response<Bytes> {
+    pub fn denial(&self, decision: &Decision) -> Response<Bytes> {
         let mut response = self.shared.gate.responses.refusal(decision);
         response.extensions_mut().insert(Refused::ByHandler);
         response
@@ -376,13 +378,24 @@ impl<S: Send + Sync> FromRequestParts<S> for RateLimitHandle {
     }
 }
 
+/// `None` if no layer admitted the request, or the layer is [without a handle](crate::RateLimitLayer::without_handle).
+#[cfg(feature = "axum")]
+impl<S: Send + Sync> OptionalFromRequestParts<S> for RateLimitHandle {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get::<Self>().cloned())
+    }
+}
+
 /// That of the request's [`RateLimitHandle`].
 #[cfg(feature = "axum")]
 impl<S: Send + Sync> FromRequestParts<S> for Decision {
     type Rejection = (StatusCode, &'static str);
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        RateLimitHandle::from_request_parts(parts, state).await.map(|handle| handle.decision())
+        let handle = <RateLimitHandle as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+        Ok(handle.decision())
     }
 }
 

@@ -250,7 +250,7 @@ fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<Sto
         decided.decision = refused;
     }
     gate.limits.telemetry.decided(timer, Ok(&decided.decision));
-    log_refusals(gate, &decided.decision);
+    log_denials(gate, &decided.decision);
     if decided.decision.is_allowed() {
         Ok(Admitted::new(Arc::clone(gate), places, decided))
     } else {
@@ -259,7 +259,7 @@ fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<Sto
 }
 
 /// Logs which policies refused the request, if that is wanted, or would have in shadow mode.
-fn log_refusals(gate: &Gate, decision: &Decision) {
+fn log_denials(gate: &Gate, decision: &Decision) {
     let [refused, shadow_refused] = &*gate.refusals;
     for outcome in decision.outcomes().iter().filter(|outcome| !outcome.is_allowed()) {
         let (policy, retry_after) = (outcome.policy(), outcome.retry_after());

@@ -14,5 +14,5 @@ mod write;
 
 pub(crate) use self::fields::{Advertised, LARGEST, number, used, whole_seconds};
 pub use self::settings::{Draft, RateLimitHeaders};
-pub use self::write::EXPOSED_HEADERS;
+pub use self::write::exposed_headers;
 pub(crate) use self::write::{HeaderWriter, NO_STORE, PROBLEM};

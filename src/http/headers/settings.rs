@@ -37,8 +37,8 @@ pub enum Draft {
 /// | `X-RateLimit-Limit` | the limit of the binding policy, in units |
 /// | `X-RateLimit-Remaining` | its units left |
 /// | `X-RateLimit-Reset` | when all its units are available again: Unix time, or [seconds from now](Self::reset_in_seconds); absent of a concurrency |
-/// | `X-RateLimit-Used` | its units that are not left, with [`with_used`](Self::with_used) |
-/// | `X-RateLimit-Resource` | its name, with [`with_resource`](Self::with_resource) |
+/// | `X-RateLimit-Used` | its units that are not left, with [`used`](Self::used) |
+/// | `X-RateLimit-Resource` | its name, with [`resource`](Self::resource) |
 ///
 /// The binding policy is the one with the fewest units left, where a concurrency is left out if there are others, or of a
 /// refusal the one with the longest wait. When a request ends that holds a slot is not known: so `Retry-After` of a
@@ -68,10 +68,10 @@ pub enum Draft {
 /// ```
 /// use tollgate::RateLimitHeaders;
 ///
-/// let headers = RateLimitHeaders::legacy().reset_in_seconds().with_used();
+/// let headers = RateLimitHeaders::legacy().reset_in_seconds().used();
 /// # let _ = headers;
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
 pub struct RateLimitHeaders {
@@ -83,6 +83,13 @@ pub struct RateLimitHeaders {
     pub(super) resource: bool,
     /// The most that is added to the waits of a refusal, in seconds.
     jitter: u64,
+}
+
+impl Default for RateLimitHeaders {
+    /// [Both](Self::both) sets, as a layer sends without settings.
+    fn default() -> Self {
+        Self::both()
+    }
 }
 
 impl RateLimitHeaders {
@@ -130,12 +137,12 @@ impl RateLimitHeaders {
     }
 
     /// Adds `X-RateLimit-Used` to the legacy headers, if those are sent.
-    pub fn with_used(self) -> Self {
+    pub fn used(self) -> Self {
         Self { used: true, ..self }
     }
 
     /// Adds `X-RateLimit-Resource`, the name of the policy that binds, to the legacy headers, if those are sent.
-    pub fn with_resource(self) -> Self {
+    pub fn resource(self) -> Self {
         Self { resource: true, ..self }
     }
 

@@ -22,7 +22,7 @@ const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
 const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 
-/// The headers that a CORS layer has to expose, so that scripts in browsers can read the limits.
+/// Returns the headers that a CORS layer has to expose, so that scripts in browsers can read the limits.
 ///
 /// It is all that any [`RateLimitHeaders`](crate::RateLimitHeaders) may send, so it need not change with them. A later
 /// version may have more. The last three are for calls of gRPC-Web.
@@ -30,13 +30,15 @@ const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 /// # Examples
 ///
 /// ```
-/// use tollgate::response::EXPOSED_HEADERS;
+/// use tollgate::response::exposed_headers;
 ///
-/// // With tower-http: `CorsLayer::new().expose_headers(EXPOSED_HEADERS)`.
-/// assert!(EXPOSED_HEADERS.iter().any(|name| name == "retry-after"));
+/// // With tower-http: `CorsLayer::new().expose_headers(exposed_headers())`.
+/// assert!(exposed_headers().iter().any(|name| name == "retry-after"));
 /// ```
-pub const EXPOSED_HEADERS: [HeaderName; 11] =
-    [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK, STATUS, MESSAGE];
+pub fn exposed_headers() -> Vec<HeaderName> {
+    let of_limits = [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE];
+    of_limits.into_iter().chain([PUSHBACK, STATUS, MESSAGE]).collect()
+}
 
 /// The `Cache-Control` of every refusal: it is true only now, and only for this client.
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");

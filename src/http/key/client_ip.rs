@@ -6,7 +6,6 @@
 
 use std::net::IpAddr;
 
-use http::HeaderName;
 use http::request::Parts;
 use ipnet::IpNet;
 
@@ -15,6 +14,7 @@ use super::extractor::Bannable;
 use super::extractor::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, ip_key, parse_net, peer};
 use super::proxies::{ForwardHeader, Trust};
+use super::value::header_name;
 use super::{KeyExtractor, KeyInfo};
 use crate::core::error::built;
 use crate::core::{Error, Key, MaybeFuture};
@@ -165,7 +165,7 @@ impl ClientIp {
         Self { unix_socket: true, ..self }
     }
 
-    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`.
+    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`. Replaces [`header`](Self::header).
     ///
     /// A hop without exactly one `for`, or with one that hides the address (`unknown`, `_name`), counts as malformed
     /// and ends the chain.
@@ -192,7 +192,7 @@ impl ClientIp {
     /// # let _ = client_ip;
     /// ```
     #[track_caller]
-    pub fn header(self, name: &str) -> Self {
+    pub fn header(self, name: impl AsRef<str>) -> Self {
         built(self.try_header(name))
     }
 
@@ -201,12 +201,8 @@ impl ClientIp {
     /// # Errors
     ///
     /// If `name` is not a header name.
-    pub fn try_header(self, name: &str) -> Result<Self, Error> {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| {
-            let shown: String = name.chars().take(64).collect();
-            Error::invalid(format!("{shown:?} is not a header name: use letters, digits and '-'")).with_source(error)
-        })?;
-        Ok(Self { source: Some(ForwardHeader::Single(name)), ..self })
+    pub fn try_header(self, name: impl AsRef<str>) -> Result<Self, Error> {
+        Ok(Self { source: Some(ForwardHeader::Single(header_name(name.as_ref())?)), ..self })
     }
 
     /// Sets how many leading bits of an IPv6 address identify a client, instead of 56.

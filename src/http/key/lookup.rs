@@ -93,8 +93,8 @@ where
 
 impl KeyLookup {
     /// Sets for how many keys results are cached, instead of 10,000; with 0 nothing is cached.
-    pub fn capacity(self, keys: u64) -> Self {
-        Self { lookups: self.lookups.with(|settings| settings.capacity = keys), ..self }
+    pub fn capacity(self, keys: usize) -> Self {
+        Self { lookups: self.lookups.with(|settings| settings.capacity = keys as u64), ..self }
     }
 
     /// Sets how long a key is cached, instead of 60 s.

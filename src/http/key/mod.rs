@@ -90,4 +90,4 @@ pub use value::basic_user;
 pub use value::path_param;
 #[cfg(feature = "query")]
 pub use value::query;
-pub use value::{ValueKey, cookie, header};
+pub use value::{ValueKey, cookie, header, try_header};

@@ -21,7 +21,8 @@ use super::reading::{Choices, Pick, Value, carried, lines, text};
 #[cfg(feature = "axum")]
 use super::route::param_value;
 use super::{KeyExtractor, KeyInfo};
-use crate::core::{Key, KeyKind, MaybeFuture};
+use crate::core::error::built;
+use crate::core::{Error, Key, KeyKind, MaybeFuture};
 
 /// An extractor of a value that clients send.
 ///
@@ -66,7 +67,7 @@ enum ValueSource {
 ///
 /// # Panics
 ///
-/// If `name` is not a header name. Its case does not matter. An [`http::HeaderName`] always is one.
+/// Where [`try_header`] returns an error. The case of `name` does not matter, and an [`http::HeaderName`] is always right.
 ///
 /// # Examples
 ///
@@ -87,12 +88,26 @@ enum ValueSource {
 /// ```
 #[track_caller]
 pub fn header(name: impl AsRef<str>) -> ValueKey {
-    let name = name.as_ref();
-    let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
-        panic!("{name:?} is not a header name: use letters, digits and '-'")
-    };
+    built(try_header(name))
+}
+
+/// Fallible version of [`header`].
+///
+/// # Errors
+///
+/// If `name` is not a header name.
+pub fn try_header(name: impl AsRef<str>) -> Result<ValueKey, Error> {
+    let header = header_name(name.as_ref())?;
     let kind = format!("header {header}");
-    ValueKey::new(ValueSource::Header(header), &kind)
+    Ok(ValueKey::new(ValueSource::Header(header), &kind))
+}
+
+/// Parses the name of a header.
+pub(super) fn header_name(name: &str) -> Result<HeaderName, Error> {
+    HeaderName::from_bytes(name.as_bytes()).map_err(|error| {
+        let shown: String = name.chars().take(64).collect();
+        Error::invalid(format!("{shown:?} is not a header name: use letters, digits and '-'")).with_source(error)
+    })
 }
 
 /// Identifies clients by the value of a cookie, such as a session.
@@ -242,7 +257,7 @@ impl ValueKey {
         Self { plain: true, ..self }
     }
 
-    /// Uses the first of several values, for applications that do: of cookies, as Go's `Request.Cookie` and Rack do.
+    /// Uses the first of several values, instead of the [`last`](Self::last), for applications that do: of cookies, as Go's `Request.Cookie` and Rack do.
     ///
     /// Servers may differ in which cookie that is, as some decode names and some drop what is malformed. Where they do,
     /// the cookie is ambiguous if the other values differ from it.
@@ -250,7 +265,7 @@ impl ValueKey {
         Self { choices: Choices { pick: Pick::First, ..self.choices }, ..self }
     }
 
-    /// Uses the last of several values, for applications that do, as axum-extra's `CookieJar` and axum's `Query` of a map
+    /// Uses the last of several values, instead of the [`first`](Self::first), for applications that do, as axum-extra's `CookieJar` and axum's `Query` of a map
     /// do. For cookies it is limited as [`first`](Self::first).
     pub fn last(self) -> Self {
         Self { choices: Choices { pick: Pick::Last, ..self.choices }, ..self }

@@ -127,7 +127,7 @@ const HEADER: [&str; 6] = ["policy", "applies", "key", "cost", "quota", "why"];
 ///     {
 ///       "policy": "user",
 ///       "applies": true,
-///       "refuses": false,
+///       "denies": false,
 ///       "shadow": false,
 ///       "key": "header x-user:ada",
 ///       "cost": 5,
@@ -236,7 +236,7 @@ impl PolicyExplanation {
     }
 
     /// Returns whether the policy refuses the request whatever its counter has left, as for a client on a deny list.
-    pub fn refuses(&self) -> bool {
+    pub fn denies(&self) -> bool {
         self.effect == PolicyEffect::Refuses
     }
 
@@ -298,7 +298,7 @@ impl serde::Serialize for PolicyExplanation {
         let mut fields = serializer.serialize_struct("PolicyExplanation", 8)?;
         fields.serialize_field("policy", self.policy())?;
         fields.serialize_field("applies", &self.applies())?;
-        fields.serialize_field("refuses", &self.refuses())?;
+        fields.serialize_field("denies", &self.denies())?;
         fields.serialize_field("shadow", &self.is_shadow())?;
         fields.serialize_field("key", &self.key())?;
         fields.serialize_field("cost", &self.cost())?;

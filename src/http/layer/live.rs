@@ -45,6 +45,26 @@ impl LiveLayer {
         Self { layer }
     }
 
+    /// Returns the policies in force, in their order, whose keys have the settings of the layer's client: to add one or
+    /// leave one out by [`replace_policies`](Self::replace_policies).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let policies = [("burst", 50), ("trial", 5)].map(|(name, limit)| Policy::new(name, Quota::per_second(limit)));
+    /// let layer = RateLimitLayer::composite(MemoryStore::new()).policies(policies).live();
+    /// let others = layer.policies().into_iter().filter(|policy| policy.name() != "trial");
+    /// layer.replace_policies(others)?;
+    /// assert_eq!(layer.policies().len(), 1);
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn policies(&self) -> Vec<Policy> {
+        self.layer.gate.load().policies.clone()
+    }
+
     /// Returns the policy in force with this name, whose key has the settings of the layer's client.
     ///
     /// # Examples

@@ -257,10 +257,10 @@ impl RateLimitLayer {
     /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
     ///
     /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("photos", Quota::per_minute(10)))
-    ///     .drain_refused(2 << 20, Duration::from_secs(5));
+    ///     .drain_denied(2 << 20, Duration::from_secs(5));
     /// # let _ = layer;
     /// ```
-    pub fn drain_refused(self, max_bytes: u64, time: Duration) -> Self {
+    pub fn drain_denied(self, max_bytes: u64, time: Duration) -> Self {
         self.change(|gate| gate.responses.drain = Drain { max_bytes, time })
     }
 
@@ -274,10 +274,10 @@ impl RateLimitLayer {
     /// ```
     /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
     ///
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).log_refusals();
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).log_denials();
     /// # let _ = layer;
     /// ```
-    pub fn log_refusals(self) -> Self {
+    pub fn log_denials(self) -> Self {
         self.change(|gate| gate.logs_refusals = true)
     }
 

@@ -16,12 +16,8 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If the policy limits nothing or refuses everything: another policy of the layer has its name, no request can
-    /// match one of its [routes](crate::Policy::routes) or an entry of its [lists](crate::policy::AccessList), one of
-    /// its lists is empty, or its [cost](crate::Policy::cost) is more than its quota ever holds. If its key contradicts
-    /// the [client](Self::client) of the layer. If the store does not [support](crate::store::Store::capabilities) the
-    /// policy together with the earlier ones (most stores support everything). The other methods that add a policy
-    /// panic for the same reasons.
+    /// Where [`try_policy`](Self::try_policy) returns an error. The other methods that add a policy panic for the same
+    /// reasons.
     ///
     /// # Examples
     ///
@@ -41,9 +37,18 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If the store does not [support](crate::store::Store::capabilities) the policy together with the earlier ones, its key
-    /// contradicts the [client](Self::client) of the layer, or no request can match one of its routes or an entry of its
-    /// lists. The message has the reason.
+    /// With the name of the policy, and what to change, if
+    ///
+    /// - another policy of the layer has its name, or its key contradicts the [client](Self::client) of the layer;
+    /// - no request can match one of its [routes](crate::Policy::routes) or an entry of its
+    ///   [lists](crate::policy::AccessList), or it has an empty list of routes or [methods](crate::Policy::methods);
+    /// - its [cost](crate::Policy::cost) is more than its quota ever holds, or 0 though nothing else limits;
+    /// - no status [counts](crate::Policy::count), or slots of a [concurrency](crate::Quota::concurrency) are to be
+    ///   [metered](crate::Policy::metered) or counted;
+    /// - clients could have others [banned](crate::Policy::ban) by its key, or a ban by failures is
+    ///   [extending](crate::Ban::extending);
+    /// - the store does not [support](crate::store::Store::capabilities) it together with the earlier policies, as few
+    ///   stores do not.
     ///
     /// # Examples
     ///

@@ -32,7 +32,7 @@ impl RateLimitLayer {
     /// response. `Retry-After`, `Cache-Control: no-store` and the rate limit headers are added to the response, unless
     /// it has them already. It is not called for [gRPC calls](crate::RateLimit#grpc), for the responses with which a
     /// [key extractor](crate::key::KeyExtractor) rejects requests, or by
-    /// [`RateLimitHandle::refusal`](crate::RateLimitHandle::refusal).
+    /// [`RateLimitHandle::denial`](crate::RateLimitHandle::denial).
     ///
     /// The body must be complete and of known size, as text, JSON and bytes are. A streamed body is not waited for: the
     /// layer then sends its own response, and logs a warning with the code `rejection_streamed`, once a second at most.

@@ -110,8 +110,8 @@ impl AccessList {
     /// let error = AccessList::parse(["203.0.113.*"]).unwrap_err();
     /// assert!(error.to_string().starts_with("\"203.0.113.*\" looks like an address"));
     /// ```
-    pub fn parse<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
-        entries.into_iter().try_fold(Self::default(), Self::entry)
+    pub fn parse(entries: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Error> {
+        entries.into_iter().try_fold(Self::default(), |list, entry| list.entry(entry.as_ref()))
     }
 
     /// Adds an entry, parsed as by [`parse`](Self::parse).

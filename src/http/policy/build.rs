@@ -127,7 +127,8 @@ impl Policy {
     /// [nothing that this crate refuses](Count#requests-that-are-refused-inside). For logins prefer [`Count::statuses`].
     ///
     /// A ban does not bound how many guesses run at once. A quota that [counts](Self::count) the same responses does, as
-    /// it takes the unit of a request before the service is called, and refunds it if the response does not count.
+    /// it takes the unit of a request before the service is called, and refunds it if the response does not count. So requests in
+    /// flight alone may use it up: one that is denied then is told the wait of the quota, though their units return at once.
     ///
     /// # Examples
     ///
@@ -266,8 +267,9 @@ impl Policy {
     /// assert!(RateLimitLayer::try_new(MemoryStore::new(), users("/users/:id")).is_err());
     /// ```
     #[cfg(feature = "axum")]
-    pub fn routes<'a>(self, templates: impl IntoIterator<Item = &'a str>) -> Self {
-        self.with(|options| options.scope.routes = Some(templates.into_iter().map(Box::from).collect()))
+    pub fn routes(self, templates: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let templates = templates.into_iter().map(|template| template.as_ref().into()).collect();
+        self.with(|options| options.scope.routes = Some(templates))
     }
 
     /// Applies the policy only to requests for whose head a closure returns `true`.
@@ -292,7 +294,7 @@ impl Policy {
     /// In all other respects preflights are treated as other requests, because any client can send what looks like one:
     /// a [`deny`](Self::deny) list refuses them, an extractor may reject them, and [`MissingKey::Deny`] refuses those
     /// without a key.
-    pub fn with_preflights(self) -> Self {
+    pub fn count_preflights(self) -> Self {
         self.with(|options| options.scope.preflights = true)
     }
 

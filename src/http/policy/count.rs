@@ -32,7 +32,7 @@ use crate::http::grpc;
 ///
 /// A request that this crate refuses inside of the layer is neither a failure nor a success of its client, whatever the
 /// response is: if a layer inside does not call its inner service, if the request is [shed](crate::shed), or if the
-/// handler returns [`RateLimitHandle::refusal`](crate::RateLimitHandle::refusal). So no ban begins because the service
+/// handler returns [`RateLimitHandle::denial`](crate::RateLimitHandle::denial). So no ban begins because the service
 /// was overloaded. [`statuses`](Self::statuses) and [`when`](Self::when) count what they name, by whomever it is:
 /// `statuses([429])` counts refusals of layers inside.
 ///
@@ -149,7 +149,7 @@ impl Count {
     /// application ([`on_denied`](crate::RateLimitLayer::on_denied)). So it is if it was [shed](crate::shed).
     ///
     /// What the service inside refuses counts, also by
-    /// [`RateLimitHandle::refusal`](crate::RateLimitHandle::refusal), and so do errors of the inner service.
+    /// [`RateLimitHandle::denial`](crate::RateLimitHandle::denial), and so do errors of the inner service.
     ///
     /// As with any count, units are taken until the response is known, and refusals of such a policy are not cached. A
     /// flood of requests that are refused inside is not limited by it: leave it out where the policy has to
@@ -225,8 +225,21 @@ fn has_failed(response: &Parts) -> Option<bool> {
     if failed.is_none() && grpc::is_grpc(&response.headers) { None } else { Some(failed.unwrap_or(false)) }
 }
 
+impl Default for Count {
+    /// [All](Self::all) responses.
+    fn default() -> Self {
+        Self::all()
+    }
+}
+
 impl fmt::Debug for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Count").finish_non_exhaustive()
+        match &self.0 {
+            CountBy::Outcome { failed: true } => f.write_str("Count::failures"),
+            CountBy::Outcome { failed: false } => f.write_str("Count::successes"),
+            CountBy::Head(_) => f.write_str("Count::when"),
+            CountBy::Statuses(statuses) => f.debug_tuple("Count::statuses").field(statuses).finish(),
+            CountBy::Served => f.write_str("Count::served"),
+        }
     }
 }

@@ -132,9 +132,9 @@ impl FleetShedLayer {
     }
 
     /// Sets how much of the body of a request that is shed is read, as
-    /// [that of a layer](RateLimitLayer::drain_refused).
-    pub fn drain_refused(self, max_bytes: u64, time: Duration) -> Self {
-        Self { limits: self.limits.drain_refused(max_bytes, time), ..self }
+    /// [that of a layer](RateLimitLayer::drain_denied).
+    pub fn drain_denied(self, max_bytes: u64, time: Duration) -> Self {
+        Self { limits: self.limits.drain_denied(max_bytes, time), ..self }
     }
 
     /// Returns the state of the circuit breaker in front of the store.

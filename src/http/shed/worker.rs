@@ -143,8 +143,8 @@ impl WorkerShedLayer {
     }
 
     /// Sets how much of the body of a request that is shed is read, as
-    /// [that of a layer](crate::RateLimitLayer::drain_refused).
-    pub fn drain_refused(self, max_bytes: u64, time: Duration) -> Self {
+    /// [that of a layer](crate::RateLimitLayer::drain_denied).
+    pub fn drain_denied(self, max_bytes: u64, time: Duration) -> Self {
         self.change(|state| state.drain = Drain { max_bytes, time })
     }
 

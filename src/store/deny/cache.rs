@@ -125,7 +125,7 @@ impl<S> DenyCache<S> {
     }
 
     /// Returns the store inside. Changes made through it directly take effect here within the cap.
-    pub fn inner(&self) -> &S {
+    pub fn get_ref(&self) -> &S {
         &self.inner
     }
 

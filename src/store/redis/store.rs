@@ -80,7 +80,7 @@ impl RedisStore {
     }
 
     fn engine(&self) -> &Arc<Engine> {
-        &self.store.inner().0
+        &self.store.get_ref().0
     }
 
     /// Returns the primaries of a Cluster, as `host:port` and sorted by that, and the state of each

@@ -212,7 +212,8 @@ impl History<'_> {
         if !has_bans || rng.u8(..4) == 0 {
             return check;
         }
-        check.ban(BanCheck::new(self.ban).counts(rng.u8(..6) > 0))
+        let ban = BanCheck::new(self.ban);
+        check.ban(if rng.u8(..6) > 0 { ban } else { ban.without_strikes() })
     }
 
     fn later(&mut self) -> u64 {
@@ -368,7 +369,7 @@ impl History<'_> {
         change: Change,
     ) -> Checked {
         let of = |applied: &[ChangeResult]| {
-            applied.iter().map(|one| (one.units, one.banned_for.is_some(), one.began)).collect()
+            applied.iter().map(|one| (one.units, one.banned_for.is_some(), one.ban_began())).collect()
         };
         let (found, units): (Vec<_>, Vec<_>) = (of(found), of(expected));
         let how = || format!("expected {units:?}, found {found:?}");

@@ -224,7 +224,7 @@ impl Row {
 
     /// Refused or not, it is no strike.
     pub(super) fn counts_not(self) -> Self {
-        self.and(|asked| asked.ban = asked.ban.take().map(|ban| ban.counts(false)))
+        self.and(|asked| asked.ban = asked.ban.take().map(BanCheck::without_strikes))
     }
 
     /// Because the key is banned.
@@ -310,7 +310,7 @@ impl Subject {
             requests[*request] = again(&requests[*request], Some((*change, applied)));
         }
         let found: Vec<_> =
-            applied.iter().map(|one| (one.units, one.banned_for.map(|length| (length, one.began)))).collect();
+            applied.iter().map(|one| (one.units, one.banned_for.map(|length| (length, one.ban_began())))).collect();
         let expected = changes.iter().map(|(.., units)| (*units, *bans)).collect();
         self.equal(found, expected, || format!("{place} {changes:?} to {}", on.counter.quota()));
         Ok(())

@@ -367,7 +367,7 @@ async fn what_a_handle_asks_for_after_the_response_is_given_back_by_it_alone() {
         let handle = response.extensions().get::<RateLimitHandle>().expect("it was kept");
         let metered = Policy::new("policy", later).metered();
         for _ in 0..10 {
-            let _ = handle.check(&metered, Key::new("user", "ada")).await.expect("the store answers");
+            let _ = handle.check(&metered, &Key::new("user", "ada")).await.expect("the store answers");
         }
         handle.refund(4);
         handle.flush().await.expect("the store answers");
@@ -605,7 +605,7 @@ async fn a_request_leaves_a_line_with_all_that_it_took_there() {
             let line = line.clone();
             async move {
                 for _ in 0..3 {
-                    let _ = handle(&request).check(&line, Key::new("global", "")).await.expect("the store answers");
+                    let _ = handle(&request).check(&line, &Key::new("global", "")).await.expect("the store answers");
                 }
                 Ok::<_, Infallible>(Response::new(Text::default()))
             }
@@ -624,7 +624,7 @@ async fn a_handler_that_asks_one_counter_for_ever_is_shown_the_first_checks_and_
         let handler = move |handle: RateLimitHandle| async move {
             let policy = Policy::new("policy", asked).count(Count::failures());
             for _ in 0..500 {
-                let _ = handle.check(&policy, Key::new("user", "ada")).await.expect("the store answers");
+                let _ = handle.check(&policy, &Key::new("user", "ada")).await.expect("the store answers");
             }
             Response::new(Text::default())
         };

@@ -59,7 +59,7 @@ async fn bans() {
 }
 
 async fn refusals() {
-    let layer = layer(per_user(ONE)).log_refusals();
+    let layer = layer(per_user(ONE)).log_denials();
     send_many(&layer).await;
     send_many(&layer).await;
 }
@@ -99,7 +99,7 @@ async fn checks_of_a_handler() {
     let policy = Policy::new("rows", MANY).metered();
     let handler = async move |handle: RateLimitHandle| {
         for number in 0..3 * FLOOD {
-            let _ = handle.check(&policy, Key::new("row", number.to_string())).await.expect("memory never fails");
+            let _ = handle.check(&policy, &Key::new("row", number.to_string())).await.expect("memory never fails");
         }
     };
     let app = Router::new().route("/", get(handler)).layer(layer(per_user(MANY)));

@@ -179,7 +179,7 @@ async fn what_a_handler_and_a_limiter_ask_counts_and_a_look_does_not() {
             (request.extensions().get::<RateLimitHandle>().expect("a handle").clone(), account.clone());
         async move {
             for _ in 0..2 {
-                let _ = limits.check(&account, Key::new("account", "ada")).await.expect("memory decides");
+                let _ = limits.check(&account, &Key::new("account", "ada")).await.expect("memory decides");
             }
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
         }

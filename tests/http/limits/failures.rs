@@ -68,7 +68,7 @@ async fn check_and_log_in(layer: &RateLimitLayer, account: &'static str, status:
         let account_of = account_of.clone();
         async move {
             let limits = request.extensions().get::<RateLimitHandle>().expect("the layer is around").clone();
-            let decision = limits.check(&account_of, Key::new("account", account)).await.expect("memory decides");
+            let decision = limits.check(&account_of, &Key::new("account", account)).await.expect("memory decides");
             let status = if decision.is_allowed() { status } else { 429 };
             Ok::<_, Infallible>(Response::builder().status(status).body(Full::<Bytes>::default()).expect("a response"))
         }

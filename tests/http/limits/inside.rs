@@ -55,8 +55,8 @@ fn limited(policy: Policy) -> Router {
 /// The response of a handler that checks one more policy.
 async fn checks(handle: RateLimitHandle) -> Response {
     let policy = Policy::new("export", FIVE).cost(6);
-    let decision = handle.check(&policy, Key::new("global", "")).await.expect("the store decides");
-    handle.refusal(&decision).map(Body::from)
+    let decision = handle.check(&policy, &Key::new("global", "")).await.expect("the store decides");
+    handle.denial(&decision).map(Body::from)
 }
 
 /// A server in which a shedder sheds all but critical requests.

@@ -252,7 +252,7 @@ fn what_is_told_is_what_the_headers_told_with_a_reserve_too() {
         for fraction in [None, Some(0.3), Some(0.7)] {
             let policy = Policy::new("user", quota).key(key::header("x-user"));
             let policy = fraction.into_iter().fold(policy, |policy, fraction| policy.reserve(fraction, is_critical));
-            let layer = layer([policy]).headers(RateLimitHeaders::both().with_used());
+            let layer = layer([policy]).headers(RateLimitHeaders::both().used());
             for headers in [&[("x-user", "ada")][..], &[("x-user", "ada"), ("x-critical", "1")]] {
                 for _ in 0..4 {
                     let response = served(&layer, request(headers));

@@ -152,6 +152,27 @@ async fn a_slot_is_waited_for_and_held_by_the_guard() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_of_those_who_wait_has_a_slot_that_is_free_just_before_their_timeout() {
+    for held_for in [100, 4_300, 4_600, 4_900, 4_990].map(Duration::from_millis) {
+        let limiter = limiter(Quota::concurrency(1));
+        let (decision, slots) = limiter.acquire(&ada()).await.expect("memory decides");
+        assert!(decision.is_allowed());
+        let (start, ada) = (Instant::now(), ada());
+        let waiting = futures::future::join_all((0..6).map(|_| limiter.until_ready(&ada, SECOND * 5)));
+        let releases = async {
+            sleep(held_for).await;
+            drop(slots);
+        };
+        let (waited, ()) = futures::join!(waiting, releases);
+        assert!(start.elapsed() <= SECOND * 5 + GRAIN, "{:?}", start.elapsed());
+        assert!(waited.iter().any(Result::is_ok), "held for {held_for:?}");
+        assert!(
+            waited.iter().all(|one| one.as_ref().map_or_else(Error::is_denied, |(decision, _)| decision.is_allowed()))
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_taken_by_one_who_gives_up() {
     let limiter = limiter(Quota::token_bucket(1, SECOND * 10));
     assert!(limiter.check(&ada()).await.unwrap().is_allowed());

@@ -32,7 +32,7 @@ fn check_each(
     thread::spawn(move || {
         for handle in handles {
             begun.send(()).expect("the test receives it");
-            let decision = handle.check(&exports, user()).now_or_never().expect("memory replies at once");
+            let decision = handle.check(&exports, &user()).now_or_never().expect("memory replies at once");
             assert!(decision.expect("memory does not fail").is_allowed());
             checked.send(handle).expect("the test receives it");
         }

@@ -114,7 +114,7 @@ async fn what_a_handler_checks_is_held_until_its_body_ends_and_not_at_all_after_
     let inner = layer.layer(service_fn(move |request: Request<String>| {
         let (handle, list) = (handle(&request), Arc::clone(&list));
         async move {
-            let decision = handle.check(&exports(), Key::new("user", "ada")).await.expect("memory never fails");
+            let decision = handle.check(&exports(), &Key::new("user", "ada")).await.expect("memory never fails");
             assert!(decision.is_allowed());
             list.lock().expect("nothing panics").push(handle);
             Ok::<_, Infallible>(Response::new(String::from("hello")))
@@ -123,13 +123,13 @@ async fn what_a_handler_checks_is_held_until_its_body_ends_and_not_at_all_after_
     let response = inner.oneshot(Request::new(String::new())).await.expect("a response");
     let handle = kept.lock().expect("nothing panics").remove(0);
     let checks_one = async |expected: u64| {
-        let look = handle.check(&exports().cost(0), Key::new("user", "ada")).await.expect("memory never fails");
+        let look = handle.check(&exports().cost(0), &Key::new("user", "ada")).await.expect("memory never fails");
         assert_eq!(look.outcomes()[0].remaining(), expected);
     };
     checks_one(2).await;
     drop(response);
     checks_one(3).await;
-    let late = handle.check(&exports(), Key::new("user", "ada")).await.expect("memory never fails");
+    let late = handle.check(&exports(), &Key::new("user", "ada")).await.expect("memory never fails");
     assert!(late.is_allowed());
     checks_one(3).await;
 }

@@ -12,7 +12,7 @@ fn from_file(text: &str) -> RateLimitLayer {
 
 #[test]
 fn a_layer_without_policies_is_one_warning_with_its_first_request() {
-    let derived = RateLimitLayer::composite(MemoryStore::new()).log_refusals();
+    let derived = RateLimitLayer::composite(MemoryStore::new()).log_denials();
     for layer in [layer([]), derived, from_file(""), from_file("[server]\ninstances = 2")] {
         let (logged, app) = (Logged::start(), app(&layer));
         logged.none();
@@ -28,7 +28,7 @@ fn a_layer_without_policies_is_one_warning_with_its_first_request() {
 #[test]
 fn each_layer_without_policies_warns_for_itself() {
     let (logged, first) = (Logged::start(), layer([]));
-    for layer in [&first, &first.clone(), &first.clone().log_refusals()] {
+    for layer in [&first, &first.clone(), &first.clone().log_denials()] {
         visit(&app(layer), "/");
     }
     assert_eq!(logged.warnings().len(), 2, "a clone is the same layer");
@@ -39,7 +39,7 @@ fn a_layer_without_policies_that_is_meant_warns_of_nothing() {
     let (removed, emptied) = (layer([]), layer([Policy::new("all", MANY)]));
     removed.clone().live().remove_policies();
     emptied.clone().live().remove_policies();
-    for layer in [removed.clone().log_refusals(), removed, emptied, from_file("policy = []")] {
+    for layer in [removed.clone().log_denials(), removed, emptied, from_file("policy = []")] {
         let (logged, app) = (Logged::start(), app(&layer));
         visit_often(&app, "/", 10);
         logged.none();

@@ -74,7 +74,7 @@ fn a_key_that_is_not_found_is_a_missing_one() {
 #[test]
 fn other_policies_warn_for_themselves_and_clones_do_not() {
     let (logged, first) = (Logged::start(), layer([by_header("x-api-key")]));
-    let derived: RateLimitLayer = first.clone().log_refusals();
+    let derived: RateLimitLayer = first.clone().log_denials();
     for layer in [&first, &derived, &first.clone()] {
         visit(&app(layer), "/");
     }

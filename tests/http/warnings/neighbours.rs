@@ -54,7 +54,7 @@ async fn a_handler_that_checks_a_metered_policy_charges_somebody() {
     for charges in [false, true] {
         let handler = move |limits: RateLimitHandle| async move {
             let account = Policy::new("account", MANY).metered();
-            let checked = limits.check(&account, Key::new("account", "ada")).await.expect("memory never fails");
+            let checked = limits.check(&account, &Key::new("account", "ada")).await.expect("memory never fails");
             assert!(checked.is_allowed());
             if charges {
                 limits.charge(9);
@@ -82,7 +82,7 @@ fn another_kind_of_key_under_the_same_name_is_warned_of_again() {
 #[test]
 fn refusals_are_sampled_whatever_policies_are_replaced() {
     let policy = || Policy::new("ip", Quota::per_hour(1)).key(key::client_ip());
-    let layer = layer([policy()]).log_refusals();
+    let layer = layer([policy()]).log_denials();
     let (logged, app) = (Logged::start(), app(&layer));
     for _ in 0..200 {
         layer.clone().live().replace_policies([policy()]).expect("it works");

@@ -44,7 +44,7 @@ fn refusals_are_logged_where_that_is_set() {
     flood(&quiet, 1_000);
     assert_eq!(logged.log.text(), "");
 
-    let most = flood(&layer([one_each()]).log_refusals(), 1_000);
+    let most = flood(&layer([one_each()]).log_denials(), 1_000);
     let lines = logged.log.lines("a policy refused a request");
     assert!((10..=most).contains(&lines.len()), "{lines:?}");
     assert!(lines.iter().all(|line| line.contains("code=\"refused\" policy=\"each\"")), "{lines:?}");
@@ -54,7 +54,7 @@ fn refusals_are_logged_where_that_is_set() {
 fn each_policy_has_lines_of_its_own() {
     let logged = Logged::start();
     let all = Policy::new("all", Quota::per_hour(1)).shadow();
-    let layer = layer([one_each(), all, Policy::new("none", Quota::per_hour(10_000)).shadow()]).log_refusals();
+    let layer = layer([one_each(), all, Policy::new("none", Quota::per_hour(10_000)).shadow()]).log_denials();
     let most = flood(&layer, 400);
     for (policy, least) in [("each", 10), ("all", 10), ("none", 0)] {
         let lines = logged.log.lines(&format!("policy=\"{policy}\""));

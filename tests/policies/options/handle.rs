@@ -29,9 +29,9 @@ fn login(layer: &RateLimitLayer, policy: Policy) -> Service {
         async move {
             let (limits, told) = (handle(&request), request.headers().get("x-status").cloned());
             let account = request.into_body().collect().await?.to_bytes();
-            let decision = limits.check(&policy, Key::hashed("account", account)).await.expect("a decision");
+            let decision = limits.check(&policy, &Key::hashed("account", account)).await.expect("a decision");
             if !decision.is_allowed() {
-                return Ok(limits.refusal(&decision).map(Full::new));
+                return Ok(limits.denial(&decision).map(Full::new));
             }
             let mut response = Response::new(Text::default());
             if let Some(status) = told {
@@ -175,7 +175,7 @@ async fn a_metered_check_is_charged_with_the_rest() {
         let (plain, metered) = (Policy::new("all", TEN), Policy::new("metered", TEN).metered());
         let inner = service_fn(async |request: Request<Text>| {
             let (limits, account) = (handle(&request), Policy::new("account", TEN).metered());
-            let decision = limits.check(&account, Key::new("account", "ada")).await.expect("a decision");
+            let decision = limits.check(&account, &Key::new("account", "ada")).await.expect("a decision");
             assert!(decision.is_allowed());
             limits.charge(3);
             limits.refund(1);

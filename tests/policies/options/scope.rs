@@ -143,7 +143,7 @@ fn a_request_of_another_method_is_no_preflight_whatever_its_headers() {
 
 #[test]
 fn a_policy_can_count_preflights_too() {
-    let service = service(Policy::new("all", ONE).with_preflights().key(key::global()));
+    let service = service(Policy::new("all", ONE).count_preflights().key(key::global()));
     expect(&service, preflight(), 200);
     expect(&service, preflight(), 429);
 }

@@ -118,8 +118,8 @@ async fn what_a_handler_refuses_counts() {
     on_each_store(async |rig| {
         let inner = service_fn(async |request: Request<Text>| {
             let handle = request.extensions().get::<RateLimitHandle>().expect("the layer inserts it");
-            let decision = handle.check(&Policy::new("more", FIVE).cost(6), Key::new("global", "")).await;
-            Ok::<_, Infallible>(handle.refusal(&decision.expect("the store decides")).map(Text::new))
+            let decision = handle.check(&Policy::new("more", FIVE).cost(6), &Key::new("global", "")).await;
+            Ok::<_, Infallible>(handle.denial(&decision.expect("the store decides")).map(Text::new))
         });
         let response = outer(rig, "address", FIVE).layer(inner).oneshot(get()).await.expect("it does not fail");
         assert_eq!(response.status(), 429);
@@ -174,7 +174,7 @@ fn in_between(inner: &RateLimitLayer, user: &Policy, is_before: bool) -> Service
         async move {
             let handle = request.extensions().get::<RateLimitHandle>().expect("the layer outside inserts it").clone();
             let check = async || {
-                let checked = handle.check(&user, Key::new("user", "ada")).await.expect("the store decides");
+                let checked = handle.check(&user, &Key::new("user", "ada")).await.expect("the store decides");
                 assert!(checked.is_allowed());
             };
             if is_before {

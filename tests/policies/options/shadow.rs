@@ -55,8 +55,7 @@ async fn it_is_in_no_header_and_in_no_body() {
 
 /// Every answer to a trace of requests of three users on a moving clock, field by field.
 async fn answers(rig: &Rig, policies: Vec<Policy>) -> Vec<(u16, HeaderMap, String)> {
-    let service =
-        hello(&rig.layer(policies).headers(RateLimitHeaders::both().reset_in_seconds().with_used().with_resource()));
+    let service = hello(&rig.layer(policies).headers(RateLimitHeaders::both().reset_in_seconds().used().resource()));
     let mut answers = Vec::new();
     for (step, user) in (0..40).zip(["ada", "bob", "ada", "eve", "bob", "ada", "ada"].into_iter().cycle()) {
         rig.clock.set(at(step * 97 * S));

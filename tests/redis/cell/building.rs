@@ -135,9 +135,9 @@ async fn a_handler_that_asks_what_cannot_be_done_gets_an_error() {
     let (_server, store) = with_server().await;
     let login = |limits: RateLimitHandle| async move {
         let ada = || Key::new("account", "ada");
-        assert_says(limits.check(&policy(THREE).count(Count::failures()), ada()).await, &["count"]);
-        assert_says(limits.check(&policy(Quota::sliding_log(5, HOUR)), ada()).await, &["sliding_log"]);
-        let decision = limits.check(&policy(THREE), ada()).await.unwrap();
+        assert_says(limits.check(&policy(THREE).count(Count::failures()), &ada()).await, &["count"]);
+        assert_says(limits.check(&policy(Quota::sliding_log(5, HOUR)), &ada()).await, &["sliding_log"]);
+        let decision = limits.check(&policy(THREE), &ada()).await.unwrap();
         assert_eq!(decision.outcomes()[0].remaining(), 2);
         "welcome"
     };

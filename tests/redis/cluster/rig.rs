@@ -117,7 +117,7 @@ impl Cluster {
     }
 
     pub(crate) fn slot_of(&self, key: &str) -> usize {
-        self.nodes[0].ask(&["CLUSTER", "KEYSLOT", &Key::new("key", key).to_string()])
+        self.nodes[0].ask(&["CLUSTER", "KEYSLOT", Key::new("key", key).as_str()])
     }
 
     /// A key whose counters are on a primary.

@@ -79,7 +79,7 @@ fn a_refusal_beside_a_check_that_may_be_a_strike_goes_to_the_store() {
 #[test]
 fn a_refusal_that_is_no_strike_is_served_from_the_cache() {
     let rig = Rig::with(|settings| settings.max_ttl(HOUR));
-    let check = check("ada", QUOTA, 1).ban(BanCheck::new(Ban::new(3, HOUR, HOUR)).counts(false));
+    let check = check("ada", QUOTA, 1).ban(BanCheck::new(Ban::new(3, HOUR, HOUR)).without_strikes());
     assert!(rig.asks(std::slice::from_ref(&check)).is_allowed());
     assert!(!rig.asks(std::slice::from_ref(&check)).is_banned());
     let _ = rig.remembers(&[check]);

@@ -145,7 +145,8 @@ fn request(rng: &mut Rng, step: usize, quota: Quota, bans: &[Option<Ban>], count
             one = one.settles(Settles::ByOutcome);
         }
         match bans[key] {
-            Some(ban) => one.ban(BanCheck::new(ban).counts(counts)),
+            Some(ban) if counts => one.ban(BanCheck::new(ban)),
+            Some(ban) => one.ban(BanCheck::new(ban).without_strikes()),
             None => one,
         }
     };

@@ -73,7 +73,7 @@ fn a_charge_forgets_the_wait_it_made_longer_and_other_keys_stay() {
 fn a_refund_made_elsewhere_is_seen_at_the_cap() {
     let rig = Rig::new();
     rig.refuse("ada", QUOTA);
-    done(rig.store.inner().adjust(&counter("ada", QUOTA), Change::Refund(1)));
+    done(rig.store.get_ref().adjust(&counter("ada", QUOTA), Change::Refund(1)));
     rig.clock.set(at(1_000 * MS - 1));
     let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
     rig.clock.set(at(1_000 * MS));

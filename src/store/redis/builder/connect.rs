@@ -295,11 +295,8 @@ impl RedisStore {
     }
 
     /// Uses a pool that is there already, with the default settings.
-    ///
-    /// # Panics
-    ///
-    /// Never: the default settings are valid.
     pub fn from_pool(pool: Pool) -> Self {
+        #[allow(clippy::missing_panics_doc, reason = "the default settings are valid")]
         Self::builder().from_pool(pool).expect("the default settings are valid")
     }
 
