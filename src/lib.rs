@@ -138,7 +138,7 @@
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 //! | `calendar` | no | [`Calendar`](policy::Calendar): fixed windows that are hours, days, weeks or months of a time zone |
 //! | `metrics` | no | [metrics](#metrics) for operators |
-//! | `test-util` | no | `test_util`: a clock and stores for tests of your own limits, and the conformance suite for stores |
+//! | `test-util` | no | `test_util`: a clock and stores for tests of your own limits |
 
 // docs.rs shows at each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -261,11 +261,6 @@ struct Shedding;
 #[cfg(all(doctest, feature = "redis"))]
 #[doc = include_str!("../docs/regions.md")]
 struct Regions;
-
-/// Compiles and runs the code in the page on stores.
-#[cfg(all(doctest, feature = "test-util"))]
-#[doc = include_str!("../docs/writing-a-store.md")]
-struct WritingAStore;
 
 /// Compiles and runs the code in the page on warnings.
 #[cfg(all(doctest, feature = "axum"))]

@@ -432,6 +432,38 @@ fn each_room_is_there() {
     }
 }
 
+/// The crates of ours that a manifest names in a table of dependencies.
+fn siblings<'a>(manifest: &'a str, table: &str) -> Vec<&'a str> {
+    let lines = manifest.lines().skip_while(|line| *line != table).skip(1).take_while(|line| !line.starts_with('['));
+    lines
+        .filter_map(|line| line.split_once([' ', '.']).map(|(name, _)| name))
+        .filter(|name| name.starts_with("tollgate"))
+        .collect()
+}
+
+#[test]
+fn crates_beside_the_root_know_it_alone_and_in_tests_the_suite() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    let mut seen = 0;
+    for folder in fs::read_dir(crates).expect("there are crates") {
+        let path = folder.expect("a folder").path().join("Cargo.toml");
+        let manifest = fs::read_to_string(&path).expect("each has a manifest");
+        assert_eq!(siblings(&manifest, "[dependencies]"), ["tollgate"], "{}", path.display());
+        let for_tests = siblings(&manifest, "[dev-dependencies]");
+        assert!(for_tests.iter().all(|name| ["tollgate", "tollgate-test"].contains(name)), "{}", path.display());
+        seen += 1;
+    }
+    assert!(seen > 0, "no crate was read");
+}
+
+#[test]
+fn the_root_knows_no_crate_beside_it() {
+    let manifest =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml")).expect("it is there");
+    assert_eq!(siblings(&manifest, "[dependencies]"), [""; 0]);
+    assert_eq!(siblings("[dependencies]\ntollgate-config = \"1\"\n", "[dependencies]"), ["tollgate-config"]);
+}
+
 /// What is wrong if a file has this text.
 fn planted(path: &str, text: &str) -> Vec<String> {
     planted_all(&[(path, text)])

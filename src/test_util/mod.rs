@@ -15,19 +15,16 @@
 //! | a store that is unavailable or slow | [`FailingStore`] |
 //! | what follows from a decision, whatever the limits are | [`StoreFn`] |
 //! | what is charged and refunded, and for which keys | [`RecordingStore`] |
-//! | a store of your own | [`conformance`] |
 //!
-//! In the repository, `docs/testing.md` shows the tests that most services want, and `docs/writing-a-store.md` a store and
-//! its test.
+//! In the repository, `docs/testing.md` shows the tests that most services want. The crate `tollgate-test` has the
+//! conformance suite for a store of your own.
 
 mod clock;
-mod conformance;
 mod failing;
 mod send;
 mod stores;
 
 pub use clock::ManualClock;
-pub use conformance::{Conformance, Report, conformance};
 pub use failing::{FailingStore, Held};
 pub use send::{TestResponse, send};
 pub use stores::{Recorded, RecordingStore, StoreFn};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tollgate::backend::BackendStore;
 use tollgate::store::{DenyCache, LeaseStore, RedisStoreBuilder};
-use tollgate::test_util::{Conformance, ManualClock, Report, conformance};
+use tollgate::test_util::ManualClock;
 use tollgate::{MemoryStore, RedisStore};
+use tollgate_test::{Conformance, Report, conformance};
 
 use crate::support::server::RedisServer;
 use crate::support::table::Table;

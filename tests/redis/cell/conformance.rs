@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tollgate::test_util::Conformance;
+use tollgate_test::Conformance;
 
 use super::rig::{server, store};
 

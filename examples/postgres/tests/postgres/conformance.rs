@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tollgate::Error;
 use tollgate::backend::{BackendStore, Loaded, StateBackend, StateId};
-use tollgate::test_util::{Conformance, ManualClock, conformance};
+use tollgate::test_util::ManualClock;
 use tollgate_postgres::Postgres;
+use tollgate_test::{Conformance, conformance};
 
 use crate::support::server::Server;
 use crate::support::{AMPLE, database};

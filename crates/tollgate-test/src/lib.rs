@@ -1,4 +1,4 @@
-//! The conformance suite: what every store must decide, for those who write one.
+#![doc = include_str!("../README.md")]
 
 mod bans;
 #[cfg(feature = "calendar")]
@@ -15,23 +15,23 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use tollgate::store::Store;
+use tollgate::test_util::ManualClock;
+
 use self::rows::Table;
 use self::subject::{Checked, Found, Stop, Subject};
-use super::ManualClock;
-use crate::store::Store;
 
 /// The time within which a case must end.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// Runs the conformance suite on the stores that a closure makes, and returns what differs.
 ///
-/// It is [`Conformance`] with its default settings, whose documentation says what is compared. The page
-/// `docs/writing-a-store.md` in the repository shows a store and its test.
+/// It is [`Conformance`] with its default settings, whose documentation says what is compared.
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::test_util::conformance;
+/// use tollgate_test::conformance;
 /// use tollgate::MemoryStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -51,12 +51,12 @@ where
 ///
 /// - **Tables**: for each algorithm, requests and changes at given times with the exact outcome of each (whether it is
 ///   allowed, what remains, when to retry, when all is free, how long it waits in line), by the definitions that
-///   [`Quota`](crate::Quota) documents. Requests with several checks are admitted as a whole or not at all, checks in
+///   [`Quota`](tollgate::Quota) documents. Requests with several checks are admitted as a whole or not at all, checks in
 ///   shadow mode refuse nothing, and refunds, charges and resets change what they should and nothing else. Keys are
 ///   banned after the given number of refusals, for as long as they should be.
 /// - **Histories**: some thousand random requests at the edges of quotas and windows, with one check or several, repeated
 ///   counters, floors, changed limits, bans, refunds, charges, renewals and resets, each compared field by field with a
-///   [`MemoryStore`](crate::MemoryStore) on the same clock. Requests that are told to wait are refused until a tick
+///   [`MemoryStore`](tollgate::MemoryStore) on the same clock. Requests that are told to wait are refused until a tick
 ///   before, and admitted then.
 /// - **A crowd**: of requests that are in flight together as many are admitted as fit, and what is refunded, charged and
 ///   left adds up.
@@ -110,7 +110,7 @@ where
     ///
     /// Only what needs no other time is compared then: cases stop where they would set the clock, and those are left out
     /// in which it matters when a window starts. Histories are compared with a
-    /// [`MemoryStore`](crate::MemoryStore) on the system's clock.
+    /// [`MemoryStore`](tollgate::MemoryStore) on the system's clock.
     pub fn own_clock(self, tolerance: Duration) -> Self {
         Self { own_clock: Some(tolerance), ..self }
     }
@@ -280,3 +280,7 @@ impl fmt::Display for Report {
         early.try_for_each(|(how, (case, reason))| writeln!(f, "{how}: {case}: {reason}"))
     }
 }
+
+/// How to write a store, and how to test it.
+#[doc = include_str!("../docs/writing-a-store.md")]
+pub mod writing_a_store {}

@@ -4,9 +4,12 @@ use std::fmt::{Debug, Display};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::super::ManualClock;
-use crate::core::{Error, Key, PolicyName, Quota, Requirement, Settles};
-use crate::store::{Ask, Change, ChangeResult, Check, Counter, MemoryStore, Receipt, Settlement, Store, StoreDecision};
+use tollgate::policy::{Algorithm, PolicyName};
+use tollgate::store::{
+    Ask, Change, ChangeResult, Check, Counter, Receipt, Requirement, Settlement, Settles, Store, StoreDecision,
+};
+use tollgate::test_util::ManualClock;
+use tollgate::{Error, Key, MemoryStore, Quota};
 
 /// Whether a case ran to its end.
 pub(super) type Checked = Result<(), Stop>;
@@ -82,14 +85,16 @@ impl Subject {
     /// Whether no unit of a quota returns within the time that a case takes on a clock that is not set.
     pub(super) fn is_slow(&self, quota: Quota) -> bool {
         let units = u32::try_from(quota.limit()).unwrap_or(u32::MAX);
-        self.clock.is_some() || quota.facts().windows == 0 && quota.window() / units >= SLOW
+        let is_aligned = matches!(quota.algorithm(), Algorithm::FixedWindow | Algorithm::SlidingWindow);
+        self.clock.is_some() || !is_aligned && quota.window() / units >= SLOW
     }
 
     /// Returns an error unless the store supports checks whose units may be refunded, or not.
     fn supports<'a>(&self, checks: impl Iterator<Item = (&'a Counter, bool, bool)>, settles: Settles) -> Checked {
         let of = |(counter, reserves, bans): (&'a Counter, bool, bool)| {
-            let requirement = Requirement::new(counter.policy(), counter.quota()).settles(settles);
-            Requirement { reserves, bans, ..requirement }
+            let mut requirement = Requirement::new(counter.policy(), counter.quota()).settles(settles);
+            (requirement.reserves, requirement.bans) = (reserves, bans);
+            requirement
         };
         let all: Vec<_> = checks.map(of).collect();
         self.store.capabilities(&all).map(drop).map_err(|error| Stop::LeftOut(error.to_string()))

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::*;
-use crate::core::{Algorithm, Decision, Error, Outcome, PolicyName, Requirement};
-use crate::store::{
-    Ask, Capabilities, Change, ChangeResult, Check, Clock, Counter, MaybeFuture, MemoryStore, Mode, Receipt,
-    Settlement, Settling, StoreDecision,
+use tollgate::policy::{Algorithm, PolicyName};
+use tollgate::store::Requirement;
+use tollgate::store::{
+    Ask, Capabilities, Change, ChangeResult, Check, Clock, Counter, MaybeFuture, Mode, Receipt, Settlement, Settling,
+    StoreDecision,
 };
+use tollgate::{Decision, Error, MemoryStore, Outcome};
+
+use super::*;
 
 /// Lists what may be wrong with a store.
 macro_rules! faults {

@@ -4,10 +4,11 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-use super::super::ManualClock;
+use tollgate::store::{BanCheck, Change, Check, Mode, Settlement, StoreDecision};
+use tollgate::test_util::ManualClock;
+use tollgate::{Ban, Outcome, Quota};
+
 use super::subject::{Checked, Subject, again, counter, of_checks, own_clock};
-use crate::core::{Ban, Outcome, Quota};
-use crate::store::{BanCheck, Change, Check, Mode, Settlement, StoreDecision};
 
 pub(super) const S: u64 = 1_000_000;
 pub(super) const MS: u64 = 1_000;
@@ -256,7 +257,7 @@ impl Row {
         let of = |asked: &Asked| {
             let counter = counter(asked.policy, asked.key, asked.quota.unwrap_or(quota));
             let check = Check::new(counter, asked.cost).floor(asked.floor).mode(asked.mode);
-            Check { ban: asked.ban.clone().map(Box::new), ..check }
+            asked.ban.clone().into_iter().fold(check, Check::ban)
         };
         self.asked.iter().map(of).collect()
     }

@@ -7,14 +7,13 @@
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use tollgate::policy::Algorithm;
+use tollgate::store::{BanCheck, Change, ChangeResult, Check, Counter, Mode, Settlement, Store, StoreDecision};
+use tollgate::{Ban, Error, MemoryStore, Outcome, Quota};
 
 use self::With::{Back, Bans, Changes, Limits, Reserves};
 use super::rows::{DAY, EPOCH_US, MS, S, Whole, micros, us};
 use super::subject::{Checked, Stop, Subject, again, counter, decide, of_checks};
-use crate::core::{Algorithm, Ban, Error, Outcome, Quota};
-use crate::store::{
-    BanCheck, Change, ChangeResult, Check, Counter, MemoryStore, Mode, Settlement, Store, StoreDecision,
-};
 
 /// The cases: how many checks a request has at most, and what else.
 ///
@@ -298,7 +297,9 @@ impl History<'_> {
             return Ok(());
         };
         // Slots may be held for longer than a ban.
-        let is_guess = |outcome: &Outcome| outcome.retry_is_guess() || outcome.is_banned() && outcome.is_held();
+        let is_guess = |outcome: &Outcome| {
+            outcome.retry_is_guess() || outcome.is_banned() && outcome.quota().algorithm() == Algorithm::Concurrency
+        };
         let is_exact =
             !expected.decision.denied_by().any(is_guess) && checks.iter().all(|check| check.mode == Mode::Enforce);
         let (then, has_bans) = (self.now + micros(wait), self.has(Bans));
@@ -355,7 +356,7 @@ impl History<'_> {
         }
         let units = [1, 2, 3, quota.capacity() / 3, quota.capacity(), u64::MAX][self.rng.usize(..6)];
         match self.rng.u8(..4) {
-            0 if quota.facts().held => Change::Renew(units),
+            0 if quota.algorithm() == Algorithm::Concurrency => Change::Renew(units),
             0 | 1 if !self.has(Back) => Change::Refund(units),
             _ => Change::Charge(units),
         }

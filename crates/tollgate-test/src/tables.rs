@@ -1,11 +1,12 @@
 //! Tables with the numbers of each algorithm, and of requests with several checks: what is written here is the
 //! definition, whatever the store in memory decides.
 
+use tollgate::Quota;
+use tollgate::store::Change::{Charge, Refund, Renew, Reset};
+
 use super::rows::{
     DAY, MS, Row, S, Table, adjusts, admits, at_once, denies, never, nothing, settles, settles_each, table, us,
 };
-use crate::core::Quota;
-use crate::store::Change::{Charge, Refund, Renew, Reset};
 
 /// The tables of this file.
 pub(super) fn all(forgets: bool) -> Vec<Table> {

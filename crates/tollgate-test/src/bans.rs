@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use tollgate::store::Change::{Lift, Reset, Strike};
+use tollgate::{Ban, Quota};
+
 use super::rows::{MS, Row, S, Table, adjusts, admits, at_once, banned, denies, never, settles, table, us};
-use crate::core::{Ban, Quota};
-use crate::store::Change::{Lift, Reset, Strike};
 
 const QUOTA: Quota = Quota::fixed_window(1, us(60 * S));
 

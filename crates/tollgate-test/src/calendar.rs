@@ -3,9 +3,11 @@
 //! All changes of clocks in here are those of 2024, which no new rules will change. Clocks start on 2024-01-18, a
 //! Thursday.
 
+use tollgate::policy::Calendar;
+use tollgate::store::Change::{Charge, Refund};
+use tollgate::{Error, Quota};
+
 use super::rows::{DAY, EPOCH_US, MS, Row, S, Table, adjusts, admits, denies, never, settles, table};
-use crate::core::{Calendar, Error, Quota};
-use crate::store::Change::{Charge, Refund};
 
 const HOUR: u64 = 3_600 * S;
 

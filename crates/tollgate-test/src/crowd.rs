@@ -7,12 +7,13 @@ use std::task::Poll;
 
 use fastrand::Rng;
 use tokio::runtime::Handle;
+use tollgate::Source;
+use tollgate::policy::Algorithm;
+use tollgate::store::{Change, Check, Counter, Settlement, Store, StoreDecision};
+use tollgate::{MemoryStore, Outcome, Quota};
 
 use super::rows::{S, us};
 use super::subject::{Checked, Stop, Subject, counter, decide};
-use crate::core::decision::Source;
-use crate::core::{Algorithm, Outcome, Quota};
-use crate::store::{Change, Check, Counter, MemoryStore, Settlement, Store, StoreDecision};
 
 /// An hour, so that nothing returns while a case runs.
 const WINDOW: u64 = 3_600 * S;
