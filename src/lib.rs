@@ -127,7 +127,6 @@
 //! | `redis` | no | [`RedisStore`] |
 //! | `cluster` | no | `RedisStore::connect_cluster`: a Redis Cluster |
 //! | `sentinel` | no | `RedisStore::connect_sentinel`: the primary that Redis Sentinel names |
-//! | `redis-cell` | no | `RedisCellStore`: token buckets that the Redis module redis-cell keeps |
 //! | `config` | no | policies from a TOML file: [`config`] |
 //! | `serde` | no | [`serde::Serialize`](https://docs.rs/serde) for [`Decision`], [`Outcome`], [`Explanation`](status::Explanation) and what they contain, for structured logs; `Deserialize` for [`Key`] and [`PolicyName`](policy::PolicyName) |
 //! | `lookup` | no | keys and quotas that are looked up: [`key::lookup()`] and [`TierLookup`](policy::TierLookup) |
@@ -224,12 +223,6 @@ pub mod ratio {
     pub use crate::store::ratio::{
         CounterId, MemoryTally, Offered, RatioStore, RatioStoreBuilder, Report, Tally, Totals,
     };
-}
-
-/// A store on redis-cell: token buckets that a Redis module keeps.
-#[cfg(feature = "redis-cell")]
-pub mod redis_cell {
-    pub use crate::store::cell::{RedisCellStore, RedisCellStoreBuilder};
 }
 
 /// What responses say: of a request that is denied, in headers, and of what the request cost.

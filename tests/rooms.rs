@@ -35,24 +35,10 @@ const ROOMS: [&str; 21] = [
 ];
 
 /// The rooms within a room, likewise.
-const WITHIN: [Order<'static>; 2] = [
-    Order {
-        within: "store::redis",
-        rooms: &[
-            "wire",
-            "connections",
-            "pipeline",
-            "cluster",
-            "servers",
-            "engine",
-            "tally",
-            "apart",
-            "store",
-            "builder",
-        ],
-    },
-    Order { within: "store::cell", rooms: &["throttle", "store"] },
-];
+const WITHIN: [Order<'static>; 1] = [Order {
+    within: "store::redis",
+    rooms: &["wire", "connections", "pipeline", "cluster", "servers", "engine", "tally", "apart", "store", "builder"],
+}];
 
 /// What no room below HTTP knows.
 const OF_HTTP: [&str; 8] =
@@ -549,7 +535,6 @@ fn an_arrow_upward_between_rooms_within_a_room_is_found() {
     ] {
         assert_eq!(planted("store/redis/engine.rs", text), [""; 0], "{text}");
     }
-    assert_eq!(planted("store/cell/store.rs", "use crate::store::redis::in_time;"), [""; 0]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::quota::Tick;
 use super::{PolicyName, Quota};
 
 /// The version of names and states. A new version starts with fresh state, as no name of the old one is read any more.
-pub(crate) const FORMAT: &str = "1";
+const FORMAT: &str = "1";
 
 /// How many are interned: many more than a process has policies. Beyond that, references are counted.
 const MOST_INTERNED: usize = 4_096;

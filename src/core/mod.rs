@@ -40,8 +40,6 @@ pub(crate) use digits::Digits;
 pub use error::Error;
 pub use key::Key;
 pub(crate) use key::KeyKind;
-#[cfg(feature = "redis-cell")]
-pub(crate) use limit::FORMAT;
 pub(crate) use limit::Limit;
 pub(crate) use lines::{Lines, OutageLines};
 pub use name::PolicyName;

@@ -8,7 +8,6 @@
 //! | --- | --- | --- |
 //! | [`MemoryStore`] | in this process | |
 //! | `RedisStore` | in Redis, or a Redis Cluster | `redis` |
-//! | `RedisCellStore` | in Redis, in the module redis-cell | `redis-cell` |
 //!
 //! Other stores wrap one of these, or each other: [`DenyCache`] caches refusals, and [`LeaseStore`] takes units in
 //! advance for hot keys, or admits them on an overdraft. A layer wraps its store once more, to decide when the store
@@ -22,8 +21,6 @@ mod ask;
 pub(crate) mod backend;
 mod bans;
 pub(crate) mod breaker;
-#[cfg(feature = "redis-cell")]
-pub(crate) mod cell;
 mod clock;
 mod deny;
 mod evaluate;

@@ -34,9 +34,6 @@ pub(crate) struct Facts {
     pub(crate) shortest_window: Duration,
     /// The longest window in ticks, if that is shorter than the limit for all quotas.
     pub(crate) longest_window: Option<u64>,
-    /// Whether it is equivalent to the generic cell rate algorithm, which redis-cell has.
-    #[cfg_attr(not(feature = "redis-cell"), allow(dead_code, reason = "it is for redis-cell"))]
-    pub(crate) is_gcra: bool,
     /// Whether an admitted request may have to wait for its turn, in the queue that only its store has.
     pub(crate) stands_in_line: bool,
     /// Whether units are slots: held until a request has ended, renewed meanwhile, and released then.
@@ -64,7 +61,6 @@ const FIXED_WINDOW: Facts = Facts {
     capacity: Capacity::Limit,
     shortest_window: Duration::ZERO,
     longest_window: None,
-    is_gcra: false,
     stands_in_line: false,
     held: false,
     has_ratio: true,
@@ -104,7 +100,6 @@ pub(super) static FACTS: [Facts; 7] = [
         letter: 't',
         layout: Layout::Falling,
         capacity: Capacity::Burst,
-        is_gcra: true,
         returns_evenly: true,
         windows: 0,
         refund: Refund::Unrefilled,

@@ -114,8 +114,21 @@ impl Outcome {
     }
 
     /// Sets the time until all units are available again if none are taken, rounded up to microseconds.
+    ///
+    /// If the check fits and nothing remains, that is the wait for a unit too, less the time that the others take where
+    /// units return one by one.
     pub fn with_reset_after(self, reset_after: Duration) -> Self {
-        Self { reset_us: micros(reset_after), ..self }
+        let (quota, reset_us) = (&self.limit.quota, micros(reset_after));
+        let wait_us = match (self.allowed, self.remaining) {
+            (true, 0) if quota.facts().held => reset_us.min(GUESS),
+            (true, 0) if quota.facts().returns_evenly => {
+                let others = quota.window().as_micros() * u128::from(quota.capacity() - 1) / u128::from(quota.limit());
+                reset_us.saturating_sub(u64::try_from(others).unwrap_or(u64::MAX))
+            }
+            (true, 0) => reset_us,
+            _ => self.wait_us,
+        };
+        Self { wait_us, reset_us, ..self }
     }
 
     /// Returns the outcome with a time to retry that is a [guess](Self::retry_is_guess): the request may be refused
@@ -396,6 +409,20 @@ fn micros(duration: Duration) -> u64 {
 mod tests {
     use super::*;
     use crate::core::{Counter, Key};
+
+    #[test]
+    fn of_a_store_of_ones_own_the_wait_for_a_unit_is_known_by_the_reset() {
+        let minute = Duration::from_secs(60);
+        let wait = |quota, remaining, seconds| {
+            let policy = PolicyName::try_from("api").expect("it is valid");
+            let check = Check::new(Counter::new(policy, Key::new("user", "ada"), quota), 0);
+            let outcome = Outcome::allowed(&check, remaining).with_reset_after(Duration::from_secs(seconds));
+            outcome.wait().expect("a wait helps").as_secs()
+        };
+        let bucket = Quota::token_bucket(10, minute);
+        assert_eq!([wait(bucket, 0, 60), wait(bucket, 0, 65), wait(bucket, 1, 54), wait(bucket, 0, 0)], [6, 11, 0, 0]);
+        assert_eq!([wait(Quota::fixed_window(10, minute), 0, 40), wait(Quota::concurrency(10), 0, 40)], [40, 1]);
+    }
 
     #[test]
     fn a_ban_stays_whatever_is_settled_later() {

@@ -36,7 +36,5 @@ mod tally;
 mod wire;
 
 pub use builder::RedisStoreBuilder;
-#[cfg(feature = "redis-cell")]
-pub(in crate::store) use builder::in_time;
 pub use connections::Credentials;
 pub use store::RedisStore;

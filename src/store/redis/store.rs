@@ -8,15 +8,11 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-#[cfg(feature = "redis-cell")]
-use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, Value};
 
 use super::engine::Engine;
 use super::servers::PendingReply;
-#[cfg(feature = "redis-cell")]
-use super::wire::cell_key;
 use super::wire::{MOST_CHECKS, Request, applied_change};
 use crate::core::decision::{Decision, Source};
 use crate::core::{Checks, Error, kept};
@@ -125,28 +121,10 @@ impl RedisStore {
         self.engine().command(command.clone(), Deadline::none()).await
     }
 
-    /// As [`command`](Self::command), by a deadline.
-    #[cfg(feature = "redis-cell")]
-    pub(in crate::store) async fn command_by(&self, command: Cmd, deadline: Deadline) -> Result<Value, Error> {
-        self.engine().command(command, deadline).await
-    }
-
-    /// Connects.
-    #[cfg(feature = "redis-cell")]
-    pub(in crate::store) async fn prepare(&self) -> Result<(), Error> {
-        self.engine().servers.prepare().await
-    }
-
-    /// Returns the name of the key in which redis-cell keeps a counter's state.
-    #[cfg(feature = "redis-cell")]
-    pub(in crate::store) fn cell_key(&self, counter: &Counter) -> String {
-        cell_key(&self.engine().prefix, counter)
-    }
-
-    /// Returns how long one decision may take.
-    #[cfg(feature = "redis-cell")]
-    pub(in crate::store) fn timeout(&self) -> Duration {
-        self.engine().budget
+    /// Returns what every key of the store starts with, for keys of your own beside them:
+    /// [`prefix`](crate::store::RedisStoreBuilder::prefix).
+    pub fn prefix(&self) -> &str {
+        &self.engine().prefix
     }
 
     /// Returns how many requests were refused without calling Redis, as it had just refused one
@@ -277,6 +255,9 @@ impl Store for RawRedisStore {
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        if self.0.servers.settings().calls.is_none() && !requirements.is_empty() {
+            return Err(Error::invalid("a RedisStore without_scripts decides no policies: leave without_scripts out"));
+        }
         let capabilities = Capabilities::with_few_bans(requirements, MOST_CHECKS)?;
         Ok(capabilities.timeout(self.0.budget).id(self.0.id))
     }

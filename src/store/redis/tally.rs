@@ -54,7 +54,7 @@ impl Engine {
         // The number of a tick is that of the first shard's server. Another one, whose clock differs, might take the
         // current tick for the last, and be read before all have reported.
         let part = if self.servers.is_same(first, slot) { part } else { part.without_target() };
-        let calls = self.servers.settings().calls;
+        let calls = self.servers.settings().calls.unwrap_or_default();
         let mut reply = self.command_for(slot, part.command(calls, false), within).await;
         if reply.as_ref().is_err_and(lacks_script) {
             if let Some(load) = Program::load_command(calls) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tollgate::policy::Count;
-use tollgate::redis_cell::RedisCellStore;
 use tollgate::store::{DenyCache, LeaseStore, Store};
 use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
+use tollgate_redis_cell::RedisCellStore;
 
 use super::rig::{HOUR, THREE, app, by_user, line, send, server, store};
 use crate::support::server::RedisServer;

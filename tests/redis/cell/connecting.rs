@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use tollgate::Error;
-use tollgate::redis_cell::{RedisCellStore, RedisCellStoreBuilder};
+use tollgate::store::{Change, RedisStoreBuilder, Store};
+use tollgate::{Error, Limiter, RedisStore, Rule};
+use tollgate_redis_cell::RedisCellStore;
 
 use super::rig::{THREE, assert_empty, decide, server, store};
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
 
-async fn refusal(settings: RedisCellStoreBuilder, url: &str) -> Error {
-    settings.connect(url).await.expect_err("it cannot be connected")
+async fn refusal(settings: RedisStoreBuilder, url: &str) -> Error {
+    let redis = settings.timeout(Duration::from_secs(5)).lazy().connect(url).await.expect("the URL is one");
+    RedisCellStore::connect(redis).await.expect_err("it cannot be used")
 }
 
 #[track_caller]
@@ -23,61 +25,73 @@ fn assert_says(error: &Error, words: &[&str]) {
 #[tokio::test]
 async fn a_server_without_the_module_is_an_error_that_says_how_to_load_it() {
     let server = RedisServer::start();
-    let error = refusal(RedisCellStore::builder(), &server.url()).await;
+    let error = refusal(RedisStore::builder(), &server.url()).await;
     assert!(error.is_store(), "{error:#}");
-    assert_says(&error, &["CL.THROTTLE", "--loadmodule", "RedisStore", &server.port().to_string()]);
+    assert_says(&error, &["CL.THROTTLE", "--loadmodule", "RedisStore"]);
     assert!(server.keys().is_empty());
 }
 
 #[tokio::test]
 async fn a_user_needs_no_more_than_is_documented_and_without_it_is_told_so() {
     let server = server();
-    let url = |user: &str| server.url().replace("redis://", &format!("redis://{user}:secret@"));
+    let url =
+        |user: &str, database: &str| server.url().replace("redis://", &format!("redis://{user}:secret@")) + database;
     let define = |user: &str, rules: &[&str]| {
         let command = [&["ACL", "SETUSER", user, "on", ">secret"], rules].concat();
         let _: String = server.ask(&command);
     };
     define("limiter", &["~tollgate:*", "+cl.throttle", "+del"]);
-    let store = RedisCellStore::connect(&url("limiter")).await.unwrap();
-    let decided = decide(&store, check("ada", THREE, 1)).await.unwrap();
-    assert_eq!(decided.decision.outcomes()[0].remaining(), 2);
-    tollgate::store::Store::adjust(&store, &check("ada", THREE, 1).counter, tollgate::store::Change::Reset)
-        .wait()
-        .await
-        .unwrap();
+    define("other", &["~tollgate:*", "+cl.throttle", "+del", "+select"]);
+    for (url, lazy) in [(url("limiter", ""), true), (url("limiter", ""), false), (url("other", "/1"), true)] {
+        let settings = RedisStore::builder().timeout(Duration::from_secs(5)).without_scripts();
+        let settings = if lazy { settings.lazy() } else { settings };
+        let store = RedisCellStore::connect(settings.connect(&url).await.unwrap()).await.unwrap();
+        let decided = decide(&store, check("ada", THREE, 1)).await.unwrap();
+        assert_eq!(decided.decision.outcomes()[0].remaining(), 2);
+        store.adjust(&check("ada", THREE, 1).counter, Change::Reset).wait().await.unwrap();
+    }
 
     define("reader", &["~*", "+@read"]);
-    let error = refusal(RedisCellStore::builder(), &url("reader")).await;
+    let error = refusal(RedisStore::builder().without_scripts(), &url("reader", "")).await;
     assert!(error.is_store(), "{error:#}");
     assert_says(&error, &["may not call CL.THROTTLE", "ACL"]);
     assert!(!format!("{error:#} {error:?}").contains("secret"));
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_or_settings_that_cannot_work_are_told_as_such() {
+async fn a_redis_store_without_scripts_decides_no_policies_by_itself() {
+    let server = server();
+    let redis = RedisStore::builder().without_scripts().connect(&server.url()).await.unwrap();
+    let error = Limiter::try_new(redis.clone(), [Rule::new("p", THREE)]).expect_err("it has no scripts");
+    assert!(error.is_invalid(), "{error:#}");
+    assert_says(&error, &["without_scripts"]);
+    assert_eq!(server.scripts(), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_an_error_of_the_connection() {
     let mut server = RedisServer::start();
     server.kill();
-    let error = refusal(RedisCellStore::builder(), &server.url()).await;
+    let error = refusal(RedisStore::builder(), &server.url()).await;
     assert!(error.is_connection(), "{error:#}");
-    assert_says(&error, &["cannot use Redis at 127.0.0.1", "is it running"]);
-    for (settings, word) in [
-        (RedisCellStore::builder().timeout(Duration::ZERO), "at least 1ms"),
-        (RedisCellStore::builder().connect_timeout(Duration::ZERO), "at least 1ms"),
-        (RedisCellStore::builder().prefix("a{b"), "without braces"),
-        (RedisCellStore::builder().prefix(""), "1 to 64"),
-    ] {
-        let error = refusal(settings, &server.url()).await;
-        assert!(error.is_invalid(), "{error:#}");
-        assert_says(&error, &[word]);
-    }
-    assert!(refusal(RedisCellStore::builder(), "http://127.0.0.1").await.is_invalid());
+}
+
+#[tokio::test]
+async fn keys_have_the_prefix_of_the_redis_store() {
+    let server = server();
+    let redis =
+        RedisStore::builder().timeout(Duration::from_secs(5)).prefix("shop").connect(&server.url()).await.unwrap();
+    assert_eq!(redis.prefix(), "shop");
+    let store = RedisCellStore::connect(redis).await.unwrap();
+    drop(decide(&store, check("ada", THREE, 1)).await.unwrap());
+    assert!(server.keys().contains(&"shop:{key:ada}:policy:1c3600s".to_owned()), "{:?}", server.keys());
 }
 
 #[tokio::test]
 async fn a_replica_is_refused_as_it_can_count_nothing() {
     let (primary, replica) = (server(), server());
     let _: String = replica.ask(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
-    let error = refusal(RedisCellStore::builder(), &replica.url()).await;
+    let error = refusal(RedisStore::builder(), &replica.url()).await;
     assert!(error.is_connection() || error.is_store(), "{error:#}");
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::redis_cell::RedisCellStore;
-use tollgate::{Decision, RateLimitLayer, Source};
+use tollgate::store::{Ask, Store};
+use tollgate::{Decision, RateLimitLayer, RedisStore, Source};
+use tollgate_redis_cell::RedisCellStore;
 
 use super::rig::{THREE, app, by_user, decide, send, server, store};
 use crate::support::checks::check;
@@ -14,7 +15,7 @@ const RETURN: Duration = Duration::from_secs(3);
 #[tokio::test]
 async fn while_the_server_is_dead_a_local_store_decides_and_then_it_again() {
     let mut server = server();
-    let store = RedisCellStore::connect(&server.url()).await.unwrap();
+    let store = RedisCellStore::connect(RedisStore::connect(&server.url()).await.unwrap()).await.unwrap();
     let app = app(&RateLimitLayer::new(store, by_user(THREE)).expose_decisions());
     assert_eq!(send(&app, "ada").await.extensions().get::<Decision>().unwrap().source(), Source::Store);
     server.kill();
@@ -38,8 +39,9 @@ async fn while_the_server_is_dead_a_local_store_decides_and_then_it_again() {
 #[tokio::test]
 async fn a_server_that_hangs_costs_a_budget_and_what_was_asked_is_done_once() {
     let server = server();
-    let (patient, settings) = (store(&server).await, RedisCellStore::builder().timeout(Duration::from_millis(50)));
-    let store = settings.connect_timeout(Duration::from_secs(5)).connect(&server.url()).await.unwrap();
+    let (patient, settings) = (store(&server).await, RedisStore::builder().timeout(Duration::from_millis(50)));
+    let redis = settings.connect_timeout(Duration::from_secs(5)).connect(&server.url()).await.unwrap();
+    let store = RedisCellStore::connect(redis).await.unwrap();
     drop(decide(&patient, check("ada", THREE, 1)).await.unwrap());
     server.pause();
     let start = Instant::now();
@@ -71,4 +73,17 @@ async fn a_value_that_is_not_the_modules_is_an_error_and_ends_nothing() {
     let error = decide(&store, check("ada", THREE, 1)).await.unwrap_err();
     assert!(error.is_store(), "{error:#}");
     drop(decide(&store, check("bob", THREE, 1)).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_deadline_before_the_timeout_ends_a_decision() {
+    let server = server();
+    let store = store(&server).await;
+    server.pause();
+    let ask = Ask::default().within(Duration::from_millis(50));
+    let start = Instant::now();
+    let error = store.decide(&[check("ada", THREE, 1)], ask).wait().await.unwrap_err();
+    let late = start.elapsed();
+    server.resume();
+    assert!(error.is_timeout() && late < Duration::from_secs(1), "{error:#} after {late:?}");
 }

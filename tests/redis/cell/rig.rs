@@ -6,9 +6,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response};
-use tollgate::redis_cell::RedisCellStore;
 use tollgate::store::{Ask, Check, Store, StoreDecision};
-use tollgate::{Error, Policy, Quota, RateLimitLayer, key};
+use tollgate::{Error, Policy, Quota, RateLimitLayer, RedisStore, key};
+use tollgate_redis_cell::RedisCellStore;
 use tower::ServiceExt;
 
 use super::module::module;
@@ -26,8 +26,9 @@ pub(crate) fn server() -> RedisServer {
 
 /// A store whose decisions may wait longer than a busy machine lets them.
 pub(crate) async fn store(server: &RedisServer) -> RedisCellStore {
-    let settings = RedisCellStore::builder().timeout(Duration::from_secs(5)).connect_timeout(Duration::from_secs(5));
-    settings.connect(&server.url()).await.expect("the server has the module")
+    let settings = RedisStore::builder().timeout(Duration::from_secs(5)).connect_timeout(Duration::from_secs(5));
+    let redis = settings.connect(&server.url()).await.expect("the server is up");
+    RedisCellStore::connect(redis).await.expect("the server has the module")
 }
 
 pub(crate) async fn decide(store: &impl Store, check: Check) -> Result<StoreDecision, Error> {

@@ -140,7 +140,7 @@ fn a_handler_that_settles_and_then_blocks_its_thread_holds_up_no_other_request()
     std::thread::sleep(Duration::from_millis(20));
     let start = std::time::Instant::now();
     assert!(runtime.block_on(rig.is_allowed(&one)));
-    assert!(start.elapsed() < Duration::from_millis(50), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
     runtime.block_on(blocks).expect("no panic");
 }
 

@@ -48,7 +48,7 @@ impl RedisStoreBuilder {
     /// If a setting or the URL is wrong, or the server cannot be reached, refuses the connection,
     /// or is no Redis.
     pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
-        let (server, address) = self.server(url, true)?;
+        let (server, address) = self.server(url)?;
         self.started(server, &address).await
     }
 
@@ -164,12 +164,10 @@ impl RedisStoreBuilder {
         self.build(server)
     }
 
-    /// Returns the server at a URL, which is not connected to yet, and its address. `calls_lua` is false for a store
-    /// that is sent commands only: then its Lua is not checked.
-    fn server(&self, url: &str, calls_lua: bool) -> Result<(Servers, String), Error> {
+    /// Returns the server at a URL, which is not connected to yet, and its address.
+    fn server(&self, url: &str) -> Result<(Servers, String), Error> {
         let server = server_at(url)?;
-        let mut connect = self.connection(std::slice::from_ref(&server))?;
-        connect.calls = connect.calls.filter(|_| calls_lua);
+        let connect = self.connection(std::slice::from_ref(&server))?;
         let address = server.addr().to_string();
         Ok((self.one(connect, Origin::Server(server)), address))
     }
@@ -223,7 +221,7 @@ impl RedisStoreBuilder {
             return Err(Error::invalid(text));
         }
         Ok(Connect {
-            calls: Some(self.calls.calls),
+            calls: self.calls.calls,
             #[cfg(feature = "tls")]
             tls: self.tls.config(servers)?,
             ..self.connect.clone()
@@ -234,30 +232,15 @@ impl RedisStoreBuilder {
         Servers::One(Server::new(Arc::new(ConnSource { connect, origin }), Arc::new(self.calls.clone()), None))
     }
 
-    /// Makes a store that is sent commands only, and its address. Its server is not checked for its Lua.
-    ///
-    /// # Errors
-    ///
-    /// If a setting or the URL is wrong.
-    #[cfg(feature = "redis-cell")]
-    pub(in crate::store) fn without_scripts(self, url: &str) -> Result<(RedisStore, String), Error> {
-        let (server, address) = self.server(url, false)?;
-        Ok((self.build(server)?, address))
-    }
-
     /// Makes a store, once its servers are ready unless it is lazy. `address` is in the error.
     async fn started(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
-        let (is_lazy, limit) = (self.lazy, self.longest_start());
+        // How long it may take until a server is known to be usable.
+        let (is_lazy, limit) = (self.lazy, self.connect.timeout.saturating_mul(4));
         let store = self.build(servers.clone())?;
         if !is_lazy {
             in_time(limit, address, servers.prepare()).await?;
         }
         Ok(store)
-    }
-
-    /// Returns how long it may take until a server is known to be usable: four connect timeouts.
-    pub(in crate::store) fn longest_start(&self) -> Duration {
-        self.connect.timeout.saturating_mul(4)
     }
 }
 
@@ -312,11 +295,7 @@ impl RedisStore {
 /// # Errors
 ///
 /// Those of the call, explained, as errors of the connection; a timeout stays one.
-pub(in crate::store) async fn in_time<T>(
-    limit: Duration,
-    address: &str,
-    ready: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
+async fn in_time<T>(limit: Duration, address: &str, ready: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let explained = |error: Error| {
         let text = format!(
             "cannot use Redis at {address}: is it running, are the address, password and database right, and is it of the \

@@ -97,7 +97,7 @@ impl RedisStoreBuilder {
             prefix: "tollgate".to_owned(),
             budget: Duration::from_millis(100),
             calls: Settings {
-                calls: Calls::default(),
+                calls: Some(Calls::default()),
                 clock: None,
                 batch_size: LARGEST_BATCH,
                 in_flight: 2,
@@ -159,7 +159,14 @@ impl RedisStoreBuilder {
     /// The library is named by its content and is never replaced, so that different versions of this
     /// crate can share a server; it stays in the server's data until `FUNCTION DELETE`.
     pub fn functions(mut self) -> Self {
-        self.calls.calls = Calls::Functions;
+        self.calls.calls = Some(Calls::Functions);
+        self
+    }
+
+    /// Sends [commands](RedisStore::command) only, for users who may not run scripts or servers that have none: new
+    /// connections are not checked for their Lua arithmetic, and a layer or limiter on the store is an error.
+    pub fn without_scripts(mut self) -> Self {
+        self.calls.calls = None;
         self
     }
 

@@ -20,8 +20,8 @@ use crate::store::redis::wire::{Calls, KeyHashes, Packed, Program, Request, Scri
 /// How calls are made. The same for all servers of a store.
 #[derive(Clone)]
 pub(in crate::store::redis) struct Settings {
-    /// Whether scripts or functions of a library are called.
-    pub(in crate::store::redis) calls: Calls,
+    /// Whether scripts or functions of a library are called; `None` of a store that is sent commands only.
+    pub(in crate::store::redis) calls: Option<Calls>,
     /// The clock of decisions, whose time is sent along; the server's own if there is none.
     pub(in crate::store::redis) clock: Option<Arc<dyn Clock>>,
     /// The limit of checks in all calls of one round. A request that has more leaves alone.
@@ -79,7 +79,7 @@ pub(super) fn encode(
     let first = &entries[command.ids[0]].job;
     command.before = 0;
     if command.loads > 0
-        && let Some(load) = Program::load_command(settings.calls)
+        && let Some(load) = Program::load_command(settings.calls.unwrap_or_default())
     {
         load.write_packed_command(out);
         command.before += 1;
@@ -95,7 +95,7 @@ pub(super) fn encode(
     }
     let requests: SmallVec<[&Request; 1]> = command.ids.iter().map(|id| request(entries, *id)).collect();
     let packed = Packed::of(&requests, &mut known.seen);
-    let program = packed.program(settings.calls);
+    let program = packed.program(settings.calls.unwrap_or_default());
     // In microseconds since the Unix epoch; nothing without a clock.
     let now = settings.clock.as_deref().map(|clock| micros(clock.wall()).to_string()).unwrap_or_default();
     let is_new = !known.programs.iter().any(|known| ptr::eq(*known, program));

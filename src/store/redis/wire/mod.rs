@@ -27,7 +27,5 @@ mod source;
 pub(super) use packed::{KeyHashes, Packed};
 pub(super) use ratio::{ShardReport, ShardTotals};
 pub(super) use reply::{ReplyPart, ScriptReply, Verdict, applied_change, no_decision, step_of_one};
-#[cfg(feature = "redis-cell")]
-pub(super) use request::cell_key;
 pub(super) use request::{MOST_CHECKS, Request, redis_key};
 pub(super) use script::{CHECK, Calls, Program, Way};

@@ -27,8 +27,6 @@ use std::mem::take;
 use smallvec::SmallVec;
 
 use super::source::{Needs, algorithm_of};
-#[cfg(feature = "redis-cell")]
-use crate::core::FORMAT;
 use crate::core::algorithm::{Adjustment, Layout, MOST_UNITS};
 use crate::core::quota::{Quota, Tick};
 use crate::store::evaluate::adjustment;
@@ -276,12 +274,4 @@ pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> Red
         key.extend_from_slice(part);
     }
     key
-}
-
-/// Returns the name of the key in which redis-cell keeps a counter's state. Its shape, with the
-/// window in seconds, is one that no state of this crate's scripts has: both can use one server.
-#[cfg(feature = "redis-cell")]
-pub(in crate::store::redis) fn cell_key(prefix: &str, counter: &Counter) -> String {
-    let (policy, key, quota) = (counter.policy(), counter.key(), counter.quota());
-    format!("{prefix}:{{{key}}}:{policy}:{FORMAT}c{}s", quota.window().as_secs())
 }

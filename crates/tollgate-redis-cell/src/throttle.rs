@@ -5,15 +5,15 @@
 //! seconds, cut off, and with a number of units computed from a coarser interval. Both are corrected towards the safe
 //! side: a wait is never too short, and what remains is never more than it can be.
 
-use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
+use std::time::Duration;
 
-use crate::core::algorithm::{Found, NEVER, Step};
-use crate::core::error::Kind;
-use crate::core::{Error, Quota, Requirement};
-use crate::store::{Check, Settles};
+use tollgate::deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
+use tollgate::policy::Algorithm;
+use tollgate::store::{Check, Requirement, Settles};
+use tollgate::{Error, Outcome, Quota};
 
 /// The end of each error: the store that can do it.
-pub(super) const OR_SCRIPTS: &str = ", or take a RedisStore";
+pub(crate) const OR_SCRIPTS: &str = ", or take a RedisStore";
 
 /// The shortest time between two units, in nanoseconds.
 ///
@@ -35,7 +35,7 @@ type ThrottleReply = (i64, i64, i64, i64, i64);
 /// # Errors
 ///
 /// [Invalid](Error::is_invalid), with the name of the policy and what to change.
-pub(super) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
+pub(crate) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
     if let [_, second, ..] = requirements {
         return Err(Error::invalid(format!(
             "redis-cell decides one policy a request, and {:?} is another: give one{OR_SCRIPTS}",
@@ -67,7 +67,7 @@ pub(super) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
 fn interval(quota: &Quota, bans: bool, reserves: bool, settles: Settles) -> Result<u64, Error> {
     let (limit, window) = (quota.limit(), quota.window());
     let interval = ((window.as_secs().saturating_mul(1_000_000_000)) as f64 / limit as f64) as u64;
-    let text = if !quota.facts().is_gcra {
+    let text = if quota.algorithm() != Algorithm::TokenBucket {
         format!("redis-cell has no {}: give a token bucket (gcra)", quota.algorithm())
     } else if window.subsec_nanos() != 0 {
         format!("redis-cell counts in whole seconds, not in {window:?}: give a window of some")
@@ -87,13 +87,12 @@ fn interval(quota: &Quota, bans: bool, reserves: bool, settles: Settles) -> Resu
 }
 
 /// One check as a command.
-pub(super) struct Throttle {
-    quota: Quota,
+pub(crate) struct Throttle {
+    pub(crate) check: Check,
     /// What [`interval`] returns.
     interval: u64,
     /// The name of the key in Redis, prefix included.
     key: String,
-    cost: u64,
 }
 
 impl Throttle {
@@ -102,61 +101,62 @@ impl Throttle {
     /// # Errors
     ///
     /// [Invalid](Error::is_invalid) if the module cannot count the quota, ban, keep a floor or refund.
-    pub(super) fn of(key: String, check: &Check) -> Result<Self, Error> {
-        let quota = *check.counter.quota();
-        let interval = interval(&quota, check.ban.is_some(), check.floor > 0, check.settles)?;
-        Ok(Self { quota, interval, key, cost: check.cost })
+    pub(crate) fn new(key: String, check: Check) -> Result<Self, Error> {
+        let interval = interval(check.counter.quota(), check.ban.is_some(), check.floor > 0, check.settles)?;
+        Ok(Self { check, interval, key })
     }
 
-    /// Returns the units to take. A cost above the capacity only looks: it is refused whatever the state is, and the
+    fn capacity(&self) -> u64 {
+        self.check.counter.quota().capacity()
+    }
+
+    /// Returns the units to take. A cost above the capacity only looks: it is denied whatever the state is, and the
     /// module's product of units and nanoseconds would overflow.
     fn quantity(&self) -> u64 {
-        if self.cost > self.quota.capacity() { 0 } else { self.cost }
+        if self.check.cost > self.capacity() { 0 } else { self.check.cost }
     }
 
     /// The command, with the key and the four numbers that the module takes. It counts the unit that is there at once
     /// beside the burst.
-    pub(super) fn command(&self) -> Cmd {
-        let (capacity, count, period) = (self.quota.capacity(), self.quota.limit(), self.quota.window().as_secs());
-        cmd("CL.THROTTLE").arg(&self.key).arg(&[capacity - 1, count, period, self.quantity()]).take()
+    pub(crate) fn command(&self) -> Cmd {
+        let quota = self.check.counter.quota();
+        let numbers = [self.capacity() - 1, quota.limit(), quota.window().as_secs(), self.quantity()];
+        cmd("CL.THROTTLE").arg(&self.key).arg(&numbers).take()
     }
 
-    /// Converts the reply to a decision of the check, in ticks of its quota.
+    /// Converts the reply to the outcome of the check.
     ///
-    /// A look fits whatever remains; a cost above the capacity never fits. Times are rounded up to
-    /// the next second, except where the interval between units is known exactly.
+    /// A check of cost 0 fits whatever remains; a cost above the capacity never fits. Times are rounded up to the next
+    /// second, except where the interval between units is known exactly.
     ///
     /// # Errors
     ///
-    /// [`is_store`](Error::is_store) if the reply is no decision about this quota: not five numbers, another
-    /// capacity, or a first number other than 0 and 1.
-    pub(super) fn step(&self, reply: Value) -> Result<Step, Error> {
-        let no_decision = || Error::new(Kind::Store, "the reply of Redis to CL.THROTTLE is not a decision");
-        let reply = ThrottleReply::from_redis_value(reply).map_err(|error| no_decision().with_source(error))?;
+    /// [`is_store`](Error::is_store) if the reply is no decision about this quota: not five numbers, another capacity,
+    /// or a first number other than 0 and 1.
+    pub(crate) fn outcome(&self, reply: Value) -> Result<Outcome, Error> {
+        const NO_DECISION: &str = "the reply of Redis to CL.THROTTLE is not a decision";
+        let reply = ThrottleReply::from_redis_value(reply).map_err(|error| Error::store(NO_DECISION, error))?;
         let (limited, found, remaining, retry_after, reset_after) = reply;
-        let capacity = self.quota.capacity();
+        let (cost, capacity) = (self.check.cost, self.capacity());
         if !matches!(limited, 0 | 1) || u64::try_from(found) != Ok(capacity) {
-            return Err(no_decision());
+            return Err(Error::store(NO_DECISION, format!("{reply:?} for a capacity of {capacity}")));
         }
         let (is_limited, remaining) = (limited == 1, self.remaining(remaining));
-        let (unit, until_admitted) = (self.ticks(self.interval), self.rounded_up(retry_after));
-        let fits = self.cost == 0 || (self.cost <= capacity && !is_limited);
-        let wait = match (fits, remaining) {
-            (true, 1..) => 0,
-            (true, 0) if is_limited => until_admitted + unit,
-            (true, 0) => unit,
-            (false, _) if self.cost > capacity => NEVER,
-            (false, _) => until_admitted,
-        };
-        let reset = if reset_after <= 0 && remaining == capacity {
-            0
-        } else if is_limited || self.quantity() == 0 {
-            self.rounded_up(reset_after)
+        let outcome = if cost > capacity {
+            Outcome::denied(&self.check, remaining, None)
+        } else if cost > 0 && is_limited {
+            Outcome::denied(&self.check, remaining, Some(rounded_up(retry_after)))
         } else {
-            // After taking something it is full within the time that the whole capacity takes.
-            self.rounded_up(reset_after).min(self.ticks(capacity.saturating_mul(self.interval)))
+            Outcome::allowed(&self.check, remaining)
         };
-        Ok(Step { fits, remaining, wait, reset, delay: 0, stamp: 0, state: None, found: Found::Kept })
+        Ok(outcome.with_reset_after(if reset_after <= 0 && remaining == capacity {
+            Duration::ZERO
+        } else if is_limited {
+            rounded_up(reset_after)
+        } else {
+            // An empty bucket is full within the time that the whole capacity takes.
+            rounded_up(reset_after).min(Duration::from_nanos(capacity.saturating_mul(self.interval)))
+        }))
     }
 
     /// Returns the most units that can have been left.
@@ -167,64 +167,61 @@ impl Throttle {
     fn remaining(&self, reported: i64) -> u64 {
         let (reported, interval) = (u128::try_from(reported).unwrap_or(0), u128::from(self.interval));
         let most = ((reported + 1) * (interval / 1_000 * 1_000) - 1) / interval;
-        u64::try_from(most.min(reported)).unwrap_or(u64::MAX).min(self.quota.capacity())
+        u64::try_from(most.min(reported)).unwrap_or(u64::MAX).min(self.capacity())
     }
+}
 
-    /// Converts seconds whose fraction was cut off to ticks: the least that is enough for certain,
-    /// which is the next whole second.
-    fn rounded_up(&self, seconds: i64) -> u64 {
-        let seconds = u64::try_from(seconds).unwrap_or(0).saturating_add(1);
-        seconds.saturating_mul(1_000_000 / self.quota.tick().micros())
-    }
-
-    /// Converts nanoseconds to ticks, rounded up.
-    fn ticks(&self, nanoseconds: u64) -> u64 {
-        nanoseconds.div_ceil(self.quota.tick().micros() * 1_000)
-    }
+/// Converts seconds whose fraction was cut off: the next whole second is enough for certain.
+fn rounded_up(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0).saturating_add(1))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use tollgate::Key;
+    use tollgate::store::Counter;
 
     use super::*;
-    use crate::core::Key;
-    use crate::store::Counter;
 
     fn sent((limited, capacity, remaining, retry_after, reset_after): ThrottleReply) -> Value {
         Value::Array([limited, capacity, remaining, retry_after, reset_after].map(Value::Int).into())
     }
 
-    fn step(quota: Quota, cost: u64, reply: ThrottleReply) -> (bool, u64, u64, u64) {
-        let check =
-            Check::new(Counter::new("policy".try_into().expect("a valid name"), Key::new("key", "ada"), quota), cost);
-        let step = Throttle::of("key".to_owned(), &check).unwrap().step(sent(reply)).unwrap();
-        (step.fits, step.remaining, step.wait, step.reset)
+    fn throttle(quota: Quota, cost: u64) -> Throttle {
+        let counter = Counter::new("policy".try_into().expect("a valid name"), Key::new("key", "ada"), quota);
+        Throttle::new("key".to_owned(), Check::new(counter, cost)).unwrap()
+    }
+
+    /// Whether it fits, what remains, when to retry and when all is there, in seconds.
+    fn outcome(quota: Quota, cost: u64, reply: ThrottleReply) -> (bool, u64, Option<u64>, u64) {
+        let outcome = throttle(quota, cost).outcome(sent(reply)).unwrap();
+        let retry_after = outcome.retry_after().map(|wait| wait.as_secs());
+        (outcome.is_allowed(), outcome.remaining(), retry_after, outcome.reset_after().as_secs())
     }
 
     #[test]
-    fn times_are_rounded_up_and_a_refusal_always_waits() {
+    fn times_are_rounded_up_and_a_denial_always_waits() {
         let quota = Quota::per_minute(10);
-        let second = 1_000_000;
-        assert_eq!(step(quota, 3, (0, 10, 7, -1, 18)), (true, 7, 0, 19 * second));
-        assert_eq!(step(quota, 10, (0, 10, 0, -1, 60)), (true, 0, 6 * second, 60 * second), "not above all of it");
-        assert_eq!(step(quota, 1, (1, 10, 0, 0, 54)), (false, 0, second, 55 * second));
-        assert_eq!(step(quota, 8, (1, 10, 7, 5, 17)), (false, 7, 6 * second, 18 * second));
-        assert_eq!(step(Quota::per_hour(10), 1, (1, 10, 0, 0, 0)), (false, 0, 1_000, 1_000), "in milliseconds");
+        assert_eq!(outcome(quota, 3, (0, 10, 7, -1, 18)), (true, 7, None, 19));
+        assert_eq!(outcome(quota, 10, (0, 10, 0, -1, 60)), (true, 0, None, 60), "not above all of it");
+        assert_eq!(outcome(quota, 1, (1, 10, 0, 0, 54)), (false, 0, Some(1), 55));
+        assert_eq!(outcome(quota, 8, (1, 10, 7, 5, 17)), (false, 7, Some(6), 18));
+        assert_eq!(outcome(Quota::per_hour(10), 1, (1, 10, 0, 0, 0)), (false, 0, Some(1), 1));
     }
 
     #[test]
-    fn a_look_fits_also_in_a_bucket_with_a_debt() {
+    fn a_peek_fits_also_in_a_bucket_with_a_debt() {
         let quota = Quota::per_minute(10);
-        assert_eq!(step(quota, 0, (0, 10, 10, -1, 0)), (true, 10, 0, 0));
-        assert_eq!(step(quota, 0, (1, 10, 0, 4, 64)), (true, 0, 11_000_000, 65_000_000));
+        assert_eq!(outcome(quota, 0, (0, 10, 10, -1, 0)), (true, 10, None, 0));
+        assert_eq!(outcome(quota, 0, (1, 10, 0, 4, 64)), (true, 0, None, 65));
     }
 
     #[test]
     fn a_cost_above_the_capacity_never_fits_and_is_not_sent() {
         let quota = Quota::per_minute(10);
         for cost in [11, 1 << 40, u64::MAX] {
-            assert_eq!(step(quota, cost, (0, 10, 7, -1, 17)), (false, 7, NEVER, 18_000_000));
+            assert_eq!(throttle(quota, cost).quantity(), 0);
+            assert_eq!(outcome(quota, cost, (0, 10, 7, -1, 17)), (false, 7, None, 18));
         }
     }
 
@@ -232,22 +229,19 @@ mod tests {
     fn what_remains_is_right_where_the_module_cuts_its_interval() {
         let quota = Quota::per_minute(54_000);
         // Units are 1,111,111 ns apart, by the module's division 1,111,000.
-        assert_eq!(step(quota, 1, (0, 54_000, 54_004, -1, 0)).1, 53_999);
-        assert_eq!(step(quota, 30_000, (0, 54_000, 24_002, -1, 33)).1, 24_000);
-        assert_eq!(step(Quota::per_second(3), 1, (0, 3, 2, -1, 0)).1, 2);
-        assert_eq!(step(Quota::per_second(7), 1, (0, 7, 6, -1, 0)).1, 6);
+        assert_eq!(outcome(quota, 1, (0, 54_000, 54_004, -1, 0)).1, 53_999);
+        assert_eq!(outcome(quota, 30_000, (0, 54_000, 24_002, -1, 33)).1, 24_000);
+        assert_eq!(outcome(Quota::per_second(3), 1, (0, 3, 2, -1, 0)).1, 2);
+        assert_eq!(outcome(Quota::per_second(7), 1, (0, 7, 6, -1, 0)).1, 6);
     }
 
     #[test]
     fn what_is_no_reply_is_an_error() {
-        let check = Check::new(
-            Counter::new("policy".try_into().expect("a valid name"), Key::new("key", "ada"), Quota::per_minute(10)),
-            1,
-        );
-        let throttle = Throttle::of("key".to_owned(), &check).unwrap();
+        let throttle = throttle(Quota::per_minute(10), 1);
         for reply in [(2, 10, 9, -1, 6), (-1, 10, 9, -1, 6), (0, 11, 9, -1, 6), (0, -1, 9, -1, 6)] {
-            assert!(throttle.step(sent(reply)).is_err_and(|error| error.is_store()), "{reply:?}");
+            assert!(throttle.outcome(sent(reply)).is_err_and(|error| error.is_store()), "{reply:?}");
         }
+        assert!(throttle.outcome(Value::Okay).is_err_and(|error| error.is_store()));
     }
 
     const LONGEST: Duration = Duration::from_secs((1 << 41) / 1_000);

@@ -1,0 +1,6 @@
+#![doc = include_str!("../README.md")]
+
+mod store;
+mod throttle;
+
+pub use store::RedisCellStore;

@@ -1,0 +1,168 @@
+use std::error::Error as _;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tollgate::deadpool_redis::redis::{ErrorKind, FromRedisValue, RedisError, ServerErrorKind, cmd};
+use tollgate::store::{
+    Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Requirement,
+    Settlement, Settling, Store, StoreDecision, StoreId,
+};
+use tollgate::{Decision, Error, Key, Quota, RedisStore, Source};
+
+use crate::throttle::{OR_SCRIPTS, Throttle, supports};
+
+/// Token buckets (GCRA) that the Redis module redis-cell keeps: one `CL.THROTTLE` a decision.
+///
+/// Commands go over the connections of a [`RedisStore`], which has the settings: the prefix of keys, the timeout,
+/// credentials, TLS. Clones share them.
+///
+/// # Unsupported policies
+///
+/// A layer or limiter with one of these is an error when it is built ([`Store::capabilities`]):
+///
+/// - another algorithm than the token bucket, or more than one policy;
+/// - a window that is not whole seconds, or more than 1,000 units a second;
+/// - a [ban](tollgate::Policy::ban), a [reserve](tollgate::Policy::reserve), and what refunds or charges later:
+///   [`count`](tollgate::Policy::count), [`metered`](tollgate::Policy::metered),
+///   [`refund_dropped`](tollgate::Policy::refund_dropped), and so a [`LeaseStore`](tollgate::store::LeaseStore) around
+///   this one.
+///
+/// The quotas of tiers are known only when a request comes. One that the module cannot count is an
+/// [invalid](Error::is_invalid) error then, upon which the layer decides as without a store
+/// ([`OnFailure`](tollgate::OnFailure)). [`adjust`](Store::adjust) resets counters, and cannot refund or charge.
+///
+/// # Precision
+///
+/// - The module reports whole seconds, cut off, which are rounded up here. So `Retry-After` is true and never 0, but up
+///   to a second too long; a [`DenyCache`](tollgate::store::DenyCache) around this store denies for as long.
+/// - The time between two units is cut to whole nanoseconds, and keys expire up to 1 ms early. If that time is not whole
+///   microseconds, what remains may be one more than there is.
+/// - A changed limit keeps the time until the bucket is full, not the units used.
+/// - redis-cell 0.2.2 neither replicates its state nor writes it to the append-only file: after a failover all buckets
+///   are full.
+/// - A check of cost 0 writes the state that it found.
+#[derive(Clone, Debug)]
+pub struct RedisCellStore {
+    id: StoreId,
+    redis: RedisStore,
+}
+
+impl RedisCellStore {
+    /// Returns the store on the module of a Redis, which a look at a bucket shows to be loaded.
+    ///
+    /// # Permissions
+    ///
+    /// A user of Redis's ACL needs no more than this, if the `RedisStore` is one
+    /// [`without_scripts`](tollgate::store::RedisStoreBuilder::without_scripts), with the prefix as it is set:
+    ///
+    /// ```text
+    /// ACL SETUSER limiter on >password ~tollgate:* +cl.throttle +del
+    /// ```
+    ///
+    /// A database in the URL takes `+select`.
+    ///
+    /// # Errors
+    ///
+    /// If Redis does not reply within the timeout of the `RedisStore`, which includes connecting if it is lazy.
+    /// [`is_store`](Error::is_store) if the server has no redis-cell, or the user may not call it.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use tollgate::RedisStore;
+    /// use tollgate_redis_cell::RedisCellStore;
+    ///
+    /// # async fn run() -> Result<(), tollgate::Error> {
+    /// let redis = RedisStore::builder().prefix("shop").without_scripts().connect("redis://127.0.0.1:6379").await?;
+    /// let store = RedisCellStore::connect(redis).await?;
+    /// # let _ = store;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect(redis: RedisStore) -> Result<Self, Error> {
+        let store = Self { id: StoreId::new(), redis };
+        // No request has this counter.
+        let counter = Counter::new("connect".try_into()?, Key::new("connect", ""), Quota::per_second(1));
+        drop(store.decide(&[Check::new(counter, 0)], Ask::default()).wait().await.map_err(explained)?);
+        Ok(store)
+    }
+
+    /// Returns the name of a counter's key: `<prefix>:{<key>}:<policy>:1c<seconds>s`.
+    ///
+    /// No state of a `RedisStore` has the letter `c`, so both can use one server.
+    fn key(&self, counter: &Counter) -> String {
+        let (prefix, key, policy) = (self.redis.prefix(), counter.key(), counter.policy());
+        format!("{prefix}:{{{key}}}:{policy}:1c{}s", counter.quota().window().as_secs())
+    }
+}
+
+impl Store for RedisCellStore {
+    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
+        let check = match checks {
+            [check] => check.clone(),
+            [] => {
+                let decision = Decision::new([], Source::Store);
+                return MaybeFuture::Ready(Ok(StoreDecision::new(decision, Receipt::new(self.id, []))));
+            }
+            several => {
+                let text = format!("redis-cell decides one check a request, not {}: give one", several.len());
+                return MaybeFuture::Ready(Err(Error::invalid(text + OR_SCRIPTS)));
+            }
+        };
+        let throttle = match Throttle::new(self.key(&check.counter), check) {
+            Ok(throttle) => throttle,
+            Err(error) => return MaybeFuture::Ready(Err(error)),
+        };
+        let Self { id, redis } = self.clone();
+        MaybeFuture::pending(async move {
+            let limit = ask.remaining().unwrap_or(Duration::MAX);
+            let late = |_| Error::timeout("redis-cell did not decide by the deadline");
+            let reply = timeout(limit, redis.command(&throttle.command())).await.map_err(late)??;
+            let outcome = throttle.outcome(reply)?;
+            let Check { counter, cost, .. } = throttle.check;
+            let units = if outcome.is_allowed() { cost } else { 0 };
+            let decision = Decision::new([outcome], Source::Store);
+            let taken = decision.is_allowed().then(|| ReceiptItem::new(counter, units, 0));
+            Ok(StoreDecision::new(decision, Receipt::new(id, taken)))
+        })
+    }
+
+    /// Does nothing: no policy whose units come back is supported.
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        if receipt.store() == self.id {
+            tracing::debug!(?changes, "redis-cell keeps what was taken as it is");
+        }
+        MaybeFuture::Ready(Ok(changes.iter().map(|_| ChangeResult::new(0, 0)).collect()))
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
+        if change != Change::Reset {
+            let text = "redis-cell neither gives units back nor charges past the limit: reset the counter";
+            return MaybeFuture::Ready(Err(Error::invalid(text.to_owned() + OR_SCRIPTS)));
+        }
+        let (redis, key) = (self.redis.clone(), self.key(counter));
+        MaybeFuture::pending(async move {
+            let deleted = redis.command(cmd("DEL").arg(key)).await?;
+            Ok(ChangeResult::new(u64::from_redis_value(deleted).unwrap_or_default().min(1), 0))
+        })
+    }
+
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        supports(requirements)?;
+        Ok(self.redis.capabilities(&[])?.id(self.id))
+    }
+}
+
+/// Explains an error that is about the module: it is not loaded, or may not be called.
+fn explained(error: Error) -> Error {
+    let Some(cause) = error.source().and_then(|source| source.downcast_ref::<RedisError>()) else { return error };
+    let text = if cause.detail().is_some_and(|detail| detail.contains("unknown command")) {
+        "this Redis has no CL.THROTTLE: load the module redis-cell (redis-server --loadmodule /path/to/libredis_cell.so, \
+         or a line loadmodule in its configuration), or take a RedisStore"
+    } else if cause.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) {
+        "the user of this Redis may not call CL.THROTTLE on these keys: allow it by ACL SETUSER"
+    } else {
+        return error;
+    };
+    Error::store(text, error)
+}
