@@ -16,11 +16,14 @@ pub(super) const TIMERS: Duration = Duration::from_millis(2);
 /// The client who asks whether all is well.
 pub(super) const NOBODY: &str = "nobody";
 
+/// How long the lookup of an account may take.
+const LOOKUP: Duration = Duration::from_secs(1);
+
 /// What who waits for another runtime adds.
 const GRACE: Duration = Duration::from_millis(6);
 
 impl State {
-    /// No caller waits beyond its budget and 2 ms.
+    /// No caller waits beyond its budget and 2 ms. One whose account is looked up may wait for that, and for a look before.
     pub(super) fn checks_wait(&mut self, place: usize, ask: &Ask, began: Instant, until: Instant) {
         let record = &self.records[place];
         let delay = record.decision.as_ref().map_or(Duration::ZERO, Decision::delay);
@@ -30,7 +33,9 @@ impl State {
         };
         let budget = self.processes[record.process].timeout();
         let grace = if record.is_elsewhere { GRACE } else { Duration::ZERO };
-        let most = budget.max(idles) + delay + TIMERS + grace + self.blocked_between(began, until);
+        let is_looked_up = self.policies.iter().any(|plan| plan.by == By::Account);
+        let decided = if is_looked_up { budget + LOOKUP + budget + idles } else { budget.max(idles) };
+        let most = decided + delay + TIMERS + grace + self.blocked_between(began, until);
         let waited = until - began;
         if waited > most {
             let name = self.records[place].name();
