@@ -54,7 +54,7 @@ use crate::store::{Ask, BreakerState, Change, FailureRules, FailureStore, OnFail
 /// The resolution of tokio's timers: no wait and no timeout is shorter.
 pub(crate) const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
-/// How long the first wait for something is of which nobody knows when it is free.
+/// The first pause of a wait whose end is a guess.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 
 /// The store that decides by limits, or stands in for the one that they were given.
@@ -234,8 +234,8 @@ impl Limiter {
 
     /// Takes the cost of every rule if all of them fit, and nothing otherwise.
     ///
-    /// Slots of a [concurrency](crate::Quota::concurrency) are released before it returns, so they limit nothing: hold them by
-    /// [`acquire`](Self::acquire) or [`until_ready`](Self::until_ready).
+    /// Slots of a [concurrency](crate::Quota::concurrency) are released before it returns, so they limit nothing: hold
+    /// them by [`acquire`](Self::acquire) or [`until_ready`](Self::until_ready).
     ///
     /// Work that a queueing leaky bucket admits has to wait for [`Decision::delay`] before it begins.
     ///
@@ -289,11 +289,13 @@ impl Limiter {
     ///
     /// After a denial it sleeps for [`retry_after`](Decision::retry_after) plus up to a tenth of that, so that many
     /// tasks do not wake at once, and checks again. If the wait would end after the timeout, or no wait can help, it
-    /// returns the error at once. Where the wait is a [guess](Decision::retry_is_guess), as for slots, it checks again after
-    /// 25 ms, then twice as long each time up to that wait, and at the timeout. The timeout bounds neither the last check, which may take its
-    /// [timeout](Self::timeout), nor the [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check
-    /// sleeps as well. Tasks are not admitted in the order in which they came: a
-    /// [`BackPressureLayer`](crate::shed::BackPressureLayer) has them stand in line.
+    /// returns the error at once. Where the wait is a [guess](Decision::retry_is_guess), as for slots, it checks again
+    /// after 25 ms, then twice as long each time up to that wait, and at the timeout.
+    ///
+    /// The timeout bounds neither the last check, which may take its [timeout](Self::timeout), nor the
+    /// [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check sleeps as well. Tasks are not
+    /// admitted in the order in which they came: a [`BackPressureLayer`](crate::shed::BackPressureLayer) has them stand
+    /// in line.
     ///
     /// # Errors
     ///
@@ -335,7 +337,7 @@ impl Limiter {
             if decision.retry_is_guess() && !left.is_zero() {
                 // A slot may be free at any time, also just before the timeout.
                 wait = wait.map(|wait| wait.min(pause).min(left));
-                pause *= 2;
+                pause = pause.saturating_mul(2);
             }
             // Timers count milliseconds: a shorter wait, or none, would make this a busy loop.
             let wait = wait.map(|wait| wait.max(TIMER_RESOLUTION));
@@ -385,7 +387,8 @@ impl Limiter {
 
     /// Resets the counters of a key, of every rule, as if it had taken nothing, and returns how many counters there were.
     /// 0 means that the key has taken nothing, or that it is not the key of the service: see [operators](Self#operators).
-    /// A ban stays: see [`lift_ban`](Self::lift_ban). Slots in use are forgotten: for a time more may be in use than the limit.
+    /// A ban stays: see [`lift_ban`](Self::lift_ban). Slots in use are forgotten: for a time more may be in use than the
+    /// limit.
     ///
     /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters as they
     /// are. The timeout is the store's own [timeout](crate::store::Capabilities::timeout), if it has one.

@@ -178,18 +178,13 @@ fn by_slots(check: &Check) -> bool {
     check.counter.quota().decides_by_floor(check.cost, check.floor)
 }
 
-/// Returns whether the check fits, by its look.
-fn fits(check: &Check, look: &Outcome) -> bool {
-    !look.is_banned() && (check.cost == 0 || look.remaining() > 0)
-}
-
 /// Returns the outcome of a check in a refused request, from its look.
 fn as_decided(check: &Check, look: &Outcome) -> Outcome {
-    if look.is_banned() {
+    if look.is_banned() || check.cost == 0 {
         return look.clone();
     }
     let (reset, minutes) = (look.reset_after(), look.window_minutes());
-    if !fits(check, look) {
+    if look.remaining() == 0 {
         // For a cost above 1 the look does not contain how many units are left.
         return Outcome::denied(check, 0, look.wait()).with_reset_after(reset).with_window_minutes(minutes);
     }

@@ -269,8 +269,8 @@ impl RateLimitHandle {
     /// [`count`](Policy::count), [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped),
     /// [`unadvertised`](Policy::unadvertised), [`shadow`](Policy::shadow), [`ban`](Policy::ban) and
     /// [`ban_failures`](Policy::ban_failures) matter here. A ban by failures counts the response of this request, for the
-    /// first 64 checks before it. Ban only keys that no client can choose for another. A cost above what the quota holds is always refused, without a
-    /// [`retry_after`](Decision::retry_after).
+    /// first 64 checks before it. Ban only keys that no client can choose for another. A cost above what the quota holds
+    /// is always refused, without a [`retry_after`](Decision::retry_after).
     ///
     /// What the first 64 checks of a request take before its response is settled with the request, and is in the
     /// headers. What later checks take is settled with an earlier check of the same key, if there is one; else only

@@ -257,7 +257,8 @@ impl ValueKey {
         Self { plain: true, ..self }
     }
 
-    /// Uses the first of several values, instead of the [`last`](Self::last), for applications that do: of cookies, as Go's `Request.Cookie` and Rack do.
+    /// Uses the first of several values, instead of the [`last`](Self::last), for applications that do: of cookies, as
+    /// Go's `Request.Cookie` and Rack do.
     ///
     /// Servers may differ in which cookie that is, as some decode names and some drop what is malformed. Where they do,
     /// the cookie is ambiguous if the other values differ from it.
@@ -265,8 +266,8 @@ impl ValueKey {
         Self { choices: Choices { pick: Pick::First, ..self.choices }, ..self }
     }
 
-    /// Uses the last of several values, instead of the [`first`](Self::first), for applications that do, as axum-extra's `CookieJar` and axum's `Query` of a map
-    /// do. For cookies it is limited as [`first`](Self::first).
+    /// Uses the last of several values, instead of the [`first`](Self::first), for applications that do, as axum-extra's
+    /// `CookieJar` and axum's `Query` of a map do. For cookies it is limited as [`first`](Self::first).
     pub fn last(self) -> Self {
         Self { choices: Choices { pick: Pick::Last, ..self.choices }, ..self }
     }

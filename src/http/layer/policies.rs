@@ -47,8 +47,8 @@ impl RateLimitLayer {
     ///   [metered](crate::Policy::metered) or counted;
     /// - clients could have others [banned](crate::Policy::ban) by its key, or a ban by failures is
     ///   [extending](crate::Ban::extending);
-    /// - the store does not [support](crate::store::Store::capabilities) it together with the earlier policies, as few
-    ///   stores do not.
+    /// - the store does not [support](crate::store::Store::capabilities) it together with the earlier policies; most
+    ///   stores support everything.
     ///
     /// # Examples
     ///

@@ -127,8 +127,9 @@ impl Policy {
     /// [nothing that this crate refuses](Count#requests-that-are-refused-inside). For logins prefer [`Count::statuses`].
     ///
     /// A ban does not bound how many guesses run at once. A quota that [counts](Self::count) the same responses does, as
-    /// it takes the unit of a request before the service is called, and refunds it if the response does not count. So requests in
-    /// flight alone may use it up: one that is denied then is told the wait of the quota, though their units return at once.
+    /// it takes the unit of a request before the service is called, and refunds it if the response does not count. So
+    /// requests in flight alone may use it up: one that is denied then is told the wait of the quota, though their units
+    /// return with their responses.
     ///
     /// # Examples
     ///

@@ -169,11 +169,11 @@ pub(crate) type WeakSlots = SmallVec<[Weak<SlotHold>; 1]>;
 /// Holds slots of a [`Quota::concurrency`](crate::Quota::concurrency) until it and all its clones are dropped.
 ///
 /// [`RateLimitHandle::slots`](crate::RateLimitHandle::slots) returns that of a request, and
-/// [`Limiter::acquire`](crate::Limiter::acquire) and [`until_ready`](crate::Limiter::until_ready) that of other work. It holds slots for at most [`max_hold`](crate::Quota::max_hold): then they are released,
-/// and it holds nothing. The default holds nothing from the start.
+/// [`Limiter::acquire`](crate::Limiter::acquire) and [`until_ready`](crate::Limiter::until_ready) that of other work. It
+/// holds slots for at most [`max_hold`](crate::Quota::max_hold): then they are released, and it holds nothing. The default holds nothing from the start.
 ///
-/// A release is sent to the store in the background. A program that ends at once may lose it: keep the runtime for the store's
-/// timeout after the last guard, or the slots are free after their [`slot_ttl`](crate::Quota::slot_ttl).
+/// A release is sent to the store in the background. A program that ends at once may lose it: keep the runtime for the
+/// store's timeout after the last guard, or the slots are free after their [`slot_ttl`](crate::Quota::slot_ttl).
 ///
 /// # Examples
 ///

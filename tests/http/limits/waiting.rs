@@ -17,6 +17,7 @@ use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Quota, Rule};
 use crate::support::time::memory;
 
 const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
 const FOREVER: Duration = Duration::from_secs(1_000_000);
 
 /// The timer's grain.
@@ -170,6 +171,20 @@ async fn one_of_those_who_wait_has_a_slot_that_is_free_just_before_their_timeout
             waited.iter().all(|one| one.as_ref().map_or_else(Error::is_denied, |(decision, _)| decision.is_allowed()))
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_held_for_an_hour_is_waited_for() {
+    let limiter = limiter(Quota::concurrency(1).max_hold(2 * HOUR));
+    let (_, slots) = limiter.acquire(&ada()).await.expect("memory decides");
+    let (start, ada) = (Instant::now(), ada());
+    let releases = async {
+        sleep(HOUR).await;
+        drop(slots);
+    };
+    let (waited, ()) = futures::join!(limiter.until_ready(&ada, 2 * HOUR), releases);
+    assert!(waited.expect("it is free").0.is_allowed());
+    assert!((HOUR..=HOUR + 2 * SECOND).contains(&start.elapsed()), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
