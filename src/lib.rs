@@ -174,17 +174,6 @@ pub use self::store::memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use self::store::redis::RedisStore;
 
-/// A store on any database that can read and replace small values atomically.
-///
-/// What a database has to do is a [`StateBackend`](backend::StateBackend): load the states of some counters, and commit
-/// new ones unless others changed them meanwhile. A [`BackendStore`](backend::BackendStore) makes a [`Store`](store::Store)
-/// of it: algorithms, costs, shadow mode, refunds, and one decision over several counters are this crate's.
-pub mod backend {
-    pub use crate::store::backend::{
-        BackendStore, BackendStoreBuilder, Committed, Loaded, StateBackend, StateId, StateTx, Write,
-    };
-}
-
 /// The body, the future and the errors of a service that a [`RateLimitLayer`] wraps.
 pub mod body {
     pub use crate::http::{BodyError, ResponseBody, ResponseFuture};

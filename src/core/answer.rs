@@ -57,7 +57,7 @@ impl<T> MaybeFuture<T> {
     }
 
     /// Returns what a closure makes of the value, once it is ready.
-    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> MaybeFuture<U>
+    pub fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> MaybeFuture<U>
     where
         T: 'static,
     {

@@ -74,8 +74,10 @@ impl Error {
         self
     }
 
-    /// Returns the same error for one of several callers: all of them have the same call, so it counts as one failure.
-    pub(crate) fn shared(&self) -> Self {
+    /// Returns the same error for another of the callers whose call failed: for the circuit breaker and in metrics it is one
+    /// failure, however many callers have it.
+    #[must_use]
+    pub fn shared(&self) -> Self {
         let call = OnceLock::from(*self.call.get_or_init(CallId::new));
         let (source, detail) = (self.source.clone(), self.detail.clone());
         Self { kind: self.kind, message: self.message.clone(), source, detail, call, unsent: self.unsent }
@@ -122,9 +124,15 @@ impl Error {
         Self { unsent: true, ..self }
     }
 
-    /// Returns whether what failed was certainly not done, so that it may be tried again.
-    pub(crate) fn is_unsent(&self) -> bool {
+    /// Returns `true` if what failed was certainly not done, so that it may be tried again.
+    pub fn is_unsent(&self) -> bool {
         self.unsent || self.is_of_a_crowd()
+    }
+
+    /// An error of a store that was not called, as too many callers wait for it already. It is [`unsent`](Self::unsent), and
+    /// the circuit breaker does not count it.
+    pub fn overloaded(message: impl Into<String>) -> Self {
+        Self::new(Kind::Crowd, message)
     }
 
     /// An error of a store outside of this crate, with its cause.

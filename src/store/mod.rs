@@ -18,7 +18,6 @@
 
 mod around;
 mod ask;
-pub(crate) mod backend;
 mod bans;
 pub(crate) mod breaker;
 mod clock;
@@ -33,6 +32,7 @@ pub(crate) mod ratio;
 pub(crate) mod redis;
 mod share;
 mod slots;
+mod states;
 mod traits;
 
 pub use crate::core::{
@@ -53,4 +53,5 @@ pub use memory::MemoryStoreBuilder;
 pub use redis::{Credentials, RedisStoreBuilder};
 pub use slots::SlotGuard;
 pub(crate) use slots::WeakSlots;
+pub use states::{Evaluation, StateId, StateWrite};
 pub use traits::{Capabilities, Store};

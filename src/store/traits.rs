@@ -188,12 +188,12 @@ impl Capabilities {
         }
     }
 
-    /// Those of a store that decides policies and bans together, as bans count like checks: no timeout and no identity.
+    /// Those of a store whose decisions have at most so many policies and bans together: no timeout and no identity.
     ///
     /// # Errors
     ///
     /// If there are more of both than one decision may have.
-    pub(super) fn with_few_bans(requirements: &[Requirement<'_>], most: usize) -> Result<Self, Error> {
+    pub fn with_few_bans(requirements: &[Requirement<'_>], most: usize) -> Result<Self, Error> {
         let (policies, bans) = (requirements.len(), requirements.iter().filter(|requirement| requirement.bans).count());
         if bans == 0 || policies + bans <= most {
             return Ok(Self::default());

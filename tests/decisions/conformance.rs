@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::backend::BackendStore;
 use tollgate::store::{DenyCache, LeaseStore, RedisStoreBuilder};
 use tollgate::test_util::ManualClock;
 use tollgate::{MemoryStore, RedisStore};
 use tollgate_test::{Conformance, Report, conformance};
 
 use crate::support::server::RedisServer;
-use crate::support::table::Table;
 use crate::watched::Watched;
 
 const BUDGET: Duration = Duration::from_secs(10);
@@ -47,24 +45,6 @@ async fn the_store_on_redis_conforms_and_writes_what_it_should() {
     };
     assert_whole(&conformance(make).await);
     assert!(looked.load(Ordering::SeqCst) > 500, "{looked:?} decisions were looked at");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_on_a_database_conforms_at_once() {
-    let make = async |clock: ManualClock| {
-        let table = Table::new(move || clock.now(), Duration::ZERO);
-        BackendStore::builder(table).timeout(BUDGET).build()
-    };
-    assert_whole(&Conformance::new(make).expires_by_clock().run().await);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_on_a_database_that_waits_conforms() {
-    let make = async |clock: ManualClock| {
-        let table = Table::new(move || clock.now(), Duration::from_micros(1));
-        BackendStore::builder(table).timeout(BUDGET).build()
-    };
-    assert_whole(&conformance(make).await);
 }
 
 /// What a report says was expected of a call, and what was found.

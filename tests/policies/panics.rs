@@ -7,15 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 use std::time::Duration;
 
-use tollgate::backend::BackendStore;
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::policy::Calendar;
 use tollgate::ratio::{MemoryTally, RatioStore};
 use tollgate::shed::{BackPressureLayer, FleetShedLayer, Ramp, WorkerShedLayer};
 use tollgate::store::{DenyCache, LeaseStore};
 use tollgate::{Ban, Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
-
-use crate::support::table::Table;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -347,7 +344,6 @@ fn stores() -> Vec<Row> {
     let caching = || DenyCache::builder(MemoryStore::new()).capacity(0);
     let leasing = || LeaseStore::builder(MemoryStore::new()).max_share(1.5);
     let dropping = || RatioStore::builder(MemoryTally::new()).tick(SECOND / 20);
-    let database = || BackendStore::builder(Table::new(|| ZERO, ZERO)).max_transactions(0);
     vec![
         row(
             "DenyCacheBuilder::build",
@@ -366,12 +362,6 @@ fn stores() -> Vec<Row> {
             "a tick of 50ms is not allowed: give 100ms to 60s, in whole milliseconds",
             move || dropping().build(),
             dropping().try_build(),
-        ),
-        row(
-            "BackendStoreBuilder::build",
-            "0 transactions at once decide nothing: give at least 1",
-            move || database().build(),
-            database().try_build(),
         ),
     ]
 }

@@ -1,6 +1,5 @@
 //! The store in memory, and stores that keep some of it around another: refusals, and leases.
 
-mod backend;
 mod deny_cache;
 mod flows;
 #[cfg(feature = "redis")]

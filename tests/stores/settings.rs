@@ -7,7 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use http::{Request, Response};
-use tollgate::backend::BackendStore;
 use tollgate::key::Lookup;
 use tollgate::policy::TierLookup;
 use tollgate::ratio::{MemoryTally, RatioStore};
@@ -18,7 +17,6 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::checks::check;
 use crate::support::doubles::unavailable;
-use crate::support::table::Table;
 
 const TIMES: [Duration; 4] = [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(u64::MAX), Duration::MAX];
 const SIZES: [usize; 4] = [0, 1, usize::MAX / 2, usize::MAX];
@@ -67,7 +65,6 @@ fn stores_are_built_with_any_size_or_not_at_all() {
     assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).capacity(size).try_build(), decide);
     assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).report(size).try_build(), decide);
     assert_each(&[0, 1, u8::MAX], |shards| RatioStore::builder(MemoryTally::new()).shards(shards).try_build(), decide);
-    assert_each(&SIZES, |size| BackendStore::builder(table()).max_transactions(size).try_build(), decide);
 }
 
 #[test]
@@ -78,7 +75,6 @@ fn stores_are_built_with_any_time_and_share_or_not_at_all() {
     assert_each(&TIMES, |life| RatioStore::builder(MemoryTally::new()).ttl(life).try_build(), decide);
     let many = NonZeroU32::MAX;
     assert_each(&[many], |many| RatioStore::builder(MemoryTally::new()).instances(many).try_build(), decide);
-    assert_each(&TIMES, |budget| BackendStore::builder(table()).timeout(budget).try_build(), decide);
 }
 
 #[cfg(feature = "redis")]
@@ -150,8 +146,4 @@ fn lookups_are_built_with_any_size_and_time() {
 
 fn policy() -> Policy {
     Policy::new("all", Quota::per_second(10)).key(key::global())
-}
-
-fn table() -> Table {
-    Table::new(|| Duration::from_secs(1 << 30), Duration::ZERO)
 }

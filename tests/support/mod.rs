@@ -13,5 +13,4 @@ pub(crate) mod server;
 pub(crate) mod slow;
 pub(crate) mod soon;
 pub(crate) mod stall;
-pub(crate) mod table;
 pub(crate) mod time;

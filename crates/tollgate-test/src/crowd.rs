@@ -102,7 +102,11 @@ pub(super) async fn adds_up(on: &Subject, seed: u64) -> Checked {
         let plans: Vec<_> = (0..AT_ONCE).map(|_| (rng.u64(1..4), rng.u64(..4), rng.bool())).collect();
         let each = all(plans.iter().map(|plan| take_and_settle(on, &counter, *plan))).await?;
         let left = i128::from(quota.capacity()) - each.iter().sum::<i128>();
-        remaining(on, Check::new(counter, 0), u64::try_from(left).unwrap_or(0)).await?;
+        let left = u64::try_from(left).unwrap_or(0);
+        let found = left_of(&on.decide(&[Check::new(counter, 0)]).await?);
+        // By a clock that goes on, parts of units return before their refund, which is rounded up: together less than one.
+        let found = if on.clock.is_none() && found + 1 == left { left } else { found };
+        on.equal(found, left, || format!("remaining of {quota}"));
     }
     Ok(())
 }

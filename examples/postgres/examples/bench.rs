@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tollgate::backend::BackendStore;
 use tollgate::policy::PolicyName;
 use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::{Key, Quota, RedisStore};
-use tollgate_postgres::Postgres;
+use tollgate_sql::BackendStore;
+use tollgate_sql::postgres::Postgres;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 

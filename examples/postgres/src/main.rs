@@ -43,7 +43,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tollgate::store::DenyCache;
 use tollgate::{OnFailure, Quota, RateLimitLayer};
-use tollgate_postgres::Postgres;
+use tollgate_sql::postgres::Postgres;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Args;

@@ -356,7 +356,7 @@ impl Outcome {
     /// Returns the length of the window that counts: of a [calendar](crate::Quota::calendar) that of this very one,
     /// such as 28 days in February, else that of the quota.
     ///
-    /// Outcomes of a store of your own that is no [`BackendStore`](crate::backend::BackendStore) have that of the quota.
+    /// Outcomes of a store of your own that decides without an [`Evaluation`](crate::store::Evaluation) have that of the quota.
     pub fn window(&self) -> Duration {
         match self.minutes {
             0 => self.limit.quota.window(),

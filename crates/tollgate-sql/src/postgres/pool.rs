@@ -1,0 +1,39 @@
+//! Connections of the pool, and connecting independently of the caller.
+
+use deadpool_postgres::{Object, Pool};
+use tokio::runtime::Handle;
+use tollgate::Error;
+
+use super::error::{of_call, of_pool};
+use super::session::Session;
+use super::sql::Statements;
+
+/// Takes a connection from the pool, or makes one.
+///
+/// Connecting may take longer than a decision, so it is a task of its own: if its caller times out meanwhile, the pool has
+/// the connection for the next one.
+///
+/// # Errors
+///
+/// If there is no connection in time, or no runtime.
+pub(crate) async fn session(pool: &Pool) -> Result<Session, Error> {
+    let runtime = Handle::try_current();
+    let runtime = runtime.map_err(|_| Error::invalid("calls to postgres need a tokio runtime: make them in one"))?;
+    if pool.status().available > 0 {
+        return prepared(pool).await;
+    }
+    let pool = pool.clone();
+    let connecting = runtime.spawn(async move { prepared(&pool).await });
+    connecting.await.map_err(|error| Error::connection("connecting to postgres was cut off", error))?
+}
+
+/// Takes a connection, without the statements of a decision.
+pub(crate) async fn client(pool: &Pool) -> Result<Object, Error> {
+    pool.get().await.map_err(of_pool)
+}
+
+async fn prepared(pool: &Pool) -> Result<Session, Error> {
+    let client = client(pool).await?;
+    let statements = Statements::of(&client).await.map_err(of_call)?;
+    Ok(Session::new(client, statements))
+}

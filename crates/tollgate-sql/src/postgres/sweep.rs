@@ -1,0 +1,144 @@
+//! Removing expired rows, in portions.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::join3;
+use tokio::runtime::Handle;
+use tollgate::Error;
+
+use super::backend::{Inner, Postgres, begin};
+use super::error::of_call;
+use super::pool;
+use super::session::Session;
+use super::sql::Statements;
+
+/// How many rows a process writes until it sweeps.
+const WRITES: usize = 1_000;
+
+/// How many rows one transaction examines; `SWEEP` has the same number.
+const PORTION: i64 = 1_000;
+
+/// How many portions a process examines each time: 4 rows for each row written, so it examines more than it adds.
+const PORTIONS: usize = 4;
+
+/// How long one portion may take.
+const BOUND: Duration = Duration::from_secs(2);
+
+/// Removes the expired rows among the next ones after `$1`; returns the last id that was examined, and how many rows were
+/// examined and removed. A row that a decision or another process is changing is skipped.
+const SWEEP: &str = "
+WITH portion AS MATERIALIZED (
+  SELECT id, expires_at FROM tollgate_states WHERE id > $1 ORDER BY id LIMIT 1000
+), removed AS (
+  DELETE FROM tollgate_states WHERE id = ANY (ARRAY(
+    SELECT id FROM tollgate_states
+    WHERE id = ANY (ARRAY(SELECT id FROM portion WHERE expires_at <= clock_timestamp()))
+      AND expires_at <= clock_timestamp()
+    FOR UPDATE SKIP LOCKED
+  )) RETURNING 1
+)
+SELECT (SELECT max(id) FROM portion), (SELECT count(*) FROM portion), (SELECT count(*) FROM removed)";
+
+/// Where the sweeping of a process stands.
+#[derive(Default)]
+pub(crate) struct Sweep {
+    /// Rows that were written since the last time.
+    writes: AtomicUsize,
+    is_running: AtomicBool,
+    /// The last id that was examined; empty at the beginning.
+    last: Mutex<String>,
+}
+
+impl Postgres {
+    /// Removes all expired rows, in transactions that examine 1,000 rows each, and returns how many. A process that writes
+    /// does this by and by on its own; this is for tables that nobody writes to any more.
+    ///
+    /// # Errors
+    ///
+    /// If a call failed. The rows that were removed before stay so.
+    pub async fn sweep(&self) -> Result<u64, Error> {
+        let (mut last, mut removed) = (String::new(), 0);
+        loop {
+            let portion = portion(&self.inner, &last).await?;
+            removed += portion.removed;
+            match portion.last {
+                Some(id) => last = id,
+                None => return Ok(removed),
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Counts rows that were written, and sweeps in the background when it is time.
+    pub(crate) fn wrote(self: &Arc<Self>, rows: usize) {
+        let written = self.sweep.writes.fetch_add(rows, Ordering::Relaxed) + rows;
+        if written < WRITES || self.sweep.is_running.swap(true, Ordering::Acquire) {
+            return;
+        }
+        self.sweep.writes.store(0, Ordering::Relaxed);
+        let running = Running(Arc::clone(self));
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                if let Err(error) = some(&running.0).await {
+                    tracing::warn!("expired rows were not removed: {error:#}");
+                }
+            });
+        }
+    }
+}
+
+/// Sweeps some portions, and begins anew after the last row.
+async fn some(inner: &Inner) -> Result<(), Error> {
+    for _ in 0..PORTIONS {
+        let last = inner.sweep.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let next = portion(inner, &last).await?.last;
+        let is_end = next.is_none();
+        *inner.sweep.last.lock().unwrap_or_else(PoisonError::into_inner) = next.unwrap_or_default();
+        if is_end {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What came of one portion.
+struct Portion {
+    /// The last id, if there are rows after it.
+    last: Option<String>,
+    removed: u64,
+}
+
+async fn portion(inner: &Inner, last: &str) -> Result<Portion, Error> {
+    let client = pool::client(&inner.pool).await?;
+    let sweep = client.prepare_cached(SWEEP).await.map_err(of_call)?;
+    let statements = Statements::of(&client).await.map_err(of_call)?;
+    let (mut session, start) = (Session::new(client, statements), begin(BOUND));
+    let called = session.call(async |client, _| {
+        join3(client.batch_execute(&start), client.query_one(&sweep, &[&last]), client.batch_execute("COMMIT")).await
+    });
+    let (begun, row, committed) = called.await;
+    let row = begun.and(row).and_then(|row| committed.map(|()| row)).map_err(of_call)?;
+    session.end();
+    let read = || Ok((row.try_get::<_, Option<String>>(0)?, row.try_get::<_, i64>(1)?, row.try_get::<_, i64>(2)?));
+    let (last, examined, removed) = read().map_err(of_call)?;
+    Ok(Portion { last: last.filter(|_| examined == PORTION), removed: removed.unsigned_abs() })
+}
+
+/// Marks the sweep as over when it is dropped, however it ended.
+struct Running(Arc<Inner>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.sweep.is_running.store(false, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sweep").finish_non_exhaustive()
+    }
+}

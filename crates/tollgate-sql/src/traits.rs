@@ -1,0 +1,148 @@
+//! What a database implements to be a store.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tollgate::Error;
+use tollgate::store::{StateId, StateWrite};
+
+/// A database that keeps the states of counters. [`BackendStore`](crate::BackendStore) makes a store of it.
+///
+/// A decision is one [`load`](Self::load), and if it takes anything, one [`commit`](StateTx::commit):
+///
+/// 1. `load` reads the states of all its counters, and the clock, as of one point in time.
+/// 2. The crate decides, and makes new states.
+/// 3. `commit` writes them all, if none of the states that were loaded has changed since.
+///
+/// A database may lock what it loads until the transaction ends (also ids that have no state yet, else two processes
+/// create one), or compare versions when it commits, and report a [conflict](Committed::Conflict).
+///
+/// # Time
+///
+/// All processes must go by one clock, so `load` returns the database's, as microseconds since the Unix epoch; it is read
+/// after the locks were taken. A clock may step back: that neither refills nor rewinds a counter. One that jumps ahead by
+/// more than a window makes later states be set aside, with a warning, once it is right again.
+///
+/// # Errors
+///
+/// [`Error::timeout`], [`Error::connection`] and [`Error::store`] are counted by the circuit breaker and in metrics by
+/// their kinds. If `load` fails, nothing was taken. If `commit` fails, it is not known whether the states were written: the
+/// requests fail, and may have been counted all the same. An error that is [`unsent`](Error::unsent) says that they surely
+/// were not. Refunds, charges, and changes of slots that surely were not made are tried again, for at most 10 s; decisions
+/// are not.
+///
+/// # Cancellation
+///
+/// The store drops the future of `load` when the timeout of its requests is over, and that of `commit` 10 s after that, or
+/// either when its runtime stops. A transaction that is dropped is rolled back.
+///
+/// # Examples
+///
+/// A table in memory, with versions:
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::{Arc, Mutex, PoisonError};
+/// use std::time::{SystemTime, UNIX_EPOCH};
+/// use tollgate::store::{StateId, StateWrite};
+/// use tollgate::{Error, Key, Limiter, Quota, Rule};
+/// use tollgate_sql::{BackendStore, Committed, Loaded, StateBackend, StateTx};
+///
+/// /// Each state with the number of its last write.
+/// type Rows = Arc<Mutex<HashMap<StateId, (u64, Option<Vec<u8>>)>>>;
+///
+/// #[derive(Default)]
+/// struct Table(Rows);
+///
+/// /// The versions that were loaded.
+/// struct Tx(Rows, Vec<(StateId, u64)>);
+///
+/// impl StateBackend for Table {
+///     type Tx = Tx;
+///
+///     async fn load(&self, ids: &[StateId]) -> Result<Loaded<Tx>, Error> {
+///         let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+///         let found: Vec<_> = ids.iter().map(|id| rows.get(id).cloned().unwrap_or_default()).collect();
+///         let versions = ids.iter().cloned().zip(found.iter().map(|(version, _)| *version)).collect();
+///         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+///         let states = found.into_iter().map(|(_, state)| state).collect();
+///         Ok(Loaded::new(now, states, Tx(Arc::clone(&self.0), versions)))
+///     }
+/// }
+///
+/// impl StateTx for Tx {
+///     async fn commit(self, writes: Vec<StateWrite>) -> Result<Committed, Error> {
+///         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+///         let version = |id: &StateId| rows.get(id).map_or(0, |(version, _)| *version);
+///         if self.1.iter().any(|(id, loaded)| version(id) != *loaded) {
+///             return Ok(Committed::Conflict);
+///         }
+///         for StateWrite { id, state, .. } in writes {
+///             let row = rows.entry(id).or_default();
+///             *row = (row.0 + 1, state);
+///         }
+///         Ok(Committed::Written)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// let limiter = Limiter::new(BackendStore::new(Table::default()), [Rule::new("mail", Quota::per_hour(2))]);
+/// let ada = Key::new("user", "ada");
+/// for _ in 0..2 {
+///     assert!(limiter.check(&ada).await?.is_allowed());
+/// }
+/// assert!(!limiter.check(&ada).await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+pub trait StateBackend: Send + Sync + 'static {
+    /// A transaction over the states that were loaded.
+    type Tx: StateTx;
+
+    /// Loads the states of these ids, which are distinct and in ascending order, at least 1 and at most 128.
+    ///
+    /// # Errors
+    ///
+    /// If they could not be read. Nothing was taken then.
+    fn load(&self, ids: &[StateId]) -> impl Future<Output = Result<Loaded<Self::Tx>, Error>> + Send;
+}
+
+/// A transaction of a [`StateBackend`]. It is rolled back if it is dropped.
+pub trait StateTx: Send + 'static {
+    /// Writes all of these states, or none: at least 1, of ids that were loaded, each once.
+    ///
+    /// # Errors
+    ///
+    /// If it is not known whether the states were written; or an [`unsent`](Error::unsent) one, if they surely were not.
+    fn commit(self, writes: Vec<StateWrite>) -> impl Future<Output = Result<Committed, Error>> + Send;
+}
+
+/// What [`StateBackend::load`] returns.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Loaded<T> {
+    /// The time of the database's clock, since the Unix epoch. Microseconds count; the clock stops in 2077.
+    pub now: Duration,
+    /// The state of each id, in the order of the ids; `None` where there is none, or it has expired.
+    pub states: Vec<Option<Vec<u8>>>,
+    /// The transaction that will commit what follows from them.
+    pub tx: T,
+}
+
+impl<T> Loaded<T> {
+    /// States that were loaded at `now`, in the order of their ids.
+    pub fn new(now: Duration, states: Vec<Option<Vec<u8>>>, tx: T) -> Self {
+        Self { now, states, tx }
+    }
+}
+
+/// What became of a [commit](StateTx::commit).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// All states were written.
+    Written,
+    /// None was written, as another transaction has changed one of the states that were loaded. The store loads them again
+    /// and decides anew, at most 16 times and within the timeout.
+    Conflict,
+}

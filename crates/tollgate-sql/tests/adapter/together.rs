@@ -1,0 +1,201 @@
+//! Many at once: exact together, and in few transactions.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use futures::future::join_all;
+use tollgate::store::{Ask, Change, MaybeFuture, Settlement, StateId, Store};
+use tollgate::{Error, Quota};
+use tollgate_sql::{BackendStore, Loaded, StateBackend};
+
+use crate::Rig;
+use crate::support::check;
+use crate::support::table::{Next, Table};
+
+const HOURLY: Quota = Quota::fixed_window(1_000, Duration::from_secs(3_600));
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn requests_over_one_key_share_transactions_and_admit_the_limit() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let one = check("ada", HOURLY, 1);
+    let patient = BackendStore::builder(rig.table.clone()).timeout(Duration::from_secs(20)).build();
+    let calls = (0..1_500).map(|_| {
+        let (store, one) = (patient.clone(), one.clone());
+        tokio::spawn(async move { store.decide(&[one], Ask::default()).wait().await })
+    });
+    let decided = join_all(calls).await;
+    let allowed = decided.into_iter().map(|one| one.expect("no panic").expect("a decision"));
+    assert_eq!(allowed.filter(|one| one.decision.is_allowed()).count(), 1_000);
+    assert!(rig.table.calls().0 < 100, "{:?}", rig.table.calls());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_stores_on_one_table_admit_the_limit_together() {
+    let rig = Rig::new(Duration::ZERO);
+    let table = rig.table.clone();
+    let stores: Vec<_> =
+        (0..4).map(|_| BackendStore::builder(table.clone()).timeout(Duration::from_secs(20)).build()).collect();
+    let calls = (0..400).map(|place| {
+        let (store, one) = (stores[place % stores.len()].clone(), check("ada", Quota::per_hour(100), 1));
+        tokio::spawn(async move { store.decide(&[one], Ask::default()).wait().await })
+    });
+    let decided = join_all(calls).await;
+    let allowed = decided.into_iter().filter_map(|one| one.expect("no panic").ok());
+    assert_eq!(allowed.filter(|one| one.decision.is_allowed()).count(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_keys_do_not_wait_for_a_hanging_one() {
+    let rig = Rig::new(Duration::from_millis(1));
+    rig.table.next(Next::HangsToLoad);
+    let (ada, bob) = (check("ada", HOURLY, 1), check("bob", HOURLY, 1));
+    let (hangs, goes) = tokio::join!(rig.decide(std::slice::from_ref(&ada)), async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let start = tokio::time::Instant::now();
+        assert!(rig.is_allowed(&bob).await);
+        start.elapsed()
+    });
+    assert!(hangs.expect_err("it hangs").is_timeout());
+    assert!(goes < Duration::from_millis(10), "{goes:?}");
+    assert!(rig.is_allowed(&ada).await, "it works again");
+}
+
+/// Begins a decision over one unit of two, and leaves after this time; returns how many units are left.
+async fn left_after(time: Duration) -> usize {
+    let rig = Rig::new(Duration::from_millis(1));
+    let two = check("ada", Quota::per_hour(2), 1);
+    {
+        let mut left = Box::pin(rig.decide(std::slice::from_ref(&two)));
+        assert!(futures::poll!(left.as_mut()).is_pending());
+        tokio::time::sleep(time).await;
+    }
+    let mut units = 0;
+    while rig.is_allowed(&two).await {
+        units += 1;
+    }
+    units
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_before_the_commit_takes_nothing() {
+    assert_eq!(left_after(Duration::ZERO).await, 2, "it left at once");
+    assert_eq!(left_after(Duration::from_micros(500)).await, 2, "it left while its state was loaded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_during_the_commit_keeps_its_units() {
+    assert_eq!(left_after(Duration::from_millis(3)).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_that_are_polled_once_and_kept_hold_up_nobody() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let one = check("ada", HOURLY, 1);
+    let mut kept: Vec<_> = (0..20).map(|_| Box::pin(rig.decide(std::slice::from_ref(&one)))).collect();
+    for decision in &mut kept {
+        assert!(futures::poll!(decision.as_mut()).is_pending());
+    }
+    let start = tokio::time::Instant::now();
+    assert!(rig.is_allowed(&one).await);
+    assert!(start.elapsed() < Duration::from_millis(10), "{:?}", start.elapsed());
+    assert!(join_all(kept).await.iter().all(Result::is_ok));
+}
+
+/// The transaction of one key, and all that wait for it, end with the runtime in which it began.
+#[test]
+fn a_runtime_that_stops_keeps_no_key() {
+    let rig = Rig::new(Duration::from_millis(5));
+    let build =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let (other, mut ends) = (build(), 0);
+    for round in 0..20 {
+        let one = check(&format!("ada{round}"), HOURLY, 1);
+        let stopped = build();
+        let begin = || {
+            let _entered = stopped.enter();
+            rig.store.decide(std::slice::from_ref(&one), Ask::default())
+        };
+        let lost: Vec<_> = (0..10).map(|_| begin()).collect();
+        std::thread::sleep(Duration::from_millis(1));
+        stopped.shutdown_timeout(Duration::from_secs(10));
+        let decided = other.block_on(join_all(lost.into_iter().map(MaybeFuture::wait)));
+        ends += decided.into_iter().filter_map(Result::err).filter(Error::is_store).count();
+        assert!(other.block_on(rig.is_allowed(&one)), "round {round}");
+    }
+    assert!(ends > 20, "{ends} of 200 transactions ended with their runtime");
+}
+
+#[test]
+fn a_handler_that_settles_and_then_blocks_its_thread_holds_up_no_other_request() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let (runtime, one) = (runtime.expect("a runtime"), check("ada", HOURLY, 1));
+    let (store, check) = (rig.store.clone(), one.clone());
+    let blocks = runtime.spawn(async move {
+        let decided = store.decide(&[check], Ask::default()).wait().await.expect("a decision");
+        drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(1))]));
+        std::thread::sleep(Duration::from_millis(150));
+    });
+    std::thread::sleep(Duration::from_millis(20));
+    let start = std::time::Instant::now();
+    assert!(runtime.block_on(rig.is_allowed(&one)));
+    assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
+    runtime.block_on(blocks).expect("no panic");
+}
+
+/// A table whose first load keeps its thread until the other side has met it twice.
+struct Gated(Table, Arc<Barrier>, AtomicBool);
+
+impl StateBackend for Gated {
+    type Tx = <Table as StateBackend>::Tx;
+
+    async fn load(&self, ids: &[StateId]) -> Result<Loaded<Self::Tx>, Error> {
+        if !self.2.swap(true, Ordering::SeqCst) {
+            self.1.wait();
+            self.1.wait();
+        }
+        self.0.load(ids).await
+    }
+}
+
+/// Without a runtime, what waits for a transaction begins on the thread on which that one ends.
+#[test]
+fn transactions_that_follow_each_other_on_a_thread_use_no_stack() {
+    let (table, gate) = (Rig::new(Duration::ZERO).table, Arc::new(Barrier::new(2)));
+    let gated = Gated(table.clone(), gate.clone(), AtomicBool::new(false));
+    let store = BackendStore::builder(gated).max_transactions(1).timeout(Duration::from_secs(60));
+    let (store, first) = (store.build(), check("ada", HOURLY, 1));
+    // So many that no two fit into one transaction.
+    let keys = |request: usize| (0..65).map(move |key| check(&format!("{request}-{key}"), HOURLY, 1));
+    let own = store.clone();
+    let thread = std::thread::Builder::new().stack_size(128 * 1_024).spawn(move || {
+        let decided = futures::executor::block_on(own.decide(&[first], Ask::default()).wait());
+        assert!(decided.expect("a decision").decision.is_allowed());
+    });
+    gate.wait();
+    let waiting: Vec<_> =
+        (0..100).map(|request| store.decide(&keys(request).collect::<Vec<_>>(), Ask::default())).collect();
+    gate.wait();
+    let decided = futures::executor::block_on(join_all(waiting.into_iter().map(MaybeFuture::wait)));
+    assert!(decided.into_iter().all(|one| one.expect("a decision").decision.is_allowed()));
+    thread.expect("a thread").join().expect("no panic");
+    assert_eq!(table.calls(), (101, 101));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_settled_is_there_for_the_next_request() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let two = check("ada", Quota::per_hour(2), 2);
+    for _ in 0..3 {
+        let decided = rig.decide(std::slice::from_ref(&two)).await.expect("a decision");
+        assert!(decided.decision.is_allowed());
+        drop(rig.store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(2))]));
+    }
+    assert!(rig.is_allowed(&two).await);
+    assert!(!rig.is_allowed(&two).await);
+    let counter = two.counter.clone();
+    rig.store.adjust(&counter, Change::Reset).wait().await.expect("it is there");
+    assert_eq!(rig.table.len(), 0, "a reset leaves no state");
+    assert!(rig.is_allowed(&two).await);
+}
