@@ -103,11 +103,6 @@
 //! | `tollgate_shed_total` | counter | `policy`, `class` |
 //! | `tollgate_shed_level` | gauge | `policy` |
 //! | `tollgate_shed_utilization` | gauge | `policy` |
-//! | `tollgate_ratio_reports_total` | counter | `result` |
-//! | `tollgate_ratio_counters` | gauge | |
-//! | `tollgate_ratio_live` | gauge | |
-//! | `tollgate_ratio_highest` | gauge | `policy` |
-//! | `tollgate_ratio_dropped_units_total` | counter | `policy` |
 //! | `tollgate_slots_held` | gauge | |
 //! | `tollgate_slots_lost_total` | counter | |
 //!
@@ -202,16 +197,6 @@ pub mod policy {
     pub use crate::http::{AccessList, Count, MissingKey};
     #[cfg(feature = "lookup")]
     pub use crate::limiter::{TierLookup, UnknownTier};
-}
-
-/// Limits by ratios: all processes drop the same share of a key's requests, without a call for any of them.
-///
-/// Processes report to a [`Tally`](ratio::Tally) what they were offered, once in a tick, and a
-/// [`RatioStore`](ratio::RatioStore) decides by what it replies.
-pub mod ratio {
-    pub use crate::store::ratio::{
-        CounterId, MemoryTally, Offered, RatioStore, RatioStoreBuilder, Report, Tally, Totals,
-    };
 }
 
 /// What responses say: of a request that is denied, in headers, and of what the request cost.

@@ -37,7 +37,7 @@ const ROOMS: [&str; 21] = [
 /// The rooms within a room, likewise.
 const WITHIN: [Order<'static>; 1] = [Order {
     within: "store::redis",
-    rooms: &["wire", "connections", "pipeline", "cluster", "servers", "engine", "tally", "apart", "store", "builder"],
+    rooms: &["wire", "connections", "pipeline", "cluster", "servers", "engine", "apart", "store", "builder"],
 }];
 
 /// What no room below HTTP knows.

@@ -3,26 +3,19 @@
 use std::time::Duration;
 
 use tollgate::config::Config;
-use tollgate::ratio::Tally;
 use tollgate::shed::FleetShedLayer;
 use tollgate::store::Store;
 use tollgate::{Error, Quota, RateLimitLayer, key};
 
-/// Returns the layer, and the fleet shedder around it, if the file has one. With ratios in the file, the layer limits by
-/// them, and processes report to `tally`.
+/// Returns the layer, and the fleet shedder around it, if the file has one.
 pub(crate) fn layers(
     store: impl Store + Clone,
-    tally: impl Tally,
     config: Option<&Config>,
 ) -> Result<(RateLimitLayer, Option<FleetShedLayer>), Error> {
     let Some(config) = config else { return Ok((built_in(RateLimitLayer::composite(store)), None)) };
     warn_of_no_policies(config);
     let fleet = config.fleet(store.clone())?;
-    let layer = match config.ratio_store(tally)? {
-        Some(ratios) => config.layer(ratios)?,
-        None => config.layer(store)?,
-    };
-    Ok((layer, fleet))
+    Ok((config.layer(store)?, fleet))
 }
 
 /// Three policies, with few requests per address, so that a dozen of them show a refusal.

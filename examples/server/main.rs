@@ -23,7 +23,6 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use tokio::net::TcpListener;
-use tollgate::ratio::MemoryTally;
 use tollgate::{MemoryStore, RedisStore};
 use tracing_subscriber::EnvFilter;
 
@@ -52,9 +51,9 @@ async fn run() -> Result<(), BoxError> {
     let ((layer, shedder), store) = match &args.redis {
         Some(url) => {
             let store = RedisStore::builder().prefix("example-server").lazy().connect(url).await?;
-            (limits::layers(store.clone(), store, config)?, "redis")
+            (limits::layers(store, config)?, "redis")
         }
-        None => (limits::layers(MemoryStore::new(), MemoryTally::new(), config)?, "memory"),
+        None => (limits::layers(MemoryStore::new(), config)?, "memory"),
     };
     let layer = layer.live();
     let stop = shutdown::signal()?;

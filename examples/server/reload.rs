@@ -71,9 +71,6 @@ impl ConfigFile {
         if !newer.has_fleet_of(&self.config) {
             tracing::warn!(code = "settings_stay", settings = "fleet", "fleet stays as it was: restart the server");
         }
-        if !newer.has_ratios_of(&self.config) {
-            tracing::warn!(code = "settings_stay", settings = "ratios", "ratios stay as they were: restart the server");
-        }
         match newer.update(layer) {
             Ok(()) => {
                 tracing::info!(policies = newer.policies().len(), "the config file was read again");

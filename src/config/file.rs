@@ -10,14 +10,12 @@ use toml::Spanned;
 use super::error::{Fault, Source, one_line};
 use super::fleet::{Fleet, FleetTable};
 use super::policy::PolicyTable;
-use super::ratios::Ratios;
 use super::server::{Server, ServerTable};
 use super::values::Names;
 use crate::core::Error;
 use crate::http::shed::FleetShedLayer;
 use crate::http::{LiveLayer, Policy, RateLimitLayer};
 use crate::store::Store;
-use crate::store::ratio::{RatioStore, Tally};
 
 /// Policies and settings from a TOML file; see the [module](crate::config) for its fields.
 ///
@@ -46,8 +44,6 @@ pub struct Config {
     server: Server,
     /// The table `[fleet]`.
     fleet: Option<Fleet>,
-    /// The table `[ratios]`.
-    ratios: Option<Ratios>,
     /// The errors for tables that have no effect without a call of their own, by that call.
     uncalled: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
@@ -59,7 +55,6 @@ struct File {
     policy: Option<Vec<PolicyTable>>,
     server: Option<ServerTable>,
     fleet: Option<Spanned<FleetTable>>,
-    ratios: Option<Spanned<Ratios>>,
 }
 
 impl Config {
@@ -179,15 +174,15 @@ impl Config {
     }
 
     /// A layer with what `[[policy]]` and `[server]` set: its policies, how the client's address is known, and what
-    /// happens to requests the store could not decide. If the file has `[fleet]` or `[ratios]`, call
-    /// [`fleet`](Self::fleet) or [`ratio_store`](Self::ratio_store) before.
+    /// happens to requests the store could not decide. If the file has `[fleet]`, call
+    /// [`fleet`](Self::fleet) before.
     ///
     /// What no file sets, such as [headers](RateLimitLayer::headers), is set on the layer. Policies that are added to the
     /// layer are removed by the next [`update`](Self::update): add them by [`with_policies`](Self::with_policies).
     ///
     /// # Errors
     ///
-    /// If the call for a table `[fleet]` or `[ratios]` is missing, which would have no effect, and as
+    /// If the call for a table `[fleet]` is missing, which would have no effect, and as
     /// [`RateLimitLayer::try_policies`].
     ///
     /// # Examples
@@ -269,51 +264,6 @@ impl Config {
         self.fleet == other.fleet
     }
 
-    /// Returns the ratio store of the file, if it has one, with the `instances` of `[server]`, for
-    /// the [`layer`](Self::layer).
-    ///
-    /// It takes effect at the start: [`update`](Self::update) does not change it, and
-    /// [`has_ratios_of`](Self::has_ratios_of) returns whether a newer file would.
-    ///
-    /// # Errors
-    ///
-    /// None at present: all settings were checked when the file was read.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::config::Config;
-    /// use tollgate::ratio::MemoryTally;
-    ///
-    /// # fn main() -> Result<(), tollgate::Error> {
-    /// let config = Config::from_toml(
-    ///     r#"
-    ///     [[policy]]
-    ///     name = "all"
-    ///     limit = 50_000
-    ///     window = "1s"
-    ///
-    ///     [ratios]
-    ///     ttl = "20s"
-    ///     "#,
-    /// )?;
-    /// if let Some(store) = config.ratio_store(MemoryTally::new())? {
-    ///     let layer = config.layer(store)?;
-    /// #   let _ = layer;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn ratio_store(&self, tally: impl Tally) -> Result<Option<RatioStore>, Error> {
-        self.uncalled().remove("ratio_store");
-        self.ratios.as_ref().map(|ratios| ratios.store(tally, self.server.instances)).transpose()
-    }
-
-    /// Returns whether another file has the same ratios, or none as well.
-    pub fn has_ratios_of(&self, other: &Self) -> bool {
-        self.ratios == other.ratios
-    }
-
     /// Updates a layer in use, its clones and its services, to this file: that of a [layer](Self::layer)
     /// which was made of an older one.
     ///
@@ -374,7 +324,7 @@ impl Config {
 impl File {
     /// Makes settings of the tables. The server's come first, as keys depend on its proxies.
     fn build(self, source: &Source<'_>) -> Result<Config, Fault> {
-        let has_shared = self.fleet.is_some() || self.ratios.is_some();
+        let has_shared = self.fleet.is_some();
         let server = self.server.map_or_else(|| Ok(Server::default()), |table| table.build(has_shared))?;
         let has_none = self.policy.as_ref().is_some_and(Vec::is_empty);
         let (mut policies, mut names) = (Vec::new(), Names::new());
@@ -388,15 +338,13 @@ impl File {
             }
             names.insert(table.name.get_ref().clone(), table.name);
         }
-        let places = [self.fleet.as_ref().map(Spanned::span), self.ratios.as_ref().map(Spanned::span)];
-        let uncalled = ["fleet", "ratio_store"].into_iter().zip(places).filter_map(|(call, place)| {
+        let places = [self.fleet.as_ref().map(Spanned::span)];
+        let uncalled = ["fleet"].into_iter().zip(places).filter_map(|(call, place)| {
             let message = format!("this table has no effect without Config::{call}: call it before Config::layer");
             Some((call, source.error(&Fault(place?, message)).to_string()))
         });
         let uncalled = Arc::new(Mutex::new(uncalled.collect()));
-        self.ratios.as_ref().map_or(Ok(()), |table| table.get_ref().check(&policies, &names))?;
         let fleet = self.fleet.map(|table| FleetTable::build(&table, &names, source)).transpose()?;
-        let ratios = self.ratios.map(Spanned::into_inner);
-        Ok(Config { policies, has_none, server, fleet, ratios, uncalled })
+        Ok(Config { policies, has_none, server, fleet, uncalled })
     }
 }

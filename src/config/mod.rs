@@ -119,7 +119,7 @@
 //! | `forwarded` | the header in which they name it: `"x-forwarded-for"`, `"forwarded"`, or one with a single address, such as `"cf-connecting-ip"` | `"x-forwarded-for"` |
 //! | `on_failure` | `"fallback"`, `"allow"` or `"deny"`: see [`OnFailure`](crate::OnFailure) | `"fallback"` |
 //! | `allow_for` | with `"allow"`: for how long all is admitted in one outage, above 0; after that as with `"fallback"` | `"60s"` |
-//! | `instances` | how many processes share the limits, 1 to 4294967295; with `"deny"` only for `[fleet]` and `[ratios]` | 1 |
+//! | `instances` | how many processes share the limits, 1 to 4294967295; with `"deny"` only for `[fleet]` | 1 |
 //!
 //! The first three set how `"client_ip"`, `allow` and `deny` determine a client's address:
 //! [`client_ip`](fn@crate::key::client_ip) has the rules. They need the feature `axum`.
@@ -141,20 +141,6 @@
 //! `critical_routes` is required: all requests that neither of them makes critical are what
 //! [`Class::from_parts`](crate::shed::Class::from_parts) returns. Any client that can send the header is never shed.
 //!
-//! # `[ratios]`
-//!
-//! | field | what it holds | default |
-//! | --- | --- | --- |
-//! | `tick` | how often each process reports: `"100ms"` to `"60s"`, in whole milliseconds; the same in all processes | `"1s"` |
-//! | `ttl` | how long the last ratio holds if the tally does not reply: 2 to 600 ticks | 10 ticks |
-//! | `report` | how many counters a report has at most in each shard, 1 to 512 | 256 |
-//! | `keys` | how many keys are kept at most, 1 to 10000000 | 10000 |
-//! | `shards` | into how many shards the tally divides counters, 1 to 16; the same in all processes | 1 |
-//! | `fair` | `{ policy = "NAME", by = "NAME" }`: requests of the first policy are dropped by callers, which are the keys of the second: see [`RatioStoreBuilder::fair`](crate::ratio::RatioStoreBuilder::fair) | none |
-//!
-//! [`Config::ratio_store`] makes a [`RatioStore`](crate::ratio::RatioStore) of it, for the [layer](Config::layer). With the table
-//! a policy that has no ratio, such as one by a concurrency or with a ban, is an error at its name.
-//!
 //! Anything else in the file is an error that names the line and the column:
 //! `line 4: limit 0 admits nothing: give at least 1 (column 9)`.
 //!
@@ -162,7 +148,7 @@
 //!
 //! [`Config::update`] replaces the policies of a layer in use by those of a newer file. `trusted_proxies`,
 //! `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and `instances` stay, and a
-//! warning says so. `[fleet]` and `[ratios]` take effect at the next start.
+//! warning says so. `[fleet]` takes effect at the next start.
 //!
 //! The crate does not watch files. A task that compares the bytes now and then is enough:
 //!
@@ -197,7 +183,6 @@ mod file;
 mod fleet;
 mod keys;
 mod policy;
-mod ratios;
 mod server;
 mod values;
 

@@ -89,7 +89,7 @@ impl ServerTable {
             }
         }
         let has_use = shared || server.on_failure != OnFailure::Deny;
-        self.instances.needs("instances", has_use, "a table [fleet] or [ratios], or another on_failure")?;
+        self.instances.needs("instances", has_use, "a table [fleet], or another on_failure")?;
         server.instances = self.instances.get().copied().unwrap_or(server.instances);
         Ok(server)
     }

@@ -137,7 +137,7 @@ pub enum Source {
     /// This process, with units that it has leased or that a lease is going to pay
     /// ([`LeaseStore`](crate::store::LeaseStore)).
     Lease,
-    /// This process, by the ratio that all processes drop ([`RatioStore`](crate::ratio::RatioStore)).
+    /// This process, by the ratio that all processes drop (the `RatioStore` of `tollgate-ratio`).
     Ratio,
     /// A local store, while the shared one is unavailable.
     Fallback,

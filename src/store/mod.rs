@@ -27,7 +27,6 @@ pub(crate) mod failure;
 mod lease;
 mod map;
 pub(crate) mod memory;
-pub(crate) mod ratio;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod share;

@@ -8,6 +8,8 @@
 //! The counters are in a memory store of their own. Nothing is carried over from the shared store
 //! when it fails, and nothing back to it afterwards.
 
+use std::num::NonZeroU64;
+
 use smallvec::SmallVec;
 
 use crate::core::decision::{Decision, Source};
@@ -16,14 +18,24 @@ use crate::store::{
     Ask, Change, ChangeResult, Check, MaybeFuture, MemoryStore, Receipt, ReceiptItem, Settlement, Store, StoreDecision,
 };
 
-/// Decides by one instance's share of each quota. The decision has the configured quotas, and the
-/// receipt is of `local`.
-///
-/// `instances` is at least 1. It never waits, as memory decides at once.
-///
-/// # Errors
-///
-/// Those of the memory store, for checks that it cannot decide.
+impl MemoryStore {
+    /// Decides by the share of each limit that one of so many instances has, as a layer does while its store is away: a limit
+    /// of 100 is one of 25 in each of 4.
+    ///
+    /// Limits and bursts are divided and rounded up, at least 1. A cost that fits the limit but not the share is admitted when
+    /// the share is full, and the rest is a debt, repaid at the share's rate. The decision has the limits of the checks, with
+    /// what remains of the share, and the [source](Decision::source) [`Fallback`](Source::Fallback); the receipt is of this
+    /// store. Take a memory store that decides nothing else.
+    ///
+    /// # Errors
+    ///
+    /// As of [`decide`](Store::decide).
+    pub fn decide_share(&self, checks: &[Check], instances: NonZeroU64) -> Result<StoreDecision, Error> {
+        decide(self, instances.get(), checks)
+    }
+}
+
+/// Decides by one instance's share, of at least 1. It never waits, as memory decides at once.
 pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<StoreDecision, Error> {
     let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances)).collect();
     let MaybeFuture::Ready(decided) = local.decide(&shares, Ask::default()) else {

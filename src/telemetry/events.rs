@@ -1,6 +1,5 @@
 //! What a layer, a limiter or a store reports.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 #[cfg(feature = "metrics")]
@@ -8,12 +7,11 @@ use tokio::time::Instant;
 
 #[cfg(feature = "metrics")]
 use super::series::{PolicySeries, Series};
-use crate::core::{Check, Decision, Error, Mode, Outcome, PolicyName};
+use crate::core::{Check, Decision, Error, Mode, PolicyName};
 
-/// What a layer, a limiter, a store or a ratio store reports. Dropped with it.
+/// What a layer, a limiter or a store reports. Dropped with it.
 ///
-/// Several add up in one gauge, so what this one added is subtracted when it is dropped. Gauges of ratios are those of
-/// the ratio store that reported last, and 0 when it is dropped.
+/// Several add up in one gauge, so what this one added is subtracted when it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     #[cfg(feature = "metrics")]
@@ -189,47 +187,6 @@ impl Telemetry {
     pub(crate) fn body_cut(&self, policy: &PolicyName) {
         #[cfg(feature = "metrics")]
         self.series.policies.with(policy, |policy| policy.flows().cuts.increment(1));
-    }
-}
-
-/// Ratio stores.
-#[allow(clippy::cast_precision_loss, reason = "there are far fewer counters and processes")]
-impl Telemetry {
-    /// A report of so many counters was made, and the tally replied or not.
-    pub(crate) fn ratios_reported(&self, counters: usize, is_replied: bool) {
-        #[cfg(feature = "metrics")]
-        {
-            let ratios = self.series.ratios();
-            ratios.reports[usize::from(!is_replied)].increment(1);
-            ratios.counters.set(counters as f64);
-        }
-    }
-
-    /// What is known after a report: how many processes reported in the last tick, 0 if that is unknown, and of each
-    /// policy the highest drop ratio of its keys. It is only collected if it is shown.
-    pub(crate) fn ratios_known(&self, collect: impl FnOnce() -> (u64, HashMap<PolicyName, f64>)) {
-        #[cfg(feature = "metrics")]
-        {
-            let (live, mut highest) = collect();
-            self.series.ratios().live.set(live as f64);
-            self.series.policies.for_each(|name, policy| {
-                policy.ratios().highest.set(highest.remove(name).unwrap_or_default());
-            });
-            for (policy, ratio) in highest {
-                self.series.policies.with(&policy, |policy| policy.ratios().highest.set(ratio));
-            }
-        }
-    }
-
-    /// Outcomes of a ratio: those that it refused are those whose wait is a guess.
-    pub(crate) fn ratios_applied(&self, checks: &[Check], outcomes: &[Outcome]) {
-        #[cfg(feature = "metrics")]
-        for (check, outcome) in checks.iter().zip(outcomes) {
-            if !outcome.is_allowed() && outcome.retry_is_guess() {
-                let name = check.counter.policy();
-                self.series.policies.with(name, |policy| policy.ratios().dropped.increment(check.cost));
-            }
-        }
     }
 }
 

@@ -18,7 +18,6 @@ use crate::core::{Mode, Outcome, PolicyName, Source};
 pub(super) struct Series {
     decisions: OnceLock<Decisions>,
     stores: OnceLock<Stores>,
-    ratios: OnceLock<Ratios>,
     pub(super) policies: ByPolicy,
 }
 
@@ -43,14 +42,6 @@ pub(super) struct Stores {
     pub(super) changes: [Counter; 2],
     pub(super) slots_held: Sum,
     pub(super) slots_lost: Counter,
-}
-
-#[derive(Debug)]
-pub(super) struct Ratios {
-    /// Replied and failed.
-    pub(super) reports: [Counter; 2],
-    pub(super) counters: Last,
-    pub(super) live: Last,
 }
 
 impl Series {
@@ -82,22 +73,6 @@ impl Series {
             slots_lost: SLOTS_LOST.counter(&[]),
         })
     }
-
-    pub(super) fn ratios(&self) -> &Ratios {
-        self.ratios.get_or_init(|| Ratios {
-            reports: ["replied", "failed"].map(|result| RATIO_REPORTS.counter(&[("result", result)])),
-            counters: Last(RATIO_COUNTERS.gauge(&[])),
-            live: Last(RATIO_LIVE.gauge(&[])),
-        })
-    }
-}
-
-impl Drop for Series {
-    fn drop(&mut self) {
-        if self.ratios.get().is_some() {
-            self.policies.for_each(|_, policy| policy.ratios().highest.set(0.0));
-        }
-    }
 }
 
 /// How many policies have series that are kept; the handles of others are looked up each time.
@@ -124,11 +99,6 @@ impl ByPolicy {
         // Handles of the same names count together.
         count(&series);
     }
-
-    /// Calls `each` with all series that are kept.
-    pub(super) fn for_each(&self, mut each: impl FnMut(&PolicyName, &PolicySeries)) {
-        self.0.load().iter().for_each(|(name, series)| each(name, series));
-    }
 }
 
 /// The series of one policy or shedder. Series that belong together are registered with their first event.
@@ -145,7 +115,6 @@ pub(super) struct PolicySeries {
     flows: OnceLock<Flows>,
     shedding: OnceLock<[[Counter; 4]; 2]>,
     levels: OnceLock<[Last; 2]>,
-    ratios: OnceLock<PolicyRatios>,
 }
 
 #[derive(Debug)]
@@ -156,12 +125,6 @@ pub(super) struct Flows {
     pub(super) portions: [Counter; 2],
     pub(super) waits: Histogram,
     pub(super) cuts: Counter,
-}
-
-#[derive(Debug)]
-pub(super) struct PolicyRatios {
-    pub(super) highest: Gauge,
-    pub(super) dropped: Counter,
 }
 
 impl PolicySeries {
@@ -227,13 +190,6 @@ impl PolicySeries {
     /// The level and the utilization, which only a worker shedder has.
     pub(super) fn levels(&self) -> &[Last; 2] {
         self.levels.get_or_init(|| [SHED_LEVEL, SHED_UTILIZATION].map(|metric| Last(metric.gauge(&[self.label()]))))
-    }
-
-    pub(super) fn ratios(&self) -> &PolicyRatios {
-        self.ratios.get_or_init(|| PolicyRatios {
-            highest: RATIO_HIGHEST.gauge(&[self.label()]),
-            dropped: RATIO_DROPPED_UNITS.counter(&[self.label()]),
-        })
     }
 
     fn label(&self) -> (&'static str, &str) {
@@ -390,27 +346,6 @@ const SHED_LEVEL: Metric = count("tollgate_shed_level", "How far shedding by a w
 const SHED_UTILIZATION: Metric = count(
     "tollgate_shed_utilization",
     "How much is in progress by the last sample of a worker shedder, where 1 is full.",
-);
-
-/// Labels: `result`.
-const RATIO_REPORTS: Metric =
-    count("tollgate_ratio_reports_total", "Reports of ratio stores to their tally, by whether it replied.");
-
-/// No labels.
-const RATIO_COUNTERS: Metric = count("tollgate_ratio_counters", "Counters in the last report of a ratio store.");
-
-/// No labels.
-const RATIO_LIVE: Metric =
-    count("tollgate_ratio_live", "Processes that reported in the last tick; 0 if that is not known.");
-
-/// Labels: `policy`.
-const RATIO_HIGHEST: Metric =
-    count("tollgate_ratio_highest", "The highest drop ratio of a policy's keys in the last tick, from 0 to 1.");
-
-/// Labels: `policy`.
-const RATIO_DROPPED_UNITS: Metric = count(
-    "tollgate_ratio_dropped_units_total",
-    "Units that a policy dropped by ratios, or, in shadow mode, would have dropped.",
 );
 
 const fn count(name: &'static str, text: &'static str) -> Metric {

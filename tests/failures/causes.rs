@@ -4,9 +4,9 @@ use std::error::Error as StdError;
 use std::pin::Pin;
 use std::{fmt, io};
 
-use tollgate::ratio::{RatioStore, Report, Tally, Totals};
 use tollgate::test_util::FailingStore;
 use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, Rule};
+use tollgate_ratio::{RatioStore, Report, Tally, Totals};
 use tracing::Level;
 
 use super::ratios::{counter, load};

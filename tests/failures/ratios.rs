@@ -12,10 +12,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::sleep;
-use tollgate::ratio::{MemoryTally, RatioStore, Report, Tally, Totals};
 use tollgate::store::{Ask, BreakerState, Check, Counter, DenyCache, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Error, Key, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate_ratio::{MemoryTally, RatioStore, Report, Tally, Totals};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 
@@ -73,10 +73,9 @@ pub(crate) async fn load(store: &RatioStore, counters: &[Counter], each: u64, se
 
 #[tokio::test]
 async fn an_outage_of_the_tally_is_one_line_when_it_begins_one_when_the_life_ends_and_one_on_return() {
-    const HOLD: &str = "WARN tollgate::store::ratio::ticking: the tally does not reply: the last ratios hold";
-    const SHARES: &str =
-        "WARN tollgate::store::ratio::ticking: the tally does not reply: this process admits its share";
-    const BACK: &str = "INFO tollgate::store::ratio::ticking: the tally replies again";
+    const HOLD: &str = "WARN tollgate_ratio::ticking: the tally does not reply: the last ratios hold";
+    const SHARES: &str = "WARN tollgate_ratio::ticking: the tally does not reply: this process admits its share";
+    const BACK: &str = "INFO tollgate_ratio::ticking: the tally replies again";
     let log = Log::default();
     let _noting = log.note(Level::INFO);
     let (tally, all) = (Switch::new(), [counter("all", "all")]);

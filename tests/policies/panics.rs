@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::policy::Calendar;
-use tollgate::ratio::{MemoryTally, RatioStore};
 use tollgate::shed::{BackPressureLayer, FleetShedLayer, Ramp, WorkerShedLayer};
 use tollgate::store::{DenyCache, LeaseStore};
 use tollgate::{Ban, Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
+use tollgate_ratio::{MemoryTally, RatioStore};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const SECOND: Duration = Duration::from_secs(1);

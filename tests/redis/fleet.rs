@@ -4,9 +4,9 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::ratio::RatioStore;
 use tollgate::store::{Ask, Store};
 use tollgate::{Quota, RedisStore};
+use tollgate_ratio::RatioStore;
 
 use crate::support::checks::check;
 use crate::support::server::RedisServer;

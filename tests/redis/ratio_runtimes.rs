@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::ratio::RatioStore;
 use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::{Key, Quota, RedisStore};
+use tollgate_ratio::RatioStore;
 
 use super::stores::PATIENCE;
 use crate::support::server::RedisServer;

@@ -5,7 +5,6 @@ mod flows;
 #[cfg(feature = "redis")]
 mod leases;
 mod memory;
-mod ratios;
 mod settings;
 #[cfg(feature = "redis")]
 mod slots;

@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tollgate::ratio::RatioStore;
 use tollgate::store::{LeaseStore, Store};
 use tollgate::{Decision, Key, Limiter, Quota, RedisStore, Rule};
+use tollgate_ratio::RatioStore;
 
 use super::split::Split;
 use super::{INSTANCES, REGIONS};

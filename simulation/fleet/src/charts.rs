@@ -1,4 +1,4 @@
-//! The charts of docs/ratios.md.
+//! The charts of crates/tollgate-ratio/docs/ratios.md.
 
 use std::error::Error;
 use std::path::Path;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 use tollgate::Error;
-use tollgate::ratio::{MemoryTally, Report, Tally, Totals};
+use tollgate_ratio::{MemoryTally, Report, Tally, Totals};
 
 /// What the network loses.
 #[derive(Clone, Debug, Default)]

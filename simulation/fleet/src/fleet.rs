@@ -7,9 +7,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep_until};
 use tollgate::policy::PolicyName;
-use tollgate::ratio::{MemoryTally, RatioStore};
 use tollgate::store::{Ask, Check, Counter, MaybeFuture, Store};
 use tollgate::{Key, Quota};
+use tollgate_ratio::{MemoryTally, RatioStore};
 
 use crate::faulty::{Calls, Faults, Faulty};
 use crate::load::{Load, Parts, poisson};

@@ -1,5 +1,5 @@
 //! `cargo run --release -p tollgate-fleet -- [--processes 1,8,100] [--seed N] [--charts FOLDER]` prints the tables of
-//! docs/ratios.md, and draws its charts.
+//! crates/tollgate-ratio/docs/ratios.md, and draws its charts.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The table of docs/ratios.md.
+//! The table of crates/tollgate-ratio/docs/ratios.md.
 
 use std::fmt::Write;
 

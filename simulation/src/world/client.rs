@@ -14,9 +14,9 @@ use http::{Request, Response};
 use tollgate::key::KeyExtractor as _;
 use tollgate::key::Lookup;
 use tollgate::policy::{Algorithm, Calendar, Count};
-use tollgate::ratio::RatioStore;
 use tollgate::store::{BreakerState, Credentials, LeaseStore};
 use tollgate::{Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, RedisStore, key};
+use tollgate_ratio::RatioStore;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, service_fn};
 

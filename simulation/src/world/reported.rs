@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::policy::PolicyName;
-use tollgate::ratio::{CounterId, RatioStore, Report, Tally, Totals};
 use tollgate::store::{Counter, Mode};
 use tollgate::{Decision, Error, Key, Outcome, RedisStore, Source};
+use tollgate_ratio::{CounterId, RatioStore, Report, Tally, Totals};
 
 use super::World;
 use super::client::{Answer, Client, key_of_user};
@@ -104,7 +104,7 @@ impl RatioPlan {
 
 impl Made {
     fn of(process: usize, report: &Report) -> Self {
-        let part = |offered: &tollgate::ratio::Offered| Part {
+        let part = |offered: &tollgate_ratio::Offered| Part {
             name: *offered.id.as_bytes(),
             units: [offered.ordinary, offered.critical],
             limit: offered.limit,

@@ -41,7 +41,7 @@ pub(crate) fn scripts() -> Vec<Script> {
 
 /// The script that adds reports to a tally.
 pub(crate) fn ratio() -> String {
-    source::script_for(Needs::default(), "ratio")
+    include_str!("../../../crates/tollgate-ratio/lua/ratio.lua").to_owned()
 }
 
 /// The script that checks a server's Lua.

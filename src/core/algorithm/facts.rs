@@ -38,9 +38,6 @@ pub(crate) struct Facts {
     pub(crate) stands_in_line: bool,
     /// Whether units are slots: held until a request has ended, renewed meanwhile, and released then.
     pub(crate) held: bool,
-    /// Whether many processes keep the limit together if each admits a share of what it is offered: it is of all requests
-    /// over time, and not of each unit, a queue or slots.
-    pub(crate) has_ratio: bool,
     /// Whether units return one after the other, `window / limit` apart: the limit is a rate, debts are repaid
     /// at that rate, and each unit more waits that much longer.
     pub(crate) returns_evenly: bool,
@@ -63,7 +60,6 @@ const FIXED_WINDOW: Facts = Facts {
     longest_window: None,
     stands_in_line: false,
     held: false,
-    has_ratio: true,
     returns_evenly: false,
     windows: 1,
     refund: Refund::Counted,
@@ -80,7 +76,6 @@ pub(super) static FACTS: [Facts; 7] = [
         layout: Layout::Log,
         // 32 bits of each unit's time are kept.
         longest_window: Some((1 << 32) - 1),
-        has_ratio: false,
         windows: 0,
         refusal: Refusal::SameSum,
         ..FIXED_WINDOW
@@ -112,7 +107,6 @@ pub(super) static FACTS: [Facts; 7] = [
         layout: Layout::Falling,
         capacity: Capacity::Queue,
         stands_in_line: true,
-        has_ratio: false,
         returns_evenly: true,
         windows: 0,
         refund: Refund::LastInLine,
@@ -126,7 +120,6 @@ pub(super) static FACTS: [Facts; 7] = [
         layout: Layout::Slots,
         shortest_window: Duration::from_secs(2 * HEARTBEAT.as_secs()),
         held: true,
-        has_ratio: false,
         windows: 0,
         refusal: Refusal::SameSum,
         ..FIXED_WINDOW
@@ -136,7 +129,6 @@ pub(super) static FACTS: [Facts; 7] = [
         number: 7,
         letter: 'b',
         layout: Layout::Ban,
-        has_ratio: false,
         windows: 0,
         refusal: Refusal::SameSum,
         ..FIXED_WINDOW

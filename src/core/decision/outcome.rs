@@ -315,7 +315,7 @@ impl Outcome {
     }
 
     /// Returns whether [`retry_after`](Self::retry_after) is a guess: it is not known when a request ends that holds a
-    /// slot of a [concurrency](crate::Quota::concurrency), or which requests a [`RatioStore`](crate::ratio::RatioStore) drops.
+    /// slot of a [concurrency](crate::Quota::concurrency), or which requests a `RatioStore` drops.
     pub fn retry_is_guess(&self) -> bool {
         let is_of_ban = self.is_banned() && self.wait_us <= self.delay_us;
         !self.allowed && (self.is_held() || self.mark == Mark::Guessed) && self.wait_us != NO_WAIT && !is_of_ban

@@ -18,7 +18,6 @@
 //! | `cluster/` | which server has a slot |
 //! | `servers.rs` | one server, or a Cluster |
 //! | `engine.rs` | a decision within a timeout, and changes to what was taken |
-//! | `tally.rs` | reports of what was offered |
 //! | `apart.rs` | decisions over several slots |
 //! | `store.rs` | the store, in its deny cache |
 //! | `builder/` | its settings, and connecting |
@@ -32,7 +31,6 @@ mod engine;
 mod pipeline;
 mod servers;
 mod store;
-mod tally;
 mod wire;
 
 pub use builder::RedisStoreBuilder;

@@ -123,15 +123,6 @@ impl Servers {
         }
     }
 
-    /// Returns whether two slots are on the same server, as far as is known.
-    pub(super) fn is_same(&self, slot: u16, other: u16) -> bool {
-        match self {
-            Self::One(_) => true,
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => slot == other || cluster.is_same(slot, other),
-        }
-    }
-
     /// Returns how calls are made.
     pub(super) fn settings(&self) -> &Settings {
         match self {

@@ -19,7 +19,6 @@ use crate::core::{Checks, Error, kept};
 use crate::store::bans::{changed, size, with_bans};
 use crate::store::deny::Called;
 use crate::store::evaluate::of_any;
-use crate::store::ratio::{Report, Tally, Totals};
 use crate::store::{
     Ask, BreakerState, Capabilities, Change, ChangeResult, Check, Counter, Deadline, DenyCache, MaybeFuture, Receipt,
     Requirement, Settlement, Settling, Store, StoreDecision,
@@ -150,15 +149,6 @@ impl Store for RedisStore {
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         self.store.capabilities(requirements)
-    }
-}
-
-/// What processes report is in Redis for four ticks, by its clock: also for a store with a
-/// [clock](crate::store::RedisStoreBuilder::clock) of its own. A report has the store's timeout, and at most a
-/// quarter of a tick. It takes [more rules](crate::store::RedisStoreBuilder::connect) than decisions.
-impl Tally for RedisStore {
-    fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
-        Box::pin(Arc::clone(self.engine()).report(report))
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware::map_response;
 use axum::routing::get;
-use tollgate::ratio::RatioStore;
 use tollgate::{Policy, Quota, RateLimitLayer, RedisStore, key};
+use tollgate_ratio::RatioStore;
 
 use crate::app::{BLOCKS, FREE, SHORT, is_critical, listen, tell_source};
 

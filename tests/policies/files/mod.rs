@@ -14,7 +14,6 @@ mod garbage;
 mod identity;
 mod layer;
 mod mistakes;
-mod ratios;
 mod served;
 
 /// A file that says all there is, what excludes another thing in a comment.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tollgate::RedisStore;
-use tollgate::ratio::{CounterId, Offered, Report, Tally, Totals};
+use tollgate_ratio::{CounterId, Offered, Report, Tally, Totals};
 
 use super::moves::set_slot;
 use super::rig::{Cluster, PATIENCE, id};

@@ -5,10 +5,7 @@ use fastrand::Rng;
 use crate::ledger::Reports;
 use crate::server::{Call, Node, Reply, Session, Vm};
 
-const SOURCE: &str = concat!(include_str!("../../../../lua/prelude.lua"), include_str!("../../../../lua/ratio.lua"));
-
-/// What calls the script.
-const CALL: &str = "\nreturn ratio(KEYS, ARGV)\n";
+const SOURCE: &str = include_str!("../../../../crates/tollgate-ratio/lua/ratio.lua");
 
 const TICK_US: u64 = 100_000;
 
@@ -23,10 +20,9 @@ struct History {
 
 impl History {
     fn new(vm: &Vm, source: &str, seed: u64) -> Self {
-        let source = [source, CALL].concat();
         let mut history = Self {
             node: Node::new(vm.clone()),
-            hash: sha1_smol::Sha1::from(&source).digest().to_string(),
+            hash: sha1_smol::Sha1::from(source).digest().to_string(),
             reports: Reports::default(),
             rng: Rng::with_seed(seed),
             now_us: 1_700_000_000_000_000,
@@ -120,8 +116,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("few are hot", ">= most", ">= 2 * most"),
     ("what was hot is forgotten", "add_hot(parts, last, hot .. last.hot)", "add_hot(parts, last, hot)"),
     ("what is hot is told twice", "if hot:find(name, 1, true) == position then", "if true then"),
-    ("hashes stay", "call('PEXPIRE', bucket.key, div_ceil(tick_us, 250))", ""),
-    ("hashes do not stay", "div_ceil(tick_us, 250)", "div_ceil(tick_us, 2000)"),
+    ("hashes stay", "call('PEXPIRE', bucket.key, math.ceil(tick_us / 250))", ""),
+    ("hashes do not stay", "math.ceil(tick_us / 250)", "math.ceil(tick_us / 2000)"),
     ("what is left of an older tick counts", "call('PEXPIRE', bucket.key, 0)", ""),
     ("times are rounded", "local now_us = time[1] * 1000000 + time[2]", "local now_us = time[1] * 1000000"),
 ];

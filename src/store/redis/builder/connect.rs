@@ -40,8 +40,7 @@ impl RedisStoreBuilder {
     /// ```
     ///
     /// For [`functions`](Self::functions), `+fcall +function|load` take the place of `+evalsha +eval`. A
-    /// database in the URL takes `+select`, a pool whose connections others use too `+ping +unwatch`, and a
-    /// [`Tally`](crate::ratio::Tally) `+hmget +hset +hincrby +hlen +pexpire`.
+    /// database in the URL takes `+select`, and a pool whose connections others use too `+ping +unwatch`.
     ///
     /// # Errors
     ///

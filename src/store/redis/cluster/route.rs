@@ -199,12 +199,6 @@ impl Cluster {
         owner.server.settle(job)
     }
 
-    /// Returns whether one primary has two slots, as far as is known.
-    pub(in crate::store::redis) fn is_same(&self, slot: u16, other: u16) -> bool {
-        let [one, other] = [slot, other].map(|slot| self.owner(slot));
-        one.zip(other).is_some_and(|(one, other)| Arc::ptr_eq(&one, &other))
-    }
-
     /// Returns how calls are made.
     pub(in crate::store::redis) fn settings(&self) -> &Settings {
         &self.settings

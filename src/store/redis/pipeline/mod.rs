@@ -52,4 +52,4 @@ pub(super) use job::{Job, JobReply, SettledReply, Timeout, stopped};
 #[cfg(feature = "cluster")]
 pub(super) use job::{Refused, Unsettled, Watch};
 pub(super) use pipe::{Asking, NoReply};
-pub(super) use server::{Server, no_runtime};
+pub(super) use server::Server;

@@ -197,7 +197,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The error of a call outside of a tokio runtime.
 #[cold]
-pub(in crate::store::redis) fn no_runtime() -> Error {
+fn no_runtime() -> Error {
     Error::new(Kind::Store, "Redis cannot be called outside of a tokio runtime")
 }
 

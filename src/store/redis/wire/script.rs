@@ -15,9 +15,6 @@ use super::source::{Needs, script_for, statements_for};
 /// that of Redis does.
 pub(in crate::store::redis) const CHECK: &str = include_str!("../../../../lua/check.lua");
 
-/// The entry that adds reports to a tally: the only one that is no decision.
-const RATIO: &str = "ratio";
-
 /// How the Lua files are called.
 ///
 /// Set once for a store, by [`functions`](crate::store::RedisStoreBuilder::functions).
@@ -65,15 +62,6 @@ impl Program {
         }
     }
 
-    /// Returns the program that adds reports to a tally. Its script is loaded by the first report.
-    pub(super) fn ratio(calls: Calls) -> &'static Self {
-        static SCRIPT: OnceLock<Program> = OnceLock::new();
-        match calls {
-            Calls::Scripts => SCRIPT.get_or_init(|| Self::script(Needs::default(), RATIO)),
-            Calls::Functions => Self::library(),
-        }
-    }
-
     /// Makes the script for some needs.
     fn script(needs: Needs, entry: &str) -> Self {
         let source = script_for(needs, entry);
@@ -88,7 +76,7 @@ impl Program {
     pub(in crate::store::redis) fn library() -> &'static Self {
         static LIBRARY: OnceLock<Program> = OnceLock::new();
         LIBRARY.get_or_init(|| {
-            let entries = ["batch", "bans", "single", "singles", RATIO];
+            let entries = ["batch", "bans", "single", "singles"];
             let statements = statements_for(Needs::all().bans(), &entries);
             let statements = format!("{statements}{CHECK}");
             let name = format!("tollgate_{}", &Script::new(&statements).get_hash()[..16]);

@@ -183,7 +183,6 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
     "lone_count",
     "single",
     "singles",
-    "ratio",
 };
 
 /// Returns the script for some needs: the statements, and a line that calls the entry. What may decide the call without
@@ -342,7 +341,7 @@ mod tests {
 
     #[test]
     fn no_statement_of_any_file_is_lost_where_all_is_needed() {
-        let entries = ["batch", "bans", "lone_level", "lone_count", "single", "singles", "ratio"];
+        let entries = ["batch", "bans", "lone_level", "lone_count", "single", "singles"];
         let script = statements_for(Needs::all().bans(), &entries);
         let (constants, statements) = read();
         for line in statements.iter().flat_map(|statement| statement.lines()).filter(|line| is_code(line)) {
@@ -360,17 +359,6 @@ mod tests {
             assert!(bans.contains(needed), "{needed}");
         }
         assert!(!bans.contains("function batch("));
-    }
-
-    #[test]
-    fn a_tally_has_nothing_of_decisions() {
-        let script = statements_for(Needs::default(), &["ratio"]);
-        for needed in ["local function ratio(", "local function div_ceil(", "local function bind("] {
-            assert!(script.contains(needed), "{needed}");
-        }
-        for idle in ["ALGORITHMS", "read_rules", "mul_div", "function reply(", "function write("] {
-            assert!(!script.contains(idle), "{idle}");
-        }
     }
 
     #[test]

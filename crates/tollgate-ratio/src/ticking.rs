@@ -11,13 +11,12 @@ use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, sleep_until, timeout};
+use tollgate::Error;
 use tracing::field::debug;
 
-use super::shared::{CLOSED, RatioInner};
-use super::tally::{Report, Totals};
-use crate::core::error::Kind;
-use crate::core::{Error, OutageLines};
-use crate::store::clock::micros;
+use crate::events::{Metrics, OutageLines};
+use crate::shared::{CLOSED, RatioInner};
+use crate::tally::{Report, Totals, micros};
 
 /// After so many ticks without a decision, nothing is reported.
 const IDLE: u32 = 60;
@@ -45,7 +44,7 @@ pub(super) fn start(shared: &Arc<RatioInner>, now: Instant) {
     let Ok(runtime) = Runtime::try_current() else { return };
     let until = shared.micros(now + shared.settings.ratio_life());
     if shared.next_task.compare_exchange(next, until, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-        let (weak, lines) = (Arc::downgrade(shared), OutageLines::new());
+        let (weak, lines) = (Arc::downgrade(shared), OutageLines::default());
         drop(runtime.spawn(Ticking { weak, until, epoch: None, last: 0, outage: None, lines }.run()));
     }
 }
@@ -53,7 +52,7 @@ pub(super) fn start(shared: &Arc<RatioInner>, now: Instant) {
 /// Reports once more, and has the task end.
 pub(super) async fn close(shared: &Arc<RatioInner>) {
     let next = shared.next_task.swap(CLOSED, Ordering::SeqCst);
-    shared.telemetry.ratios_known(|| (0, HashMap::new()));
+    shared.metrics.known(|| (0, HashMap::new()));
     let Ok(runtime) = Runtime::try_current() else { return };
     if next == 0 || next == CLOSED {
         return;
@@ -120,7 +119,7 @@ impl Ticking {
             }
             Err(error) => self.note_outage(shared, &error),
         }
-        shared.telemetry.ratios_known(|| shared.highest(Instant::now()));
+        shared.metrics.known(|| shared.highest(Instant::now()));
     }
 
     /// Logs that the tally does not reply, once while ratios are known and once when they are not.
@@ -166,7 +165,7 @@ impl Drop for Ticking {
         let next = shared.micros(Instant::now() + shared.settings.tick);
         if shared.next_task.compare_exchange(self.until, next, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
             // What was known is not renewed; if this task was replaced, another one renews it.
-            shared.telemetry.ratios_known(|| (0, HashMap::new()));
+            shared.metrics.known(|| (0, HashMap::new()));
         }
     }
 }
@@ -174,9 +173,9 @@ impl Drop for Ticking {
 /// Calls the tally, for a quarter of a tick at most.
 async fn call(shared: &RatioInner, report: Report) -> Result<Totals, Error> {
     let (limit, count) = (shared.settings.tick / 4, report.counters.len());
-    let late = |late| Error::new(Kind::Timeout, format!("the tally did not reply in {limit:?}")).with_source(late);
+    let late = || Error::timeout(format!("the tally did not reply in {limit:?}"));
     let reporting = timeout(limit, shared.settings.tally.report(report));
-    let result = reporting.await.unwrap_or_else(|elapsed| Err(late(elapsed)));
-    shared.telemetry.ratios_reported(count, result.is_ok());
-    result.inspect_err(|error| shared.telemetry.store_failed(error))
+    let result = reporting.await.unwrap_or_else(|_| Err(late()));
+    Metrics::reported(count, result.is_ok());
+    result
 }

@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use tollgate::ratio::{MemoryTally, RatioStore, RatioStoreBuilder, Report, Tally, Totals};
 use tollgate::store::{Ask, Check, Counter, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Error, Key, Quota};
+use tollgate_ratio::{MemoryTally, RatioStore, RatioStoreBuilder, Report, Tally, Totals};
 
 const TICK: Duration = Duration::from_secs(1);
 

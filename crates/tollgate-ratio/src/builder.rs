@@ -4,8 +4,11 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::tally::{MOST_REPORT, MOST_SHARDS, Tally};
-use crate::core::{Error, PolicyName, Quota, Requirement, Settles};
+use tollgate::policy::{Algorithm, PolicyName};
+use tollgate::store::{Requirement, Settles};
+use tollgate::{Error, Quota};
+
+use crate::tally::{MOST_REPORT, MOST_SHARDS, Tally};
 
 const DEFAULT_TICK: Duration = Duration::from_secs(1);
 const TICKS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
@@ -22,7 +25,7 @@ const LEAST_UNITS: u64 = 10;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::ratio::{MemoryTally, RatioStore};
+/// use tollgate_ratio::{MemoryTally, RatioStore};
 ///
 /// let store = RatioStore::builder(MemoryTally::new()).tick(Duration::from_millis(500)).report(64).build();
 /// assert_eq!(store.live(), None);
@@ -198,7 +201,7 @@ pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>
 /// Checks that a quota of a policy is a rate of up to 60 s.
 pub(super) fn check_quota(policy: &PolicyName, quota: &Quota) -> Result<(), Error> {
     let (name, algorithm, window) = (policy.as_str(), quota.algorithm().as_str(), quota.window());
-    let text = if !quota.facts().has_ratio {
+    let text = if !has_ratio(quota.algorithm()) {
         format!("policy {name:?} counts by a {algorithm}, which has no ratio: use a token bucket, or another store")
     } else if window > LONGEST_WINDOW {
         format!(
@@ -208,4 +211,10 @@ pub(super) fn check_quota(policy: &PolicyName, quota: &Quota) -> Result<(), Erro
         return Ok(());
     };
     Err(Error::invalid(text))
+}
+
+/// Whether many processes keep the limit together if each admits a share of what it is offered: it is of all requests over
+/// time, and not of each unit, a queue or slots.
+fn has_ratio(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::TokenBucket)
 }

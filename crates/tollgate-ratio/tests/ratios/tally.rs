@@ -1,8 +1,8 @@
 //! The tally in memory.
 
-use tollgate::ratio::{CounterId, MemoryTally, Offered, Report, Tally, Totals};
 use tollgate::store::Counter;
 use tollgate::test_util::ManualClock;
+use tollgate_ratio::{CounterId, MemoryTally, Offered, Report, Tally, Totals};
 
 use super::{TICK, all, counter};
 

@@ -8,7 +8,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::core::{Counter, Error};
+use tollgate::Error;
+use tollgate::store::Counter;
 
 /// The most shards of a report.
 pub(crate) const MOST_SHARDS: u8 = 16;
@@ -36,7 +37,7 @@ pub(crate) const MOST_TOTAL: u64 = 1 << 52;
 /// ```
 /// use std::future::{Future, ready};
 /// use std::pin::Pin;
-/// use tollgate::ratio::{Report, Tally, Totals};
+/// use tollgate_ratio::{Report, Tally, Totals};
 /// use tollgate::Error;
 ///
 /// struct Unavailable;
@@ -72,7 +73,7 @@ pub trait Tally: Send + Sync + 'static {
 ///
 /// ```
 /// use tollgate::policy::PolicyName;
-/// use tollgate::ratio::CounterId;
+/// use tollgate_ratio::CounterId;
 /// use tollgate::store::Counter;
 /// use tollgate::{Key, Quota};
 ///
@@ -92,7 +93,7 @@ impl CounterId {
     pub fn new(counter: &Counter) -> Self {
         let mut hasher = blake3::Hasher::new();
         // No name of a policy contains a byte of 0.
-        hasher.update(counter.policy().as_str().as_bytes()).update(&[0]).update(counter.key().as_bytes());
+        hasher.update(counter.policy().as_str().as_bytes()).update(&[0]).update(counter.key().as_ref().as_bytes());
         let mut id = [0; Self::LENGTH];
         hasher.finalize_xof().fill(&mut id);
         Self(id)
@@ -214,4 +215,9 @@ impl Totals {
     pub fn hot(self, hot: Vec<(CounterId, [u64; 2])>) -> Self {
         Self { hot, ..self }
     }
+}
+
+/// Returns the microseconds of a time, at most three quarters of what the arithmetic is exact for.
+pub(crate) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(MOST_TOTAL / 4 * 3)
 }

@@ -4,11 +4,10 @@ use std::mem;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tollgate::Quota;
+use tollgate::store::{Check, Counter};
 
-use super::tally::{CounterId, MOST_TOTAL, MOST_UNITS, Offered};
-use crate::core::Quota;
-use crate::store::map::MapEntry;
-use crate::store::{Check, Counter};
+use crate::tally::{CounterId, MOST_TOTAL, MOST_UNITS, Offered};
 
 /// The callers of a key that are counted in a tick. Requests of further ones are dropped alike.
 const MOST_CALLERS: usize = 64;
@@ -16,7 +15,8 @@ const MOST_CALLERS: usize = 64;
 /// One counter.
 #[derive(Debug)]
 pub(super) struct RatioCounter {
-    hash: u64,
+    /// The hash that it is found by.
+    pub(super) hash: u64,
     pub(super) counter: Counter,
     pub(super) id: CounterId,
     /// The units that a tick admits.
@@ -58,12 +58,6 @@ struct Callers {
     last: Vec<u64>,
     /// Up to how many units in a tick each is admitted; `None` before it was computed, or if nothing is dropped.
     level: Option<f64>,
-}
-
-impl MapEntry for RatioCounter {
-    fn hash(&self) -> u64 {
-        self.hash
-    }
 }
 
 impl RatioCounter {
@@ -279,6 +273,14 @@ pub(super) fn float(units: u64) -> f64 {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is cut to the bounds of the integer")]
 pub(super) fn whole(units: f64) -> u64 {
     units.round() as u64
+}
+
+/// Returns a random number from 0 to below 1, which repeats with the seed: splitmix64.
+pub(super) fn draw(seed: &mut u64) -> f64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    float((mixed ^ (mixed >> 31)) >> 11) / float(1 << 53)
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::tally::{CounterId, MOST_TOTAL, MOST_UNITS, Offered, Report, Tally, Totals};
-use crate::core::Error;
-use crate::store::clock::micros;
-use crate::store::{Clock, SystemClock};
+use tollgate::Error;
+use tollgate::store::Clock;
+
+use crate::tally::{CounterId, MOST_TOTAL, MOST_UNITS, Offered, Report, Tally, Totals, micros};
 
 /// The most counters of a tick and shard, as far as one report does not exceed it.
 const MOST_COUNTERS: usize = 1_024;
@@ -25,8 +25,8 @@ const MOST_HOT: usize = 32;
 /// # Examples
 ///
 /// ```
-/// use std::time::Duration;
-/// use tollgate::ratio::{MemoryTally, Report, Tally};
+/// use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+/// use tollgate_ratio::{MemoryTally, Report, Tally};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
@@ -62,7 +62,8 @@ impl MemoryTally {
     /// A tally without reports, by the system's clock.
     #[allow(clippy::new_without_default, reason = "two defaults would share nothing")]
     pub fn new() -> Self {
-        Self::with_clock(SystemClock::new())
+        let (start, since) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        Self::with_clock(move || since + start.elapsed())
     }
 
     /// A tally without reports, by another clock.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::Key;
+use tollgate::Key;
 
 const SECOND: Duration = Duration::from_secs(1);
 

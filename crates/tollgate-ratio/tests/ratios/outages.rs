@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate::ratio::{CounterId, Offered, Report, Tally, Totals};
 use tollgate::store::Check;
 use tollgate::{Error, Source};
+use tollgate_ratio::{CounterId, Offered, Report, Tally, Totals};
 
 use super::{LIMIT, Switch, TICK, all, decide, load};
 
@@ -111,7 +111,7 @@ impl Tally for Unanswered {
 async fn a_tally_that_does_not_reply_is_waited_for_a_quarter_of_a_tick() {
     tokio::time::pause();
     let waits = Arc::default();
-    let store = tollgate::ratio::RatioStore::new(Unanswered(Arc::clone(&waits)));
+    let store = tollgate_ratio::RatioStore::new(Unanswered(Arc::clone(&waits)));
     let admitted = load(std::slice::from_ref(&store), &Check::new(all(), 1), 1_000, 4).await;
     assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT) <= 8), "{admitted:?}");
     let waits = waits.lock().expect("no test panicked");
@@ -152,7 +152,7 @@ impl Tally for Leaping {
 #[tokio::test]
 async fn a_tally_whose_clock_leaps_with_each_report_is_not_called_without_a_pause() {
     let tally = Switch::new();
-    let store = tollgate::ratio::RatioStore::builder(Leaping(tally.clone())).seed(1).build();
+    let store = tollgate_ratio::RatioStore::builder(Leaping(tally.clone())).seed(1).build();
     load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 5).await;
     let reports = tally.reports().len();
     assert!((3..=60).contains(&reports), "{reports} in 5 ticks");
@@ -300,7 +300,7 @@ impl Tally for Nonsense {
 async fn nonsense_of_a_tally_ends_no_reports_and_is_forgotten_in_a_few_ticks() {
     for seed in 0..4 {
         let (tally, rng) = (Switch::new(), Arc::default());
-        let settings = tollgate::ratio::RatioStore::builder(Nonsense(tally.clone(), Arc::clone(&rng))).seed(seed);
+        let settings = tollgate_ratio::RatioStore::builder(Nonsense(tally.clone(), Arc::clone(&rng))).seed(seed);
         let store = settings.build();
         let (stores, check) = (std::slice::from_ref(&store), Check::new(all(), 1));
         load(stores, &check, 1_000, 4).await;

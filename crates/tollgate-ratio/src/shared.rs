@@ -1,25 +1,21 @@
 //! What all clones of a ratio store share: the counters, and what is known of all processes.
-//!
-//! Parts of the map are locked for a few probes, or to go through their entries once in a tick, and never across an
-//! `await`.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::time::Instant;
+use tollgate::MemoryStore;
+use tollgate::policy::PolicyName;
+use tollgate::store::StoreId;
 
-use super::builder::RatioStoreBuilder;
-use super::counter::{RatioCounter, float, whole};
-use super::tally::{CounterId, Offered, Totals};
-use crate::core::PolicyName;
-use crate::random;
-use crate::store::clock::micros;
-use crate::store::map::{CounterHasher, MapEntry as _, Shards, Table};
-use crate::store::{Check, Counter, MemoryStore, StoreId};
-use crate::telemetry::Telemetry;
+use crate::builder::RatioStoreBuilder;
+use crate::counter::{RatioCounter, draw, float, whole};
+use crate::events::Metrics;
+use crate::parts::{Part, Parts};
+use crate::tally::{CounterId, Offered, Totals, micros};
 
 /// The time of the next task of a store that was closed: there is none.
 pub(super) const CLOSED: u64 = u64::MAX;
@@ -28,9 +24,7 @@ pub(super) const CLOSED: u64 = u64::MAX;
 pub(super) struct RatioInner {
     pub(super) id: StoreId,
     pub(super) settings: RatioStoreBuilder,
-    /// The counters, by the hash of policy and key.
-    pub(super) parts: Shards<RatioShard>,
-    pub(super) hasher: CounterHasher,
+    pub(super) parts: Parts,
     /// Decides by the share of this process.
     pub(super) local: MemoryStore,
     /// The zero of all times here.
@@ -45,17 +39,7 @@ pub(super) struct RatioInner {
     pub(super) is_used: AtomicBool,
     /// Before this time no other task is started, in microseconds.
     pub(super) next_task: AtomicU64,
-    pub(super) telemetry: Telemetry,
-}
-
-/// A part of the counters.
-#[derive(Debug)]
-pub(super) struct RatioShard {
-    pub(super) table: Table<RatioCounter>,
-    /// When the current tick of this process began.
-    pub(super) since: Instant,
-    /// The state of its random numbers.
-    seed: u64,
+    pub(super) metrics: Metrics,
 }
 
 /// What the last totals have for keys that this process does not know yet.
@@ -71,19 +55,19 @@ struct Hot {
 impl RatioInner {
     pub(super) fn new(settings: RatioStoreBuilder) -> Self {
         let start = Instant::now();
-        let seeds = Cell::new(settings.seed.unwrap_or_else(|| random::up_to(u64::MAX)));
-        // Each part has one, as the parts of a request must draw apart.
-        let seed = || seeds.replace(seeds.get().wrapping_add(1 << 40));
-        let part = |room| RatioShard { table: Table::new(room), since: start, seed: seed() };
+        let mut next = settings.seed.unwrap_or_else(|| fastrand::u64(..));
+        let mut seed = || {
+            next = next.wrapping_add(1 << 40);
+            next.wrapping_sub(1 << 40)
+        };
         // Windows begin with the store: shares of several processes are not aligned anyway.
         let clock = move || Duration::from_secs(1 << 30) + start.elapsed();
-        let parts = Shards::new(settings.capacity, 64, part);
+        let parts = Parts::new(settings.capacity, start, &mut seed);
         // From 0.1 to 0.9 ticks, so that the clocks of machines do not matter.
         let phase = whole(float(micros(settings.tick)) * (0.1 + 0.8 * draw(&mut seed())));
         Self {
             id: StoreId::new(),
             parts,
-            hasher: CounterHasher::new(),
             local: MemoryStore::builder().capacity(settings.capacity).clock(clock).build(),
             start,
             phase,
@@ -91,7 +75,7 @@ impl RatioInner {
             seen: AtomicU64::new(0),
             is_used: AtomicBool::new(false),
             next_task: AtomicU64::new(0),
-            telemetry: Telemetry::default(),
+            metrics: Metrics::default(),
             settings,
         }
     }
@@ -115,8 +99,8 @@ impl RatioInner {
     }
 
     /// Returns how many processes limits are divided by: at least 1.
-    pub(super) fn instances(&self) -> u64 {
-        u64::from(self.settings.instances.get()).max(self.last_live())
+    pub(super) fn instances(&self) -> NonZeroU64 {
+        NonZeroU64::from(self.settings.instances).max(NonZeroU64::new(self.last_live()).unwrap_or(NonZeroU64::MIN))
     }
 
     /// Begins a tick, and returns what is reported of the last one: the heaviest counters, as many as there is room for.
@@ -128,16 +112,17 @@ impl RatioInner {
             let elapsed = now.saturating_duration_since(part.since).div_duration_f64(self.settings.tick);
             // Small differences stay: what is counted late in one tick is missing in the next.
             let scale = if is_last || (elapsed - 1.0).abs() <= 0.1 { 1.0 } else { elapsed.recip() };
-            let RatioShard { table, since, seed } = &mut *part;
+            let is_full = part.is_full();
+            let Part { table, since, seed, .. } = &mut *part;
             *since = now;
             table.iter_mut().for_each(|entry| entry.roll(scale));
-            if table.is_full() {
+            if is_full {
                 // What means little makes room.
                 table.retain(|entry| entry.is_exact(live, now));
             }
             for entry in table.iter() {
                 let offered = entry.offered(live, now, || draw(seed));
-                candidates.extend(offered.map(|offered| (entry.weight(), entry.hash(), offered)));
+                candidates.extend(offered.map(|offered| (entry.weight(), entry.hash, offered)));
             }
         }
         candidates.sort_unstable_by(|(one, _, of), (other, _, with)| other.total_cmp(one).then(of.id.cmp(&with.id)));
@@ -166,7 +151,7 @@ impl RatioInner {
         let (until, hot) = (now + self.settings.ratio_life(), totals.hot.into_iter().collect::<BTreeMap<_, _>>());
         let own: BTreeMap<CounterId, Option<[u64; 2]>> = reported.zip(totals.counters).collect();
         for mut part in self.parts.each() {
-            for entry in part.table.iter_mut() {
+            for entry in &mut part.table {
                 match hot.get(&entry.id).copied().map(Some).or_else(|| own.get(&entry.id).copied()) {
                     Some(Some(totals)) => entry.hear(totals, until),
                     Some(None) => entry.by_share = true,
@@ -177,58 +162,25 @@ impl RatioInner {
         self.totals.store(Some(Hot { until, live, totals: hot }.into()));
     }
 
+    /// Sets what the last totals have for a new counter.
+    pub(super) fn tell(&self, entry: &mut RatioCounter) {
+        if let Some(hot) = &*self.totals.load()
+            && let Some(totals) = hot.totals.get(&entry.id)
+        {
+            entry.hear(*totals, hot.until);
+        }
+    }
+
     /// Returns how many processes are known to report, 0 if none are, and of each policy the highest ratio of its keys.
     pub(super) fn highest(&self, now: Instant) -> (u64, HashMap<PolicyName, f64>) {
         let mut highest = HashMap::new();
         let Some(live) = self.live(now) else { return (0, highest) };
         for part in self.parts.each() {
-            for entry in part.table.iter() {
+            for entry in &part.table {
                 let most: &mut f64 = highest.entry(entry.counter.policy().clone()).or_default();
                 *most = most.max(entry.ratio(now).unwrap_or_default());
             }
         }
         (live, highest)
     }
-}
-
-impl RatioShard {
-    /// Returns the entry of a check's counter, made if there is room.
-    pub(super) fn make(&mut self, shared: &RatioInner, hash: u64, check: &Check) -> Option<&mut RatioCounter> {
-        let (counter, tick) = (&check.counter, shared.settings.tick);
-        let is = |entry: &RatioCounter| entry.is_of(counter);
-        let make = || {
-            let mut entry = RatioCounter::new(hash, counter, tick);
-            entry.follow(check, tick);
-            if let Some(hot) = &*shared.totals.load()
-                && let Some(totals) = hot.totals.get(&entry.id)
-            {
-                entry.hear(*totals, hot.until);
-            }
-            Some(entry)
-        };
-        let is_full = self.table.is_full();
-        let found =
-            if is_full { self.table.find_mut(hash, is) } else { self.table.find_or_insert(hash, is, make, |_| true) };
-        let entry = found?;
-        entry.follow(check, tick);
-        Some(entry)
-    }
-
-    /// Returns the entry of a counter.
-    pub(super) fn find(&self, hash: u64, counter: &Counter) -> Option<&RatioCounter> {
-        self.table.find(hash, |entry| entry.is_of(counter))
-    }
-
-    /// Returns a random number from 0 to below 1.
-    pub(super) fn draw(&mut self) -> f64 {
-        draw(&mut self.seed)
-    }
-}
-
-/// Returns a random number from 0 to below 1, which repeats with the seed: splitmix64.
-fn draw(seed: &mut u64) -> f64 {
-    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    float((mixed ^ (mixed >> 31)) >> 11) / float(1 << 53)
 }

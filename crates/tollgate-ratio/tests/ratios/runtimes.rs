@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::ratio::{MemoryTally, RatioStore, Report, Tally, Totals};
 use tollgate::store::{Ask, Change, Check, Store};
 use tollgate::{Error, Quota};
+use tollgate_ratio::{MemoryTally, RatioStore, Report, Tally, Totals};
 
 use super::{all, counter, decide};
 

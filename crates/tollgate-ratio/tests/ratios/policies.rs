@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tollgate::Quota;
 use tollgate::policy::{Calendar, PolicyName};
-use tollgate::ratio::{CounterId, MemoryTally, RatioStore};
 use tollgate::store::{Change, Check, Mode, Requirement, Settles, Store};
+use tollgate_ratio::{CounterId, MemoryTally, RatioStore};
 
 use super::{LIMIT, Steps, Switch, TICK, all, counter, decide, load};
 

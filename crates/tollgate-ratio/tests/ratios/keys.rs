@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use tokio::time::sleep;
 use tollgate::Quota;
-use tollgate::ratio::CounterId;
 use tollgate::store::Check;
+use tollgate_ratio::CounterId;
 
 use super::{LIMIT, Steps, Switch, TICK, all, counter, decide, load};
 

@@ -8,11 +8,10 @@
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use deadpool_redis::redis::Cmd;
+use tollgate::Error;
+use tollgate::deadpool_redis::redis::{Cmd, cmd};
 
-use super::script::{Calls, Program};
-use crate::core::Error;
-use crate::store::ratio::{CounterId, MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS, Offered, Report};
+use crate::tally::{CounterId, MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS, Offered, Report};
 
 /// The shortest and the longest tick.
 const TICKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(60)];
@@ -28,7 +27,7 @@ const OFFERED_SIZE: usize = CounterId::LENGTH + 3 * UNITS_SIZE;
 const HOT_SIZE: usize = CounterId::LENGTH + 14;
 
 /// What is sent to one shard.
-pub(in crate::store::redis) struct ShardReport {
+pub(crate) struct ShardReport {
     /// The hashes of the ticks that are 0, 1 and 2 modulo 3.
     keys: [String; 3],
     /// The tick, the target and whether the process is live.
@@ -41,12 +40,12 @@ pub(in crate::store::redis) struct ShardReport {
 
 /// What one shard replies.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::store::redis) struct ShardTotals {
-    pub(in crate::store::redis) now_us: u64,
-    pub(in crate::store::redis) live: u64,
+pub(crate) struct ShardTotals {
+    pub(crate) now_us: u64,
+    pub(crate) live: u64,
     /// The totals of the counters that were sent, each with its place in the whole report.
-    pub(in crate::store::redis) counters: Vec<(usize, Option<[u64; 2]>)>,
-    pub(in crate::store::redis) hot: Vec<(CounterId, [u64; 2])>,
+    pub(crate) counters: Vec<(usize, Option<[u64; 2]>)>,
+    pub(crate) hot: Vec<(CounterId, [u64; 2])>,
 }
 
 impl ShardReport {
@@ -55,7 +54,7 @@ impl ShardReport {
     /// # Errors
     ///
     /// If the tick, or the number of shards or of counters in one, is not allowed.
-    pub(in crate::store::redis) fn all(prefix: &str, report: &Report) -> Result<Vec<Self>, Error> {
+    pub(crate) fn all(prefix: &str, report: &Report) -> Result<Vec<Self>, Error> {
         let (tick, shards) = (report.tick, report.shards);
         if tick < TICKS[0] || tick > TICKS[1] || tick.subsec_nanos() % 1_000 != 0 {
             return Err(Error::invalid(format!("a tick of {tick:?} is not allowed: give 10ms to 60s, in whole µs")));
@@ -91,29 +90,20 @@ impl ShardReport {
     }
 
     /// Makes the report for the current tick of the shard's server, whatever tick that is.
-    pub(in crate::store::redis) fn without_target(mut self) -> Self {
+    pub(crate) fn without_target(mut self) -> Self {
         self.head[7..14].fill(0);
         self
     }
 
-    /// Returns a key of the shard, all of which are in one slot.
-    pub(in crate::store::redis) fn key(&self) -> &str {
-        &self.keys[0]
-    }
-
-    /// Returns the call. If the server does not have the script, its source is sent.
-    pub(in crate::store::redis) fn command(&self, calls: Calls, is_missing: bool) -> Cmd {
-        let program = Program::ratio(calls);
-        let mut call = Cmd::new();
-        for argument in program.call("ratio", is_missing) {
-            call.arg(argument);
-        }
-        call.arg(self.keys.len()).arg(&self.keys).arg(&self.head).arg(&self.counters);
+    /// Returns a call of the script, by `EVAL` with its source or by `EVALSHA` with its hash. All keys are in one slot.
+    pub(crate) fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut call = cmd(name);
+        call.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.head).arg(&self.counters);
         call
     }
 
     /// Reads the reply to it; `None` if that is something else.
-    pub(in crate::store::redis) fn read(&self, mut reply: Bytes) -> Option<ShardTotals> {
+    pub(crate) fn read(&self, mut reply: Bytes) -> Option<ShardTotals> {
         let now_us = reply.try_get_uint(7).ok()?;
         let live = reply.try_get_uint(4).ok()?;
         let units = |place: &usize| Some((*place, Some(read_units(&mut reply)?).filter(has_room)));
@@ -199,7 +189,7 @@ mod tests {
         let parts = ShardReport::all("t", &report(counters).shards(4)).expect("the report is valid");
         let places: Vec<&[usize]> = parts.iter().map(|part| &part.places[..]).collect();
         assert_eq!(places, [&[1, 4][..], &[2], &[], &[0, 3]]);
-        assert_eq!(parts[3].key(), "t:{ratio-1000000-4-3}:0");
+        assert_eq!(parts[3].keys[0], "t:{ratio-1000000-4-3}:0");
         assert_eq!(parts[3].counters.len(), 2 * OFFERED_SIZE);
     }
 

@@ -8,36 +8,32 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
-
-use super::builder::{RatioStoreBuilder, check_policy, check_quota};
-use super::shared::{RatioInner, RatioShard};
-use super::tally::Tally;
-use super::ticking::{close, start};
-use crate::core::decision::{Decision, Outcome, Source};
-use crate::core::error::built;
-use crate::core::{Error, Mode, Requirement};
-use crate::store::around::settle_each;
-use crate::store::map::Locked;
-use crate::store::{
-    Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Settlement, Settling, Store,
-    StoreDecision, share,
+use tollgate::store::{
+    Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Mode, Receipt, Requirement, Settlement,
+    Settling, Store, StoreDecision,
 };
+use tollgate::{Decision, Error, Outcome, Source};
+
+use crate::builder::{RatioStoreBuilder, check_policy, check_quota};
+use crate::events::Metrics;
+use crate::shared::RatioInner;
+use crate::tally::Tally;
+use crate::ticking::{close, start};
 
 /// A store that calls no server for a request: it admits the share of each key's requests that fits the limit of all
 /// processes.
 ///
 /// **The law**: every process counts what it is *offered*, and reports it to a [`Tally`] once in each tick, 1 s by
 /// default. From the totals of all processes each computes the same drop ratio, 1 - limit / offered, and drops that share
-/// of its requests at random. Requests with a [reserve](crate::Policy::reserve) that they may use are dropped only if
+/// of its requests at random. Requests with a [reserve](tollgate::Policy::reserve) that they may use are dropped only if
 /// they alone exceed the limit.
 ///
 /// **The lag**: a ratio is up to 3 ticks old. Under steady load, 10 s means are within 5% of the limit from the fourth
 /// tick on if a tick admits 1,000 requests, within 8% if it admits 100, and from 30% below to 40% above it if it admits
 /// 10; a limit of fewer than 10 units a tick is an error when a layer is built. A burst from nothing passes for up to 3
 /// ticks, in each of which a process admits at most its burst and what the limit gains in a tick. Load that changes
-/// faster than in 3 ticks is limited badly: use a [`LeaseStore`](crate::store::LeaseStore) for it.
+/// faster than in 3 ticks is limited badly: use a [`LeaseStore`](tollgate::store::LeaseStore) for it.
 ///
 /// **The cost**: one call a process and tick, however many requests there are; none after 60 ticks without a request. No
 /// request waits.
@@ -52,7 +48,7 @@ use crate::store::{
 ///
 /// Limits are rates: of token buckets, fixed and sliding windows of up to 60 s; a burst only bounds what one process
 /// admits before it knows a ratio. There are no refunds, no bans and no changes of counters, and a
-/// [reset](Change::Reset) is one of this process. The time to retry is a [guess](crate::Outcome::retry_is_guess).
+/// [reset](Change::Reset) is one of this process. The time to retry is a [guess](tollgate::Outcome::retry_is_guess).
 ///
 /// All processes need the same ticks, shards and limits. Reports need a tokio runtime: until the store is used in one,
 /// each process admits its share.
@@ -60,7 +56,7 @@ use crate::store::{
 /// # Examples
 ///
 /// ```
-/// use tollgate::ratio::{MemoryTally, RatioStore};
+/// use tollgate_ratio::{MemoryTally, RatioStore};
 /// use tollgate::{Policy, Quota, RateLimitLayer, key};
 ///
 /// let policy = Policy::new("all", Quota::per_second(50_000)).key(key::global());
@@ -80,7 +76,10 @@ impl RatioStoreBuilder {
     /// If a setting is outside of its bounds, or a name that [`fair`](Self::fair) set is not that of a policy.
     #[track_caller]
     pub fn build(self) -> RatioStore {
-        built(self.try_build())
+        match self.try_build() {
+            Ok(store) => store,
+            Err(error) => panic!("{error:#}"),
+        }
     }
 
     /// Fallible version of [`build`](Self::build).
@@ -114,17 +113,28 @@ impl RatioStore {
     /// Returns the drop ratio of a counter's requests, of those that may not use the reserve: from 0 to 1. `None` if
     /// none is known.
     pub fn ratio(&self, counter: &Counter) -> Option<f64> {
-        let (hash, now) = (self.shared.hasher.of(counter), Instant::now());
+        let (hash, now) = (self.shared.parts.hash(counter), Instant::now());
         self.shared.live(now)?;
         self.shared.parts.lock(hash).find(hash, counter)?.ratio(now)
     }
 
     /// Forgets the ratio and the share of a counter in this process.
     fn reset(&self, counter: &Counter) -> MaybeFuture<Result<ChangeResult, Error>> {
-        let hash = self.shared.hasher.of(counter);
-        let found = self.shared.parts.lock(hash).table.remove(hash, |entry| entry.is_of(counter)).is_some();
+        let hash = self.shared.parts.hash(counter);
+        let found = match self.shared.parts.lock(hash).table.find_entry(hash, |entry| entry.is_of(counter)) {
+            Ok(entry) => {
+                entry.remove();
+                true
+            }
+            Err(_) => false,
+        };
         let locally = self.shared.local.adjust(counter, Change::Reset);
-        locally.map(move |applied| applied.map(|of| ChangeResult { units: of.units.max(found.into()), ..of }))
+        locally.map(move |applied| {
+            applied.map(|mut applied| {
+                applied.units = applied.units.max(found.into());
+                applied
+            })
+        })
     }
 
     /// Returns how many processes reported in the last tick; `None` if that is not known, as before the first totals and
@@ -152,10 +162,11 @@ impl Store for RatioStore {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() == self.shared.local.id() {
+        if receipt.store() != self.shared.id {
             return self.shared.local.settle(receipt, changes);
         }
-        settle_each(&receipt, changes, |_, taken, _| MaybeFuture::Ready(Ok(vec![ChangeResult::new(0, taken.stamp)])))
+        // A ratio takes nothing.
+        MaybeFuture::Ready(Ok(changes.iter().map(|_| ChangeResult::new(0, 0)).collect()))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
@@ -193,42 +204,34 @@ fn decide(shared: &Arc<RatioInner>, checks: &[Check]) -> Result<StoreDecision, E
     let now = Instant::now();
     shared.is_used.store(true, Ordering::Relaxed);
     start(shared, now);
-    let mut locked = shared.parts.lock_all(checks.iter().map(|check| shared.hasher.of(&check.counter)));
     if shared.live(now).is_none() {
-        return all_by_share(shared, &mut locked, checks, now);
+        return all_by_share(shared, checks, now);
     }
     let mut passes = true;
-    let mut outcomes = SmallVec::<[Outcome; 2]>::new();
-    for (index, check) in checks.iter().enumerate() {
-        let (hash, part) = locked.of(index);
+    let mut outcomes = Vec::with_capacity(checks.len());
+    for check in checks {
         let outcome = if !passes || check.cost == 0 {
-            Outcome::allowed(check, remaining((hash, part), check, now)).with_reset_after(shared.settings.tick)
+            Outcome::allowed(check, remaining(shared, check, now)).with_reset_after(shared.settings.tick)
         } else if fits(check) {
-            one(shared, (hash, part), check, caller(shared, checks, check), now)?
+            one(shared, check, caller(shared, checks, check), now)?
         } else {
-            Outcome::denied(check, remaining((hash, part), check, now), None).with_reset_after(shared.settings.tick)
+            Outcome::denied(check, remaining(shared, check, now), None).with_reset_after(shared.settings.tick)
         };
         passes &= passes_by(check, &outcome);
         outcomes.push(outcome);
     }
-    drop(locked);
-    shared.telemetry.ratios_applied(checks, &outcomes);
+    Metrics::applied(checks, &outcomes);
     Ok(StoreDecision::new(Decision::new(outcomes, Source::Ratio), Receipt::new(shared.id, [])))
 }
 
 /// Decides a check that is offered.
-fn one(
-    shared: &RatioInner,
-    (hash, part): (u64, &mut RatioShard),
-    check: &Check,
-    caller: Option<u64>,
-    now: Instant,
-) -> Result<Outcome, Error> {
-    let tick = shared.settings.tick;
+fn one(shared: &RatioInner, check: &Check, caller: Option<u64>, now: Instant) -> Result<Outcome, Error> {
+    let (tick, hash) = (shared.settings.tick, shared.parts.hash(&check.counter));
+    let part = &mut *shared.parts.lock(hash);
     let ticks = now.saturating_duration_since(part.since).div_duration_f64(tick);
     let (drawn, later) = (part.draw(), (3.0 * part.draw()).floor());
     let by_share = || {
-        let decided = share::decide(&shared.local, shared.instances(), slice::from_ref(check))?;
+        let decided = shared.local.decide_share(slice::from_ref(check), shared.instances())?;
         Ok(decided.decision.outcomes()[0].clone())
     };
     let Some(entry) = part.make(shared, hash, check) else { return by_share() };
@@ -243,26 +246,22 @@ fn one(
     Ok(Outcome::denied(check, remaining, Some(tick + tick.mul_f64(later))).guessed().with_reset_after(tick))
 }
 
-fn remaining((hash, part): (u64, &RatioShard), check: &Check, now: Instant) -> u64 {
-    match part.find(hash, &check.counter) {
+fn remaining(shared: &RatioInner, check: &Check, now: Instant) -> u64 {
+    let hash = shared.parts.hash(&check.counter);
+    match shared.parts.lock(hash).find(hash, &check.counter) {
         Some(entry) => entry.remaining(check, now),
         None => check.counter.quota().capacity().saturating_sub(check.floor),
     }
 }
 
 /// Decides all checks by the share of this process, and counts what is offered.
-fn all_by_share(
-    shared: &RatioInner,
-    locked: &mut Locked<'_, RatioShard>,
-    checks: &[Check],
-    now: Instant,
-) -> Result<StoreDecision, Error> {
-    let decided = share::decide(&shared.local, shared.instances(), checks)?;
-    for (index, (check, outcome)) in checks.iter().zip(decided.decision.outcomes()).enumerate() {
-        let (hash, part) = locked.of(index);
+fn all_by_share(shared: &RatioInner, checks: &[Check], now: Instant) -> Result<StoreDecision, Error> {
+    let decided = shared.local.decide_share(checks, shared.instances())?;
+    for (check, outcome) in checks.iter().zip(decided.decision.outcomes()) {
+        let hash = shared.parts.hash(&check.counter);
         if check.cost > 0
             && fits(check)
-            && let Some(entry) = part.make(shared, hash, check)
+            && let Some(entry) = shared.parts.lock(hash).make(shared, hash, check)
         {
             entry.offer(check, caller(shared, checks, check), now, 0.0);
         }
@@ -286,5 +285,5 @@ fn fits(check: &Check) -> bool {
 fn caller(shared: &RatioInner, checks: &[Check], check: &Check) -> Option<u64> {
     let (policy, by) = shared.settings.fair.as_ref().filter(|(policy, _)| policy == check.counter.policy().as_str())?;
     let of_caller = |check: &&Check| check.counter.policy().as_str() == by && by != policy;
-    checks.iter().find(of_caller).map(|check| shared.hasher.of(&check.counter))
+    checks.iter().find(of_caller).map(|check| shared.parts.hash(&check.counter))
 }

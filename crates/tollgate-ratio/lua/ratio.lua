@@ -1,5 +1,5 @@
 -- Adds what a process was offered in its last tick to the tick that it is for, and returns what all
--- processes were offered in the last complete one. The same as src/store/ratio/memory.rs.
+-- processes were offered in the last complete one. The same as src/memory.rs.
 --
 -- keys      three hashes of one slot: those of the ticks that are 0, 1 and 2 modulo 3
 -- args[1]   the tick (7 bytes, us, 10,000 to 60,000,000), the number of the tick that the report is for, or
@@ -16,6 +16,8 @@
 -- name (16). Units of a counter that has no room are 2^52 for the first kind.
 
 local MOST_COUNTERS, MOST_HOT, NAME, OFFERED_SIZE = 1024, 32, 16, 34
+local NEVER = 2 ^ 52
+local call, pack, unpack_at, min = redis.call, struct.pack, struct.unpack, math.min
 local OFFERED = '>I6I6I6'
 
 -- The hash of a tick. What is there of another tick does not count.
@@ -35,7 +37,7 @@ local function begin_bucket(bucket, tick_us)
   call('PEXPIRE', bucket.key, 0)
   -- The long value keeps Redis from storing the hash as a list, in which each name is searched for.
   call('HSET', bucket.key, 'tick', bucket.number, 'list', ('-'):rep(65))
-  call('PEXPIRE', bucket.key, div_ceil(tick_us, 250))
+  call('PEXPIRE', bucket.key, math.ceil(tick_us / 250))
   bucket.is_there = true
 end
 
@@ -98,7 +100,6 @@ local function add_hot(parts, last, hot)
 end
 
 local function ratio(keys, args)
-  bind()
   local tick_us, target, counts = unpack_at('>I7I7B', args[1])
   local time = call('TIME')
   local now_us = time[1] * 1000000 + time[2]
@@ -132,3 +133,5 @@ local function ratio(keys, args)
   add_hot(parts, last, hot .. last.hot)
   return pack('>I7I4', now_us, last.live) .. table.concat(parts)
 end
+
+return ratio(KEYS, ARGV)

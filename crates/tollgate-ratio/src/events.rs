@@ -1,0 +1,137 @@
+//! What operators see of a ratio store: metrics, and log lines whose rate is bounded.
+//!
+//! Series are registered with their first event.
+
+#![cfg_attr(
+    not(feature = "metrics"),
+    allow(unused_variables, clippy::unused_self, reason = "nothing is counted without the feature")
+)]
+
+use std::collections::HashMap;
+#[cfg(feature = "metrics")]
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+#[cfg(feature = "metrics")]
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+use tollgate::Outcome;
+use tollgate::policy::PolicyName;
+use tollgate::store::Check;
+
+/// What a store counts.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    /// The policies whose gauges are shown.
+    #[cfg(feature = "metrics")]
+    shown: Mutex<Vec<PolicyName>>,
+}
+
+#[allow(clippy::cast_precision_loss, reason = "there are far fewer counters and processes")]
+impl Metrics {
+    /// A report of so many counters was made, and the tally replied or not.
+    pub(crate) fn reported(counters: usize, is_replied: bool) {
+        #[cfg(feature = "metrics")]
+        {
+            const REPORTS: &str = "tollgate_ratio_reports_total";
+            const COUNTERS: &str = "tollgate_ratio_counters";
+            describe_counter!(REPORTS, Unit::Count, "Reports of ratio stores to their tally, by whether it replied.");
+            describe_gauge!(COUNTERS, Unit::Count, "Counters in the last report of a ratio store.");
+            counter!(REPORTS, "result" => "replied").increment(is_replied.into());
+            counter!(REPORTS, "result" => "failed").increment((!is_replied).into());
+            gauge!(COUNTERS).set(counters as f64);
+        }
+    }
+
+    /// What is known after a report: how many processes reported in the last tick, 0 if that is unknown, and of each policy
+    /// the highest drop ratio of its keys. It is only collected if it is shown.
+    pub(crate) fn known(&self, collect: impl FnOnce() -> (u64, HashMap<PolicyName, f64>)) {
+        #[cfg(feature = "metrics")]
+        {
+            const LIVE: &str = "tollgate_ratio_live";
+            const HIGHEST: &str = "tollgate_ratio_highest";
+            describe_gauge!(LIVE, Unit::Count, "Processes that reported in the last tick; 0 if that is not known.");
+            describe_gauge!(
+                HIGHEST,
+                Unit::Count,
+                "The highest drop ratio of a policy's keys in the last tick, from 0 to 1."
+            );
+            let (live, highest) = collect();
+            gauge!(LIVE).set(live as f64);
+            let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+            for policy in highest.keys().filter(|policy| !shown.contains(policy)).cloned().collect::<Vec<_>>() {
+                dropped(&policy).increment(0);
+                shown.push(policy);
+            }
+            for policy in &*shown {
+                let ratio = highest.get(policy).copied().unwrap_or_default();
+                gauge!(HIGHEST, "policy" => policy.to_string()).set(ratio);
+            }
+        }
+    }
+
+    /// Outcomes of a ratio: those that it denied are those whose wait is a guess.
+    pub(crate) fn applied(checks: &[Check], outcomes: &[Outcome]) {
+        #[cfg(feature = "metrics")]
+        for (check, outcome) in checks.iter().zip(outcomes) {
+            if !outcome.is_allowed() && outcome.retry_is_guess() {
+                dropped(check.counter.policy()).increment(check.cost);
+            }
+        }
+    }
+}
+
+#[cfg(feature = "metrics")]
+fn dropped(policy: &PolicyName) -> metrics::Counter {
+    const DROPPED: &str = "tollgate_ratio_dropped_units_total";
+    let text = "Units that a policy dropped by ratios, or, in shadow mode, would have dropped.";
+    describe_counter!(DROPPED, Unit::Count, text);
+    counter!(DROPPED, "policy" => policy.to_string())
+}
+
+/// Several stores may set the gauges: they show the last value, and 0 when a store is dropped.
+#[cfg(feature = "metrics")]
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        let shown = self.shown.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !shown.is_empty() {
+            for policy in &*shown {
+                gauge!("tollgate_ratio_highest", "policy" => policy.to_string()).set(0.0);
+            }
+            gauge!("tollgate_ratio_live").set(0.0);
+            gauge!("tollgate_ratio_counters").set(0.0);
+        }
+    }
+}
+
+/// How many outages are logged in [`PERIOD`]; further ones are counted.
+const MOST: u64 = 10;
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The lines of outages, each of which has one when it begins and one when it ends.
+#[derive(Debug, Default)]
+pub(crate) struct OutageLines {
+    /// When the first outage of the period began, and how many did since.
+    period: Option<(Instant, u64)>,
+    /// Whether the end of the current outage is to be logged.
+    is_logged: bool,
+}
+
+impl OutageLines {
+    /// Logs the beginning, with how many were not logged in the last period, if some were not.
+    pub(crate) fn began(&mut self, line: impl FnOnce(Option<u64>)) {
+        let (began, count) = self.period.filter(|(began, _)| began.elapsed() < PERIOD).unwrap_or((Instant::now(), 0));
+        let left_out = self.period.filter(|_| count == 0).map_or(0, |(_, count)| count.saturating_sub(MOST));
+        self.period = Some((began, count + 1));
+        self.is_logged = count < MOST;
+        if self.is_logged {
+            line((left_out > 0).then_some(left_out));
+        }
+    }
+
+    /// Logs the end, if the beginning was logged.
+    pub(crate) fn ended(&mut self, line: impl FnOnce()) {
+        if std::mem::take(&mut self.is_logged) {
+            line();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The counters of a store: bounded, in parts with a lock each.
+//!
+//! Bits of a hash pick the part, and the hash has random keys of its own for each store, so that no client can choose
+//! counters that collide. One part is locked at a time, for a few probes or to go through its entries, and never across an
+//! `await`.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashTable;
+use tokio::time::Instant;
+use tollgate::store::{Check, Counter};
+
+use crate::counter::{RatioCounter, draw};
+use crate::shared::RatioInner;
+
+/// The most parts, and the least room of one.
+const MOST_PARTS: usize = 64;
+const LEAST_ROOM: usize = 64;
+
+/// All counters.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    hasher: ahash::RandomState,
+    parts: Box<[Mutex<Part>]>,
+}
+
+/// A part of the counters.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) table: HashTable<RatioCounter>,
+    room: usize,
+    /// When the current tick of this process began.
+    pub(crate) since: Instant,
+    /// The state of its random numbers.
+    pub(crate) seed: u64,
+}
+
+impl Parts {
+    /// Parts that together have room for `capacity`; `seed` returns one for each, as the parts of a request must draw apart.
+    pub(crate) fn new(capacity: usize, since: Instant, mut seed: impl FnMut() -> u64) -> Self {
+        let count = 1_usize << (capacity / LEAST_ROOM).clamp(1, MOST_PARTS).ilog2();
+        let room = capacity / count;
+        let part = |_| Mutex::new(Part { table: HashTable::new(), room, since, seed: seed() });
+        Self { hasher: ahash::RandomState::new(), parts: (0..count).map(part).collect() }
+    }
+
+    /// Returns the hash of a counter, whatever its quota.
+    pub(crate) fn hash(&self, counter: &Counter) -> u64 {
+        self.hasher.hash_one((counter.key(), counter.policy().as_str()))
+    }
+
+    /// Locks the part of a hash.
+    pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, Part> {
+        // The table uses the low bits and the seven highest ones.
+        #[allow(clippy::cast_possible_truncation, reason = "only the low bits are used")]
+        let bits = (hash >> 40) as usize;
+        lock(&self.parts[bits & (self.parts.len() - 1)])
+    }
+
+    /// Each part in turn, locked.
+    pub(crate) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Part>> {
+        self.parts.iter().map(lock)
+    }
+}
+
+/// Locks a part, whether or not a thread panicked while it held the lock.
+fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Part {
+    pub(crate) fn is_full(&self) -> bool {
+        self.table.len() >= self.room
+    }
+
+    /// Returns the entry of a check's counter, made if there is room.
+    pub(crate) fn make(&mut self, shared: &RatioInner, hash: u64, check: &Check) -> Option<&mut RatioCounter> {
+        let (counter, tick) = (&check.counter, shared.settings.tick);
+        if self.find(hash, counter).is_none() {
+            if self.is_full() {
+                return None;
+            }
+            let mut entry = RatioCounter::new(hash, counter, tick);
+            shared.tell(&mut entry);
+            self.table.insert_unique(hash, entry, |entry| entry.hash);
+        }
+        let entry = self.table.find_mut(hash, |entry| entry.is_of(counter))?;
+        entry.follow(check, tick);
+        Some(entry)
+    }
+
+    /// Returns the entry of a counter.
+    pub(crate) fn find(&self, hash: u64, counter: &Counter) -> Option<&RatioCounter> {
+        self.table.find(hash, |entry| entry.is_of(counter))
+    }
+
+    /// Returns a random number from 0 to below 1.
+    pub(crate) fn draw(&mut self) -> f64 {
+        draw(&mut self.seed)
+    }
+}
