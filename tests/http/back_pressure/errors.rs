@@ -11,9 +11,9 @@ use tokio::time::Instant;
 #[cfg(feature = "lookup")]
 use tollgate::key::{Lookup, header};
 use tollgate::policy::TierLookup;
-use tollgate::shed::BackPressureLayer;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
 use tollgate::{Ban, Error, Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule};
+use tollgate_shed::BackPressureLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tracing::Level;
 

@@ -10,9 +10,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tollgate::shed::BackPressureLayer;
 use tollgate::test_util::{ManualClock, RecordingStore};
 use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+use tollgate_shed::BackPressureLayer;
 use tower::{Service, ServiceExt};
 
 use crate::support::time::memory;

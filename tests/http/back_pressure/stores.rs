@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::shed::BackPressureLayer;
 use tollgate::store::Store;
 use tollgate::{Key, Limiter, MemoryStore, Quota, RedisStore, Rule};
+use tollgate_shed::BackPressureLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use super::{SECOND, key, left};

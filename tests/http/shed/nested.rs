@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use http::Response;
-use tollgate::shed::{Class, FleetShedLayer, Shed, WorkerShedLayer};
 use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate_shed::{Class, FleetShedLayer, Shed, WorkerShedLayer};
 use tower::{Service as _, ServiceExt};
 
 use super::rig::{Text, behind, hello, of_class, said, send};

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{Request, Response};
-use tollgate::shed::{Class, Ramp, WorkerShedLayer};
 use tollgate::test_util::ManualClock;
+use tollgate_shed::{Class, Ramp, WorkerShedLayer};
 use tower::{Layer, Service as _, ServiceExt};
 use tower_test::mock;
 use tracing::Level;

@@ -7,6 +7,7 @@ use tollgate::ratio::{MemoryTally, RatioStore};
 use tollgate::store::{Ask, Check, Counter, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, MemoryStore, Quota, Source};
+use tollgate_shed::FleetConfig;
 
 use super::{policy, refused};
 
@@ -156,7 +157,7 @@ async fn a_fleet_and_ratios_are_in_one_file() {
     let lines = "[fleet]\nlimit = 4\nreserve = 0.5\ncritical = { header = \"x-priority\", value = \"high\" }";
     let config = Config::from_toml(&file(lines)).expect("a good file");
     assert!(config.ratio_store(MemoryTally::new()).expect("valid settings").is_some());
-    assert!(config.fleet(MemoryStore::new()).expect("memory has slots").is_some());
+    assert!(FleetConfig::from_toml(&file(lines)).expect("a good file").is_some());
 }
 
 #[tokio::test]
