@@ -93,7 +93,7 @@ impl ConfigFile {
 
 /// Reads both from one text, as a pipe is read once.
 fn read(path: &Path) -> Result<(Config, Option<FleetConfig>), Error> {
-    let name = path.display();
+    let name = path.to_string_lossy().escape_debug().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Error::invalid(format!("cannot read the config file {name}: {error}")))?;
     let of_file = |error| Error::invalid(format!("{name} {error:#}"));

@@ -20,16 +20,13 @@ async fn main() -> Result<(), Infallible> {
     for path in ["/reports", "/reports", "/reports", "/charges", "/charges", "/charges", "/reports"] {
         let request = Request::get(path).body(String::new()).expect("a request");
         let response = service.clone().oneshot(request).await?;
-        match response.extensions().get::<Shed>() {
-            Some(shed) => {
-                let wait = response.headers()["retry-after"].to_str().expect("it is a number");
-                println!("{path}: shed by {:?} as {:?}, retry after {wait} s", shed.name(), shed.class());
-            }
-            None => {
-                println!("{path}: served");
-                // It holds its slot until the end of its body.
-                in_progress.push(response);
-            }
+        if let Some(shed) = response.extensions().get::<Shed>() {
+            let wait = response.headers()["retry-after"].to_str().expect("it is a number");
+            println!("{path}: shed by {:?} as {:?}, retry after {wait} s", shed.name(), shed.class());
+        } else {
+            println!("{path}: served");
+            // It holds its slot until the end of its body.
+            in_progress.push(response);
         }
     }
     Ok(())
