@@ -168,6 +168,7 @@ fn every_mistake_in_a_fleet_names_its_line() {
     let long = format!("name = \"{}\"", "a".repeat(60));
     refused(&fleet(&long), 2, &["has 60 characters: give at most 57 (column 8)"]);
     refused("fleet = 3", 1, &["fleet: invalid type: integer `3`, expected a table, under [fleet]"]);
+    refused("fleet = [10, 0.2]", 1, &["fleet: invalid type: integer `10`"]);
 }
 
 #[test]
