@@ -12,7 +12,7 @@ use tollgate_shed::{Class, FleetShedLayer, Shed, WorkerShedLayer};
 use tower::{Service as _, ServiceExt};
 
 use super::rig::{Text, behind, hello, of_class, said, send};
-use crate::support::slow;
+use crate::slow;
 
 const CLASSES: [Class; 4] = [Class::Critical, Class::Write, Class::Read, Class::Test];
 

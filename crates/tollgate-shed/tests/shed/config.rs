@@ -1,7 +1,5 @@
 //! The table `[fleet]` of a file: what it makes critical, and the error of every mistake in it.
 
-#![cfg(feature = "config")]
-
 use std::convert::Infallible;
 
 use futures::FutureExt;

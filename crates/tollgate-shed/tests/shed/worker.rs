@@ -13,7 +13,7 @@ use tower_test::mock;
 use tracing::Level;
 
 use super::rig::{Load, SECOND, bad_for, behind, hello, is_shed, measured, of_class, pass, said, send, shed_of};
-use crate::support::log::Log;
+use crate::log::Log;
 
 #[test]
 fn classes_are_shed_in_their_order_and_critical_requests_never() {
