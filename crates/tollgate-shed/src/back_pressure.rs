@@ -283,10 +283,10 @@ struct Line {
 impl Line {
     /// Calls the limiter once; returns the permit and its delay, or for how long to pause.
     async fn call(&self) -> Result<(Permit, Duration), Duration> {
-        if let Err(error) = self.limiter.supports_permits(&self.key) {
-            return Err(self.never_ready(&format!("{error:#}")));
-        }
         let (decision, permit) = self.limiter.permit(&self.key).await.map_err(|error| {
+            if error.is_invalid() {
+                return self.never_ready(&format!("{error:#}"));
+            }
             tracing::debug!(error = format!("{error:#}"), "a service is not ready, as no decision could be made");
             PAUSE
         })?;
