@@ -4,6 +4,7 @@ use std::convert::Infallible;
 
 use futures::FutureExt;
 use http::{Request, Response};
+use proptest::prelude::*;
 use tollgate::MemoryStore;
 use tollgate::body::ResponseBody;
 use tollgate_shed::{Class, FleetConfig, FleetShedLayer};
@@ -192,4 +193,34 @@ fn a_file_is_named_in_its_error() {
     std::fs::remove_file(&path).expect("it is there");
     let error = FleetConfig::from_file(&path).expect_err("it is gone").to_string();
     assert!(error.starts_with(&format!("cannot read the config file {}: ", path.display())), "{error}");
+}
+
+/// All that a table may hold.
+const ALL: &str = r#"
+[[policy]]
+name = "api"
+[fleet]
+name = "example"
+limit = 10_000
+reserve = 0.2
+slot_ttl = "30s"
+max_hold = "1h"
+critical = { header = "x-priority", value = "high" }
+critical_routes = ["/login", "/charges/{id}"]
+"#;
+
+proptest! {
+    #[test]
+    fn whatever_a_file_holds_it_is_read_or_refused_with_its_line(
+        from in 0..ALL.len(),
+        to in 0..ALL.len(),
+        put in prop_oneof!["\\PC{0,3}", "-?[0-9_]{1,22}", "\"[0-9]{0,25} ?(ns|ms|s|h|d|M|y)?\"", "(inf|nan|\\[\\]|\\{\\}|''')"],
+    ) {
+        let (from, to) = (from.min(to), from.max(to));
+        if let Err(error) = FleetConfig::from_toml(&format!("{}{put}{}", &ALL[..from], &ALL[to..])) {
+            let text = format!("{error:#}");
+            prop_assert!(error.is_invalid() && text.starts_with("line "), "{text}");
+            prop_assert!(!text.chars().any(char::is_control), "{text:?}");
+        }
+    }
 }
