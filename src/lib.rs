@@ -53,8 +53,9 @@
 //!   checks further policies. In axum a handler takes either as an argument.
 //! - A [`BandwidthLayer`](bandwidth) paces or cuts the bodies of responses or requests, by the bytes that pass.
 //! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`](bandwidth::Flow) of it limits what passes unit
-//!   by unit: bytes, or the items of a stream. A [`BackPressureLayer`](shed::BackPressureLayer) makes services wait for one.
-//! - When there is too much load, the [load shedders](shed) refuse less important requests, and never critical ones.
+//!   by unit: bytes, or the items of a stream.
+//! - When there is too much load, the load shedders of the crate `tollgate-shed` refuse less important requests, and never
+//!   critical ones; its `BackPressureLayer` makes services wait for a limiter.
 //! - The [`guide`] has [all codes of the log](guide::troubleshooting) and [all metrics](guide::metrics), and what to do
 //!   about them.
 //!
@@ -99,10 +100,6 @@
 //! | `tollgate_flow_portions_total` | counter | `policy`, `verdict` |
 //! | `tollgate_flow_wait_seconds` | histogram | `policy` |
 //! | `tollgate_flow_cuts_total` | counter | `policy` |
-//! | `tollgate_shed_offered_total` | counter | `policy`, `class` |
-//! | `tollgate_shed_total` | counter | `policy`, `class` |
-//! | `tollgate_shed_level` | gauge | `policy` |
-//! | `tollgate_shed_utilization` | gauge | `policy` |
 //! | `tollgate_slots_held` | gauge | |
 //! | `tollgate_slots_lost_total` | counter | |
 //!
@@ -161,8 +158,8 @@ pub mod test_util;
 pub use deadpool_redis;
 
 pub use self::core::{Ban, Decision, Error, Key, Outcome, Quota, Source};
-pub use self::http::{LiveLayer, Policy, RateLimit, RateLimitHandle, RateLimitHeaders, RateLimitLayer, key, shed};
-pub use self::limiter::{Limiter, Rule};
+pub use self::http::{LiveLayer, Policy, RateLimit, RateLimitHandle, RateLimitHeaders, RateLimitLayer, key};
+pub use self::limiter::{Limiter, Permit, Rule};
 pub use self::store::failure::OnFailure;
 pub use self::store::memory::MemoryStore;
 // Not there without its feature, so that the compiler names the feature.
@@ -199,9 +196,10 @@ pub mod policy {
     pub use crate::limiter::{TierLookup, UnknownTier};
 }
 
-/// What responses say: of a request that is denied, in headers, and of what the request cost.
+/// What responses say: of a request that is denied, in headers, and of what the request cost; and responses of your own
+/// layers.
 pub mod response {
-    pub use crate::http::{ActualCost, Denial, DenialReason, Draft, exposed_headers};
+    pub use crate::http::{ActualCost, Denial, DenialReason, Draft, Drain, exposed_headers, unavailable};
 }
 
 /// What clients have left of their limits, and what policies make of a request.
@@ -218,11 +216,6 @@ struct Readme;
 #[cfg(all(doctest, feature = "test-util"))]
 #[doc = include_str!("../docs/testing.md")]
 struct Testing;
-
-/// Compiles and runs the code in the page on load shedding.
-#[cfg(all(doctest, feature = "config"))]
-#[doc = include_str!("../docs/shedding.md")]
-struct Shedding;
 
 /// Compiles and runs the code in the page on regions.
 #[cfg(all(doctest, feature = "redis"))]

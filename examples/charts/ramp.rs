@@ -1,13 +1,13 @@
 //! Draws what the ramp of the worker shedder does to a load, as an SVG.
 //!
-//! `cargo run --example ramp [FILE]` writes `docs/shedding.svg`, or `FILE`.
+//! `cargo run --example ramp [FILE]` writes `crates/tollgate-shed/docs/shedding.svg`, or `FILE`.
 
 use std::error::Error;
 use std::time::Duration;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use tollgate::shed::{Class, Ramp};
+use tollgate_shed::{Class, Ramp};
 
 const END: u32 = 900;
 
@@ -27,7 +27,7 @@ struct Second {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let file = std::env::args().nth(1).unwrap_or_else(|| "docs/shedding.svg".to_owned());
+    let file = std::env::args().nth(1).unwrap_or_else(|| "crates/tollgate-shed/docs/shedding.svg".to_owned());
     let root = SVGBackend::new(&file, (900, 760)).into_drawing_area();
     root.fill(&WHITE)?;
     let root =

@@ -3,18 +3,22 @@
 use std::time::Duration;
 
 use tollgate::config::Config;
-use tollgate::shed::FleetShedLayer;
 use tollgate::store::Store;
 use tollgate::{Error, Quota, RateLimitLayer, key};
+use tollgate_shed::{FleetConfig, FleetShedLayer};
+
+use crate::reload::ConfigFile;
 
 /// Returns the layer, and the fleet shedder around it, if the file has one.
 pub(crate) fn layers(
     store: impl Store + Clone,
-    config: Option<&Config>,
+    file: Option<&ConfigFile>,
 ) -> Result<(RateLimitLayer, Option<FleetShedLayer>), Error> {
-    let Some(config) = config else { return Ok((built_in(RateLimitLayer::composite(store)), None)) };
+    let Some(file) = file else { return Ok((built_in(RateLimitLayer::composite(store)), None)) };
+    let config = file.config();
     warn_of_no_policies(config);
-    let fleet = config.fleet(store.clone())?;
+    let shedder = |fleet: &FleetConfig| Ok(fleet.layer(store.clone())?.instances(config.instances()));
+    let fleet = file.fleet().map(shedder).transpose()?;
     Ok((config.layer(store)?, fleet))
 }
 

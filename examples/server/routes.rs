@@ -11,7 +11,7 @@ use axum::routing::{get, get_service, post};
 use axum::{Form, Json, Router};
 use serde::Deserialize;
 use tollgate::LiveLayer;
-use tollgate::shed::FleetShedLayer;
+use tollgate_shed::FleetShedLayer;
 
 use crate::explain;
 

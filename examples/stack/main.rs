@@ -9,9 +9,9 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use tollgate::shed::BackPressureLayer;
 use tollgate::store::Store;
 use tollgate::{Key, Limiter, MemoryStore, Quota, RedisStore, Rule};
+use tollgate_shed::BackPressureLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -1,19 +1,19 @@
 //! A file with policies, read and checked as a whole. Nothing is in force until a layer is built of it, or updated by it.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::error::{Fault, Source, one_line};
-use super::fleet::{Fleet, FleetTable};
 use super::policy::PolicyTable;
 use super::server::{Server, ServerTable};
 use super::values::Names;
 use crate::core::Error;
-use crate::http::shed::FleetShedLayer;
 use crate::http::{LiveLayer, Policy, RateLimitLayer};
 use crate::store::Store;
 
@@ -42,8 +42,6 @@ pub struct Config {
     has_none: bool,
     /// The table `[server]`, or its defaults.
     server: Server,
-    /// The table `[fleet]`.
-    fleet: Option<Fleet>,
     /// The errors for tables that have no effect without a call of their own, by that call.
     uncalled: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
@@ -54,7 +52,8 @@ pub struct Config {
 struct File {
     policy: Option<Vec<PolicyTable>>,
     server: Option<ServerTable>,
-    fleet: Option<Spanned<FleetTable>>,
+    /// The crate `tollgate-shed` reads it.
+    fleet: Option<IgnoredAny>,
 }
 
 impl Config {
@@ -174,15 +173,14 @@ impl Config {
     }
 
     /// A layer with what `[[policy]]` and `[server]` set: its policies, how the client's address is known, and what
-    /// happens to requests the store could not decide. If the file has `[fleet]`, call
-    /// [`fleet`](Self::fleet) before.
+    /// happens to requests the store could not decide.
     ///
     /// What no file sets, such as [headers](RateLimitLayer::headers), is set on the layer. Policies that are added to the
     /// layer are removed by the next [`update`](Self::update): add them by [`with_policies`](Self::with_policies).
     ///
     /// # Errors
     ///
-    /// If the call for a table `[fleet]` is missing, which would have no effect, and as
+    /// As
     /// [`RateLimitLayer::try_policies`].
     ///
     /// # Examples
@@ -224,44 +222,9 @@ impl Config {
         Ok(layer)
     }
 
-    /// Returns the fleet shedder of the file, if it has one, with the `instances` of `[server]`.
-    ///
-    /// It takes effect at the start: [`update`](Self::update) does not change it, and
-    /// [`has_fleet_of`](Self::has_fleet_of) returns whether a newer file would.
-    ///
-    /// # Errors
-    ///
-    /// If the store has no slots: all else was checked when the file was read.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::config::Config;
-    /// use tollgate::MemoryStore;
-    ///
-    /// # fn main() -> Result<(), tollgate::Error> {
-    /// let config = Config::from_toml(
-    ///     r#"
-    ///     [fleet]
-    ///     limit = 500
-    ///     reserve = 0.2
-    ///     critical = { header = "x-priority", value = "high" }
-    ///     "#,
-    /// )?;
-    /// assert!(config.fleet(MemoryStore::new())?.is_some());
-    /// assert!(Config::default().fleet(MemoryStore::new())?.is_none());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn fleet(&self, store: impl Store) -> Result<Option<FleetShedLayer>, Error> {
-        self.uncalled().remove("fleet");
-        let layer = |fleet: &Fleet| Ok(fleet.layer(store)?.instances(self.server.instances));
-        self.fleet.as_ref().map(layer).transpose()
-    }
-
-    /// Returns whether another file has the same fleet shedder, or none as well.
-    pub fn has_fleet_of(&self, other: &Self) -> bool {
-        self.fleet == other.fleet
+    /// Returns the `instances` of `[server]`: how many processes share the limits.
+    pub fn instances(&self) -> NonZeroU32 {
+        self.server.instances
     }
 
     /// Updates a layer in use, its clones and its services, to this file: that of a [layer](Self::layer)
@@ -338,13 +301,6 @@ impl File {
             }
             names.insert(table.name.get_ref().clone(), table.name);
         }
-        let places = [self.fleet.as_ref().map(Spanned::span)];
-        let uncalled = ["fleet"].into_iter().zip(places).filter_map(|(call, place)| {
-            let message = format!("this table has no effect without Config::{call}: call it before Config::layer");
-            Some((call, source.error(&Fault(place?, message)).to_string()))
-        });
-        let uncalled = Arc::new(Mutex::new(uncalled.collect()));
-        let fleet = self.fleet.map(|table| FleetTable::build(&table, &names, source)).transpose()?;
-        Ok(Config { policies, has_none, server, fleet, uncalled })
+        Ok(Config { policies, has_none, server })
     }
 }

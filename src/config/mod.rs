@@ -124,23 +124,6 @@
 //! The first three set how `"client_ip"`, `allow` and `deny` determine a client's address:
 //! [`client_ip`](fn@crate::key::client_ip) has the rules. They need the feature `axum`.
 //!
-//! # `[fleet]`
-//!
-//! | field | what it holds | default |
-//! | --- | --- | --- |
-//! | `name` | the name of the shedder, unique among the services that share a store, and not that of a policy; up to 57 characters | `"fleet"` |
-//! | `limit` | how many requests all processes together serve at once | required |
-//! | `reserve` | the fraction of them that is kept for critical requests, above 0 and below 1 | required |
-//! | `slot_ttl` | how long a slot outlives its process: see [`Quota::slot_ttl`](crate::Quota::slot_ttl) | `"30s"` |
-//! | `max_hold` | the longest that one request holds its slot | `"1h"` |
-//! | `critical` | `{ header = "NAME", value = "TEXT" }`: requests are critical if this is the only value of the header | none |
-//! | `critical_routes` | requests to these routes are critical, in the syntax of axum; needs the feature `axum` | none |
-//!
-//! [`Config::fleet`] makes a [`FleetShedLayer`](crate::shed::FleetShedLayer) of it, and has to be called before
-//! [`Config::layer`]. One of `critical` and
-//! `critical_routes` is required: all requests that neither of them makes critical are what
-//! [`Class::from_parts`](crate::shed::Class::from_parts) returns. Any client that can send the header is never shed.
-//!
 //! Anything else in the file is an error that names the line and the column:
 //! `line 4: limit 0 admits nothing: give at least 1 (column 9)`.
 //!
@@ -148,7 +131,7 @@
 //!
 //! [`Config::update`] replaces the policies of a layer in use by those of a newer file. `trusted_proxies`,
 //! `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and `instances` stay, and a
-//! warning says so. `[fleet]` takes effect at the next start.
+//! warning says so.
 //!
 //! The crate does not watch files. A task that compares the bytes now and then is enough:
 //!
@@ -180,7 +163,6 @@
 mod ban;
 mod error;
 mod file;
-mod fleet;
 mod keys;
 mod policy;
 mod server;

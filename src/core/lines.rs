@@ -33,7 +33,7 @@ impl Lines {
     }
 
     /// Creates a statement with `most` lines in a period.
-    pub(crate) const fn of(most: u64, period: Duration) -> Self {
+    const fn of(most: u64, period: Duration) -> Self {
         Self { most, period, policies: Mutex::new(BTreeMap::new()) }
     }
 

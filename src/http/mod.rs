@@ -2,8 +2,7 @@
 //!
 //! Requests come in, and responses with the headers of their limits go out. Between the two, [`admission`] turns the
 //! head of a request into one decision, [`account`] keeps what it took until that is settled, and [`headers`] and
-//! [`response`] write what the client receives. [`gate`] holds what all services of one layer share. [`shed`] refuses
-//! the less important requests when there is too much load.
+//! [`response`] write what the client receives. [`gate`] holds what all services of one layer share.
 //!
 //! No module below this one depends on HTTP. How much is left is decided below it, by [`limiter`](crate::limiter) and
 //! the [stores](crate::store), which see policies as rules and clients as keys.
@@ -18,7 +17,6 @@ mod layer;
 pub(crate) mod policy;
 mod response;
 mod service;
-pub mod shed;
 mod status;
 
 pub use self::account::{ActualCost, RateLimitHandle};
@@ -26,7 +24,7 @@ pub use self::headers::{Draft, RateLimitHeaders, exposed_headers};
 pub use self::key::extractor::MissingKey;
 pub use self::layer::{Explanation, LiveLayer, PolicyExplanation, RateLimitLayer};
 pub use self::policy::{AccessList, Count, Policy};
-pub use self::response::{Denial, DenialReason};
+pub use self::response::{Denial, DenialReason, Drain, unavailable};
 pub(crate) use self::service::BoxError;
 pub use self::service::{BodyError, RateLimit, ResponseBody, ResponseFuture};
 pub use self::status::StatusService;

@@ -40,7 +40,7 @@ pub(crate) use self::plan::{CheckDraft, PendingCheck, Places, Plan};
 use self::resolve::{counter, looks, plan_for};
 pub use self::rule::Rule;
 pub(crate) use self::rule::{RuleKeys, Share};
-pub(crate) use self::take::Permit;
+pub use self::take::Permit;
 #[cfg(feature = "lookup")]
 pub use self::tier::{TierLookup, UnknownTier};
 #[cfg(not(feature = "lookup"))]
@@ -52,7 +52,7 @@ use crate::random;
 use crate::store::{Ask, BreakerState, Change, FailureRules, FailureStore, OnFailure, SlotGuard, Store, StoreDecision};
 
 /// The resolution of tokio's timers: no wait and no timeout is shorter.
-pub(crate) const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
+const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
 /// The first pause of a wait whose end is a guess.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
@@ -294,8 +294,7 @@ impl Limiter {
     ///
     /// The timeout bounds neither the last check, which may take its [timeout](Self::timeout), nor the
     /// [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check sleeps as well. Tasks are not
-    /// admitted in the order in which they came: a [`BackPressureLayer`](crate::shed::BackPressureLayer) has them stand
-    /// in line.
+    /// admitted in the order in which they came: `BackPressureLayer` of the crate `tollgate-shed` has them stand in line.
     ///
     /// # Errors
     ///
@@ -491,7 +490,7 @@ impl Limiter {
 }
 
 /// Returns a random part of a tenth of `wait`.
-pub(crate) fn jitter(wait: Duration) -> Duration {
+fn jitter(wait: Duration) -> Duration {
     let most = u64::try_from(wait.as_nanos() / 10).unwrap_or(u64::MAX);
     Duration::from_nanos(random::up_to(most))
 }

@@ -1,8 +1,6 @@
-//! Units that are taken for work that may not begin: a permit refunds them unless it is spent.
-//!
-//! A key comes in, and a [`Permit`] goes out. It is for those who wait until the limits admit something, and only then
-//! know whether there is anything to do.
+//! Units that are taken for work that may not begin: a [`Permit`] refunds them unless it is spent.
 
+use std::fmt;
 use std::mem;
 
 use smallvec::SmallVec;
@@ -14,9 +12,10 @@ use crate::store::{Mode, Receipt, Settlement, SlotGuard, Store};
 /// Changes to what one decision took.
 type Changes = SmallVec<[Settlement; 2]>;
 
-/// What one decision took, for something that has not begun. Unless it is spent, its units are refunded and its slots
-/// released when it is dropped.
-pub(crate) struct Permit {
+/// What [`Limiter::permit`] took for work that has not begun. Unless it is [spent](Self::spend), its units are refunded and
+/// its slots released when it is dropped.
+#[must_use = "units are refunded when their permit is dropped"]
+pub struct Permit {
     store: DecidingStore,
     /// There until it is settled.
     receipt: Option<Receipt>,
@@ -24,8 +23,8 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// Begins what the units were taken for: they stay taken, and what this returns holds the slots.
-    pub(crate) fn spend(mut self) -> SlotGuard {
+    /// Begins the work: its units stay taken, and the guard that this returns holds the slots.
+    pub fn spend(mut self) -> SlotGuard {
         self.settle(|_| SmallVec::new());
         mem::take(&mut self.slots)
     }
@@ -44,22 +43,57 @@ impl Drop for Permit {
     }
 }
 
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("slots", &self.slots).finish_non_exhaustive()
+    }
+}
+
 impl Limiter {
-    /// Takes the cost of every rule as [`check`](Self::check) does, for something that may not begin. A refusal comes with
-    /// a permit for nothing.
-    pub(crate) async fn take(&self, key: &Key) -> Result<(Decision, Permit), Error> {
+    /// Takes the cost of every rule as [`check`](Self::check) does, for work that may not begin after all: the permit
+    /// refunds it unless it is [spent](Permit::spend). A denial comes with a permit for nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check) and [`supports_permits`](Self::supports_permits).
+    ///
+    /// # Cancellation
+    ///
+    /// As [`check`](Self::check); slots are released.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(10))]);
+    /// let ada = Key::new("user", "ada");
+    /// let (decision, permit) = limiter.permit(&ada).await?;
+    /// assert_eq!((decision.is_allowed(), limiter.peek(&ada).await?.outcomes()[0].remaining()), (true, 9));
+    ///
+    /// // There is no mail: nothing was taken.
+    /// drop(permit);
+    /// assert_eq!(limiter.peek(&ada).await?.outcomes()[0].remaining(), 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn permit(&self, key: &Key) -> Result<(Decision, Permit), Error> {
+        self.supports_permits(key)?;
         let (store, decided) = self.decide_owing(key, None).await?;
         let slots = SlotGuard::new(store.hold(&decided.receipt));
         Ok((decided.decision, Permit { store, receipt: Some(decided.receipt), slots }))
     }
 
-    /// Returns an error if nobody can wait for what the rules in force admit of a key.
+    /// Checks that the rules in force can give [permits](Self::permit) for a key to callers that repeat their calls until
+    /// they are allowed.
     ///
     /// # Errors
     ///
-    /// If no rule is for the key, the store cannot refund, a rule would ban those who repeat their checks, or one can
-    /// never be admitted.
-    pub(crate) fn can_wait(&self, key: &Key) -> Result<(), Error> {
+    /// If no rule is for the key, as of [`check`](Self::check). If the store cannot refund units, a rule has a
+    /// [ban](crate::Rule::ban), to which repeated calls would lead, or one costs more than its quota ever holds.
+    pub fn supports_permits(&self, key: &Key) -> Result<(), Error> {
         let limits = &*self.in_force.now();
         let places = self.places(limits, key)?;
         for rule in places.iter().map(|place| &limits.rules[*place]) {

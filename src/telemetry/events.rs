@@ -190,7 +190,7 @@ impl Telemetry {
     }
 }
 
-/// What is reported where a policy of a layer, or a shedder, is at hand: it needs no lookup by the name.
+/// What is reported where a policy of a layer is at hand: it needs no lookup by the name.
 #[derive(Debug)]
 pub(crate) struct PolicyTelemetry {
     #[cfg(feature = "metrics")]
@@ -220,29 +220,5 @@ impl PolicyTelemetry {
     pub(crate) fn skipped(&self, reason: Skipped) {
         #[cfg(feature = "metrics")]
         self.series.skipped()[reason as usize].increment(1);
-    }
-
-    /// A request of a class, by its place, came to the shedder.
-    pub(crate) fn offered(&self, class: usize) {
-        #[cfg(feature = "metrics")]
-        self.series.shedding()[0][class].increment(1);
-    }
-
-    /// It was shed.
-    pub(crate) fn shed(&self, class: usize) {
-        #[cfg(feature = "metrics")]
-        self.series.shedding()[1][class].increment(1);
-    }
-
-    /// The level of shedding after a sample of the utilization, which is NaN if it is not known.
-    pub(crate) fn level(&self, level: f64, utilization: f64) {
-        #[cfg(feature = "metrics")]
-        {
-            let [shown_level, shown_utilization] = self.series.levels();
-            shown_level.set(level);
-            if !utilization.is_nan() {
-                shown_utilization.set(utilization);
-            }
-        }
     }
 }

@@ -101,7 +101,7 @@ impl ByPolicy {
     }
 }
 
-/// The series of one policy or shedder. Series that belong together are registered with their first event.
+/// The series of one policy. Series that belong together are registered with their first event.
 #[derive(Debug, Default)]
 pub(super) struct PolicySeries {
     name: String,
@@ -113,8 +113,6 @@ pub(super) struct PolicySeries {
     unknown_tiers: OnceLock<Counter>,
     skipped: OnceLock<[Counter; 3]>,
     flows: OnceLock<Flows>,
-    shedding: OnceLock<[[Counter; 4]; 2]>,
-    levels: OnceLock<[Last; 2]>,
 }
 
 #[derive(Debug)]
@@ -176,20 +174,6 @@ impl PolicySeries {
             waits: FLOW_WAIT_SECONDS.histogram(&[self.label()]),
             cuts: FLOW_CUTS.counter(&[self.label()]),
         })
-    }
-
-    /// Offered and shed, by the class.
-    pub(super) fn shedding(&self) -> &[[Counter; 4]; 2] {
-        let counter = |metric: &Metric, class| metric.counter(&[self.label(), ("class", class)]);
-        self.shedding.get_or_init(|| {
-            [SHED_OFFERED, SHED]
-                .map(|metric| ["critical", "write", "read", "test"].map(|class| counter(&metric, class)))
-        })
-    }
-
-    /// The level and the utilization, which only a worker shedder has.
-    pub(super) fn levels(&self) -> &[Last; 2] {
-        self.levels.get_or_init(|| [SHED_LEVEL, SHED_UTILIZATION].map(|metric| Last(metric.gauge(&[self.label()]))))
     }
 
     fn label(&self) -> (&'static str, &str) {
@@ -333,20 +317,6 @@ const FLOW_WAIT_SECONDS: Metric =
 const FLOW_CUTS: Metric =
     count("tollgate_flow_cuts_total", "Bodies that were cut, as the limit of their bytes was reached.");
 
-/// Labels: `policy`, `class`.
-const SHED_OFFERED: Metric = count("tollgate_shed_offered_total", "Requests that came to a shedder, by their class.");
-
-/// Labels: `policy`, `class`.
-const SHED: Metric = count("tollgate_shed_total", "Requests that a shedder shed, by their class.");
-
-/// Labels: `policy`.
-const SHED_LEVEL: Metric = count("tollgate_shed_level", "How far shedding by a worker shedder has come, from 0 to 1.");
-
-/// Labels: `policy`.
-const SHED_UTILIZATION: Metric = count(
-    "tollgate_shed_utilization",
-    "How much is in progress by the last sample of a worker shedder, where 1 is full.",
-);
 
 const fn count(name: &'static str, text: &'static str) -> Metric {
     Metric { name, unit: Unit::Count, text }

@@ -14,8 +14,8 @@ use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tollgate::shed::Shed;
 use tollgate::{Decision, Key, Limiter, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Source, key};
+use tollgate_shed::Shed;
 
 /// The header that users are told apart by.
 pub(crate) const USER: &str = "x-api-key";

@@ -10,10 +10,10 @@ use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use tokio::time::{Instant, sleep};
 use tollgate::body::ResponseBody;
-use tollgate::shed::{Class, FleetShedLayer, Shed};
 use tollgate::store::{BreakerState, DenyCache};
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, MemoryStore, OnFailure, Quota, RateLimitHandle, RateLimitLayer, Source};
+use tollgate_shed::{Class, FleetShedLayer, Shed};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 

@@ -1,5 +1,6 @@
 //! Requests and responses: through the layer, over sockets, behind and before proxies, and of the example server.
 
+#[cfg(feature = "redis")]
 mod back_pressure;
 mod bans;
 #[cfg(all(unix, feature = "axum"))]

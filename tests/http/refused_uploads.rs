@@ -22,9 +22,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::time::Sleep;
 use tollgate::policy::MissingKey;
-use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule, key};
+use tollgate_shed::{Class, FleetShedLayer, WorkerShedLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::sockets::Server;

@@ -9,10 +9,10 @@ use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use http::{HeaderMap, Request};
 use tokio::time::{sleep, timeout};
-use tollgate::shed::{Shed, WorkerShedLayer};
 use tollgate::store::{SlotGuard, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, Quota, RedisStore, Rule};
+use tollgate_shed::{Shed, WorkerShedLayer};
 use tower::ServiceExt;
 
 use crate::support::server::RedisServer;

@@ -18,8 +18,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
-use tollgate::shed::FleetShedLayer;
 use tollgate::{Decision, Key, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Source, key};
+use tollgate_shed::FleetShedLayer;
 
 use crate::others::Tally;
 use crate::rig::{AMPLE, Rig, current_thread, ms};

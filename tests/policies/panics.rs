@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::policy::Calendar;
-use tollgate::shed::{BackPressureLayer, FleetShedLayer, Ramp, WorkerShedLayer};
 use tollgate::store::{DenyCache, LeaseStore};
-use tollgate::{Ban, Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
+use tollgate::{Ban, Error, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
 use tollgate_ratio::{MemoryTally, RatioStore};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -274,57 +273,10 @@ fn policies() -> Vec<Row> {
     ]
 }
 
-fn shedders() -> Vec<Row> {
-    let name = NAME;
-    let limiter = || Limiter::new(MemoryStore::new(), [Rule::new("a", HOURLY).ban(Ban::new(1, HOUR, HOUR))]);
-    let job = || Key::new("job", "mail");
+fn bandwidth() -> Vec<Row> {
     let limits = || RateLimitLayer::new(MemoryStore::new(), policy().cost(1).metered());
     let (bytes, over) = ("policy \"a\": it counts the bytes that pass: leave out metered", OnLimit::Abort);
     vec![
-        row(
-            "FleetShedLayer::new",
-            "a fleet shedder counts requests at once, not 1 per 3600s (token_bucket): give \
-             Quota::concurrency(...)",
-            || FleetShedLayer::new(MemoryStore::new(), "a", HOURLY, 0.5),
-            FleetShedLayer::try_new(MemoryStore::new(), "a", HOURLY, 0.5),
-        ),
-        row(
-            "WorkerShedLayer::new",
-            name,
-            || WorkerShedLayer::new("a name", FOUR),
-            WorkerShedLayer::try_new("a name", FOUR),
-        ),
-        row(
-            "WorkerShedLayer::measured",
-            name,
-            || WorkerShedLayer::measured("a name", || 0.5),
-            WorkerShedLayer::try_measured("a name", || 0.5),
-        ),
-        row(
-            "BackPressureLayer::new",
-            "rule \"a\" bans keys that wait: leave out the ban",
-            move || BackPressureLayer::new(limiter(), job()),
-            BackPressureLayer::try_new(limiter(), job()),
-        ),
-        row(
-            "Ramp::thresholds",
-            "thresholds 0.8 and 0.7 are out of order: give good above 0 and below bad",
-            || Ramp::new().thresholds(0.8, 0.7),
-            Ramp::new().try_thresholds(0.8, 0.7),
-        ),
-        row(
-            "Ramp::after",
-            "shedding from 3600s to 3600s is out of order: give a first time of at least 1s, and a \
-             later one for all, at most 1 day",
-            || Ramp::new().after(HOUR, HOUR),
-            Ramp::new().try_after(HOUR, HOUR),
-        ),
-        row(
-            "Ramp::recovery",
-            "recovery 0ns is faster than shedding, 120s: it would flap; give at least that",
-            || Ramp::new().recovery(ZERO),
-            Ramp::new().try_recovery(ZERO),
-        ),
         row(
             "BandwidthLayer::requests",
             bytes,
@@ -367,7 +319,7 @@ fn stores() -> Vec<Row> {
 }
 
 fn rows() -> impl Iterator<Item = Row> {
-    quotas().into_iter().chain(settings_of_quotas()).chain(policies()).chain(shedders()).chain(stores())
+    quotas().into_iter().chain(settings_of_quotas()).chain(policies()).chain(bandwidth()).chain(stores())
 }
 
 thread_local! {

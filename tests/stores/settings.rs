@@ -9,10 +9,10 @@ use std::time::Duration;
 use http::{Request, Response};
 use tollgate::key::Lookup;
 use tollgate::policy::TierLookup;
-use tollgate::shed::{FleetShedLayer, Ramp, WorkerShedLayer};
 use tollgate::store::{Ask, Check, DenyCache, LeaseStore, Store};
 use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, Rule, key};
 use tollgate_ratio::{MemoryTally, RatioStore};
+use tollgate_shed::{FleetShedLayer, Ramp, WorkerShedLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::checks::check;

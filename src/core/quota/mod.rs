@@ -139,6 +139,11 @@ impl Quota {
         shape(self) == shape(other)
     }
 
+    /// The longest that one request holds its slots, of a [`concurrency`](Self::concurrency).
+    pub const fn longest_hold(&self) -> Option<Duration> {
+        if self.facts().held { Some(self.hold()) } else { None }
+    }
+
     /// Returns the longest that one request holds its slots.
     pub(crate) const fn hold(&self) -> Duration {
         Duration::from_secs(self.extra as u64)

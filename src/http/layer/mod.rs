@@ -261,7 +261,7 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     pub fn drain_denied(self, max_bytes: u64, time: Duration) -> Self {
-        self.change(|gate| gate.responses.drain = Drain { max_bytes, time })
+        self.change(|gate| gate.responses.drain = Drain::new(max_bytes, time))
     }
 
     /// Logs requests that a policy refuses, at `info`.

@@ -70,7 +70,7 @@ impl RateLimitLayer {
         F: Fn(&Parts, &Denial<'_>) -> R + Send + Sync + 'static,
         R: IntoResponse,
     {
-        self.deny_by(
+        self.on_denied_any(
             move |parts, denial| {
                 if grpc::is_call(parts) { None } else { at_once(build(parts, denial).into_response()) }
             },
@@ -98,11 +98,31 @@ impl RateLimitLayer {
         F: Fn(&Parts, &Denial<'_>) -> Response<T> + Send + Sync + 'static,
         T: Into<Bytes>,
     {
-        self.deny_by(move |parts, denial| (!grpc::is_call(parts)).then(|| build(parts, denial).map(Into::into)))
+        self.on_denied_any(move |parts, denial| (!grpc::is_call(parts)).then(|| build(parts, denial).map(Into::into)))
     }
 
-    /// Sets a closure that builds the responses, those to gRPC calls as well; where it returns `None`, the layer does.
-    pub(crate) fn deny_by<F>(self, build: F) -> Self
+    /// Sets a closure that builds the responses to denied requests, those to [gRPC calls](crate::RateLimit#grpc) as well;
+    /// where it returns `None`, the layer builds its own.
+    ///
+    /// What is added to a response is as with [`on_denied_http`](Self::on_denied_http).
+    ///
+    /// # Examples
+    ///
+    /// Denials that say 503, as those for which the service has no capacity:
+    ///
+    /// ```
+    /// use tollgate::policy::PolicyName;
+    /// use tollgate::response::unavailable;
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let name = PolicyName::try_from("slots")?;
+    /// let policy = Policy::new("slots", Quota::concurrency(100));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy)
+    ///     .on_denied_any(move |parts, denial| Some(unavailable(parts, &name, denial.retry_after()?)));
+    /// # let _ = layer;
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    pub fn on_denied_any<F>(self, build: F) -> Self
     where
         F: Fn(&Parts, &Denial<'_>) -> Option<Response<Bytes>> + Send + Sync + 'static,
     {

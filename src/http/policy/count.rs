@@ -31,8 +31,8 @@ use crate::http::grpc;
 /// # Requests that are refused inside
 ///
 /// A request that this crate refuses inside of the layer is neither a failure nor a success of its client, whatever the
-/// response is: if a layer inside does not call its inner service, if the request is [shed](crate::shed), or if the
-/// handler returns [`RateLimitHandle::denial`](crate::RateLimitHandle::denial). So no ban begins because the service
+/// response is: if a layer inside does not call its inner service, if a layer of yours responds with
+/// [`unavailable`](crate::response::unavailable), as load shedders do, or if the handler returns [`RateLimitHandle::denial`](crate::RateLimitHandle::denial). So no ban begins because the service
 /// was overloaded. [`statuses`](Self::statuses) and [`when`](Self::when) count what they name, by whomever it is:
 /// `statuses([429])` counts refusals of layers inside.
 ///
@@ -60,10 +60,10 @@ pub struct Count(CountBy);
 pub(crate) struct AwaitsRefusals;
 
 /// In the extensions of a response with which this crate refused the request, if a layer outside may await that: it
-/// [says so](AwaitsRefusals), or the request has its handle. A request that was shed has it in any case.
+/// [says so](AwaitsRefusals), or the request has its handle. [`unavailable`](crate::response::unavailable) always has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// By a layer or a shedder, which did not call its inner service.
+    /// By a layer, which did not call its inner service.
     Inside,
     /// By the handler, with the response that this crate makes for it.
     ByHandler,
@@ -146,7 +146,8 @@ impl Count {
     ///
     /// A request is refused by a layer that does not call its inner service: by a policy, a deny list, for a key that
     /// is missing, ambiguous or rejected, or as no decision could be made, whatever the response is, also one of the
-    /// application ([`on_denied`](crate::RateLimitLayer::on_denied)). So it is if it was [shed](crate::shed).
+    /// application ([`on_denied`](crate::RateLimitLayer::on_denied)). So it is by a layer of yours that responds with
+    /// [`unavailable`](crate::response::unavailable).
     ///
     /// What the service inside refuses counts, also by
     /// [`RateLimitHandle::denial`](crate::RateLimitHandle::denial), and so do errors of the inner service.

@@ -133,6 +133,6 @@ pub(crate) fn is_preflight(parts: &Parts) -> bool {
 }
 
 /// Returns whether the route that matched a request is one of these templates.
-pub(crate) fn is_route(parts: &Parts, routes: &[Box<str>]) -> bool {
+pub(super) fn is_route(parts: &Parts, routes: &[Box<str>]) -> bool {
     matched(parts).is_some_and(|matched| routes.iter().any(|route| normal_template(route) == matched))
 }

@@ -26,11 +26,15 @@ const IDLE: Duration = Duration::from_secs(2);
 /// The longest body that a server reads by itself, if it is there already.
 const READ_ANYWAY: u64 = 4_096;
 
-/// How much of a body is drained.
+/// How much of the body of a denied request is read and dropped over HTTP/1, so that its client sees the response:
+/// [`RateLimitLayer::drain_denied`](crate::RateLimitLayer::drain_denied) says why.
+///
+/// It is for layers of your own that respond without calling their inner service. The default is that of a layer, 16 MiB
+/// in 30 s.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Drain {
-    pub(crate) max_bytes: u64,
-    pub(crate) time: Duration,
+pub struct Drain {
+    max_bytes: u64,
+    time: Duration,
 }
 
 impl Default for Drain {
@@ -40,9 +44,14 @@ impl Default for Drain {
 }
 
 impl Drain {
-    /// Drains the body of a refused request while the response is sent, which has these headers: `Connection: close` is
-    /// added if the server may close the connection.
-    pub(crate) fn start(self, parts: &Parts, body: impl Body + Send + 'static, headers: &mut HeaderMap) {
+    /// Up to so many bytes, for no longer than `time`; with 0 of either nothing is read.
+    pub fn new(max_bytes: u64, time: Duration) -> Self {
+        Self { max_bytes, time }
+    }
+
+    /// Drains the body of a request in a task, while a response with these headers is sent: `Connection: close` is added if
+    /// the server may close the connection.
+    pub fn start(self, parts: &Parts, body: impl Body + Send + 'static, headers: &mut HeaderMap) {
         if body.is_end_stream() || parts.version >= Version::HTTP_2 {
             return;
         }

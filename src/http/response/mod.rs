@@ -26,10 +26,11 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 pub use self::denial::{Denial, DenialReason};
-pub(crate) use self::drain::Drain;
-use crate::core::{Decision, Error, Outcome};
+pub use self::drain::Drain;
+use crate::core::{Decision, Error, Outcome, PolicyName};
 use crate::http::grpc;
 use crate::http::headers::{HeaderWriter, LARGEST, NO_STORE, RateLimitHeaders, number, whole_seconds};
+use crate::http::policy::Refused;
 use crate::telemetry::Undecided;
 
 /// The detail of a 403 to a request without a key.
@@ -200,6 +201,38 @@ fn with_headers(mut response: Response<Bytes>, mut headers: HeaderMap) -> Respon
     headers.extend(mem::take(response.headers_mut()));
     *response.headers_mut() = headers;
     response
+}
+
+/// Returns the response to a request for which there is no capacity, as the layers of this crate respond without a
+/// decision: for layers of your own, which do not call their inner service then.
+///
+/// It is a 503 with a problem document that names `by`, and with `Retry-After`, at least 1 s; to a gRPC call
+/// [`UNAVAILABLE`](crate::RateLimit#grpc), to HEAD the headers alone. Layers outside know by its extensions that the
+/// request was [refused inside](crate::policy::Count#requests-that-are-refused-inside).
+///
+/// # Examples
+///
+/// ```
+/// use http::Request;
+/// use std::time::Duration;
+/// use tollgate::policy::PolicyName;
+/// use tollgate::response::{Drain, unavailable};
+///
+/// let (parts, body) = Request::put("/").body("a long upload".to_owned())?.into_parts();
+/// let mut response = unavailable(&parts, &PolicyName::try_from("maintenance")?, Duration::from_secs(30));
+/// Drain::new(0, Duration::ZERO).start(&parts, body, response.headers_mut());
+/// assert_eq!(response.status(), 503);
+/// assert_eq!(response.headers()["retry-after"], "30");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn unavailable(parts: &Parts, by: &PolicyName, wait: Duration) -> Response<Bytes> {
+    let mut response = if grpc::is_call(parts) {
+        grpc::for_client(parts, grpc::unavailable(wait))
+    } else {
+        problem::unavailable_by(by, wait)
+    };
+    response.extensions_mut().insert(Refused::Inside);
+    if parts.method == Method::HEAD { without_body(response) } else { response }
 }
 
 /// Returns the seconds in `Retry-After`, at least 1, with `later` seconds of jitter.

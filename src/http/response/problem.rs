@@ -12,7 +12,7 @@ use http::{Response, StatusCode};
 use smallvec::SmallVec;
 
 use super::seconds;
-use crate::core::Digits;
+use crate::core::{Digits, PolicyName};
 use crate::http::headers::{NO_STORE, PROBLEM, number};
 
 /// The document of a 429, up to its detail.
@@ -87,10 +87,10 @@ pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
     reduced_capacity(IN, seconds(wait, 0), &["\"}"])
 }
 
-/// Returns a 503, as the shedder `name` sheds requests, to be retried in about so many seconds.
-pub(crate) fn shed(seconds: u64, name: &str) -> Response<Bytes> {
+/// Returns a 503 that names what refuses the request, to be retried in about so long, but not before 1 s.
+pub(crate) fn unavailable_by(name: &PolicyName, wait: Duration) -> Response<Bytes> {
     // A name needs no escaping.
-    reduced_capacity(ABOUT, seconds, &["\",\"violated-policies\":[\"", name, "\"]}"])
+    reduced_capacity(ABOUT, seconds(wait, 0), &["\",\"violated-policies\":[\"", name.as_str(), "\"]}"])
 }
 
 fn reduced_capacity(how: &str, seconds: u64, rest: &[&str]) -> Response<Bytes> {

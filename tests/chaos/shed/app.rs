@@ -17,8 +17,8 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use futures::stream;
 use tokio::time::sleep;
-use tollgate::shed::{Class, FleetShedLayer, Ramp, WorkerShedLayer};
 use tollgate::{Decision, Quota, RedisStore, Source};
+use tollgate_shed::{Class, FleetShedLayer, Ramp, WorkerShedLayer};
 
 use super::jobs::Jobs;
 use crate::app::{BLOCKS, FREE, SHORT, is_critical, listen, tell_source};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::shed::BackPressureLayer;
 use tollgate::{Key, Limiter, Quota, RedisStore, Rule};
+use tollgate_shed::BackPressureLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use super::app::{INSTANCES, LIFE};

@@ -6,10 +6,10 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Request, Response};
 use tokio::time::{advance, sleep, timeout};
-use tollgate::shed::{BackPressureLayer, Class, FleetShedLayer, WorkerShedLayer};
 use tollgate::store::BreakerState;
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate_shed::{BackPressureLayer, Class, FleetShedLayer, WorkerShedLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::{Cause, FLOOD, Row, assert_bounded, run};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use metrics_util::MetricKind;
-use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
 use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tollgate_ratio::{MemoryTally, RatioStore};
+use tollgate_shed::{FleetShedLayer, WorkerShedLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;
@@ -164,7 +164,8 @@ async fn the_crates_name_the_same_metrics() {
         })
         .collect();
     let of_ratios = include_str!("../../../crates/tollgate-ratio/docs/ratios.md");
-    let told = [include_str!("../../../src/lib.rs"), of_ratios].map(rows).concat();
+    let of_shedders = include_str!("../../../crates/tollgate-shed/docs/shedding.md");
+    let told = [include_str!("../../../src/lib.rs"), of_ratios, of_shedders].map(rows).concat();
     let told: BTreeSet<_> = told.iter().map(|row| (words(row[0])[0].to_owned(), row[1].to_owned())).collect();
     assert_eq!(found, told);
 }

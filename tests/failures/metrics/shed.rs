@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use http::{Request, Response};
-use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
 use tollgate::test_util::ManualClock;
 use tollgate::{MemoryStore, Quota};
+use tollgate_shed::{FleetShedLayer, WorkerShedLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;

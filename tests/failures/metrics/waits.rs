@@ -5,9 +5,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use tollgate::key::header;
-use tollgate::shed::BackPressureLayer;
 use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
 use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate_shed::BackPressureLayer;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;

@@ -11,9 +11,9 @@ use axum::response::{IntoResponse, Response};
 use http::{Method, Request, StatusCode, Version};
 use tollgate::key::Ambiguous;
 use tollgate::policy::{Count, MissingKey};
-use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Key, MemoryStore, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
+use tollgate_shed::{FleetShedLayer, WorkerShedLayer};
 use tower::ServiceExt;
 
 use crate::support::doubles::unavailable;

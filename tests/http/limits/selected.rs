@@ -5,11 +5,11 @@ use std::time::Duration;
 use futures::FutureExt;
 use http::Method;
 use tollgate::key;
-use tollgate::shed::BackPressureLayer;
 use tollgate::test_util::{ManualClock, send};
 use tollgate::{
     Ban, Decision, Error, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule,
 };
+use tollgate_shed::BackPressureLayer;
 
 use crate::support::time::memory;
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use tollgate::Quota;
 use tollgate::config::Config;
 use tollgate::policy::Algorithm;
+use tollgate::{Error, Quota};
+use tollgate_shed::FleetConfig;
 
 #[cfg(feature = "calendar")]
 mod calendar;
 mod effect;
-mod fleet;
 mod garbage;
 mod identity;
 mod layer;
@@ -69,7 +69,18 @@ fn a_good_file_gives_its_policies_in_order() {
 #[track_caller]
 fn known(table: &str, line: &str) -> Vec<String> {
     let needed = if table == "[[policy]]" { "name = \"a\"\nlimit = 1\nwindow = \"1s\"\n" } else { "" };
-    let fault = Config::from_toml(&format!("{table}\n{needed}{line}\n")).expect_err(line).to_string();
+    listed(&Config::from_toml(&format!("{table}\n{needed}{line}\n")).expect_err(line))
+}
+
+/// The fields of the table `[fleet]`, which another crate reads.
+fn known_of_fleet() -> Vec<String> {
+    listed(&FleetConfig::from_toml("[fleet]\nunknown_field = 1").expect_err("it is unknown"))
+}
+
+/// What an error says there could be instead.
+#[track_caller]
+fn listed(error: &Error) -> Vec<String> {
+    let fault = error.to_string();
     let list = fault.split_once("one of ").unwrap_or_else(|| panic!("no list in {fault}")).1;
     let list = list.rsplit_once(" (column ").map_or(list, |(list, _)| list);
     // Fields stand in backquotes, the last one with its table behind it.
@@ -83,10 +94,11 @@ fn keys() -> Vec<String> {
 
 #[test]
 fn the_example_file_says_everything_there_is() {
+    assert!(FleetConfig::from_toml(ALL).unwrap().is_some());
     let config = Config::from_toml(ALL).unwrap();
     assert!(config.policies().len() > 9, "{:?}", config.policies());
-    for table in ["[[policy]]", "[server]", "[fleet]", "[ratios]"] {
-        let fields = known(table, "unknown_field = 1");
+    let tables = ["[[policy]]", "[server]", "[ratios]"].map(|table| known(table, "unknown_field = 1"));
+    for fields in tables.into_iter().chain([known_of_fleet()]) {
         assert!(fields.len() > 5, "{fields:?}");
         for field in fields {
             let says = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{field} = "));
@@ -109,10 +121,12 @@ fn the_example_file_says_everything_there_is() {
 #[test]
 fn what_a_file_may_say_is_documented() {
     let module = include_str!("../../../src/config/mod.rs");
-    for field in
-        ["[[policy]]", "[server]", "[fleet]", "[ratios]"].map(|table| known(table, "unknown_field = 1")).concat()
-    {
+    for field in ["[[policy]]", "[server]", "[ratios]"].map(|table| known(table, "unknown_field = 1")).concat() {
         assert!(module.contains(&format!("//! | `{field}` | ")), "src/config/mod.rs lacks a row of {field}");
+    }
+    let of_fleet = include_str!("../../../crates/tollgate-shed/src/config.rs");
+    for field in known_of_fleet() {
+        assert!(of_fleet.contains(&format!("/// | `{field}` | ")), "the docs of FleetConfig lack a row of {field}");
     }
     let names = include_str!("../../../docs/names.md");
     let forms: Vec<&str> = names.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
@@ -375,7 +389,7 @@ impl TempFile {
         Self(folder)
     }
 
-    fn read(&self) -> Result<Config, tollgate::Error> {
+    fn read(&self) -> Result<Config, Error> {
         Config::from_file(self.0.join("policies.toml"))
     }
 }

@@ -9,8 +9,8 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::sleep;
 use tollgate::body::ResponseBody;
-use tollgate::shed::{Class, FleetShedLayer, Shed};
 use tollgate::{Decision, Quota, RateLimitHandle, Source};
+use tollgate_shed::{Class, FleetShedLayer, Shed};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::dying::{Other, VARIABLE};

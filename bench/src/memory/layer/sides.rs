@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use http::{HeaderMap, Response, StatusCode};
-use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
 use tollgate::{MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
+use tollgate_shed::{FleetShedLayer, WorkerShedLayer};
 use tower::Layer;
 
 use super::service::{Boxed, Inner, boxed};

@@ -1,25 +1,21 @@
 //! What can never be ready is an error, and a store that fails makes a service wait.
 
 use std::convert::Infallible;
-#[cfg(feature = "lookup")]
 use std::sync::Arc;
-#[cfg(feature = "lookup")]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-#[cfg(feature = "lookup")]
 use tollgate::key::{Lookup, header};
 use tollgate::policy::TierLookup;
-use tollgate::shed::BackPressureLayer;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
 use tollgate::{Ban, Error, Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule};
+use tollgate_shed::BackPressureLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tracing::Level;
 
-use super::{SECOND, is_ready, key};
-use crate::support::log::Log;
-use crate::support::time::memory;
+use super::{SECOND, is_ready, key, memory};
+use crate::log::Log;
 
 fn error(rule: Rule) -> Error {
     let limiter = Limiter::new(MemoryStore::new(), [Rule::new("fine", Quota::per_hour(5)), rule]);
@@ -33,7 +29,6 @@ fn rules_that_would_never_be_ready_are_errors() {
     assert_eq!(ban.to_string(), "rule \"mail\" bans keys that wait: leave out the ban");
 }
 
-#[cfg(feature = "lookup")]
 #[test]
 fn a_rule_whose_own_quota_would_never_be_ready_is_an_error_whatever_its_tiers() {
     let tiers = TierLookup::new(|_: Lookup| async { Ok::<_, Infallible>(None) });
@@ -152,7 +147,6 @@ async fn rules_by_which_nothing_is_ever_ready_are_told_once_a_minute() {
     assert_never_ready(&log, "rule \"mail\" bans keys that wait: leave out the ban");
 }
 
-#[cfg(feature = "lookup")]
 #[tokio::test(start_paused = true)]
 async fn a_tier_that_never_holds_the_cost_is_told_once_a_minute_until_it_does() {
     let (log, store) = (Log::default(), RecordingStore::new(memory(&ManualClock::paused())));

@@ -3,21 +3,22 @@
 mod errors;
 mod lines;
 mod slots;
-#[cfg(feature = "redis")]
-mod stores;
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tollgate::shed::BackPressureLayer;
 use tollgate::test_util::{ManualClock, RecordingStore};
 use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+use tollgate_shed::BackPressureLayer;
 use tower::{Service, ServiceExt};
 
-use crate::support::time::memory;
-
 const SECOND: Duration = Duration::from_secs(1);
+
+/// A store in memory that reads the clock.
+fn memory(clock: &ManualClock) -> MemoryStore {
+    MemoryStore::builder().clock(clock.clone()).build()
+}
 
 fn key() -> Key {
     Key::hashed("header x-job", "mail")

@@ -13,21 +13,20 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
+use tollgate::body::{ResponseBody, ResponseFuture};
+use tollgate::policy::PolicyName;
+use tollgate::store::{BreakerState, Store};
+use tollgate::{Error, Policy, Quota, RateLimit, RateLimitHeaders, RateLimitLayer, key};
 use tower::{Layer, Service};
 
-use super::shedder::{Class, Shedder};
-use crate::core::error::built;
-use crate::core::{Error, PolicyName, Quota};
-use crate::http::headers::RateLimitHeaders;
-use crate::http::key;
-use crate::http::layer::RateLimitLayer;
-use crate::http::policy::Policy;
-use crate::http::service::{RateLimit, ResponseBody, ResponseFuture};
-use crate::limiter::Share;
-use crate::store::{BreakerState, Store};
+use crate::built;
+use crate::shedder::{Class, Shedder};
 
 /// What the name of the policy for requests that are not critical ends with.
 pub(crate) const OTHERS: &str = ".others";
+
+/// More slots than any quota has.
+const ANY: u64 = 1_000_000;
 
 /// The longest name of a shedder: with [`OTHERS`] it is one of a policy.
 const LONGEST: usize = 64 - OTHERS.len();
@@ -48,19 +47,19 @@ const WAIT: Duration = Duration::from_secs(1);
 /// | the quota or more | is served | is shed |
 ///
 /// A request holds its slot until the end of its response's body, or until that is dropped, as with any
-/// [`Quota::concurrency`]; a [`RateLimitHandle`](crate::RateLimitHandle) can hold it longer. CORS preflights take none.
+/// [`Quota::concurrency`]; a [`RateLimitHandle`](tollgate::RateLimitHandle) can hold it longer. CORS preflights take none.
 ///
 /// While the store is unavailable, each process sheds by its share of the slots: these divided by
 /// [`instances`](Self::instances), rounded up.
 ///
-/// If this layer is the innermost, the [`Decision`](crate::Decision) that handlers read is its own. So put it outside of
+/// If this layer is the innermost, the [`Decision`](tollgate::Decision) that handlers read is its own. So put it outside of
 /// the limits of users: then they read that of those.
 ///
 /// # Examples
 ///
 /// ```
 /// use axum::{Router, routing::get};
-/// use tollgate::shed::{Class, FleetShedLayer};
+/// use tollgate_shed::{Class, FleetShedLayer};
 /// use tollgate::{MemoryStore, Quota};
 ///
 /// // With a `RedisStore`, all processes together serve 400 requests at once that are not critical.
@@ -95,15 +94,14 @@ impl FleetShedLayer {
     /// If the quota is not a [`Quota::concurrency`], the reserve is not a fraction above 0 and below 1 or leaves nothing
     /// for other requests, the name is not that of a policy or has more than 57 characters, or the store has no slots.
     pub fn try_new(store: impl Store, name: &str, quota: Quota, reserve: f64) -> Result<Self, Error> {
-        if !quota.facts().held {
+        let Some(hold) = quota.longest_hold() else {
             let message = format!("a fleet shedder counts requests at once, not {quota}: give Quota::concurrency(...)");
             return Err(Error::invalid(message));
-        }
+        };
+        let slots = |limit| Quota::try_concurrency(limit)?.try_slot_ttl(quota.window())?.try_max_hold(hold);
         let shedder = Shedder::new(fleet_name(name)?);
         let name = &shedder.name;
-        let others = not_reserved(quota, reserve)?;
-        let most = quota.algorithm().most_units(quota.window_ticks());
-        let (any, others) = (quota.with_units(most, most), quota.with_units(others, others));
+        let (any, others) = (slots(ANY)?, slots(not_reserved(quota, reserve)?)?);
         // Limits are no part of what identifies a counter: so critical requests, whose tier never refuses, are counted in
         // the counter of all.
         let is_critical = |parts: &Parts| Class::from_parts(parts) == Class::Critical;
@@ -147,7 +145,7 @@ impl FleetShedLayer {
         let shedder = Arc::new(shedder);
         let shedding = Arc::clone(&shedder);
         let limits =
-            limits.deny_by(move |parts, denial| denial.decision().map(|_| shedding.shed(parts, WAIT, 2 * WAIT)));
+            limits.on_denied_any(move |parts, denial| denial.decision().map(|_| shedding.shed(parts, WAIT, 2 * WAIT)));
         Self { limits, shedder }
     }
 }
@@ -171,8 +169,14 @@ pub(crate) fn fleet_name(name: &str) -> Result<PolicyName, Error> {
 ///
 /// If the reserve is not a fraction above 0 and below 1, or leaves none.
 pub(crate) fn not_reserved(quota: Quota, reserve: f64) -> Result<u64, Error> {
+    if !(reserve > 0.0 && reserve < 1.0) {
+        return Err(Error::invalid(format!("reserve {reserve} is not allowed: give a fraction above 0 and below 1")));
+    }
+    // In millionths, as 0.07 of 100 is a little more than 7 in binary.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and 999,999")]
+    let millionths = ((reserve * 1e6).round() as u64).clamp(1, 999_999);
     let limit = quota.limit();
-    let others = limit - Share::new(reserve)?.of(&quota);
+    let others = limit - (limit * millionths).div_ceil(1_000_000);
     if others > 0 {
         return Ok(others);
     }

@@ -18,23 +18,23 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
+use tollgate::store::SlotGuard;
+use tollgate::{Error, Key, Limiter, Permit};
 use tower::{Layer, Service};
 
-use crate::core::error::built;
-use crate::core::{Error, Key, Lines};
-use crate::limiter::{Limiter, Permit, TIMER_RESOLUTION, jitter};
-use crate::store::SlotGuard;
+use crate::built;
+use crate::events::Lines;
 
 /// A [`Layer`] whose services are ready once a limiter has admitted the next call: who calls them waits instead of being
 /// refused.
 ///
 /// Before each call, `poll_ready` takes the cost of every rule for one key, and then polls the inner service. Units stay
 /// taken once the service is called; those of a service that was ready and is dropped without a call are refunded.
-/// [Slots](crate::Quota::concurrency) are held until the future of the call has resolved or is dropped, and not until a
+/// [Slots](tollgate::Quota::concurrency) are held until the future of the call has resolved or is dropped, and not until a
 /// body has ended, as any service may have this layer.
 ///
 /// Services of one layer, and their clones, stand in one line, first come, first served. Only the first of them calls
-/// the store, and after a refusal sleeps for [`retry_after`](crate::Decision::retry_after), at most a minute, plus up
+/// the store, and after a refusal sleeps for [`retry_after`](tollgate::Decision::retry_after), at most a minute, plus up
 /// to a tenth of that, before it calls again; it wakes at once if a call of this layer frees slots. So a thousand idle
 /// workers call the store as often as one. If the store fails and no decision can be made, it calls again after a second:
 /// the service is not ready meanwhile, and never fails for that reason. In metrics each refusal counts, as with
@@ -55,8 +55,8 @@ use crate::store::SlotGuard;
 ///
 /// Not in an axum `Router`: it clones the service for each request, and each clone would wait in a task of its own,
 /// without bound. Nor does `LoadShed` directly around this layer help, as a clone is rarely ready when it is polled
-/// first. There a [`RateLimitLayer`](crate::RateLimitLayer) refuses at once;
-/// [`limiter`](crate::LiveLayer::limiter) shares its rules.
+/// first. There a [`RateLimitLayer`](tollgate::RateLimitLayer) refuses at once;
+/// [`limiter`](tollgate::LiveLayer::limiter) shares its rules.
 ///
 /// A service of this layer needs a tokio runtime with timers.
 ///
@@ -66,7 +66,7 @@ use crate::store::SlotGuard;
 ///
 /// ```
 /// use std::convert::Infallible;
-/// use tollgate::shed::BackPressureLayer;
+/// use tollgate_shed::BackPressureLayer;
 /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
 /// use tower::{Layer, Service, ServiceExt, service_fn};
 ///
@@ -91,7 +91,7 @@ use crate::store::SlotGuard;
 /// use std::convert::Infallible;
 /// use std::time::Duration;
 /// use tokio::time::timeout;
-/// use tollgate::shed::BackPressureLayer;
+/// use tollgate_shed::BackPressureLayer;
 /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
 /// use tower::{Layer, Service, ServiceExt, service_fn};
 ///
@@ -138,11 +138,11 @@ impl BackPressureLayer {
     ///
     /// # Errors
     ///
-    /// If no rule is for the key, as of [`Limiter::check`]. If a rule has a [ban](crate::Rule::ban), as waiting would
+    /// If no rule is for the key, as of [`Limiter::check`]. If a rule has a [ban](tollgate::Rule::ban), as waiting would
     /// lead to it; if one costs more than its quota ever holds; or if the store cannot refund units.
     pub fn try_new(limiter: Limiter, key: Key) -> Result<Self, Error> {
-        limiter.can_wait(&key)?;
-        let (first, returned, never_ready) = (Semaphore::new(1), Notify::new(), Lines::of(1, LONGEST));
+        limiter.supports_permits(&key)?;
+        let (first, returned, never_ready) = (Semaphore::new(1), Notify::new(), Lines::new(LONGEST));
         Ok(Self { line: Arc::new(Line { limiter, key, first, returned, never_ready }) })
     }
 }
@@ -261,6 +261,9 @@ impl<F> fmt::Debug for BackPressureFuture<F> {
 /// The pause after a decision that does not name one.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The resolution of tokio's timers: a shorter pause, or none, would make the wait a busy loop.
+const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
+
 /// The longest pause, without its jitter: rules that are replaced, and units that another process refunds, end a wait
 /// after it. `never_ready` is logged as often.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -280,10 +283,10 @@ struct Line {
 impl Line {
     /// Calls the limiter once; returns the permit and its delay, or for how long to pause.
     async fn call(&self) -> Result<(Permit, Duration), Duration> {
-        if let Err(error) = self.limiter.can_wait(&self.key) {
-            return Err(self.never_ready(&format!("{error:#}")));
-        }
-        let (decision, permit) = self.limiter.take(&self.key).await.map_err(|error| {
+        let (decision, permit) = self.limiter.permit(&self.key).await.map_err(|error| {
+            if error.is_invalid() {
+                return self.never_ready(&format!("{error:#}"));
+            }
             tracing::debug!(error = format!("{error:#}"), "a service is not ready, as no decision could be made");
             PAUSE
         })?;
@@ -296,7 +299,7 @@ impl Line {
 
     /// Logs why no service will be ready, and returns the pause.
     fn never_ready(&self, reason: &str) -> Duration {
-        self.never_ready.log("", |more| {
+        self.never_ready.log(|more| {
             tracing::warn!(code = "never_ready", reason, more, "a service with back-pressure will not be ready");
         });
         PAUSE
@@ -317,7 +320,11 @@ async fn wait(line: Arc<Line>) -> Turn {
                 }
                 return turn;
             }
-            Err(pause) => drop(timeout(pause + jitter(pause), line.returned.notified()).await),
+            Err(pause) => {
+                // Many processes should not call at once.
+                let jitter = pause.mul_f64(fastrand::f64() / 10.0);
+                drop(timeout(pause + jitter, line.returned.notified()).await);
+            }
         }
     }
 }

@@ -12,8 +12,8 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use tollgate::shed::{Class, Shed, WorkerShedLayer};
 use tollgate::test_util::ManualClock;
+use tollgate_shed::{Class, Shed, WorkerShedLayer};
 use tower::util::BoxCloneService;
 use tower::{Layer, Service as _, ServiceExt, service_fn};
 

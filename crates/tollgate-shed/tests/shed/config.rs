@@ -1,16 +1,14 @@
-//! The table `[fleet]`: what it makes critical, and what every mistake in it is told.
+//! The table `[fleet]` of a file: what it makes critical, and the error of every mistake in it.
 
 use std::convert::Infallible;
 
 use futures::FutureExt;
 use http::{Request, Response};
+use proptest::prelude::*;
 use tollgate::MemoryStore;
 use tollgate::body::ResponseBody;
-use tollgate::config::Config;
-use tollgate::shed::{Class, FleetShedLayer};
+use tollgate_shed::{Class, FleetConfig, FleetShedLayer};
 use tower::{Layer, ServiceExt, service_fn};
-
-use super::refused;
 
 const FLEET: &str = r#"
 [fleet]
@@ -20,9 +18,26 @@ critical = { header = "x-priority", value = "high" }
 "#;
 
 #[track_caller]
+fn read(file: &str) -> Option<FleetConfig> {
+    FleetConfig::from_toml(file).expect("a good file")
+}
+
+/// Checks the error of a file: its line, and what it says.
+#[track_caller]
+fn refused(file: &str, line: usize, fragments: &[&str]) {
+    let error = FleetConfig::from_toml(file).expect_err(file);
+    let text = format!("{error:#}");
+    assert!(error.is_invalid(), "{text}");
+    assert!(text.starts_with(&format!("line {line}: ")), "{text}\n{file}");
+    assert!(!text.contains('\n') && !text.ends_with('.'), "{text:?}");
+    for fragment in fragments {
+        assert!(text.contains(fragment), "{text} does not say {fragment:?}");
+    }
+}
+
+#[track_caller]
 fn shedder(file: &str) -> FleetShedLayer {
-    let config = Config::from_toml(file).expect("a good file");
-    config.fleet(MemoryStore::new()).expect("memory has slots").expect("the file has a fleet")
+    read(file).expect("the file has a fleet").layer(MemoryStore::new()).expect("memory has slots")
 }
 
 /// The status and the class of a request.
@@ -45,7 +60,8 @@ fn with(priority: &[&str]) -> Request<String> {
 
 #[test]
 fn a_file_without_a_fleet_has_no_shedder() {
-    assert!(Config::from_toml("").unwrap().fleet(MemoryStore::new()).unwrap().is_none());
+    assert_eq!(read(""), None);
+    assert_eq!(read("[[policy]]\nname = \"a\"\ncolour = 1\n[ratios]\ntick = \"1s\""), None);
 }
 
 #[test]
@@ -68,7 +84,6 @@ fn a_header_makes_requests_critical_and_others_are_shed() {
     }
 }
 
-#[cfg(feature = "axum")]
 #[tokio::test]
 async fn routes_make_requests_critical() {
     use axum::routing::get;
@@ -87,15 +102,13 @@ async fn routes_make_requests_critical() {
 
 #[test]
 fn two_files_with_the_same_fleet_are_told_from_those_with_another() {
-    let config = |file: &str| Config::from_toml(file).unwrap();
-    let running = config(FLEET);
-    assert!(running.has_fleet_of(&config(&format!("{FLEET}\nname = \"fleet\"\n[server]\ninstances = 3"))));
+    let running = read(FLEET);
+    assert_eq!(running, read(&format!("{FLEET}\nname = \"fleet\"\n[server]\ninstances = 3")));
     for (from, to) in [("4", "5"), ("0.5", "0.6"), ("\"high\"", "\"low\""), ("x-priority", "x-class")] {
-        assert!(!running.has_fleet_of(&config(&FLEET.replace(from, to))), "{to}");
+        assert_ne!(running, read(&FLEET.replace(from, to)), "{to}");
     }
-    assert!(!running.has_fleet_of(&config(&format!("{FLEET}slot_ttl = \"10s\""))));
-    assert!(!running.has_fleet_of(&Config::default()));
-    assert!(Config::default().has_fleet_of(&config("[server]\ninstances = 2")));
+    assert_ne!(running, read(&format!("{FLEET}slot_ttl = \"10s\"")));
+    assert_ne!(running, read("[server]\ninstances = 2"));
 }
 
 /// A file whose fleet is good but for the lines given; they begin on line 2.
@@ -129,6 +142,11 @@ fn every_mistake_in_a_fleet_names_its_line() {
         ("limit = -1", 2, &["`-1`"]),
         ("window = \"1s\"", 2, &["unknown field `window`"]),
         ("\nslot_ttl = \"1s\"", 3, &["slot_ttl 1s is shorter than two heartbeats"]),
+        ("slot_ttl = 30", 2, &["fleet.slot_ttl: expected a duration in quotes, such as \"100ms\""]),
+        ("slot_ttl = \"1 month\"", 2, &["\"1 month\" has the unit month, which differs in length"]),
+        ("max_hold = \"soon\"", 2, &["\"soon\" is not a duration"]),
+        ("critical = { header = \"x y\", value = \"high\" }", 2, &["critical has \"x y\" for a name"]),
+        ("critical = { header = \"x\", value = \" high\" }", 2, &["cannot be the value of a header"]),
         ("max_hold = \"10ms\"", 2, &["max_hold 10ms is too short"]),
         ("reserve = 0", 2, &["reserve 0 is not allowed: give a fraction above 0 and below 1"]),
         ("reserve = 1", 2, &["reserve 1 is not allowed"]),
@@ -149,6 +167,7 @@ fn every_mistake_in_a_fleet_names_its_line() {
     let long = format!("name = \"{}\"", "a".repeat(60));
     refused(&fleet(&long), 2, &["has 60 characters: give at most 57 (column 8)"]);
     refused("fleet = 3", 1, &["fleet: invalid type: integer `3`, expected a table, under [fleet]"]);
+    refused("fleet = [10, 0.2]", 1, &["fleet: invalid type: integer `10`"]);
 }
 
 #[test]
@@ -160,18 +179,48 @@ fn a_name_of_a_policy_is_told_with_its_line() {
     refused(&file("ip", "name = \"ip\""), 11, &[&told("ip")]);
     refused(&file("fleet", ""), 7, &[&told("fleet")]);
     refused(&file("ip.others", "name = \"ip\""), 11, &[&told("ip.others")]);
-    assert!(Config::from_toml(&file("ip", "name = \"ip2\"")).is_ok());
+    assert!(read(&file("ip", "name = \"ip2\"")).is_some());
 }
 
 #[test]
-fn a_layer_is_an_error_until_the_shedder_of_the_file_was_made() {
-    let config = Config::from_toml(&format!("{FLEET}[[policy]]\nname = \"a\"\nlimit = 1\nwindow = \"1s\"")).unwrap();
-    let layer = |config: &Config| config.layer(MemoryStore::new()).map(drop);
-    let error = layer(&config).expect_err("it has no effect").to_string();
-    assert_eq!(
-        error,
-        "line 2: this table has no effect without Config::fleet: call it before Config::layer (column 1)"
-    );
-    drop(config.fleet(MemoryStore::new()).expect("memory has slots"));
-    assert!(layer(&config).is_ok() && layer(&config.clone()).is_ok());
+fn a_file_is_named_in_its_error() {
+    let path = std::env::temp_dir().join(format!("tollgate-shed-{}.toml", std::process::id()));
+    std::fs::write(&path, FLEET.replace('4', "0")).expect("the folder can be written");
+    let error = FleetConfig::from_file(&path).expect_err("limit 0").to_string();
+    assert_eq!(error, format!("{} line 3: limit 0 admits nothing: give at least 1 (column 9)", path.display()));
+    std::fs::write(&path, FLEET).expect("the folder can be written");
+    assert_eq!(FleetConfig::from_file(&path).expect("a good file"), read(FLEET));
+    std::fs::remove_file(&path).expect("it is there");
+    let error = FleetConfig::from_file(&path).expect_err("it is gone").to_string();
+    assert!(error.starts_with(&format!("cannot read the config file {}: ", path.display())), "{error}");
+}
+
+/// All that a table may hold.
+const ALL: &str = r#"
+[[policy]]
+name = "api"
+[fleet]
+name = "example"
+limit = 10_000
+reserve = 0.2
+slot_ttl = "30s"
+max_hold = "1h"
+critical = { header = "x-priority", value = "high" }
+critical_routes = ["/login", "/charges/{id}"]
+"#;
+
+proptest! {
+    #[test]
+    fn whatever_a_file_holds_it_is_read_or_refused_with_its_line(
+        from in 0..ALL.len(),
+        to in 0..ALL.len(),
+        put in prop_oneof!["\\PC{0,3}", "-?[0-9_]{1,22}", "\"[0-9]{0,25} ?(ns|ms|s|h|d|M|y)?\"", "(inf|nan|\\[\\]|\\{\\}|''')"],
+    ) {
+        let (from, to) = (from.min(to), from.max(to));
+        if let Err(error) = FleetConfig::from_toml(&format!("{}{put}{}", &ALL[..from], &ALL[to..])) {
+            let text = format!("{error:#}");
+            prop_assert!(error.is_invalid() && text.starts_with("line "), "{text}");
+            prop_assert!(!text.chars().any(char::is_control), "{text:?}");
+        }
+    }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use http::Response;
-use tollgate::shed::{Class, FleetShedLayer, Shed, WorkerShedLayer};
 use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate_shed::{Class, FleetShedLayer, Shed, WorkerShedLayer};
 use tower::{Service as _, ServiceExt};
 
 use super::rig::{Text, behind, hello, of_class, said, send};
-use crate::support::slow;
+use crate::slow;
 
 const CLASSES: [Class; 4] = [Class::Critical, Class::Write, Class::Read, Class::Test];
 
@@ -132,7 +132,7 @@ async fn limits_within_shedders_that_are_replaced_under_load_lose_no_slot() {
     let limits = RateLimitLayer::composite(store.clone()).policies(policies(0));
     let worker = WorkerShedLayer::measured("worker", || 0.5);
     let service = behind(&limits, hello());
-    let service = behind(&worker.classify(said), behind(&fleet(&store, "outer", 40), service));
+    let service = behind(&worker.classify(said), behind(&fleet(&store, "outer", 24), service));
     let stops = Arc::new(AtomicBool::new(false));
     let tasks = (0..16).map(|task| {
         let (mut service, stops, mut rng) = (service.clone(), Arc::clone(&stops), Rng::with_seed(task));

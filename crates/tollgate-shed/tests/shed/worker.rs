@@ -6,14 +6,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{Request, Response};
-use tollgate::shed::{Class, Ramp, WorkerShedLayer};
 use tollgate::test_util::ManualClock;
+use tollgate_shed::{Class, Ramp, WorkerShedLayer};
 use tower::{Layer, Service as _, ServiceExt};
 use tower_test::mock;
 use tracing::Level;
 
 use super::rig::{Load, SECOND, bad_for, behind, hello, is_shed, measured, of_class, pass, said, send, shed_of};
-use crate::support::log::Log;
+use crate::log::Log;
 
 #[test]
 fn classes_are_shed_in_their_order_and_critical_requests_never() {

@@ -1,4 +1,4 @@
-//! The same on each kind of store, in real time.
+//! Services that are ready once a limiter has admitted the next call, the same on each kind of store, in real time.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,13 +6,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::shed::BackPressureLayer;
 use tollgate::store::Store;
 use tollgate::{Key, Limiter, MemoryStore, Quota, RedisStore, Rule};
+use tollgate_shed::BackPressureLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use super::{SECOND, key, left};
 use crate::support::server::RedisServer;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn key() -> Key {
+    Key::hashed("header x-job", "mail")
+}
+
+async fn left(limiter: &Limiter) -> u64 {
+    limiter.peek(&key()).await.expect("the store decides").outcomes()[0].remaining()
+}
 
 async fn on_each_store(test: impl AsyncFn(&'static str, Arc<dyn Store>)) {
     test("memory", Arc::new(MemoryStore::new())).await;

@@ -10,9 +10,10 @@
 
 use std::time::Duration;
 
-use super::shedder::Class;
-use crate::core::Error;
-use crate::core::error::built;
+use tollgate::Error;
+
+use crate::built;
+use crate::shedder::Class;
 
 /// No bad sample counts for more time than this: so shedding needs at least three of them, and a request after an hour
 /// of silence sheds nothing.
@@ -42,7 +43,7 @@ const ALL_READS: f64 = 0.55;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::shed::{Class, Ramp};
+/// use tollgate_shed::{Class, Ramp};
 ///
 /// let ramp = Ramp::new();
 /// let bad_for = |seconds| ramp.level((0..=seconds).map(|second| (Duration::from_secs(second), 0.9)));
@@ -69,7 +70,7 @@ pub struct Ramp {
 
 /// How far a ramp has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// The time of the last sample, if there was one.
     at: Option<Duration>,
     /// For how long utilization has been bad, less what it has recovered from since.
@@ -169,7 +170,7 @@ impl Ramp {
     }
 
     /// Returns the progress after a sample. If the clock stepped back, no time has passed.
-    pub(super) fn next(&self, progress: Progress, now: Duration, utilization: f64) -> Progress {
+    pub(crate) fn next(&self, progress: Progress, now: Duration, utilization: f64) -> Progress {
         let passed = now.saturating_sub(progress.at.unwrap_or(now));
         let bad_for = if utilization > self.bad {
             self.all.min(progress.bad_for + passed.min(GAP))
@@ -184,7 +185,7 @@ impl Ramp {
     }
 
     /// Returns the level at a progress.
-    pub(super) fn level_at(&self, progress: Progress) -> f64 {
+    pub(crate) fn level_at(&self, progress: Progress) -> f64 {
         between(progress.bad_for.as_secs_f64(), self.first.as_secs_f64(), self.all.as_secs_f64())
     }
 
@@ -222,7 +223,7 @@ fn between(number: f64, from: f64, to: f64) -> f64 {
 
 /// How many requests were in progress, on average over the time since the last sample: exact, whatever came and went.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     in_progress: f64,
     /// The requests in progress times the seconds for which they were, since the last sample.
     area: f64,
@@ -234,7 +235,7 @@ pub(super) struct Usage {
 
 impl Usage {
     /// Counts up to `now`, when some requests begin, or end if negative. From a clock that steps back, no time has passed.
-    pub(super) fn add(&mut self, requests: f64, now: Duration) {
+    pub(crate) fn add(&mut self, requests: f64, now: Duration) {
         let passed = now.saturating_sub(self.last).as_secs_f64();
         self.area += passed * self.in_progress;
         self.passed += passed;
@@ -243,7 +244,7 @@ impl Usage {
     }
 
     /// Returns how many requests were in progress since the last sample, on average, and begins anew.
-    pub(super) fn take(&mut self, now: Duration) -> f64 {
+    pub(crate) fn take(&mut self, now: Duration) -> f64 {
         self.add(0.0, now);
         let average = if self.passed > 0.0 { self.area / self.passed } else { self.in_progress };
         (self.area, self.passed) = (0.0, 0.0);

@@ -15,7 +15,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
-use super::worker::{InProgress, WorkerShedLayer};
+use crate::worker::{InProgress, WorkerShedLayer};
 
 /// A [`Service`] that sheds requests by their class, as a [`WorkerShedLayer`] sets.
 ///

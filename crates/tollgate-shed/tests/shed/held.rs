@@ -11,8 +11,8 @@ use futures::channel::mpsc;
 use http::{Request, Response};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, StreamBody};
-use tollgate::shed::{Class, WorkerShedLayer};
 use tollgate::test_util::ManualClock;
+use tollgate_shed::{Class, WorkerShedLayer};
 use tower::{Layer, Service as _, service_fn};
 
 use super::rig::{Service, Text, behind, hello, is_shed, of_class, pass, said, send, serving, text};

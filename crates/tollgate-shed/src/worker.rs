@@ -13,14 +13,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
+use tollgate::Error;
+use tollgate::policy::PolicyName;
+use tollgate::response::Drain;
+use tollgate::store::Clock;
 
-use super::ramp::{Progress, Ramp, Usage};
-use super::shedder::{Class, Shedder};
-use crate::core::error::built;
-use crate::core::{Error, PolicyName};
-use crate::http::response::Drain;
-use crate::random;
-use crate::store::Clock;
+use crate::built;
+use crate::ramp::{Progress, Ramp, Usage};
+use crate::shedder::{Class, Shedder};
 
 /// The least nanoseconds between two samples.
 const SAMPLE: u64 = 1_000_000_000;
@@ -53,7 +53,7 @@ enum Gauge {
 /// ```
 /// use axum::{Router, routing::get};
 /// use std::num::NonZeroU32;
-/// use tollgate::shed::{Class, WorkerShedLayer};
+/// use tollgate_shed::{Class, WorkerShedLayer};
 ///
 /// let at_once = NonZeroU32::new(256).expect("it is not zero");
 /// let layer = WorkerShedLayer::new("worker", at_once)
@@ -106,7 +106,7 @@ impl WorkerShedLayer {
     /// ```
     /// use std::sync::Arc;
     /// use tokio::sync::Semaphore;
-    /// use tollgate::shed::WorkerShedLayer;
+    /// use tollgate_shed::WorkerShedLayer;
     ///
     /// let connections = Arc::new(Semaphore::new(20));
     /// let pool = Arc::clone(&connections);
@@ -143,9 +143,9 @@ impl WorkerShedLayer {
     }
 
     /// Sets how much of the body of a request that is shed is read, as
-    /// [that of a layer](crate::RateLimitLayer::drain_denied).
+    /// [that of a layer](tollgate::RateLimitLayer::drain_denied).
     pub fn drain_denied(self, max_bytes: u64, time: Duration) -> Self {
-        self.change(|state| state.drain = Drain { max_bytes, time })
+        self.change(|state| state.drain = Drain::new(max_bytes, time))
     }
 
     /// Sets the clock, instead of that of tokio, whose time a test can pause.
@@ -172,13 +172,13 @@ impl WorkerShedLayer {
         Self { state: Arc::new(state) }
     }
 
-    pub(super) fn drain(&self) -> Drain {
+    pub(crate) fn drain(&self) -> Drain {
         self.state.drain
     }
 
     /// Admits a request, which is in progress as long as the guard is there, or returns the response to one that is
     /// shed. Its class is inserted into its extensions.
-    pub(super) fn admit(&self, parts: &mut Parts) -> Result<Option<InProgress>, Box<Response<Bytes>>> {
+    pub(crate) fn admit(&self, parts: &mut Parts) -> Result<Option<InProgress>, Box<Response<Bytes>>> {
         let WorkerInner { shedder, gauge, wait, .. } = &*self.state;
         let now = shedder.clock.now();
         self.sample(now);
@@ -255,13 +255,12 @@ impl WorkerInner {
 /// Returns whether a request is one of a share, by chance: of requests in turns, every n-th would always be the same
 /// client's.
 fn is_drawn(share: f64) -> bool {
-    let drawn = || u32::try_from(random::up_to(u32::MAX.into())).expect("it is no more than that");
-    share > 0.0 && f64::from(drawn()) < share * 2_f64.powi(32)
+    fastrand::f64() < share
 }
 
 /// A request in progress, until this is dropped.
 #[derive(Debug)]
-pub(super) struct InProgress(WorkerShedLayer);
+pub(crate) struct InProgress(WorkerShedLayer);
 
 impl Drop for InProgress {
     fn drop(&mut self) {

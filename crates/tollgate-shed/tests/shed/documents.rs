@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{Method, Request, Response, Version};
 use http_body_util::BodyExt;
-use tollgate::shed::{Class, FleetShedLayer, Shed};
 use tollgate::{MemoryStore, Quota};
+use tollgate_shed::{Class, FleetShedLayer, Shed};
 
 use super::rig::{Service, Text, bad_for, behind, hello, is_shed, of_class, send};
 

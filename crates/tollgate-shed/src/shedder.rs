@@ -1,4 +1,4 @@
-//! How much a request matters, and what both shedders do with a request: determine its class, respond to one that is shed, and report both: metrics, and
+//! What both shedders do with a request: determine its class, respond to one that is shed, and report both: metrics, and
 //! one log line when an episode of shedding begins, and one when it ends.
 //!
 //! An episode begins with the first request that is shed, and ends with the first request that comes a minute or more
@@ -15,15 +15,11 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response};
 use tokio::time::Instant;
+use tollgate::policy::PolicyName;
+use tollgate::response::unavailable;
+use tollgate::store::Clock;
 
-use crate::core::{Lines, PolicyName};
-use crate::http::grpc;
-use crate::http::headers::whole_seconds;
-use crate::http::policy::Refused;
-use crate::http::response::{problem, without_body};
-use crate::random;
-use crate::store::Clock;
-use crate::telemetry::PolicyTelemetry;
+use crate::events::{Lines, Metrics};
 
 /// How much a request matters: the less, the sooner it is shed.
 ///
@@ -32,7 +28,7 @@ use crate::telemetry::PolicyTelemetry;
 /// # Examples
 ///
 /// ```
-/// use tollgate::shed::Class;
+/// use tollgate_shed::Class;
 ///
 /// assert!(Class::Critical < Class::Write && Class::Write < Class::Read && Class::Read < Class::Test);
 /// ```
@@ -57,7 +53,7 @@ impl Class {
     ///
     /// ```
     /// use http::Request;
-    /// use tollgate::shed::Class;
+    /// use tollgate_shed::Class;
     ///
     /// let (mut parts, ()) = Request::post("/charges").body(())?.into_parts();
     /// assert_eq!(Class::from_parts(&parts), Class::Write);
@@ -90,7 +86,7 @@ impl Class {
 /// ```
 /// use http::{Request, Response};
 /// use std::convert::Infallible;
-/// use tollgate::shed::{Class, FleetShedLayer, Shed};
+/// use tollgate_shed::{Class, FleetShedLayer, Shed};
 /// use tollgate::{MemoryStore, Quota};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
@@ -131,12 +127,12 @@ impl Shed {
 const QUIET: Duration = Duration::from_secs(60);
 
 /// What each shedder has, whatever it sheds by.
-pub(super) struct Shedder {
-    pub(super) name: PolicyName,
-    pub(super) clock: Arc<dyn Clock>,
+pub(crate) struct Shedder {
+    pub(crate) name: PolicyName,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Determines the class of a request.
-    pub(super) class: Arc<dyn Fn(&Parts) -> Class + Send + Sync>,
-    telemetry: PolicyTelemetry,
+    pub(crate) class: Arc<dyn Fn(&Parts) -> Class + Send + Sync>,
+    metrics: Metrics,
     unknown: Lines,
     /// How many requests were shed in the episode; 0 without one: then a request that comes needs no lock.
     shed: AtomicU64,
@@ -155,33 +151,33 @@ struct Episode {
 
 impl Shedder {
     /// A shedder that determines classes by [`Class::from_parts`], and has the clock of tokio.
-    pub(super) fn new(name: PolicyName) -> Self {
-        let (telemetry, start) = (PolicyTelemetry::new(&name), Instant::now());
+    pub(crate) fn new(name: PolicyName) -> Self {
+        let (metrics, start) = (Metrics::new(&name), Instant::now());
         Self {
             name,
             clock: Arc::new(move || start.elapsed()),
             class: Arc::new(Class::from_parts),
-            telemetry,
-            unknown: Lines::new(),
+            metrics,
+            unknown: Lines::new(Duration::from_secs(1)),
             shed: AtomicU64::new(0),
             episode: Mutex::default(),
         }
     }
 
     /// Returns a shedder with the same settings, which has shed nothing.
-    pub(super) fn anew(&self) -> Self {
+    pub(crate) fn anew(&self) -> Self {
         let (clock, class) = (Arc::clone(&self.clock), Arc::clone(&self.class));
         Self { clock, class, ..Self::new(self.name.clone()) }
     }
 
     /// Determines the class of a request that comes, once, and inserts it into its extensions.
-    pub(super) fn offered(&self, parts: &mut Parts) -> Class {
+    pub(crate) fn offered(&self, parts: &mut Parts) -> Class {
         let class = (self.class)(parts);
         // That of a shedder further outside is there already; each insertion allocates.
         if parts.extensions.get() != Some(&class) {
             parts.extensions.insert(class);
         }
-        self.telemetry.offered(class as usize);
+        self.metrics.offered(class);
         if self.shed.load(Ordering::Relaxed) == 0 {
             return class;
         }
@@ -201,9 +197,9 @@ impl Shedder {
 
     /// Returns the response to a request that was offered and is shed, to be retried after `least` and up to `more`:
     /// clients that are shed together should not come back together.
-    pub(super) fn shed(&self, parts: &Parts, least: Duration, more: Duration) -> Response<Bytes> {
+    pub(crate) fn shed(&self, parts: &Parts, least: Duration, more: Duration) -> Response<Bytes> {
         let class = Class::from_parts(parts);
-        self.telemetry.shed(class as usize);
+        self.metrics.shed(class);
         let (now, mut episode) = (self.clock.now(), self.episode());
         episode.last = now;
         let (is_first, utilization) = (self.shed.fetch_add(1, Ordering::Relaxed) == 0, episode.utilization);
@@ -215,28 +211,19 @@ impl Shedder {
             let (policy, class) = (self.name.as_str(), class.as_str());
             tracing::warn!(code = "shedding", policy, class, utilization, "requests are shed: too much is in progress");
         }
-        let more = random::up_to(u64::try_from(more.as_millis()).unwrap_or(u64::MAX));
-        self.response(parts, class, least.saturating_add(Duration::from_millis(more)))
-    }
-
-    fn response(&self, parts: &Parts, class: Class, wait: Duration) -> Response<Bytes> {
-        let mut response = if grpc::is_call(parts) {
-            grpc::for_client(parts, grpc::unavailable(wait))
-        } else {
-            problem::shed(whole_seconds(wait), self.name.as_str())
-        };
-        response.extensions_mut().insert(Refused::Inside);
+        let more = Duration::from_millis(fastrand::u64(..=u64::try_from(more.as_millis()).unwrap_or(u64::MAX)));
+        let mut response = unavailable(parts, &self.name, least.saturating_add(more));
         response.extensions_mut().insert(Shed { name: self.name.clone(), class });
-        if parts.method == Method::HEAD { without_body(response) } else { response }
+        response
     }
 
     /// A sample of the utilization led to a level.
-    pub(super) fn sampled(&self, level: f64, utilization: f64) {
-        self.telemetry.level(level, utilization);
+    pub(crate) fn sampled(&self, level: f64, utilization: f64) {
+        self.metrics.level(level, utilization);
         self.episode().utilization = Some(utilization);
         if utilization.is_nan() {
             let (policy, text) = (self.name.as_str(), "the closure of a shedder returned NaN: it was ignored");
-            self.unknown.log(policy, |more| tracing::warn!(code = "utilization_unknown", policy, more, "{text}"));
+            self.unknown.log(|more| tracing::warn!(code = "utilization_unknown", policy, more, "{text}"));
         }
     }
 

@@ -11,15 +11,19 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 #[cfg(feature = "redis")]
 use tollgate::RedisStore;
-use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
 use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, MemoryStore, Quota, RateLimitHandle};
+use tollgate_shed::{Class, FleetShedLayer, WorkerShedLayer};
 use tower::{Service as _, ServiceExt};
 
-use super::rig::{Service, Text, behind, hello, is_shed, of_class, said, serving, text};
+use self::rig::{Service, Text, behind, hello, is_shed, of_class, said, serving, text};
 #[cfg(feature = "redis")]
 use crate::support::server::RedisServer;
+
+#[allow(dead_code, reason = "the crate's own tests use more of it")]
+#[path = "../../crates/tollgate-shed/tests/shed/rig.rs"]
+mod rig;
 
 /// Ten at once, of which two are kept.
 const TEN: Quota = Quota::concurrency(10);

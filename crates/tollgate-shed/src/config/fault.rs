@@ -1,0 +1,89 @@
+//! Errors with their place in a file, which are one line: `FILE line N: MESSAGE (column N)`, without the file where only a text is
+//! known. Lines and columns begin at 1, and columns count characters.
+
+use std::fmt::Display;
+use std::ops::Range;
+
+use tollgate::Error;
+use toml::Spanned;
+
+/// What serde expects, in words of the format.
+const WORDS: &[(&str, &str)] = &[
+    ("expected u64", "expected a whole number without sign or quotes, at most 18446744073709551615"),
+    ("expected f64", "expected a number such as 0.2 or 2, without quotes"),
+    ("expected a string", "expected a string, in quotes"),
+    ("expected a sequence", "expected a list"),
+    ("expected a map", "expected a table"),
+];
+
+/// What is wrong in a file, and the bytes at fault.
+#[derive(Debug)]
+pub(super) struct Fault(pub(super) Range<usize>, pub(super) String);
+
+impl Fault {
+    pub(super) fn new<T>(field: &Spanned<T>, message: impl Display) -> Self {
+        Self(field.span(), message.to_string())
+    }
+}
+
+/// The message begins with the names of tables and option: `policy.limit: ...`.
+impl From<toml::de::Error> for Fault {
+    fn from(mut error: toml::de::Error) -> Self {
+        // With the text it would show the line instead of the names.
+        error.set_input(None);
+        let shown = error.to_string();
+        let message = match shown.trim_end().trim_end_matches('`').rsplit_once("\nin `") {
+            Some((message, names)) => format!("{names}: {message}"),
+            None => shown,
+        };
+        let message = WORDS.iter().fold(message, |message, (of_serde, word)| message.replace(of_serde, word));
+        Self(error.span().unwrap_or_default(), message.trim_end().to_owned())
+    }
+}
+
+/// Adds the place of a field to an error.
+pub(super) trait At<T> {
+    fn at<F>(self, field: &Spanned<F>) -> Result<T, Fault>;
+}
+
+impl<T, E: Display> At<T> for Result<T, E> {
+    fn at<F>(self, field: &Spanned<F>) -> Result<T, Fault> {
+        self.map_err(|error| Fault::new(field, error))
+    }
+}
+
+/// A file's text, and its name if it has one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    /// The path it was read from.
+    pub(super) name: Option<&'a str>,
+    /// All of its text, which places refer to.
+    pub(super) text: &'a str,
+}
+
+impl Source<'_> {
+    pub(super) fn error(&self, Fault(place, message): &Fault) -> Error {
+        let name = self.name.map(|name| format!("{name} ")).unwrap_or_default();
+        let (line, column) = self.position(place);
+        Error::invalid(one_line(&format!("{name}line {line}: {message} (column {column})")))
+    }
+
+    /// The line of a place, and its column; the end of the file belongs to its last line.
+    pub(super) fn position(&self, place: &Range<usize>) -> (usize, usize) {
+        let text = self.text.as_bytes();
+        let before = &text[..place.start.min(text.trim_ascii_end().len())];
+        let line = before.split(|byte| *byte == b'\n').count();
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let characters = String::from_utf8_lossy(&before[start..]);
+        // A byte order mark is no character of the line.
+        (line, characters.trim_start_matches('\u{feff}').chars().count() + 1)
+    }
+}
+
+/// Returns the text with control characters escaped, as some of it may come from the file.
+pub(super) fn one_line(text: &str) -> String {
+    let shown = |character: char| {
+        if character.is_control() { character.escape_default().to_string() } else { character.into() }
+    };
+    text.chars().map(shown).collect()
+}

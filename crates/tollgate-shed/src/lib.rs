@@ -1,0 +1,34 @@
+#![doc = include_str!("../README.md")]
+
+mod back_pressure;
+#[cfg(feature = "config")]
+mod config;
+mod events;
+mod fleet;
+mod ramp;
+mod service;
+mod shedder;
+mod worker;
+
+pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
+#[cfg(feature = "config")]
+pub use self::config::FleetConfig;
+pub use self::fleet::{FleetShed, FleetShedLayer};
+pub use self::ramp::Ramp;
+pub use self::service::{ShedBody, WorkerShed, WorkerShedFuture};
+pub use self::shedder::{Class, Shed};
+pub use self::worker::WorkerShedLayer;
+
+/// Returns what a fallible twin built, or panics with the error's own sentence.
+#[track_caller]
+fn built<T>(result: Result<T, tollgate::Error>) -> T {
+    match result {
+        Ok(built) => built,
+        Err(error) => panic!("{error:#}"),
+    }
+}
+
+/// Compiles and runs the code in the page on load shedding.
+#[cfg(all(doctest, feature = "config"))]
+#[doc = include_str!("../docs/shedding.md")]
+struct Shedding;
