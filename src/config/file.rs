@@ -347,10 +347,10 @@ impl Config {
             layer.remove_policies();
         }
         #[cfg(feature = "axum")]
-        layer.replace(self.policies.clone(), |gate| gate.client = self.server.client.clone())?;
+        layer.replace_client(&self.server.client, self.policies.iter().cloned())?;
         #[cfg(not(feature = "axum"))]
         layer.replace_policies(self.policies.iter().cloned())?;
-        let settings = self.server.differing(layer.failure());
+        let settings = self.server.differing(layer);
         if !settings.is_empty() {
             tracing::warn!(
                 code = "settings_stay",

@@ -91,7 +91,7 @@ impl PolicyTable {
         policy = self.key.add_to(policy, |policy, key| Ok(policy.key(read_key(key, server)?)))?;
         #[cfg(feature = "axum")]
         if self.allow.get().is_some() || self.deny.get().is_some() {
-            policy = policy.lists_by(server.client.clone());
+            policy = policy.client(server.client.clone());
         }
         policy = self.with_missing_key(policy)?;
         policy = self.with_tiers(policy)?;
@@ -185,7 +185,10 @@ impl PolicyTable {
             Some(zone) => make(zone.get_ref()).at(zone)?,
             None => make("UTC").at(window)?,
         };
-        let calendar = self.anchor.set(calendar, Calendar::anchored)?;
+        let calendar = self.anchor.set(calendar, |calendar, day| match u8::try_from(day) {
+            Ok(day) => calendar.try_anchor(day),
+            Err(_) => Err(Error::invalid(format!("anchor {day} is no day of a {unit}: it is too large"))),
+        })?;
         Quota::try_calendar_window(*limit.get_ref(), calendar).at(limit)
     }
 
@@ -234,7 +237,7 @@ impl PolicyTable {
             Units::Fixed(units) => Ok(policy.cost(*units)),
             Units::Header(text) => {
                 let header = read_header("cost", text).at(cost)?;
-                Ok(policy.certain_cost(move |parts| units_in(parts, &header, min)))
+                Ok(policy.cost_if_certain(move |parts| units_in(parts, &header, min)))
             }
         })
     }

@@ -12,6 +12,7 @@ use super::error::Fault;
 #[cfg(feature = "axum")]
 use super::values::header_name;
 use super::values::{Given, Period};
+use crate::http::LiveLayer;
 #[cfg(feature = "axum")]
 use crate::http::key::{self, ClientIp};
 use crate::store::{FailureRules, OnFailure};
@@ -32,11 +33,11 @@ pub(super) struct Server {
 
 impl Server {
     /// Returns the settings that differ from those of a layer in use, which cannot be replaced.
-    pub(super) fn differing(&self, layer: FailureRules) -> Vec<&'static str> {
+    pub(super) fn differing(&self, layer: &LiveLayer) -> Vec<&'static str> {
         let changes = [
-            ("on_failure", self.on_failure != layer.on_failure),
-            ("allow_for", self.allow_for != layer.allow_for),
-            ("instances", self.instances.get() != layer.instances),
+            ("on_failure", self.on_failure != layer.on_failure()),
+            ("allow_for", self.allow_for != layer.allow_for()),
+            ("instances", self.instances != layer.instances()),
         ];
         changes.into_iter().filter(|(_, changes)| *changes).map(|(name, _)| name).collect()
     }
