@@ -1,28 +1,15 @@
-//! The layers: the limits of a file, or built-in ones, and the fleet shedder of a file.
+//! The layer: the limits of a file, or built-in ones.
 
 use std::time::Duration;
 
-use tollgate::config::Config;
-use tollgate::ratio::Tally;
-use tollgate::shed::FleetShedLayer;
 use tollgate::store::Store;
 use tollgate::{Error, Quota, RateLimitLayer, key};
+use tollgate_config::Config;
 
-/// Returns the layer, and the fleet shedder around it, if the file has one. With ratios in the file, the layer limits by
-/// them, and processes report to `tally`.
-pub(crate) fn layers(
-    store: impl Store + Clone,
-    tally: impl Tally,
-    config: Option<&Config>,
-) -> Result<(RateLimitLayer, Option<FleetShedLayer>), Error> {
-    let Some(config) = config else { return Ok((built_in(RateLimitLayer::composite(store)), None)) };
+pub(crate) fn layer(store: impl Store, config: Option<&Config>) -> Result<RateLimitLayer, Error> {
+    let Some(config) = config else { return Ok(built_in(RateLimitLayer::composite(store))) };
     warn_of_no_policies(config);
-    let fleet = config.fleet(store.clone())?;
-    let layer = match config.ratio_store(tally)? {
-        Some(ratios) => config.layer(ratios)?,
-        None => config.layer(store)?,
-    };
-    Ok((layer, fleet))
+    config.layer(store)
 }
 
 /// Three policies, with few requests per address, so that a dozen of them show a refusal.

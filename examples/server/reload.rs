@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval};
-use tollgate::config::Config;
 use tollgate::{Error, LiveLayer};
+use tollgate_config::Config;
 
 use crate::limits;
 
@@ -68,12 +68,6 @@ impl ConfigFile {
             Ok(newer) => newer,
             Err(error) => return tracing::error!("the config file is refused, the policies stay: {error:#}"),
         };
-        if !newer.has_fleet_of(&self.config) {
-            tracing::warn!(code = "settings_stay", settings = "fleet", "fleet stays as it was: restart the server");
-        }
-        if !newer.has_ratios_of(&self.config) {
-            tracing::warn!(code = "settings_stay", settings = "ratios", "ratios stay as they were: restart the server");
-        }
         match newer.update(layer) {
             Ok(()) => {
                 tracing::info!(policies = newer.policies().len(), "the config file was read again");

@@ -60,8 +60,6 @@ mod worker;
 
 pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
 pub use self::fleet::{FleetShed, FleetShedLayer};
-#[cfg(feature = "config")]
-pub(crate) use self::fleet::{OTHERS, fleet_name, not_reserved};
 pub use self::ramp::Ramp;
 pub use self::service::{ShedBody, WorkerShed, WorkerShedFuture};
 pub use self::shedder::{Class, Shed};

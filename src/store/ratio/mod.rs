@@ -24,8 +24,6 @@ mod tally;
 mod ticking;
 
 pub use builder::RatioStoreBuilder;
-#[cfg(feature = "config")]
-pub(crate) use builder::{check_life, check_policy, check_report, check_shards, check_tick};
 pub use memory::MemoryTally;
 pub use store::RatioStore;
 pub use tally::{CounterId, Offered, Report, Tally, Totals};

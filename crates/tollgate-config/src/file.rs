@@ -1,32 +1,26 @@
 //! A file with policies, read and checked as a whole. Nothing is in force until a layer is built of it, or updated by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tollgate::store::Store;
+use tollgate::{Error, LiveLayer, Policy, RateLimitLayer};
 use toml::Spanned;
 
 use super::error::{Fault, Source, one_line};
-use super::fleet::{Fleet, FleetTable};
 use super::policy::PolicyTable;
-use super::ratios::Ratios;
 use super::server::{Server, ServerTable};
-use super::values::Names;
-use crate::core::Error;
-use crate::http::shed::FleetShedLayer;
-use crate::http::{LiveLayer, Policy, RateLimitLayer};
-use crate::store::Store;
-use crate::store::ratio::{RatioStore, Tally};
 
-/// Policies and settings from a TOML file; see the [module](crate::config) for its fields.
+/// Policies and settings from a TOML file; see the [crate](crate) for its fields.
 ///
 /// The default has no policies, and the default settings of the server.
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::config::Config;
+/// use tollgate_config::Config;
 ///
 /// # fn main() -> Result<(), tollgate::Error> {
 /// let config = Config::from_toml("[[policy]]\nname = \"all\"\nlimit = 100\nwindow = \"60s\"")?;
@@ -44,22 +38,13 @@ pub struct Config {
     has_none: bool,
     /// The table `[server]`, or its defaults.
     server: Server,
-    /// The table `[fleet]`.
-    fleet: Option<Fleet>,
-    /// The table `[ratios]`.
-    ratios: Option<Ratios>,
-    /// The errors for tables that have no effect without a call of their own, by that call.
-    uncalled: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
 
-/// The whole file.
+/// The whole file, but for tables of other crates.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct File {
     policy: Option<Vec<PolicyTable>>,
     server: Option<ServerTable>,
-    fleet: Option<Spanned<FleetTable>>,
-    ratios: Option<Spanned<Ratios>>,
 }
 
 impl Config {
@@ -73,7 +58,7 @@ impl Config {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::config::Config;
+    /// use tollgate_config::Config;
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
     /// let config = Config::from_toml("[[policy]]\nname = \"search\"\nlimit = 30\nwindow = \"60s\"")?;
@@ -82,7 +67,31 @@ impl Config {
     /// # }
     /// ```
     pub fn from_toml(text: &str) -> Result<Self, Error> {
-        Self::read(&Source { name: None, text })
+        Self::from_toml_without(text, &[])
+    }
+
+    /// Reads a file's text without some of its tables, which other crates read.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_toml`](Self::from_toml), for which any table but `[[policy]]` and `[server]` is an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate_config::Config;
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let text = "[[policy]]\nname = \"all\"\nlimit = 100\nwindow = \"60s\"\n\n[fleet]\nlimit = 500";
+    /// assert_eq!(Config::from_toml_without(text, &["fleet"])?.policies().len(), 1);
+    ///
+    /// let error = Config::from_toml(text).unwrap_err().to_string();
+    /// assert!(error.starts_with("line 6: unknown field `fleet`"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_toml_without(text: &str, tables: &[&str]) -> Result<Self, Error> {
+        Self::read(&Source { name: None, text }, tables)
     }
 
     /// Reads a file.
@@ -92,6 +101,15 @@ impl Config {
     /// If the file cannot be read, and as [`from_toml`](Self::from_toml); the message starts with
     /// the path.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::from_file_without(path, &[])
+    }
+
+    /// Reads a file without some of its tables, as [`from_toml_without`](Self::from_toml_without).
+    ///
+    /// # Errors
+    ///
+    /// As [`from_file`](Self::from_file).
+    pub fn from_file_without(path: impl AsRef<Path>, tables: &[&str]) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| {
@@ -101,7 +119,7 @@ impl Config {
         let text = String::from_utf8_lossy(&bytes);
         let source = Source { name: Some(&name), text: &text };
         match str::from_utf8(&bytes) {
-            Ok(_) => Self::read(&source),
+            Ok(_) => Self::read(&source, tables),
             Err(error) => {
                 let message = "the file is not UTF-8 text: save it as UTF-8".to_owned();
                 Err(source.error(&Fault(error.valid_up_to()..bytes.len(), message)).with_source(error))
@@ -121,51 +139,29 @@ impl Config {
 
     /// Replaces the policies by those that `change` makes of them.
     ///
-    /// It completes policies by what no file has, such as a [`when`](Policy::when) or a
-    /// [`tier_lookup`](Policy::tier_lookup), and adds others. Read every newer file with the same closure: then
-    /// [`layer`](Self::layer) and [`update`](Self::update) have the same policies. Where the closure adds one, a file that
-    /// lost all of its own is no error of `update` any more.
+    /// It completes policies by what no file has, such as a [`when`](Policy::when) or a quota that is looked up, and adds
+    /// others. Read every newer file with the same closure: then [`layer`](Self::layer) and [`update`](Self::update) have the
+    /// same policies. Where the closure adds one, a file that lost all of its own is no error of `update` any more.
     ///
     /// # Examples
     ///
     /// ```
-    /// use std::convert::Infallible;
-    /// use tollgate::config::Config;
-    /// use tollgate::policy::TierLookup;
     /// use tollgate::{MemoryStore, Policy, Quota};
+    /// use tollgate_config::Config;
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
-    /// // In a service this queries a database. Clones share its cache, so it is made once.
-    /// let plans = TierLookup::new(async |_| Ok::<_, Infallible>(Some(Quota::per_hour(5_000))));
     /// let complete = |policies: Vec<Policy>| {
     ///     let complete = |policy: Policy| match policy.name() {
     ///         "address" => policy.when(|parts| !parts.headers.contains_key("x-api-key")),
-    ///         "plan" => policy.tier_lookup(plans.clone()),
     ///         _ => policy,
     ///     };
     ///     policies.into_iter().map(complete).chain([Policy::new("all", Quota::per_second(1_000))]).collect()
     /// };
     ///
-    /// let file = |limit| {
-    ///     format!(
-    ///         r#"
-    ///         [[policy]]
-    ///         name = "address"
-    ///         key = "client_ip"
-    ///         limit = {limit}
-    ///         window = "60s"
-    ///
-    ///         [[policy]]
-    ///         name = "plan"
-    ///         key = "header:x-api-key"
-    ///         limit = 100
-    ///         window = "1h"
-    ///         "#
-    ///     )
-    /// };
-    /// let layer = Config::from_toml(&file(60))?.with_policies(&complete).layer(MemoryStore::new())?.live();
+    /// let file = |limit| format!("[[policy]]\nname = \"address\"\nkey = \"client_ip\"\nlimit = {limit}\nwindow = \"60s\"");
+    /// let layer = Config::from_toml(&file(60))?.with_policies(complete).layer(MemoryStore::new())?.live();
     /// // The file has changed.
-    /// Config::from_toml(&file(10))?.with_policies(&complete).update(&layer)?;
+    /// Config::from_toml(&file(10))?.with_policies(complete).update(&layer)?;
     /// assert_eq!(layer.find_policy("address").expect("it is in the file").quota().limit(), 10);
     /// assert!(layer.find_policy("all").is_some());
     /// # Ok(())
@@ -179,21 +175,19 @@ impl Config {
     }
 
     /// A layer with what `[[policy]]` and `[server]` set: its policies, how the client's address is known, and what
-    /// happens to requests the store could not decide. If the file has `[fleet]` or `[ratios]`, call
-    /// [`fleet`](Self::fleet) or [`ratio_store`](Self::ratio_store) before.
+    /// happens to requests the store could not decide.
     ///
     /// What no file sets, such as [headers](RateLimitLayer::headers), is set on the layer. Policies that are added to the
     /// layer are removed by the next [`update`](Self::update): add them by [`with_policies`](Self::with_policies).
     ///
     /// # Errors
     ///
-    /// If the call for a table `[fleet]` or `[ratios]` is missing, which would have no effect, and as
-    /// [`RateLimitLayer::try_policies`].
+    /// As [`RateLimitLayer::try_policies`].
     ///
     /// # Examples
     ///
     /// ```
-    /// use tollgate::config::Config;
+    /// use tollgate_config::Config;
     /// use tollgate::{MemoryStore, RateLimitHeaders};
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
@@ -215,9 +209,6 @@ impl Config {
     /// ```
     pub fn layer(&self, store: impl Store) -> Result<RateLimitLayer, Error> {
         let Self { policies, server, .. } = self;
-        if let Some(message) = self.uncalled().values().next() {
-            return Err(Error::invalid(message.as_str()));
-        }
         let layer = RateLimitLayer::composite(store).on_failure(server.on_failure);
         let layer = layer.allow_for(server.allow_for).instances(server.instances);
         #[cfg(feature = "axum")]
@@ -227,91 +218,6 @@ impl Config {
             layer.clone().live().remove_policies();
         }
         Ok(layer)
-    }
-
-    /// Returns the fleet shedder of the file, if it has one, with the `instances` of `[server]`.
-    ///
-    /// It takes effect at the start: [`update`](Self::update) does not change it, and
-    /// [`has_fleet_of`](Self::has_fleet_of) returns whether a newer file would.
-    ///
-    /// # Errors
-    ///
-    /// If the store has no slots: all else was checked when the file was read.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::config::Config;
-    /// use tollgate::MemoryStore;
-    ///
-    /// # fn main() -> Result<(), tollgate::Error> {
-    /// let config = Config::from_toml(
-    ///     r#"
-    ///     [fleet]
-    ///     limit = 500
-    ///     reserve = 0.2
-    ///     critical = { header = "x-priority", value = "high" }
-    ///     "#,
-    /// )?;
-    /// assert!(config.fleet(MemoryStore::new())?.is_some());
-    /// assert!(Config::default().fleet(MemoryStore::new())?.is_none());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn fleet(&self, store: impl Store) -> Result<Option<FleetShedLayer>, Error> {
-        self.uncalled().remove("fleet");
-        let layer = |fleet: &Fleet| Ok(fleet.layer(store)?.instances(self.server.instances));
-        self.fleet.as_ref().map(layer).transpose()
-    }
-
-    /// Returns whether another file has the same fleet shedder, or none as well.
-    pub fn has_fleet_of(&self, other: &Self) -> bool {
-        self.fleet == other.fleet
-    }
-
-    /// Returns the ratio store of the file, if it has one, with the `instances` of `[server]`, for
-    /// the [`layer`](Self::layer).
-    ///
-    /// It takes effect at the start: [`update`](Self::update) does not change it, and
-    /// [`has_ratios_of`](Self::has_ratios_of) returns whether a newer file would.
-    ///
-    /// # Errors
-    ///
-    /// None at present: all settings were checked when the file was read.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::config::Config;
-    /// use tollgate::ratio::MemoryTally;
-    ///
-    /// # fn main() -> Result<(), tollgate::Error> {
-    /// let config = Config::from_toml(
-    ///     r#"
-    ///     [[policy]]
-    ///     name = "all"
-    ///     limit = 50_000
-    ///     window = "1s"
-    ///
-    ///     [ratios]
-    ///     ttl = "20s"
-    ///     "#,
-    /// )?;
-    /// if let Some(store) = config.ratio_store(MemoryTally::new())? {
-    ///     let layer = config.layer(store)?;
-    /// #   let _ = layer;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn ratio_store(&self, tally: impl Tally) -> Result<Option<RatioStore>, Error> {
-        self.uncalled().remove("ratio_store");
-        self.ratios.as_ref().map(|ratios| ratios.store(tally, self.server.instances)).transpose()
-    }
-
-    /// Returns whether another file has the same ratios, or none as well.
-    pub fn has_ratios_of(&self, other: &Self) -> bool {
-        self.ratios == other.ratios
     }
 
     /// Updates a layer in use, its clones and its services, to this file: that of a [layer](Self::layer)
@@ -330,7 +236,7 @@ impl Config {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::config::Config;
+    /// use tollgate_config::Config;
     /// use tollgate::MemoryStore;
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
@@ -361,23 +267,37 @@ impl Config {
         Ok(())
     }
 
-    fn uncalled(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
-        self.uncalled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn read(source: &Source<'_>, without: &[&str]) -> Result<Self, Error> {
+        let tables = toml::from_str::<BTreeMap<Spanned<String>, Spanned<IgnoredAny>>>(source.text).map_err(Fault::from);
+        let others = tables.and_then(|tables| check_tables(tables.keys(), without));
+        let config = others.and_then(|has_others| toml::from_str::<File>(source.text)?.build(source, has_others));
+        config.map_err(|fault| source.error(&fault))
     }
+}
 
-    fn read(source: &Source<'_>) -> Result<Self, Error> {
-        let file = toml::from_str::<File>(source.text).map_err(Fault::from);
-        file.and_then(|file| file.build(source)).map_err(|fault| source.error(&fault))
+/// Returns whether there are tables of other crates: all must be among those that the file is read without.
+fn check_tables<'a>(tables: impl Iterator<Item = &'a Spanned<String>>, without: &[&str]) -> Result<bool, Fault> {
+    let mut others = tables.filter(|name| !["policy", "server"].contains(&name.get_ref().as_str())).peekable();
+    let has_others = others.peek().is_some();
+    match others.find(|name| !without.contains(&name.get_ref().as_str())) {
+        None => Ok(has_others),
+        Some(name) => Err(Fault::new(
+            name,
+            format!(
+                "unknown field `{}`, expected `policy` or `server`: correct it, or if another crate reads this table, name \
+                 it to Config::from_file_without",
+                name.get_ref()
+            ),
+        )),
     }
 }
 
 impl File {
     /// Makes settings of the tables. The server's come first, as keys depend on its proxies.
-    fn build(self, source: &Source<'_>) -> Result<Config, Fault> {
-        let has_shared = self.fleet.is_some() || self.ratios.is_some();
-        let server = self.server.map_or_else(|| Ok(Server::default()), |table| table.build(has_shared))?;
+    fn build(self, source: &Source<'_>, has_others: bool) -> Result<Config, Fault> {
+        let server = self.server.map_or_else(|| Ok(Server::default()), |table| table.build(has_others))?;
         let has_none = self.policy.as_ref().is_some_and(Vec::is_empty);
-        let (mut policies, mut names) = (Vec::new(), Names::new());
+        let (mut policies, mut names) = (Vec::new(), HashMap::<_, Spanned<String>>::new());
         for table in self.policy.unwrap_or_default() {
             policies.push(table.build(&server)?);
             // Policies that share a name could share their counters.
@@ -388,15 +308,6 @@ impl File {
             }
             names.insert(table.name.get_ref().clone(), table.name);
         }
-        let places = [self.fleet.as_ref().map(Spanned::span), self.ratios.as_ref().map(Spanned::span)];
-        let uncalled = ["fleet", "ratio_store"].into_iter().zip(places).filter_map(|(call, place)| {
-            let message = format!("this table has no effect without Config::{call}: call it before Config::layer");
-            Some((call, source.error(&Fault(place?, message)).to_string()))
-        });
-        let uncalled = Arc::new(Mutex::new(uncalled.collect()));
-        self.ratios.as_ref().map_or(Ok(()), |table| table.get_ref().check(&policies, &names))?;
-        let fleet = self.fleet.map(|table| FleetTable::build(&table, &names, source)).transpose()?;
-        let ratios = self.ratios.map(Spanned::into_inner);
-        Ok(Config { policies, has_none, server, fleet, ratios, uncalled })
+        Ok(Config { policies, has_none, server })
     }
 }

@@ -3,22 +3,21 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::config::Config;
 use tollgate::policy::Algorithm;
+use tollgate_config::Config;
 
-#[cfg(feature = "calendar")]
 mod calendar;
 mod effect;
-mod fleet;
 mod garbage;
 mod identity;
 mod layer;
 mod mistakes;
-mod ratios;
 mod served;
+mod support;
+mod watch;
 
 /// A file that says all there is, what excludes another thing in a comment.
-const ALL: &str = include_str!("../../../examples/policies.toml");
+const ALL: &str = include_str!("../../../../examples/policies.toml");
 
 const GOOD: &str = r#"
 # some fields
@@ -86,7 +85,7 @@ fn keys() -> Vec<String> {
 fn the_example_file_says_everything_there_is() {
     let config = Config::from_toml(ALL).unwrap();
     assert!(config.policies().len() > 9, "{:?}", config.policies());
-    for table in ["[[policy]]", "[server]", "[fleet]", "[ratios]"] {
+    for table in ["[[policy]]", "[server]"] {
         let fields = known(table, "unknown_field = 1");
         assert!(fields.len() > 5, "{fields:?}");
         for field in fields {
@@ -109,16 +108,14 @@ fn the_example_file_says_everything_there_is() {
 
 #[test]
 fn what_a_file_may_say_is_documented() {
-    let module = include_str!("../../../src/config/mod.rs");
-    for field in
-        ["[[policy]]", "[server]", "[fleet]", "[ratios]"].map(|table| known(table, "unknown_field = 1")).concat()
-    {
-        assert!(module.contains(&format!("//! | `{field}` | ")), "src/config/mod.rs lacks a row of {field}");
+    let guide = include_str!("../../src/lib.rs");
+    for field in ["[[policy]]", "[server]"].map(|table| known(table, "unknown_field = 1")).concat() {
+        assert!(guide.contains(&format!("//! | `{field}` | ")), "the guide lacks a row of {field}");
     }
-    let names = include_str!("../../../docs/names.md");
+    let names = include_str!("../../../../docs/names.md");
     let forms: Vec<&str> = names.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
     for key in keys() {
-        assert!(module.contains(&format!("`\"{key}\"`")), "src/config/mod.rs lacks {key}");
+        assert!(guide.contains(&format!("`\"{key}\"`")), "the guide lacks {key}");
         let key = key.trim_end_matches(":NAME");
         assert!(forms.iter().any(|form| form.contains(&format!("`{key}`"))), "docs/names.md lacks a row of {key}");
     }
@@ -149,7 +146,7 @@ fn an_empty_file_has_no_policies() {
 
 #[test]
 fn the_file_in_the_readme_is_a_good_one() {
-    let blocks = include_str!("../../../README.md").split("```toml\n").skip(1);
+    let blocks = include_str!("../../../../README.md").split("```toml\n").skip(1);
     let files: Vec<_> = blocks.map(|block| block.split("```").next().unwrap()).collect();
     assert_eq!(files.len(), 1);
     assert_eq!(Config::from_toml(files[0]).unwrap().policies().len(), 2);
@@ -267,7 +264,7 @@ fn every_mistake_in_a_policy_names_its_line() {
 
 #[test]
 fn every_mistake_outside_a_policy_names_its_line() {
-    refused("\n[[polices]]\nname = \"a\"", 2, &["unknown field `polices`", "`policy`", "`server`", "`fleet`"]);
+    refused("\n[[polices]]\nname = \"a\"", 2, &["unknown field `polices`", "`policy`", "`server`"]);
     refused("[policy]\nname = \"a\"", 1, &["policy: ", "expected a list"]);
     refused("[server]\ntrusted = []", 2, &["unknown field `trusted`", "`on_failure`"]);
     refused("[server]\n\non_failure = \"open\"", 3, &["on_failure \"open\" is unknown", "fallback, allow, deny"]);
@@ -313,10 +310,9 @@ fn every_mistake_outside_a_policy_names_its_line() {
 #[test]
 fn instances_that_nothing_shares_are_refused() {
     let deny = "[server]\non_failure = \"deny\"\ninstances = 2\n";
-    refused(deny, 3, &["instances has no effect without a table [fleet] or [ratios], or another on_failure"]);
-    for shared in [format!("{deny}[ratios]\n"), deny.replace("deny", "fallback")] {
-        assert!(Config::from_toml(&shared).is_ok(), "{shared}");
-    }
+    refused(deny, 3, &["instances has no effect without another on_failure, or a table of another crate"]);
+    assert!(Config::from_toml(&deny.replace("deny", "fallback")).is_ok());
+    assert!(Config::from_toml_without(&format!("{deny}[ratios]\n"), &["ratios"]).is_ok());
 }
 
 #[test]
@@ -376,8 +372,12 @@ impl TempFile {
         Self(folder)
     }
 
+    fn path(&self) -> std::path::PathBuf {
+        self.0.join("policies.toml")
+    }
+
     fn read(&self) -> Result<Config, tollgate::Error> {
-        Config::from_file(self.0.join("policies.toml"))
+        Config::from_file(self.path())
     }
 }
 
