@@ -119,7 +119,6 @@
 //! | `redis` | no | [`RedisStore`] |
 //! | `cluster` | no | `RedisStore::connect_cluster`: a Redis Cluster |
 //! | `sentinel` | no | `RedisStore::connect_sentinel`: the primary that Redis Sentinel names |
-//! | `config` | no | policies from a TOML file: [`config`] |
 //! | `serde` | no | [`serde::Serialize`](https://docs.rs/serde) for [`Decision`], [`Outcome`], [`Explanation`](status::Explanation) and what they contain, for structured logs; `Deserialize` for [`Key`] and [`PolicyName`](policy::PolicyName) |
 //! | `lookup` | no | keys and quotas that are looked up: [`key::lookup()`] and [`TierLookup`](policy::TierLookup) |
 //! | `basic-auth` | yes | the key [`key::basic_user`] |
@@ -135,13 +134,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without these features their items are named and not there.
 #![cfg_attr(
-    not(all(feature = "redis", feature = "config", feature = "lookup", feature = "calendar")),
+    not(all(feature = "redis", feature = "lookup", feature = "calendar")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
 pub mod bandwidth;
-#[cfg(feature = "config")]
-pub mod config;
 mod core;
 mod http;
 mod limiter;

@@ -1,25 +1,15 @@
-//! The layers: the limits of a file, or built-in ones, and the fleet shedder of a file.
+//! The layer: the limits of a file, or built-in ones.
 
 use std::time::Duration;
 
-use tollgate::config::Config;
 use tollgate::store::Store;
 use tollgate::{Error, Quota, RateLimitLayer, key};
-use tollgate_shed::{FleetConfig, FleetShedLayer};
+use tollgate_config::Config;
 
-use crate::reload::ConfigFile;
-
-/// Returns the layer, and the fleet shedder around it, if the file has one.
-pub(crate) fn layers(
-    store: impl Store + Clone,
-    file: Option<&ConfigFile>,
-) -> Result<(RateLimitLayer, Option<FleetShedLayer>), Error> {
-    let Some(file) = file else { return Ok((built_in(RateLimitLayer::composite(store)), None)) };
-    let config = file.config();
+pub(crate) fn layer(store: impl Store, config: Option<&Config>) -> Result<RateLimitLayer, Error> {
+    let Some(config) = config else { return Ok(built_in(RateLimitLayer::composite(store))) };
     warn_of_no_policies(config);
-    let shedder = |fleet: &FleetConfig| Ok(fleet.layer(store.clone())?.instances(config.instances()));
-    let fleet = file.fleet().map(shedder).transpose()?;
-    Ok((config.layer(store)?, fleet))
+    config.layer(store)
 }
 
 /// Three policies, with few requests per address, so that a dozen of them show a refusal.

@@ -19,7 +19,7 @@
 //! # let _ = app;
 //! ```
 //!
-//! The limits may be those of a file: [`Config::layer`](crate::config::Config::layer) makes them.
+//! The limits may be those of a file: `Config::layer` of the crate tollgate-config makes them.
 //!
 //! # Order
 //!

@@ -69,7 +69,19 @@ impl Error {
     }
 
     /// Sets the cause.
-    pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::error::Error as _;
+    /// use tollgate::Error;
+    ///
+    /// let cause = "x".parse::<u64>().unwrap_err();
+    /// let error = Error::invalid("the limit is no number").with_source(cause);
+    /// assert!(error.is_invalid() && error.source().is_some());
+    /// ```
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(Arc::from(source.into()));
         self
     }

@@ -540,7 +540,7 @@ impl Limiter {
     /// Sets how many processes share the limits, 1 by default: the fallback of each admits that share of every limit,
     /// rounded up.
     pub fn instances(self, instances: NonZeroU32) -> Self {
-        self.change_failure(|rules| rules.instances = instances.get())
+        self.change_failure(|rules| rules.instances = instances)
     }
 
     /// Sets the timeout of one decision; 0 becomes 1 ms. The default is the

@@ -185,22 +185,6 @@ impl PolicySeries {
     }
 }
 
-/// A gauge that several layers set: it shows the last value, and 0 when a layer is dropped.
-#[derive(Debug)]
-pub(super) struct Last(pub(super) Gauge);
-
-impl Last {
-    pub(super) fn set(&self, value: f64) {
-        self.0.set(value);
-    }
-}
-
-impl Drop for Last {
-    fn drop(&mut self) {
-        self.0.set(0.0);
-    }
-}
-
 /// A gauge to which several layers add. What this one added is subtracted when it is dropped.
 #[derive(Debug)]
 pub(super) struct Sum {
@@ -316,7 +300,6 @@ const FLOW_WAIT_SECONDS: Metric =
 /// Labels: `policy`.
 const FLOW_CUTS: Metric =
     count("tollgate_flow_cuts_total", "Bodies that were cut, as the limit of their bytes was reached.");
-
 
 const fn count(name: &'static str, text: &'static str) -> Metric {
     Metric { name, unit: Unit::Count, text }

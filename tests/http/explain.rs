@@ -248,7 +248,7 @@ fn a_policy_whose_key_was_never_set_says_that_all_requests_share_its_counter() {
 fn a_policy_of_a_file_without_a_key_says_so_too() {
     for (key, why) in [("", Some("it has no key, so all requests share this counter")), ("key = \"global\"", None)] {
         let file = format!("[[policy]]\nname = \"all\"\nlimit = 60\nwindow = \"60s\"\n{key}");
-        let config = tollgate::config::Config::from_toml(&file).expect("it is valid");
+        let config = tollgate_config::Config::from_toml(&file).expect("it is valid");
         let layer = config.layer(MemoryStore::new()).expect("the store supports it");
         assert_eq!(layer.clone().live().explain(&parts(get("/"))).policies()[0].why(), why);
     }

@@ -1,8 +1,6 @@
-//! What a policy's options do to requests, in code and in files, and what policies look up for themselves.
+//! What a policy's options do to requests, in code, and what policies look up for themselves.
 #![cfg(feature = "axum")]
 
-#[cfg(feature = "config")]
-mod files;
 #[cfg(feature = "redis")]
 mod lookups;
 #[cfg(feature = "redis")]

@@ -134,10 +134,6 @@ impl Calendar {
     ///
     /// If there is no such day, the unit is an hour or a day, or the process has made 65,535 calendars.
     pub fn try_anchor(self, day: u8) -> Result<Self, Error> {
-        self.anchored(day.into())
-    }
-
-    pub(crate) fn anchored(self, day: u64) -> Result<Self, Error> {
         zoned::kept(self.0.unit.anchored(day)?, self.0.rules.clone())
     }
 }

@@ -40,13 +40,10 @@ impl Unit {
 
     /// Returns the unit that begins on another day.
     #[cfg(feature = "calendar")]
-    pub(super) fn anchored(self, day: u64) -> Result<Self, Error> {
-        match (self, u8::try_from(day)) {
-            (Self::Week(_), Ok(day @ 1..=7)) => return Ok(Self::Week(day)),
-            (Self::Month(_), Ok(day @ 1..=31)) => return Ok(Self::Month(day)),
-            _ => {}
-        }
+    pub(super) fn anchored(self, day: u8) -> Result<Self, Error> {
         match self {
+            Self::Week(_) if (1..=7).contains(&day) => Ok(Self::Week(day)),
+            Self::Month(_) if (1..=31).contains(&day) => Ok(Self::Month(day)),
             Self::Week(_) => {
                 Err(Error::invalid(format!("anchor {day} is no day of a week: give 1 for Monday to 7 for Sunday")))
             }

@@ -9,7 +9,7 @@ use crate::core::algorithm::Algorithm;
 use crate::core::{Ban, Calendar, Error};
 
 /// How long a slot outlives its process, unless another time is set.
-pub(crate) const SLOT_LIFE: Duration = Duration::from_secs(30);
+const SLOT_LIFE: Duration = Duration::from_secs(30);
 
 /// Constructors for constants: a quota that can never work does not compile, or panics.
 impl Quota {

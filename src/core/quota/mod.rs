@@ -7,8 +7,6 @@ mod message;
 use std::fmt;
 use std::time::Duration;
 
-#[cfg_attr(not(feature = "config"), allow(unused_imports, reason = "it is for files"))]
-pub(crate) use self::build::SLOT_LIFE;
 use crate::core::algorithm::{Adjusted, Adjustment, Algorithm, Facts, Layout, Refusal, Rule, State, Step};
 use crate::core::calendar::Calendar;
 
@@ -59,8 +57,8 @@ use crate::core::calendar::Calendar;
 ///
 /// # Serialization
 ///
-/// With the feature `serde` it is data for logs. It is not read from there: quotas in files are those of
-/// [`config`](crate::config).
+/// With the feature `serde` it is data for logs. It is not read from there: quotas in files are those of the
+/// crate tollgate-config.
 ///
 /// ```json
 /// {"algorithm":"token_bucket","limit":5000,"window_seconds":3600.0,"capacity":200,"calendar":null}

@@ -222,12 +222,6 @@ pub(crate) fn shared(key: impl KeyExtractor) -> Arc<dyn KeyExtractor> {
     }
 }
 
-/// Joins the keys of several extractors.
-#[cfg(feature = "config")]
-pub(crate) fn joined(parts: Vec<Arc<dyn KeyExtractor>>) -> Arc<dyn KeyExtractor> {
-    Arc::new(Joined { parts })
-}
-
 /// Joins what extractors return. What is not ready is waited for at the same time.
 fn join_all(found: impl Iterator<Item = MaybeFuture<Extracted>>) -> MaybeFuture<Extracted> {
     let joined = found.reduce(|first, second| match (first, second) {

@@ -70,8 +70,6 @@ pub use client_ip::{ClientIp, PeerIp, client_ip, peer_ip};
 pub use extracted::{Ambiguous, Extracted, Secret};
 pub(crate) use extractor::Bannable;
 pub use extractor::KeyInfo;
-#[cfg(feature = "config")]
-pub(crate) use extractor::joined;
 pub(crate) use extractor::shared;
 pub use extractor::{KeyExtractor, from_fn};
 pub(crate) use ip::{DEFAULT_V6_PREFIX, canonical, counted, ip_key, parse_net, peer};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::header::AsHeaderName;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 
 use super::extracted::Ambiguous;
 
@@ -95,12 +95,6 @@ pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
 /// Returns the values of a header in normal form, one per line.
 pub(crate) fn lines(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
     headers.get_all(name).iter().map(|line| trimmed(line.as_bytes()))
-}
-
-/// Returns the value of a header; it is ambiguous if lines differ.
-#[cfg_attr(not(feature = "config"), allow(dead_code, reason = "only files compare headers with texts"))]
-pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Ambiguous> {
-    same(lines(headers, name))
 }
 
 /// Returns a value in normal form, if a header can carry it.

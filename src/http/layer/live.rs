@@ -1,19 +1,21 @@
 //! The handle of a layer that serves.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tower::Layer;
 
 use super::RateLimitLayer;
 use crate::core::Error;
 use crate::http::gate::Gate;
+#[cfg(feature = "axum")]
+use crate::http::key::ClientIp;
 use crate::http::policy::Policy;
 use crate::http::service::RateLimit;
 use crate::limiter::{InForce, Limiter};
-use crate::store::BreakerState;
-#[cfg(feature = "config")]
-use crate::store::FailureRules;
+use crate::store::{BreakerState, OnFailure};
 
 /// A [`Layer`] whose settings are final, and whose policies can be replaced while it serves.
 ///
@@ -93,8 +95,8 @@ impl LiveLayer {
     /// # Errors
     ///
     /// As [`RateLimitLayer::try_policy`], and if there are none in place of some; then the policies in force stay. If the
-    /// layer's [client](RateLimitLayer::client) trusts proxies, a key that trusts others is an error: only
-    /// [`Config::update`](crate::config::Config::update) replaces the client, too.
+    /// layer's [client](RateLimitLayer::client) trusts proxies, a key that trusts others is an error:
+    /// `replace_client` replaces the client, too.
     ///
     /// # Examples
     ///
@@ -119,12 +121,37 @@ impl LiveLayer {
         self.publish(&[], |_| {});
     }
 
+    /// Replaces the [client](RateLimitLayer::client) and all policies in one swap: no request is limited by the new policies
+    /// behind the old proxies.
+    ///
+    /// # Errors
+    ///
+    /// As [`replace_policies`](Self::replace_policies), and if not all policies agree with the client; then client and
+    /// policies in force stay.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let policy = || Policy::new("ip", Quota::per_minute(300)).key(key::client_ip());
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy()).live();
+    /// layer.replace_client(&key::client_ip().trusted_proxies(["10.0.0.0/8"]), [policy()])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "axum")]
+    pub fn replace_client(&self, client: &ClientIp, policies: impl IntoIterator<Item = Policy>) -> Result<(), Error> {
+        self.replace(policies.into_iter().collect(), |gate| gate.client = client.clone())
+    }
+
     /// Replaces all policies, and in the same swap what `change` does to the gate before.
     ///
     /// # Errors
     ///
     /// As [`replace_policies`](Self::replace_policies).
-    pub(crate) fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut Gate)) -> Result<(), Error> {
+    fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut Gate)) -> Result<(), Error> {
         let before = self.layer.gate.load_full();
         let count = before.policies.len();
         if policies.is_empty() && count > 0 {
@@ -152,10 +179,29 @@ impl LiveLayer {
         });
     }
 
-    /// Returns what happens when the store fails.
-    #[cfg(feature = "config")]
-    pub(crate) fn failure(&self) -> FailureRules {
-        self.layer.gate.load().limits.failure
+    /// Returns what happens to requests that the store could not decide.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, OnFailure, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::composite(MemoryStore::new()).on_failure(OnFailure::Deny).live();
+    /// assert_eq!(layer.on_failure(), OnFailure::Deny);
+    /// assert_eq!(layer.instances().get(), 1);
+    /// ```
+    pub fn on_failure(&self) -> OnFailure {
+        self.layer.gate.load().limits.failure.on_failure
+    }
+
+    /// Returns for how long of one outage all requests are admitted, with [`OnFailure::Allow`].
+    pub fn allow_for(&self) -> Duration {
+        self.layer.gate.load().limits.failure.allow_for
+    }
+
+    /// Returns how many processes share the limits, each of which takes its part of them while the store is unavailable.
+    pub fn instances(&self) -> NonZeroU32 {
+        self.layer.gate.load().limits.failure.instances
     }
 
     /// Returns the state of the layer's circuit breaker: whether the store is called, or has failed too often.

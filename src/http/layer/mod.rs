@@ -338,7 +338,7 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     pub fn instances(self, instances: NonZeroU32) -> Self {
-        self.change_failure(|rules| rules.instances = instances.get())
+        self.change_failure(|rules| rules.instances = instances)
     }
 
     /// Sets the timeout of one decision: the longest it may take.

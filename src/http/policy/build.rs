@@ -57,9 +57,31 @@ impl Policy {
         Ok(self)
     }
 
-    /// Sets by which client lists of addresses are, where the key has no address, in layers whose client does not say.
-    #[cfg(all(feature = "axum", feature = "config"))]
-    pub(crate) fn lists_by(self, client: ClientIp) -> Self {
+    /// Sets whose address the lists of [`allow`](Self::allow) and [`deny`](Self::deny) compare, where the key has none.
+    ///
+    /// By default that is the [client](crate::RateLimitLayer::client) of the layer. A policy with proxies of its own is for
+    /// layers that trust the same proxies, or whose client is not set: another layer is not built with it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::policy::AccessList;
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let behind = |proxies| key::client_ip().trusted_proxies([proxies]);
+    /// let policy = Policy::new("user", Quota::per_hour(100))
+    ///     .key(key::header("x-user"))
+    ///     .client(behind("10.0.0.0/8"))
+    ///     .deny(AccessList::parse(["203.0.113.0/24"])?);
+    /// let layer = |client| RateLimitLayer::composite(MemoryStore::new()).client(client).try_policy(policy.clone());
+    /// assert!(layer(key::client_ip()).is_ok());
+    /// assert!(layer(behind("192.0.2.0/24")).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "axum")]
+    pub fn client(self, client: ClientIp) -> Self {
         self.with(|options| options.client = client)
     }
 
@@ -213,11 +235,31 @@ impl Policy {
     /// # let _ = policy;
     /// ```
     pub fn cost_by(self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
-        self.certain_cost(move |parts| Ok(cost(parts)))
+        self.cost_if_certain(move |parts| Ok(cost(parts)))
     }
 
-    /// Sets how many units a request takes by a closure; an error is the least that an ambiguous cost may be.
-    pub(crate) fn certain_cost(self, cost: impl Fn(&Parts) -> Result<u64, u64> + Send + Sync + 'static) -> Self {
+    /// Sets how many units a request takes by a closure that may find several costs, such as one in each line of a header.
+    ///
+    /// It returns an error if it is not certain which of them the application takes, with the largest: then the key of the
+    /// request is [ambiguous](crate::key::Extracted::Ambiguous), and [`missing_key`](Self::missing_key) decides. Replaces
+    /// [`cost`](Self::cost).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::HeaderValue;
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let number = |line: &HeaderValue| line.to_str().ok()?.parse().ok();
+    /// let policy = Policy::new("api", Quota::per_minute(600)).cost_if_certain(move |parts| {
+    ///     // What is no number is more than any quota holds.
+    ///     let costs = parts.headers.get_all("x-cost").iter().map(|line| number(line).unwrap_or(u64::MAX).max(1));
+    ///     let (least, most) = costs.fold((u64::MAX, 1), |(least, most), cost| (least.min(cost), most.max(cost)));
+    ///     if least >= most { Ok(most) } else { Err(most) }
+    /// });
+    /// # let _ = policy;
+    /// ```
+    pub fn cost_if_certain(self, cost: impl Fn(&Parts) -> Result<u64, u64> + Send + Sync + 'static) -> Self {
         let rule = self.rule.cost(1);
         Self { rule, ..self }.with(|options| options.cost_by = Some(Arc::new(cost)))
     }

@@ -21,8 +21,6 @@ pub use self::count::Count;
 pub(crate) use self::count::{AwaitsRefusals, Refused};
 use self::diagnostics::Warned;
 use self::scope::Scope;
-#[cfg(all(feature = "config", feature = "axum"))]
-pub(crate) use self::scope::check_route;
 pub(crate) use self::scope::{Predicate, Terms, is_preflight};
 use crate::core::{Error, Key, Mode, Quota, Settles};
 use crate::http::MissingKey;

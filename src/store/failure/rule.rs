@@ -4,6 +4,7 @@
 //! They are plain values, copied into the store that applies them. Defaults are here, and nowhere
 //! else.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// How long a layer admits all requests in one outage, unless it is set.
@@ -102,14 +103,14 @@ pub(crate) struct FailureRules {
     pub(crate) on_failure: OnFailure,
     /// How long all requests are admitted in one outage, with [`OnFailure::Allow`].
     pub(crate) allow_for: Duration,
-    /// How many processes share the limits, at least 1: the divisor of the fallback.
-    pub(crate) instances: u32,
+    /// How many processes share the limits: the divisor of the fallback.
+    pub(crate) instances: NonZeroU32,
     /// How long one decision may take; `None` for the store's own timeout.
     pub(crate) budget: Option<Duration>,
 }
 
 impl Default for FailureRules {
     fn default() -> Self {
-        Self { on_failure: OnFailure::default(), allow_for: ALLOW_FOR, instances: 1, budget: None }
+        Self { on_failure: OnFailure::default(), allow_for: ALLOW_FOR, instances: NonZeroU32::MIN, budget: None }
     }
 }

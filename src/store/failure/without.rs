@@ -125,7 +125,7 @@ impl Without {
     pub(super) fn stand_in(&self, checks: &[Check], decided: &mut Result<StoreDecision, Error>) {
         let Err(error) = decided else { return };
         *decided = match self.rule(error) {
-            OnFailure::Fallback => share::decide(&self.local, self.rules.instances.into(), checks),
+            OnFailure::Fallback => share::decide(&self.local, self.rules.instances.get().into(), checks),
             OnFailure::Deny if checks.iter().any(|check| check.mode == Mode::Enforce) => return,
             // As if nothing had been taken of any quota.
             OnFailure::Allow | OnFailure::Deny => {

@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where algorithms may be named: in their table, by the constructors of `Quota`, and as what a file means that
-/// names none.
-const MAY_NAME: [&str; 3] = ["core/algorithm/mod.rs", "core/quota/build.rs", "config/policy.rs"];
+/// Where algorithms may be named: in their table, and by the constructors of `Quota`.
+const MAY_NAME: [&str; 2] = ["core/algorithm/mod.rs", "core/quota/build.rs"];
 
 /// The files below a folder, but for those of tests.
 fn files(folder: &Path) -> Vec<PathBuf> {

@@ -157,7 +157,7 @@ async fn failures_in_files_are_those_of_the_service_too() {
     let file = "[[policy]]\nname = \"login\"\nkey = \"peer_ip\"\nlimit = 5\nwindow = \"1h\"\ncount = \"failures\"\n\
                 ban = { after = 3, within = \"5m\", duration = \"15m\", on = \"failures\" }";
     for row in refusing().await {
-        let config = tollgate::config::Config::from_toml(file).expect("a file without mistakes");
+        let config = tollgate_config::Config::from_toml(file).expect("a file without mistakes");
         assert!(admits_more(&row, outside(config.into_policies()), get).await, "{}", row.0);
     }
 }

@@ -13,13 +13,13 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
-#[cfg(feature = "config")]
-use tollgate::config::Config;
 use tollgate::key::{KeyExtractor, Lookup};
 use tollgate::policy::{AccessList, MissingKey, TierLookup};
 use tollgate::status::StatusService;
 use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
+#[cfg(feature = "config")]
+use tollgate_config::Config;
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 

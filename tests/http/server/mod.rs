@@ -3,7 +3,6 @@
 #[cfg(target_os = "linux")]
 mod clock;
 mod explain;
-mod fleet;
 mod harness;
 mod policies;
 mod reload;

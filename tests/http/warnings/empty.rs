@@ -1,8 +1,8 @@
 //! Layers and limiters without policies: TG006.
 
 use futures::FutureExt;
-use tollgate::config::Config;
 use tollgate::{Key, Limiter, MemoryStore, Policy, RateLimitLayer, Rule};
+use tollgate_config::Config;
 
 use super::{Logged, MANY, app, layer, visit, visit_often};
 

@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tollgate::config::Config;
 use tollgate::key::Lookup;
 use tollgate::policy::{AccessList, MissingKey};
 use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate_config::Config;
 use tower::{Layer, ServiceExt};
 
 use super::{Logged, MANY, app, layer, pages, request, send, visit};

@@ -172,7 +172,7 @@ fn a_list_is_compared_in_the_same_form() {
 #[cfg(feature = "config")]
 #[test]
 fn a_file_says_the_same() {
-    use tollgate::config::Config;
+    use tollgate_config::Config;
 
     let read = |key: &str| {
         let text = format!("[[policy]]\nname = \"policy\"\nlimit = 1\nwindow = \"1h\"\nkey = \"{key}\"");

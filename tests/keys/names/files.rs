@@ -2,8 +2,8 @@
 
 use http::{Request, Response};
 use http_body_util::Full;
-use tollgate::config::Config;
 use tollgate::{MemoryStore, RateLimitLayer};
+use tollgate_config::Config;
 use tower::util::BoxCloneService;
 use tower::{Layer, service_fn};
 

@@ -8,9 +8,9 @@ use axum::extract::ConnectInfo;
 use axum::routing::any;
 use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Method, Request};
-use tollgate::config::Config;
 use tollgate::policy::AccessList;
 use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate_config::Config;
 use tower::ServiceExt;
 
 pub(crate) const ONE: Quota = Quota::per_hour(1);

@@ -4,12 +4,11 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use tollgate::{Ban, Policy};
 use toml::Spanned;
 
 use super::error::{At, Fault};
 use super::values::{Given, Period, WordOr, read_count};
-use crate::core::Ban;
-use crate::http::Policy;
 
 /// With this in the place of one time, only the other can be at fault.
 const ANY: Duration = Duration::from_secs(1);

@@ -184,14 +184,14 @@ async fn a_long_sliding_log_is_had_by_its_name_and_so_are_its_tiers() {
     let file = policy(lines);
     assert_eq!(told(&file, "/").await, "\"a\";q=20000;w=3600");
     assert_eq!(told(&file, "/ p:pro").await, "\"a\";q=1000000;w=3600");
-    let quota = *tollgate::config::Config::from_toml(&file).expect("it can be").policies()[0].quota();
+    let quota = *tollgate_config::Config::from_toml(&file).expect("it can be").policies()[0].quota();
     assert_eq!(quota, tollgate::Quota::long_sliding_log(20_000, std::time::Duration::from_secs(3_600)));
 }
 
 #[tokio::test]
 async fn a_burst_too_large_for_a_tier_names_the_tier() {
     let lines = "limit = 500_000\nwindow = \"30d\"\nburst = 2_000\ntiers = { by = \"header:p\",\nfree = 1 }";
-    let error = tollgate::config::Config::from_toml(&policy(lines)).unwrap_err().to_string();
+    let error = tollgate_config::Config::from_toml(&policy(lines)).unwrap_err().to_string();
     assert!(error.starts_with("line 7: tier \"free\": burst 2000 is too large: give at most "), "{error}");
 }
 

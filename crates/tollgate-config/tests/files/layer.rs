@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::any;
-use tollgate::config::Config;
 use tollgate::policy::AccessList;
 use tollgate::store::{Capabilities, Requirement, Store};
 use tollgate::{Error, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate_config::Config;
 use tracing::Level;
 
 use super::policy;

@@ -1,30 +1,26 @@
 //! A file with policies, read and checked as a whole. Nothing is in force until a layer is built of it, or updated by it.
 
-use std::collections::BTreeMap;
-use std::num::NonZeroU32;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use tollgate::store::Store;
+use tollgate::{Error, LiveLayer, Policy, RateLimitLayer};
 use toml::Spanned;
 
 use super::error::{Fault, Source, one_line};
 use super::policy::PolicyTable;
 use super::server::{Server, ServerTable};
-use super::values::Names;
-use crate::core::Error;
-use crate::http::{LiveLayer, Policy, RateLimitLayer};
-use crate::store::Store;
 
-/// Policies and settings from a TOML file; see the [module](crate::config) for its fields.
+/// Policies and settings from a TOML file; see the [crate](crate) for its fields.
 ///
 /// The default has no policies, and the default settings of the server.
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::config::Config;
+/// use tollgate_config::Config;
 ///
 /// # fn main() -> Result<(), tollgate::Error> {
 /// let config = Config::from_toml("[[policy]]\nname = \"all\"\nlimit = 100\nwindow = \"60s\"")?;
@@ -42,18 +38,13 @@ pub struct Config {
     has_none: bool,
     /// The table `[server]`, or its defaults.
     server: Server,
-    /// The errors for tables that have no effect without a call of their own, by that call.
-    uncalled: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
 
-/// The whole file.
+/// The whole file, but for tables of other crates.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct File {
     policy: Option<Vec<PolicyTable>>,
     server: Option<ServerTable>,
-    /// The crate `tollgate-shed` reads it.
-    fleet: Option<IgnoredAny>,
 }
 
 impl Config {
@@ -67,7 +58,7 @@ impl Config {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::config::Config;
+    /// use tollgate_config::Config;
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
     /// let config = Config::from_toml("[[policy]]\nname = \"search\"\nlimit = 30\nwindow = \"60s\"")?;
@@ -76,7 +67,31 @@ impl Config {
     /// # }
     /// ```
     pub fn from_toml(text: &str) -> Result<Self, Error> {
-        Self::read(&Source { name: None, text })
+        Self::from_toml_without(text, &[])
+    }
+
+    /// Reads a file's text without some of its tables, which other crates read.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_toml`](Self::from_toml), for which any table but `[[policy]]` and `[server]` is an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate_config::Config;
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let text = "[[policy]]\nname = \"all\"\nlimit = 100\nwindow = \"60s\"\n\n[fleet]\nlimit = 500";
+    /// assert_eq!(Config::from_toml_without(text, &["fleet"])?.policies().len(), 1);
+    ///
+    /// let error = Config::from_toml(text).unwrap_err().to_string();
+    /// assert!(error.starts_with("line 6: unknown field `fleet`"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_toml_without(text: &str, tables: &[&str]) -> Result<Self, Error> {
+        Self::read(&Source { name: None, text }, tables)
     }
 
     /// Reads a file.
@@ -86,6 +101,15 @@ impl Config {
     /// If the file cannot be read, and as [`from_toml`](Self::from_toml); the message starts with
     /// the path.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::from_file_without(path, &[])
+    }
+
+    /// Reads a file without some of its tables, as [`from_toml_without`](Self::from_toml_without).
+    ///
+    /// # Errors
+    ///
+    /// As [`from_file`](Self::from_file).
+    pub fn from_file_without(path: impl AsRef<Path>, tables: &[&str]) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| {
@@ -95,7 +119,7 @@ impl Config {
         let text = String::from_utf8_lossy(&bytes);
         let source = Source { name: Some(&name), text: &text };
         match str::from_utf8(&bytes) {
-            Ok(_) => Self::read(&source),
+            Ok(_) => Self::read(&source, tables),
             Err(error) => {
                 let message = "the file is not UTF-8 text: save it as UTF-8".to_owned();
                 Err(source.error(&Fault(error.valid_up_to()..bytes.len(), message)).with_source(error))
@@ -115,51 +139,29 @@ impl Config {
 
     /// Replaces the policies by those that `change` makes of them.
     ///
-    /// It completes policies by what no file has, such as a [`when`](Policy::when) or a
-    /// [`tier_lookup`](Policy::tier_lookup), and adds others. Read every newer file with the same closure: then
-    /// [`layer`](Self::layer) and [`update`](Self::update) have the same policies. Where the closure adds one, a file that
-    /// lost all of its own is no error of `update` any more.
+    /// It completes policies by what no file has, such as a [`when`](Policy::when) or a quota that is looked up, and adds
+    /// others. Read every newer file with the same closure: then [`layer`](Self::layer) and [`update`](Self::update) have the
+    /// same policies. Where the closure adds one, a file that lost all of its own is no error of `update` any more.
     ///
     /// # Examples
     ///
     /// ```
-    /// use std::convert::Infallible;
-    /// use tollgate::config::Config;
-    /// use tollgate::policy::TierLookup;
     /// use tollgate::{MemoryStore, Policy, Quota};
+    /// use tollgate_config::Config;
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
-    /// // In a service this queries a database. Clones share its cache, so it is made once.
-    /// let plans = TierLookup::new(async |_| Ok::<_, Infallible>(Some(Quota::per_hour(5_000))));
     /// let complete = |policies: Vec<Policy>| {
     ///     let complete = |policy: Policy| match policy.name() {
     ///         "address" => policy.when(|parts| !parts.headers.contains_key("x-api-key")),
-    ///         "plan" => policy.tier_lookup(plans.clone()),
     ///         _ => policy,
     ///     };
     ///     policies.into_iter().map(complete).chain([Policy::new("all", Quota::per_second(1_000))]).collect()
     /// };
     ///
-    /// let file = |limit| {
-    ///     format!(
-    ///         r#"
-    ///         [[policy]]
-    ///         name = "address"
-    ///         key = "client_ip"
-    ///         limit = {limit}
-    ///         window = "60s"
-    ///
-    ///         [[policy]]
-    ///         name = "plan"
-    ///         key = "header:x-api-key"
-    ///         limit = 100
-    ///         window = "1h"
-    ///         "#
-    ///     )
-    /// };
-    /// let layer = Config::from_toml(&file(60))?.with_policies(&complete).layer(MemoryStore::new())?.live();
+    /// let file = |limit| format!("[[policy]]\nname = \"address\"\nkey = \"client_ip\"\nlimit = {limit}\nwindow = \"60s\"");
+    /// let layer = Config::from_toml(&file(60))?.with_policies(complete).layer(MemoryStore::new())?.live();
     /// // The file has changed.
-    /// Config::from_toml(&file(10))?.with_policies(&complete).update(&layer)?;
+    /// Config::from_toml(&file(10))?.with_policies(complete).update(&layer)?;
     /// assert_eq!(layer.find_policy("address").expect("it is in the file").quota().limit(), 10);
     /// assert!(layer.find_policy("all").is_some());
     /// # Ok(())
@@ -180,13 +182,12 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// As
-    /// [`RateLimitLayer::try_policies`].
+    /// As [`RateLimitLayer::try_policies`].
     ///
     /// # Examples
     ///
     /// ```
-    /// use tollgate::config::Config;
+    /// use tollgate_config::Config;
     /// use tollgate::{MemoryStore, RateLimitHeaders};
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
@@ -208,9 +209,6 @@ impl Config {
     /// ```
     pub fn layer(&self, store: impl Store) -> Result<RateLimitLayer, Error> {
         let Self { policies, server, .. } = self;
-        if let Some(message) = self.uncalled().values().next() {
-            return Err(Error::invalid(message.as_str()));
-        }
         let layer = RateLimitLayer::composite(store).on_failure(server.on_failure);
         let layer = layer.allow_for(server.allow_for).instances(server.instances);
         #[cfg(feature = "axum")]
@@ -220,11 +218,6 @@ impl Config {
             layer.clone().live().remove_policies();
         }
         Ok(layer)
-    }
-
-    /// Returns the `instances` of `[server]`: how many processes share the limits.
-    pub fn instances(&self) -> NonZeroU32 {
-        self.server.instances
     }
 
     /// Updates a layer in use, its clones and its services, to this file: that of a [layer](Self::layer)
@@ -243,7 +236,7 @@ impl Config {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::config::Config;
+    /// use tollgate_config::Config;
     /// use tollgate::MemoryStore;
     ///
     /// # fn main() -> Result<(), tollgate::Error> {
@@ -260,10 +253,10 @@ impl Config {
             layer.remove_policies();
         }
         #[cfg(feature = "axum")]
-        layer.replace(self.policies.clone(), |gate| gate.client = self.server.client.clone())?;
+        layer.replace_client(&self.server.client, self.policies.iter().cloned())?;
         #[cfg(not(feature = "axum"))]
         layer.replace_policies(self.policies.iter().cloned())?;
-        let settings = self.server.differing(layer.failure());
+        let settings = self.server.differing(layer);
         if !settings.is_empty() {
             tracing::warn!(
                 code = "settings_stay",
@@ -274,23 +267,37 @@ impl Config {
         Ok(())
     }
 
-    fn uncalled(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
-        self.uncalled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn read(source: &Source<'_>, without: &[&str]) -> Result<Self, Error> {
+        let tables = toml::from_str::<BTreeMap<Spanned<String>, Spanned<IgnoredAny>>>(source.text).map_err(Fault::from);
+        let others = tables.and_then(|tables| check_tables(tables.keys(), without));
+        let config = others.and_then(|has_others| toml::from_str::<File>(source.text)?.build(source, has_others));
+        config.map_err(|fault| source.error(&fault))
     }
+}
 
-    fn read(source: &Source<'_>) -> Result<Self, Error> {
-        let file = toml::from_str::<File>(source.text).map_err(Fault::from);
-        file.and_then(|file| file.build(source)).map_err(|fault| source.error(&fault))
+/// Returns whether there are tables of other crates: all must be among those that the file is read without.
+fn check_tables<'a>(tables: impl Iterator<Item = &'a Spanned<String>>, without: &[&str]) -> Result<bool, Fault> {
+    let mut others = tables.filter(|name| !["policy", "server"].contains(&name.get_ref().as_str())).peekable();
+    let has_others = others.peek().is_some();
+    match others.find(|name| !without.contains(&name.get_ref().as_str())) {
+        None => Ok(has_others),
+        Some(name) => Err(Fault::new(
+            name,
+            format!(
+                "unknown field `{}`, expected `policy` or `server`: correct it, or if another crate reads this table, name \
+                 it to Config::from_file_without",
+                name.get_ref()
+            ),
+        )),
     }
 }
 
 impl File {
     /// Makes settings of the tables. The server's come first, as keys depend on its proxies.
-    fn build(self, source: &Source<'_>) -> Result<Config, Fault> {
-        let has_shared = self.fleet.is_some();
-        let server = self.server.map_or_else(|| Ok(Server::default()), |table| table.build(has_shared))?;
+    fn build(self, source: &Source<'_>, has_others: bool) -> Result<Config, Fault> {
+        let server = self.server.map_or_else(|| Ok(Server::default()), |table| table.build(has_others))?;
         let has_none = self.policy.as_ref().is_some_and(Vec::is_empty);
-        let (mut policies, mut names) = (Vec::new(), Names::new());
+        let (mut policies, mut names) = (Vec::new(), HashMap::<_, Spanned<String>>::new());
         for table in self.policy.unwrap_or_default() {
             policies.push(table.build(&server)?);
             // Policies that share a name could share their counters.

@@ -1,51 +1,25 @@
-//! Policies from a TOML file, and the layer that limits by them.
-//!
-//! ```
-//! use tollgate::config::Config;
-//! use tollgate::MemoryStore;
-//!
-//! # fn main() -> Result<(), tollgate::Error> {
-//! let config = Config::from_toml(
-//!     r#"
-//!     [[policy]]
-//!     name = "search"
-//!     key = ["header:x-api-key", "path"]
-//!     limit = 30
-//!     window = "60s"
-//!     burst = 10
-//!
-//!     [server]
-//!     on_failure = "deny"
-//!     "#,
-//! )?;
-//! assert_eq!(config.policies()[0].quota().capacity(), 10);
-//!
-//! let layer = config.layer(MemoryStore::new())?;
-//! # let _ = layer;
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! # `[[policy]]`
 //!
 //! | field | what it holds | default |
 //! | --- | --- | --- |
 //! | `name` | a letter, then up to 63 letters, digits, `.`, `_` or `-`; unique in the file | required |
-//! | `limit` | units per window, of a concurrency requests at once, at least 1, within the algorithm's [bounds](crate::Quota#bounds) | required |
+//! | `limit` | units per window, of a concurrency requests at once, at least 1, within the algorithm's [bounds](tollgate::Quota#bounds) | required |
 //! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error, as are months and years, which differ in length. Of a fixed window also `"hour"`, `"day"`, `"week"` or `"month"`, by the [calendar](#calendars) (feature `calendar`) | required, but a concurrency has none |
 //! | `zone` | the time zone of the calendar, such as `"Europe/Berlin"` | `"UTC"` |
-//! | `anchor` | the day on which weeks begin, from 1 for Monday to 7, or months, from 1 to 31: see [`Calendar`](crate::policy::Calendar) | 1 |
+//! | `anchor` | the day on which weeks begin, from 1 for Monday to 7, or months, from 1 to 31: see [`Calendar`](tollgate::policy::Calendar) | 1 |
 //! | `key` | the key of requests: one of the [keys](#keys), or a list of up to 8 that are joined | `"global"` |
-//! | `algorithm` | the name of an [`Algorithm`](crate::policy::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
+//! | `algorithm` | the name of an [`Algorithm`](tollgate::policy::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket, at least 1 | the limit |
 //! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
 //! | `nodelay` | how many requests of a leaky bucket start at once after a pause, at most `queue` and one | 1 |
-//! | `slot_ttl` | how long a slot of a concurrency outlives its process, a duration of at least 2 s: see [`Quota::slot_ttl`](crate::Quota::slot_ttl) | `"30s"` |
-//! | `max_hold` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::max_hold`](crate::Quota::max_hold) | `"1h"` |
+//! | `slot_ttl` | how long a slot of a concurrency outlives its process, a duration of at least 2 s: see [`Quota::slot_ttl`](tollgate::Quota::slot_ttl) | `"30s"` |
+//! | `max_hold` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::max_hold`](tollgate::Quota::max_hold) | `"1h"` |
 //! | `cost` | units a request takes, which may be 0 with `metered`, `ban`, `deny` or `missing_key = "deny"`; or `"header:NAME"`, a header with that number, in digits | 1 |
 //! | `min_cost` | with a cost by a header: the least that a request takes, whatever the header says; 0 only if no client can write it | 1 |
-//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; what a layer inside refused is neither: see [`Count`](crate::policy::Count#requests-that-are-refused-inside)), `"served"` (all but what a layer inside refused: see [`Count::served`](crate::policy::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
-//! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::policy::MissingKey); not for the key `"global"` alone, unless the cost comes from a header | the key's own |
+//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; what a layer inside refused is neither: see [`Count`](tollgate::policy::Count#requests-that-are-refused-inside)), `"served"` (all but what a layer inside refused: see [`Count::served`](tollgate::policy::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
+//! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](tollgate::policy::MissingKey); not for the key `"global"` alone, unless the cost comes from a header | the key's own |
 //! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH; GET covers HEAD, too | all |
 //! | `routes` | the policy applies to these route templates only, as axum 0.8 has them: `"/users/{id}"`, `"/files/{*path}"` | all |
 //! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key, of any part of it if it is a list; `{ value = "TEXT" }` is a value whatever it looks like, `{ value = "TEXT", key = "header:NAME" }` one of that part | none |
@@ -56,16 +30,16 @@
 //! | `tiers` | `{ by = "header:NAME", TIER = LIMIT, ... }`: see [tiers](#tiers) | none |
 //! | `ban` | `{ after = 10, within = "5m", duration = "15m" }`, and more: see [bans](#bans) | none |
 //! | `advertise` | whether headers and bodies name the policy | `true` |
-//! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](crate::Policy::shadow) | `false` |
-//! | `metered` | whether handlers report the real cost: see [`Policy::metered`](crate::Policy::metered) | `false` |
+//! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](tollgate::Policy::shadow) | `false` |
+//! | `metered` | whether handlers report the real cost: see [`Policy::metered`](tollgate::Policy::metered) | `false` |
 //! | `preflights` | whether CORS preflights count | `false` |
-//! | `preflights_without_key` | whether CORS preflights pass without the key that `missing_key = "deny"` requires: see [`Policy::preflights_without_key`](crate::Policy::preflights_without_key) | `false` |
+//! | `preflights_without_key` | whether CORS preflights pass without the key that `missing_key = "deny"` requires: see [`Policy::preflights_without_key`](tollgate::Policy::preflights_without_key) | `false` |
 //! | `refund_dropped` | whether a request is refunded if its client disconnects before there is a response | `false` |
 //!
 //! A request whose cost is above the capacity is never admitted. If the cost comes from a header, it is 1 without that,
 //! and at least `min_cost`; a number too large to represent is above any capacity. A cost is ambiguous if the header is
 //! not all digits, or if several lines, or values separated by commas, differ. Such a request is treated as one whose key
-//! is [ambiguous](crate::key::Extracted::Ambiguous), at the largest of the numbers: `missing_key = "deny"` refuses it with
+//! is [ambiguous](tollgate::key::Extracted::Ambiguous), at the largest of the numbers: `missing_key = "deny"` refuses it with
 //! 400, and so does a policy with a `ban`; else all of them share one counter. White space around the value of a header is
 //! ignored everywhere.
 //!
@@ -76,12 +50,12 @@
 //!
 //! `"client_ip"`, `"peer_ip"`, `"route"`, `"path_param:NAME"` (these need the feature `axum`), `"path"`,
 //! `"method"`, `"host"`, `"global"`, `"header:NAME"`, `"cookie:NAME"`, `"bearer"`, `"basic_user"` (feature
-//! `basic-auth`) and `"query:NAME"` (feature `query`). The functions in [`key`](crate::key) document what each of them
+//! `basic-auth`) and `"query:NAME"` (feature `query`). The functions in [`key`](tollgate::key) document what each of them
 //! counts. A key whose feature is off is an error that names the feature.
 //!
 //! Before a header, cookie or query, `"first:"` or `"last:"` selects which of several values the application
 //! takes, as in `"last:cookie:session"`: without it, several that differ are
-//! [ambiguous](crate::key::Extracted::Ambiguous). Before these and `basic_user`, `"ignore_case:"` takes
+//! [ambiguous](tollgate::key::Extracted::Ambiguous). Before these and `basic_user`, `"ignore_case:"` takes
 //! letters of either case for the same.
 //!
 //! ## Tiers
@@ -101,7 +75,7 @@
 //! ## Bans
 //!
 //! After so many refusals (`after`) within a window (`within`) the key is banned for a `duration`: see
-//! [`Policy::ban`](crate::Policy::ban). With `backoff`, a factor above 1, each ban is longer than the last one, up to
+//! [`Policy::ban`](tollgate::Policy::ban). With `backoff`, a factor above 1, each ban is longer than the last one, up to
 //! the longest, `max`, which is required then. With `on`, not refusals count but the responses that it names, as
 //! [`count`](#policy) does: `"failures"`, or a list of statuses such as `[401, 403]`, which leaves out the errors of an
 //! outage. With `extend = true`, a refusal during a ban begins its time anew. With `layer = true`, a banned key is
@@ -117,55 +91,36 @@
 //! | `trusted_hops` | instead: how many proxies there are before the server, 0 to 64 | 0 |
 //! | `trusted_unix_socket` | `true`: a peer without an address is a proxy of yours, at the other end of a Unix socket | `false` |
 //! | `forwarded` | the header in which they name it: `"x-forwarded-for"`, `"forwarded"`, or one with a single address, such as `"cf-connecting-ip"` | `"x-forwarded-for"` |
-//! | `on_failure` | `"fallback"`, `"allow"` or `"deny"`: see [`OnFailure`](crate::OnFailure) | `"fallback"` |
+//! | `on_failure` | `"fallback"`, `"allow"` or `"deny"`: see [`OnFailure`](tollgate::OnFailure) | `"fallback"` |
 //! | `allow_for` | with `"allow"`: for how long all is admitted in one outage, above 0; after that as with `"fallback"` | `"60s"` |
-//! | `instances` | how many processes share the limits, 1 to 4294967295; with `"deny"` only for `[fleet]` | 1 |
+//! | `instances` | how many processes share the limits, 1 to 4294967295; with `"deny"` only if tables of other crates share the limits | 1 |
 //!
 //! The first three set how `"client_ip"`, `allow` and `deny` determine a client's address:
-//! [`client_ip`](fn@crate::key::client_ip) has the rules. They need the feature `axum`.
+//! [`client_ip`](fn@tollgate::key::client_ip) has the rules. They need the feature `axum`.
 //!
-//! Anything else in the file is an error that names the line and the column:
-//! `line 4: limit 0 admits nothing: give at least 1 (column 9)`.
+//! Anything else in the file is an error that names the line and the column. A table that another crate reads is one, too,
+//! unless the file is read [without](Config::from_file_without) it.
 //!
 //! # A file that changes
 //!
-//! [`Config::update`] replaces the policies of a layer in use by those of a newer file. `trusted_proxies`,
-//! `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and `instances` stay, and a
+//! [`Config::watch`] follows a file, and [`Config::update`] replaces the policies of a layer in use by those of a newer file.
+//! `trusted_proxies`, `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and `instances` stay, and a
 //! warning says so.
 //!
-//! The crate does not watch files. A task that compares the bytes now and then is enough:
-//!
-//! ```
-//! use std::fs;
-//! use std::time::Duration;
-//! use tollgate::LiveLayer;
-//! use tollgate::config::Config;
-//!
-//! async fn follow(path: &str, layer: LiveLayer) {
-//!     let mut seen = None;
-//!     loop {
-//!         let bytes = fs::read(path).ok();
-//!         if bytes != seen {
-//!             if let Err(error) = Config::from_file(path).and_then(|config| config.update(&layer)) {
-//!                 eprintln!("the old limits stay: {error:#}");
-//!             }
-//!             seen = bytes;
-//!         }
-//!         tokio::time::sleep(Duration::from_secs(5)).await;
-//!     }
-//! }
-//! # let _ = follow;
-//! ```
-//!
-//! What no file has, such as a [`when`](crate::Policy::when), is added to its policies by [`Config::with_policies`], before
-//! each update, too.
+//! What no file has, such as a [`when`](tollgate::Policy::when), is added to its policies by [`Config::with_policies`],
+//! before each update, too.
+
+// Without these features their items are named and not there.
+#![cfg_attr(not(all(feature = "axum", feature = "calendar")), allow(rustdoc::broken_intra_doc_links))]
 
 mod ban;
 mod error;
 mod file;
+mod headers;
 mod keys;
 mod policy;
 mod server;
 mod values;
+mod watch;
 
 pub use file::Config;

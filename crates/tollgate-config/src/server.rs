@@ -4,17 +4,23 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::Deserialize;
+#[cfg(feature = "axum")]
+use tollgate::{
+    Error, MemoryStore, RateLimitLayer,
+    key::{self, ClientIp},
+};
+use tollgate::{LiveLayer, OnFailure};
 use toml::Spanned;
 
 #[cfg(feature = "axum")]
 use super::error::At;
 use super::error::Fault;
 #[cfg(feature = "axum")]
-use super::values::header_name;
+use super::headers::header_name;
 use super::values::{Given, Period};
-#[cfg(feature = "axum")]
-use crate::http::key::{self, ClientIp};
-use crate::store::{FailureRules, OnFailure};
+
+/// How long a layer admits all requests in one outage, unless it is set.
+const ALLOW_FOR: Duration = Duration::from_secs(60);
 
 /// No chain of proxies is read further.
 #[cfg(feature = "axum")]
@@ -32,11 +38,11 @@ pub(super) struct Server {
 
 impl Server {
     /// Returns the settings that differ from those of a layer in use, which cannot be replaced.
-    pub(super) fn differing(&self, layer: FailureRules) -> Vec<&'static str> {
+    pub(super) fn differing(&self, layer: &LiveLayer) -> Vec<&'static str> {
         let changes = [
-            ("on_failure", self.on_failure != layer.on_failure),
-            ("allow_for", self.allow_for != layer.allow_for),
-            ("instances", self.instances.get() != layer.instances),
+            ("on_failure", self.on_failure != layer.on_failure()),
+            ("allow_for", self.allow_for != layer.allow_for()),
+            ("instances", self.instances != layer.instances()),
         ];
         changes.into_iter().filter(|(_, changes)| *changes).map(|(name, _)| name).collect()
     }
@@ -48,7 +54,7 @@ impl Default for Server {
             #[cfg(feature = "axum")]
             client: key::client_ip(),
             on_failure: OnFailure::default(),
-            allow_for: FailureRules::default().allow_for,
+            allow_for: ALLOW_FOR,
             instances: NonZeroU32::MIN,
         }
     }
@@ -68,8 +74,8 @@ pub(super) struct ServerTable {
 }
 
 impl ServerTable {
-    /// Returns the settings. `shared` is whether other tables have a use for the number of instances.
-    pub(super) fn build(&self, shared: bool) -> Result<Server, Fault> {
+    /// Returns the settings. `has_others` is whether tables of other crates may share the number of instances.
+    pub(super) fn build(&self, has_others: bool) -> Result<Server, Fault> {
         let mut server = Server::default();
         self.trusted_proxies.needs_axum("trusted_proxies")?;
         self.trusted_hops.needs_axum("trusted_hops")?;
@@ -88,8 +94,8 @@ impl ServerTable {
                 return Err(Fault::new(time, message));
             }
         }
-        let has_use = shared || server.on_failure != OnFailure::Deny;
-        self.instances.needs("instances", has_use, "a table [fleet], or another on_failure")?;
+        let has_use = has_others || server.on_failure != OnFailure::Deny;
+        self.instances.needs("instances", has_use, "another on_failure, or a table of another crate")?;
         server.instances = self.instances.get().copied().unwrap_or(server.instances);
         Ok(server)
     }
@@ -100,10 +106,10 @@ impl ServerTable {
         let mut client = key::client_ip();
         if let Some(proxies) = &self.trusted_proxies.0 {
             for proxy in proxies.get_ref() {
-                key::client_ip().try_trusted_proxies([proxy.get_ref()]).and_then(|one| one.check()).at(proxy)?;
+                key::client_ip().try_trusted_proxies([proxy.get_ref()]).and_then(check).at(proxy)?;
             }
             client = client.trusted_proxies(proxies.get_ref().iter().map(Spanned::get_ref));
-            client.check().at(proxies)?;
+            check(client.clone()).at(proxies)?;
         }
         if let Some(hops) = &self.trusted_hops.0 {
             let number = *hops.get_ref();
@@ -131,4 +137,10 @@ impl ServerTable {
             name => Ok(client.header(header_name("forwarded", name).at(header)?.as_str())),
         }
     }
+}
+
+/// Checks that a layer takes the client: one that trusts every peer is an error.
+#[cfg(feature = "axum")]
+fn check(client: ClientIp) -> Result<(), Error> {
+    RateLimitLayer::composite(MemoryStore::new()).try_client(client).map(drop)
 }

@@ -2,7 +2,7 @@
 
 use tollgate::MemoryStore;
 use tollgate::bandwidth::{BandwidthLayer, OnLimit};
-use tollgate::config::Config;
+use tollgate_config::Config;
 
 use super::{all_refused, policy};
 

@@ -8,9 +8,9 @@ use axum::response::Response;
 use axum::routing::any;
 use axum::{Router, http::HeaderMap};
 use http::{Request, StatusCode};
-use tollgate::config::Config;
 use tollgate::response::ActualCost;
 use tollgate::{MemoryStore, RateLimitLayer};
+use tollgate_config::Config;
 use tower::ServiceExt;
 
 pub(crate) fn limited(file: &str) -> Router {

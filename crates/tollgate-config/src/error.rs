@@ -4,9 +4,8 @@
 use std::fmt::Display;
 use std::ops::Range;
 
+use tollgate::Error;
 use toml::Spanned;
-
-use crate::core::Error;
 
 /// What serde expects, in words of the format.
 const WORDS: &[(&str, &str)] = &[

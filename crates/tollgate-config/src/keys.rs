@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use tollgate::key::{self, KeyExtractor, ValueKey};
 use toml::Spanned;
 
 use super::error::{At, Fault};
+use super::headers::header_name;
 use super::server::Server;
-use super::values::{WordOr, header_name};
-use crate::http::key::{self, KeyExtractor, ValueKey};
+use super::values::WordOr;
 
 /// A key of any kind, shared by the policies that have it.
 type DynKey = Arc<dyn KeyExtractor>;
@@ -31,8 +32,9 @@ pub(super) fn read_key(given: &Spanned<WordOr<String>>, server: &Server) -> Resu
             Err(Fault::new(given, message))
         }
         WordOr::List(words) => {
-            let keys = words.iter().map(|word| find(word.get_ref(), server).at(word)).collect::<Result<Vec<_>, _>>()?;
-            Ok(key::joined(keys))
+            let mut keys = words.iter().map(|word| find(word.get_ref(), server).at(word));
+            let first = keys.next().expect("the list is not empty")?;
+            keys.try_fold(first, |joined, key| Ok(Arc::new((joined, key?)) as DynKey))
         }
     }
 }
@@ -114,7 +116,7 @@ fn is_token(name: &str) -> bool {
 #[cfg(all(test, not(all(feature = "axum", feature = "basic-auth", feature = "query"))))]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::Config;
 
     #[test]
     fn a_key_whose_feature_is_off_is_an_error_that_names_the_feature() {

@@ -1,8 +1,8 @@
 //! Windows of a calendar in files: what is read, and what mistakes are told, with their place.
 
 use tollgate::Quota;
-use tollgate::config::Config;
 use tollgate::policy::Calendar;
+use tollgate_config::Config;
 
 use super::refused;
 use super::served::{limited, send};

@@ -2,24 +2,23 @@
 //! before the lists, which depend on it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
-use http::request::Parts;
-use http::{HeaderName, Method};
+use http::Method;
 use serde::Deserialize;
+use tollgate::policy::{AccessList, Algorithm, MissingKey};
+use tollgate::{Error, MemoryStore, Policy, Quota, RateLimitLayer};
 use toml::Spanned;
 
 use super::ban::{BanTable, in_file};
 use super::error::{At, Fault};
+use super::headers::{Critical, header_value, only, read_header, units_in};
 use super::keys::read_key;
 use super::server::Server;
-use super::values::{Critical, Given, Period, Window, WordOr, choose, header_name, header_value, read_count, some};
-use crate::core::quota::SLOT_LIFE;
-use crate::core::{Algorithm, Error, Quota};
-use crate::http::key::STANDARD_METHODS;
-use crate::http::key::reading::{lines, only, trimmed};
-#[cfg(feature = "axum")]
-use crate::http::policy::check_route;
-use crate::http::{AccessList, MissingKey, Policy};
+use super::values::{Given, Period, Window, WordOr, choose, read_count, some};
+
+/// The methods of RFC 9110, and PATCH.
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
 
 /// The table `[[policy]]`.
 #[derive(Deserialize)]
@@ -91,17 +90,16 @@ impl PolicyTable {
         policy = self.key.add_to(policy, |policy, key| Ok(policy.key(read_key(key, server)?)))?;
         #[cfg(feature = "axum")]
         if self.allow.get().is_some() || self.deny.get().is_some() {
-            policy = policy.lists_by(server.client.clone());
+            policy = policy.client(server.client.clone());
         }
         policy = self.with_missing_key(policy)?;
         policy = self.with_tiers(policy)?;
         policy = self.with_reserve(policy)?;
         policy = self.count.add_to(policy, |policy, count| Ok(policy.count(read_count("count", count)?)))?;
         policy = self.methods.add_to(policy, |policy, methods| Ok(policy.methods(read_methods(methods)?)))?;
-        #[cfg_attr(not(feature = "axum"), expect(unused_variables, reason = "then there are none"))]
-        let routes = check_routes("routes", &self.routes)?;
+        self.routes.needs_axum("routes")?;
         #[cfg(feature = "axum")]
-        (policy = self.routes.add_to(policy, |policy, _| Ok(policy.routes(routes)))?);
+        (policy = self.routes.add_to(policy, with_routes)?);
         let has_options = |methods: &Vec<Spanned<String>>| methods.iter().any(|method| method.get_ref() == "OPTIONS");
         let takes_preflights = self.methods.get().is_none_or(has_options);
         let of_preflights =
@@ -109,7 +107,7 @@ impl PolicyTable {
         for (name, switch) in of_preflights {
             switch.needs(name, takes_preflights || !switch.is_on(), "\"OPTIONS\" in methods")?;
         }
-        let has_units = !policy.quota().facts().held || !self.refund_dropped.is_on();
+        let has_units = policy.quota().algorithm() != Algorithm::Concurrency || !self.refund_dropped.is_on();
         let others = "an algorithm other than concurrency, whose slots are always released";
         self.refund_dropped.needs("refund_dropped", has_units, others)?;
         let switches: [(_, Switch); 4] = [
@@ -148,11 +146,11 @@ impl PolicyTable {
         let units = "a window of \"hour\", \"day\", \"week\" or \"month\"";
         self.zone.needs("zone", is_unit, units)?;
         self.anchor.needs("anchor", is_unit, units)?;
-        let facts = algorithm.facts();
+        let has_slots = algorithm == Algorithm::Concurrency;
         let quota = match self.window.0.as_ref().map(|window| (window, window.get_ref())) {
-            None if facts.held => quota(*limit.get_ref(), SLOT_LIFE).at(limit)?,
+            None if has_slots => Quota::try_concurrency(*limit.get_ref()).at(limit)?,
             None => return Err(Fault::new(&self.name, "this policy has no window: add a line window = \"60s\"")),
-            Some((window, _)) if facts.held => {
+            Some((window, _)) if has_slots => {
                 return Err(Fault::new(window, "a concurrency has a slot_ttl, and no window: leave it out"));
             }
             Some((window, Window::Length(length))) => {
@@ -160,7 +158,9 @@ impl PolicyTable {
                 let _ = quota(1, *length).at(window)?;
                 quota(*limit.get_ref(), *length).at(limit)?
             }
-            Some((window, Window::Unit(unit))) if facts.windows == 1 => self.calendar_quota(limit, unit, window)?,
+            Some((window, Window::Unit(unit))) if algorithm == Algorithm::FixedWindow => {
+                self.calendar_quota(limit, unit, window)?
+            }
             Some((window, Window::Unit(unit))) => {
                 let advice = "is for a fixed_window only: give a duration, such as \"1h\" or \"30d\"";
                 return Err(Fault::new(window, format!("window {unit:?} {advice}")));
@@ -169,12 +169,13 @@ impl PolicyTable {
         let quota = self.burst.set(quota, Quota::try_burst)?;
         let quota = self.queue.set(quota, Quota::try_queue)?;
         let quota = self.nodelay.set(quota, Quota::try_nodelay)?;
-        with_slots(quota, &self.slot_ttl, &self.max_hold)
+        let quota = self.slot_ttl.set(quota, |quota, ttl| quota.try_slot_ttl(ttl.0))?;
+        self.max_hold.set(quota, |quota, hold| quota.try_max_hold(hold.0))
     }
 
     #[cfg(feature = "calendar")]
     fn calendar_quota(&self, limit: &Spanned<u64>, unit: &str, window: &Spanned<Window>) -> Result<Quota, Fault> {
-        use crate::core::Calendar;
+        use tollgate::policy::Calendar;
         let make = match unit {
             "hour" => Calendar::hourly,
             "day" => Calendar::daily,
@@ -185,7 +186,10 @@ impl PolicyTable {
             Some(zone) => make(zone.get_ref()).at(zone)?,
             None => make("UTC").at(window)?,
         };
-        let calendar = self.anchor.set(calendar, Calendar::anchored)?;
+        let calendar = self.anchor.set(calendar, |calendar, day| match u8::try_from(day) {
+            Ok(day) => calendar.try_anchor(day),
+            Err(_) => Err(Error::invalid(format!("anchor {day} is no day of a {unit}: it is too large"))),
+        })?;
         Quota::try_calendar_window(*limit.get_ref(), calendar).at(limit)
     }
 
@@ -200,7 +204,12 @@ impl PolicyTable {
         let rule = self.missing_key.choose("missing_key", &rules)?;
         // It is the rule for ambiguous costs, too.
         let is_certain = !matches!(self.cost.get(), Some(Units::Header(_)));
-        let lacks_none = is_certain && policy.info().kind.as_deref() == Some("global");
+        let is_global = match self.key.get() {
+            None => true,
+            Some(WordOr::Word(key)) => key == "global",
+            Some(WordOr::List(keys)) => matches!(&keys[..], [key] if key.get_ref() == "global"),
+        };
+        let lacks_none = is_certain && is_global;
         self.missing_key.needs("missing_key", !lacks_none, "a key that requests may lack")?;
         let passes = self.preflights_without_key.is_on();
         let has_effect = !passes || rule == Some(MissingKey::Deny);
@@ -210,14 +219,15 @@ impl PolicyTable {
     }
 
     fn with_lists(&self, policy: Policy) -> Result<Policy, Fault> {
-        let allow = read_list(&policy, "allow", &self.allow)?;
-        let deny = read_list(&policy, "deny", &self.deny)?;
         let serves = self.serve_unknown_addresses.is_on();
-        let has_effect = !serves || deny.as_ref().is_some_and(AccessList::has_nets);
+        let policy = with_list(policy, "allow", &self.allow, Policy::allow)?;
+        let policy = with_list(policy, "deny", &self.deny, |policy, list| {
+            policy.deny(if serves { list.serve_unknown_addresses() } else { list })
+        })?;
+        let has_address = |list: &Vec<Spanned<Entry>>| list.iter().any(|entry| entry.get_ref().0.is_address());
+        let has_effect = !serves || self.deny.get().is_some_and(has_address);
         self.serve_unknown_addresses.needs("serve_unknown_addresses", has_effect, "an address in a list deny")?;
-        let serve = |list: AccessList| if serves { list.serve_unknown_addresses() } else { list };
-        let policy = allow.into_iter().fold(policy, Policy::allow);
-        Ok(deny.map(serve).into_iter().fold(policy, Policy::deny))
+        Ok(policy)
     }
 
     /// Sets what a request costs: a number, or the header that contains it.
@@ -234,7 +244,7 @@ impl PolicyTable {
             Units::Fixed(units) => Ok(policy.cost(*units)),
             Units::Header(text) => {
                 let header = read_header("cost", text).at(cost)?;
-                Ok(policy.certain_cost(move |parts| units_in(parts, &header, min)))
+                Ok(policy.cost_if_certain(move |parts| units_in(parts, &header, min)))
             }
         })
     }
@@ -278,7 +288,7 @@ impl PolicyTable {
         if quotas.is_empty() {
             return Err(Fault::new(given, "tiers has no tier: add some with their limits, such as pro = 5000"));
         }
-        Ok(policy.tier(move |parts| quotas.get(only(&parts.headers, &header).ok()??).copied()))
+        Ok(policy.tier(move |parts| quotas.get(only(&parts.headers, &header)?).copied()))
     }
 
     /// Reserves units for critical requests.
@@ -300,54 +310,73 @@ impl<T> Given<T> {
     ) -> Result<Policy, Fault> {
         let Some(field) = &self.0 else { return Ok(policy) };
         let policy = add(policy, field)?;
-        policy.validate().at(field)?;
+        check(&policy).at(field)?;
         Ok(policy)
     }
 }
 
-/// The quota with the times of slots that are given.
-pub(super) fn with_slots(quota: Quota, life: &Given<Period>, hold: &Given<Period>) -> Result<Quota, Fault> {
-    let quota = life.set(quota, |quota, life| quota.try_slot_ttl(life.0))?;
-    hold.set(quota, |quota, hold| quota.try_max_hold(hold.0))
+/// Checks that a layer takes the policy.
+fn check(policy: &Policy) -> Result<(), Error> {
+    RateLimitLayer::try_new(MemoryStore::new(), policy.clone()).map(drop)
 }
 
 /// Reads methods. A misspelt one would limit nothing, so no others are taken.
 fn read_methods(given: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<Method>, Fault> {
-    let known = STANDARD_METHODS.each_ref().map(|method| (method.as_str(), method.clone()));
+    let known = METHODS.map(|name| (name, name.parse().expect("it is a method")));
     given.get_ref().iter().map(|method| choose("method", method, &known)).collect()
 }
 
-/// Returns routes, each of which has to be a template that axum could have.
-pub(super) fn check_routes<'a>(name: &str, given: &'a Given<Vec<Spanned<String>>>) -> Result<Vec<&'a str>, Fault> {
-    given.needs_axum(name)?;
-    let Some(given) = &given.0 else { return Ok(Vec::new()) };
-    let routes = some(name, given.get_ref()).at(given)?.iter();
-    #[cfg(feature = "axum")]
-    routes.clone().try_for_each(|route| check_route(route.get_ref()).at(route))?;
-    Ok(routes.map(|route| route.get_ref().as_str()).collect())
+/// Adds routes, each of which has to be a template that axum could have.
+#[cfg(feature = "axum")]
+fn with_routes(policy: Policy, given: &Spanned<Vec<Spanned<String>>>) -> Result<Policy, Fault> {
+    let routes = some("routes", given.get_ref()).at(given)?;
+    let named = format!("policy {:?}: ", policy.name());
+    for route in routes {
+        let checked = check(&policy.clone().routes([route.get_ref()]));
+        checked.map_err(|error| error.to_string().replace(&named, "")).at(route)?;
+    }
+    Ok(policy.routes(routes.iter().map(Spanned::get_ref)))
 }
 
-/// Reads a list of clients. One that has no effect would go unnoticed, so each entry has to match some.
-fn read_list(policy: &Policy, name: &str, given: &Given<Vec<Spanned<Entry>>>) -> Result<Option<AccessList>, Fault> {
-    let Some(given) = &given.0 else { return Ok(None) };
-    let mut list = AccessList::default();
-    for entry in some(name, given.get_ref()).at(given)? {
-        list = add(list, &entry.get_ref().0).map_err(|error| format!("{name}: {error}")).at(entry)?;
+/// Adds a list of clients. One that has no effect would go unnoticed, so each entry has to match some.
+fn with_list(
+    policy: Policy,
+    name: &str,
+    given: &Given<Vec<Spanned<Entry>>>,
+    add: impl Fn(Policy, AccessList) -> Policy,
+) -> Result<Policy, Fault> {
+    let Some(given) = &given.0 else { return Ok(policy) };
+    let entries = some(name, given.get_ref()).at(given)?;
+    let mut listed = policy.clone();
+    for entry in entries {
+        listed = add(listed, entry.get_ref().0.list().map_err(|error| format!("{name}: {error}")).at(entry)?);
     }
-    match list.idle(policy.extractor()) {
-        Some((number, why)) => Err(Fault::new(&given.get_ref()[number - 1], format!("{name} has an entry that {why}"))),
-        None => Ok(Some(list)),
-    }
-}
-
-fn add(list: AccessList, client: &Client) -> Result<AccessList, Error> {
-    match client {
-        Client::Text(text) if text.is_empty() => {
-            Err(Error::invalid("an empty entry: give a CIDR or the value of a key"))
+    if check(&listed).is_err() {
+        // The layer names the number of the entry, and a file its place.
+        let numbered = format!("entry 1 of the {name} list of policy {:?}", policy.name());
+        let unnumbered = |error: Error| error.to_string().replace(&numbered, &format!("{name} has an entry that"));
+        for entry in entries {
+            check(&add(policy.clone(), entry.get_ref().0.list().at(entry)?)).map_err(unnumbered).at(entry)?;
         }
-        Client::Text(text) => list.entry(text),
-        Client::Value { value, key: None } => Ok(list.key(value)),
-        Client::Value { value, key: Some(key) } => Ok(list.key_of(&kind(key), value)),
+    }
+    Ok(listed)
+}
+
+impl Client {
+    fn list(&self) -> Result<AccessList, Error> {
+        match self {
+            Self::Text(text) if text.is_empty() => {
+                Err(Error::invalid("an empty entry: give a CIDR or the value of a key"))
+            }
+            Self::Text(text) => AccessList::parse([text]),
+            Self::Value { value, key: None } => Ok(AccessList::default().key(value)),
+            Self::Value { value, key: Some(key) } => Ok(AccessList::default().key_of(&kind(key), value)),
+        }
+    }
+
+    /// Whether an entry that is valid is an address, or a network.
+    fn is_address(&self) -> bool {
+        matches!(self, Self::Text(text) if text.split('/').next().is_some_and(|start| start.parse::<IpAddr>().is_ok()))
     }
 }
 
@@ -361,36 +390,9 @@ fn kind(key: &str) -> String {
     }
 }
 
-/// Returns the header of a text `header:NAME`, which is all that `what` can be.
-fn read_header(what: &str, text: &str) -> Result<HeaderName, String> {
-    match text.split_once(':') {
-        Some(("header", name)) => header_name(&format!("{what} header:NAME"), name),
-        _ => Err(format!("{what} {text:?} is unknown: give header:NAME")),
-    }
-}
-
-/// Returns the units in a request's header, 1 without it, but at least `min`; as an error, if lines, or values that a
-/// proxy joined with commas, differ, or are not digits: then the largest number.
-fn units_in(parts: &Parts, header: &HeaderName, min: u64) -> Result<u64, u64> {
-    let (mut said, mut is_certain) = (None, true);
-    for value in lines(&parts.headers, header).flat_map(|line| line.split(|byte| *byte == b',')) {
-        let units = digits(value);
-        is_certain &= units.is_some() && (said.is_none() || said == units);
-        said = said.max(units);
-    }
-    let units = said.unwrap_or(1).max(min);
-    if is_certain { Ok(units) } else { Err(units) }
-}
-
-fn digits(value: &[u8]) -> Option<u64> {
-    let text = str::from_utf8(trimmed(value)).ok().filter(|text| !text.is_empty())?;
-    // What does not fit is more than any capacity.
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().unwrap_or(u64::MAX))
-}
-
 #[cfg(all(test, not(feature = "calendar")))]
 mod tests {
-    use crate::config::Config;
+    use crate::Config;
 
     #[test]
     fn a_window_whose_feature_is_off_is_an_error_that_names_the_feature() {

@@ -1,23 +1,17 @@
 //! Values with a syntax of their own, and what is done with the fields of all tables.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use http::request::Parts;
-use http::{HeaderName, StatusCode};
+use http::StatusCode;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
+use tollgate::Error;
+use tollgate::policy::Count;
 use toml::Spanned;
 
 use super::error::{At, Fault};
-use crate::core::Error;
-use crate::http::Count;
-use crate::http::key::reading::{carried, only};
-
-/// The names of policies, and their places.
-pub(super) type Names = HashMap<String, Spanned<String>>;
 
 /// A field that may be left out.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
@@ -157,37 +151,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<WordOr<T>, A::Error> {
         Vec::deserialize(SeqAccessDeserializer::new(list)).map(WordOr::List)
     }
-}
-
-/// The table `critical`: the header, and its only value, that make a request critical.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table such as { header = \"x-priority\", value = \"high\" }")]
-pub(super) struct Critical {
-    header: Spanned<String>,
-    value: Spanned<String>,
-}
-
-impl Critical {
-    /// Returns what decides whether a request is critical.
-    pub(super) fn test(&self) -> Result<impl Fn(&Parts) -> bool + Clone + use<>, Fault> {
-        let header = header_name("critical", self.header.get_ref()).at(&self.header)?;
-        let value = header_value("critical", self.value.get_ref()).at(&self.value)?.to_owned();
-        Ok(move |parts: &Parts| only(&parts.headers, &header) == Ok(Some(value.as_bytes())))
-    }
-}
-
-pub(super) fn header_name(what: &str, text: &str) -> Result<HeaderName, String> {
-    let wrong = |_| format!("{what} has {text:?} for a name: give one such as x-api-key");
-    HeaderName::from_bytes(text.as_bytes()).map_err(wrong)
-}
-
-/// Returns a text that is compared with the values of a header, if one can be it.
-pub(super) fn header_value<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
-    if carried(text.as_bytes()) == Some(text.as_bytes()) {
-        return Ok(text);
-    }
-    let advice = "leave out white space around it, and control characters";
-    Err(format!("{what} has {text:?}, which cannot be the value of a header: {advice}"))
 }
 
 /// Returns a list that is not empty.

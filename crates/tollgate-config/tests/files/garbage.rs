@@ -1,7 +1,7 @@
 //! Whatever a file holds, it is read or refused with its line.
 
 use proptest::prelude::*;
-use tollgate::config::Config;
+use tollgate_config::Config;
 
 use super::ALL;
 

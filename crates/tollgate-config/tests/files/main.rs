@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate::config::Config;
+use tollgate::Quota;
 use tollgate::policy::Algorithm;
-use tollgate::{Error, Quota};
-use tollgate_shed::FleetConfig;
+use tollgate_config::Config;
 
-#[cfg(feature = "calendar")]
 mod calendar;
 mod effect;
 mod garbage;
@@ -15,9 +13,11 @@ mod identity;
 mod layer;
 mod mistakes;
 mod served;
+mod support;
+mod watch;
 
 /// A file that says all there is, what excludes another thing in a comment.
-const ALL: &str = include_str!("../../../examples/policies.toml");
+const ALL: &str = include_str!("../../../../examples/policies.toml");
 
 const GOOD: &str = r#"
 # some fields
@@ -69,18 +69,7 @@ fn a_good_file_gives_its_policies_in_order() {
 #[track_caller]
 fn known(table: &str, line: &str) -> Vec<String> {
     let needed = if table == "[[policy]]" { "name = \"a\"\nlimit = 1\nwindow = \"1s\"\n" } else { "" };
-    listed(&Config::from_toml(&format!("{table}\n{needed}{line}\n")).expect_err(line))
-}
-
-/// The fields of the table `[fleet]`, which another crate reads.
-fn known_of_fleet() -> Vec<String> {
-    listed(&FleetConfig::from_toml("[fleet]\nunknown_field = 1").expect_err("it is unknown"))
-}
-
-/// What an error says there could be instead.
-#[track_caller]
-fn listed(error: &Error) -> Vec<String> {
-    let fault = error.to_string();
+    let fault = Config::from_toml(&format!("{table}\n{needed}{line}\n")).expect_err(line).to_string();
     let list = fault.split_once("one of ").unwrap_or_else(|| panic!("no list in {fault}")).1;
     let list = list.rsplit_once(" (column ").map_or(list, |(list, _)| list);
     // Fields stand in backquotes, the last one with its table behind it.
@@ -94,11 +83,10 @@ fn keys() -> Vec<String> {
 
 #[test]
 fn the_example_file_says_everything_there_is() {
-    assert!(FleetConfig::from_toml(ALL).unwrap().is_some());
     let config = Config::from_toml(ALL).unwrap();
     assert!(config.policies().len() > 9, "{:?}", config.policies());
-    let tables = ["[[policy]]", "[server]", "[ratios]"].map(|table| known(table, "unknown_field = 1"));
-    for fields in tables.into_iter().chain([known_of_fleet()]) {
+    for table in ["[[policy]]", "[server]"] {
+        let fields = known(table, "unknown_field = 1");
         assert!(fields.len() > 5, "{fields:?}");
         for field in fields {
             let says = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{field} = "));
@@ -120,18 +108,14 @@ fn the_example_file_says_everything_there_is() {
 
 #[test]
 fn what_a_file_may_say_is_documented() {
-    let module = include_str!("../../../src/config/mod.rs");
-    for field in ["[[policy]]", "[server]", "[ratios]"].map(|table| known(table, "unknown_field = 1")).concat() {
-        assert!(module.contains(&format!("//! | `{field}` | ")), "src/config/mod.rs lacks a row of {field}");
+    let guide = include_str!("../../src/lib.rs");
+    for field in ["[[policy]]", "[server]"].map(|table| known(table, "unknown_field = 1")).concat() {
+        assert!(guide.contains(&format!("//! | `{field}` | ")), "the guide lacks a row of {field}");
     }
-    let of_fleet = include_str!("../../../crates/tollgate-shed/src/config.rs");
-    for field in known_of_fleet() {
-        assert!(of_fleet.contains(&format!("/// | `{field}` | ")), "the docs of FleetConfig lack a row of {field}");
-    }
-    let names = include_str!("../../../docs/names.md");
+    let names = include_str!("../../../../docs/names.md");
     let forms: Vec<&str> = names.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
     for key in keys() {
-        assert!(module.contains(&format!("`\"{key}\"`")), "src/config/mod.rs lacks {key}");
+        assert!(guide.contains(&format!("`\"{key}\"`")), "the guide lacks {key}");
         let key = key.trim_end_matches(":NAME");
         assert!(forms.iter().any(|form| form.contains(&format!("`{key}`"))), "docs/names.md lacks a row of {key}");
     }
@@ -162,7 +146,7 @@ fn an_empty_file_has_no_policies() {
 
 #[test]
 fn the_file_in_the_readme_is_a_good_one() {
-    let blocks = include_str!("../../../README.md").split("```toml\n").skip(1);
+    let blocks = include_str!("../../../../README.md").split("```toml\n").skip(1);
     let files: Vec<_> = blocks.map(|block| block.split("```").next().unwrap()).collect();
     assert_eq!(files.len(), 1);
     assert_eq!(Config::from_toml(files[0]).unwrap().policies().len(), 2);
@@ -280,7 +264,7 @@ fn every_mistake_in_a_policy_names_its_line() {
 
 #[test]
 fn every_mistake_outside_a_policy_names_its_line() {
-    refused("\n[[polices]]\nname = \"a\"", 2, &["unknown field `polices`", "`policy`", "`server`", "`fleet`"]);
+    refused("\n[[polices]]\nname = \"a\"", 2, &["unknown field `polices`", "`policy`", "`server`"]);
     refused("[policy]\nname = \"a\"", 1, &["policy: ", "expected a list"]);
     refused("[server]\ntrusted = []", 2, &["unknown field `trusted`", "`on_failure`"]);
     refused("[server]\n\non_failure = \"open\"", 3, &["on_failure \"open\" is unknown", "fallback, allow, deny"]);
@@ -326,10 +310,9 @@ fn every_mistake_outside_a_policy_names_its_line() {
 #[test]
 fn instances_that_nothing_shares_are_refused() {
     let deny = "[server]\non_failure = \"deny\"\ninstances = 2\n";
-    refused(deny, 3, &["instances has no effect without a table [fleet] or [ratios], or another on_failure"]);
-    for shared in [format!("{deny}[ratios]\n"), deny.replace("deny", "fallback")] {
-        assert!(Config::from_toml(&shared).is_ok(), "{shared}");
-    }
+    refused(deny, 3, &["instances has no effect without another on_failure, or a table of another crate"]);
+    assert!(Config::from_toml(&deny.replace("deny", "fallback")).is_ok());
+    assert!(Config::from_toml_without(&format!("{deny}[ratios]\n"), &["ratios"]).is_ok());
 }
 
 #[test]
@@ -389,8 +372,12 @@ impl TempFile {
         Self(folder)
     }
 
-    fn read(&self) -> Result<Config, Error> {
-        Config::from_file(self.0.join("policies.toml"))
+    fn path(&self) -> std::path::PathBuf {
+        self.0.join("policies.toml")
+    }
+
+    fn read(&self) -> Result<Config, tollgate::Error> {
+        Config::from_file(self.path())
     }
 }
 

@@ -1,0 +1,61 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use tollgate::{Error, LiveLayer};
+
+use super::Config;
+
+impl Config {
+    /// Follows a file: looks at its bytes in each interval, and [updates](Self::update) the layer when they have changed.
+    ///
+    /// `read` makes a config of the path, as the layer's was made: by [`from_file`](Self::from_file), and what
+    /// [completes](Self::with_policies) it. If the file is not there or not valid, the policies in force stay, and one warning
+    /// with the code `file_refused` says why. The layer is updated once at the beginning, as the file may have changed since
+    /// the layer was built.
+    ///
+    /// The future never ends: spawn it on a tokio runtime. It is for regular files.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use tollgate::MemoryStore;
+    /// use tollgate_config::Config;
+    ///
+    /// # async fn run() -> Result<(), tollgate::Error> {
+    /// const FILE: &str = "policies.toml";
+    /// let layer = Config::from_file(FILE)?.layer(MemoryStore::new())?.live();
+    /// tokio::spawn(Config::watch(FILE, Duration::from_secs(5), layer.clone(), |file| Config::from_file(file)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn watch(
+        path: impl Into<PathBuf>,
+        interval: Duration,
+        layer: LiveLayer,
+        read: impl Fn(&Path) -> Result<Self, Error>,
+    ) {
+        let path = path.into();
+        let mut seen = None;
+        loop {
+            let file = path.clone();
+            let bytes = spawn_blocking(|| fs::read(file).ok()).await.ok();
+            if seen != bytes {
+                match read(&path).and_then(|config| config.update(&layer)) {
+                    Ok(()) => {
+                        tracing::info!(code = "file_read", path = %path.display(), "the file's policies are in force");
+                    }
+                    Err(error) => {
+                        let error = format!("{error:#}");
+                        tracing::warn!(code = "file_refused", error, "the file is refused, the policies in force stay");
+                    }
+                }
+                seen = bytes;
+            }
+            sleep(interval).await;
+        }
+    }
+}
