@@ -31,21 +31,16 @@ impl MemoryStore {
     ///
     /// As of [`decide`](Store::decide).
     pub fn decide_share(&self, checks: &[Check], instances: NonZeroU64) -> Result<StoreDecision, Error> {
-        decide(self, instances.get(), checks)
+        let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances.get())).collect();
+        let MaybeFuture::Ready(decided) = self.decide(&shares, Ask::default()) else {
+            unreachable!("memory decides at once")
+        };
+        decided.map(|StoreDecision { decision, receipt }| {
+            let receipt = with_debts(self, checks, &shares, &decision, receipt);
+            let decision = decision.with_quotas_of(checks, Source::Fallback);
+            StoreDecision::new(decision, receipt)
+        })
     }
-}
-
-/// Decides by one instance's share, of at least 1. It never waits, as memory decides at once.
-pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<StoreDecision, Error> {
-    let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances)).collect();
-    let MaybeFuture::Ready(decided) = local.decide(&shares, Ask::default()) else {
-        unreachable!("memory decides at once")
-    };
-    decided.map(|StoreDecision { decision, receipt }| {
-        let receipt = with_debts(local, checks, &shares, &decision, receipt);
-        let decision = decision.with_quotas_of(checks, Source::Fallback);
-        StoreDecision::new(decision, receipt)
-    })
 }
 
 /// Returns a check as one instance makes it: quota and floor divided, the floor rounded down.
@@ -136,11 +131,12 @@ mod tests {
         let policy = "streams".try_into().expect("a valid name");
         let counter = Counter::new(policy, Key::new("user", "ada"), Quota::concurrency(8));
         let (local, check) = (MemoryStore::new(), Check::new(counter, 5));
-        let taken = decide(&local, 4, std::slice::from_ref(&check)).expect("memory decides");
+        let four = NonZeroU64::new(4).expect("it is not zero");
+        let taken = local.decide_share(std::slice::from_ref(&check), four).expect("memory decides");
         assert_eq!(taken.receipt.items()[0].units, 2);
-        let refused = decide(&local, 4, &[Check { cost: 1, ..check.clone() }]).expect("memory decides");
+        let refused = local.decide_share(&[Check { cost: 1, ..check.clone() }], four).expect("memory decides");
         assert!(!refused.decision.is_allowed());
         drop(local.settle(taken.receipt, &[Settlement::new(0, Change::Refund(2))]));
-        assert!(decide(&local, 4, &[check]).expect("memory decides").decision.is_allowed(), "it left no debt");
+        assert!(local.decide_share(&[check], four).expect("memory decides").decision.is_allowed(), "it left no debt");
     }
 }

@@ -24,7 +24,6 @@ use crate::core::call::{CallId, CountedCalls};
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::core::{Error, Lines};
 use crate::store::breaker::{FIRST_WAIT_MS, Permit, ReportedBreaker, Whose, millis};
-use crate::store::share;
 use crate::store::{Check, Clock, MemoryStore, Mode, Receipt, StoreDecision, SystemClock};
 
 /// The rules, the state of the store, and the local store.
@@ -125,7 +124,7 @@ impl Without {
     pub(super) fn stand_in(&self, checks: &[Check], decided: &mut Result<StoreDecision, Error>) {
         let Err(error) = decided else { return };
         *decided = match self.rule(error) {
-            OnFailure::Fallback => share::decide(&self.local, self.rules.instances.get().into(), checks),
+            OnFailure::Fallback => self.local.decide_share(checks, self.rules.instances.into()),
             OnFailure::Deny if checks.iter().any(|check| check.mode == Mode::Enforce) => return,
             // As if nothing had been taken of any quota.
             OnFailure::Allow | OnFailure::Deny => {
