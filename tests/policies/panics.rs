@@ -11,7 +11,6 @@ use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::policy::Calendar;
 use tollgate::store::{DenyCache, LeaseStore};
 use tollgate::{Ban, Error, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
-use tollgate_ratio::{MemoryTally, RatioStore};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -295,7 +294,6 @@ fn bandwidth() -> Vec<Row> {
 fn stores() -> Vec<Row> {
     let caching = || DenyCache::builder(MemoryStore::new()).capacity(0);
     let leasing = || LeaseStore::builder(MemoryStore::new()).max_share(1.5);
-    let dropping = || RatioStore::builder(MemoryTally::new()).tick(SECOND / 20);
     vec![
         row(
             "DenyCacheBuilder::build",
@@ -308,12 +306,6 @@ fn stores() -> Vec<Row> {
             "a share of 1.5 of the limit cannot be leased: give more than 0 and at most 1",
             move || leasing().build(),
             leasing().try_build(),
-        ),
-        row(
-            "RatioStoreBuilder::build",
-            "a tick of 50ms is not allowed: give 100ms to 60s, in whole milliseconds",
-            move || dropping().build(),
-            dropping().try_build(),
         ),
     ]
 }

@@ -133,6 +133,7 @@ fn every_line_of_the_crate_has_a_code_and_a_row_and_is_in_the_page() {
     files(&root.join("src"), &mut sources);
     files(&root.join("crates/tollgate-shed/src"), &mut sources);
     files(&root.join("crates/tollgate-config/src"), &mut sources);
+    files(&root.join("crates/tollgate-ratio/src"), &mut sources);
     let mut logged = BTreeSet::new();
     for path in sources {
         let text = fs::read_to_string(&path).expect("it is text");
