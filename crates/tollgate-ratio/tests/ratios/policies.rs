@@ -1,5 +1,6 @@
 //! What policies can be limited by ratios, and how several of them are.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -187,4 +188,13 @@ async fn a_tier_that_has_no_ratio_is_an_error() {
         };
         assert!(decided.is_err(), "{quota}");
     }
+}
+
+#[test]
+fn build_panics_with_the_sentence_of_the_error() {
+    let builder = || RatioStore::builder(MemoryTally::new()).tick(TICK / 20);
+    let error = builder().try_build().expect_err("it is too short").to_string();
+    assert_eq!(error, "a tick of 50ms is not allowed: give 100ms to 60s, in whole milliseconds");
+    let panic = catch_unwind(AssertUnwindSafe(|| builder().build())).expect_err("it panics");
+    assert_eq!(panic.downcast_ref::<String>(), Some(&error));
 }
