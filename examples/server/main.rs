@@ -47,13 +47,12 @@ async fn main() -> ExitCode {
 async fn run() -> Result<(), BoxError> {
     let args = Args::read(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))?;
     let file = args.config.as_deref().map(ConfigFile::open).transpose()?;
-    let config = file.as_ref().map(ConfigFile::config);
-    let (layer, store) = match &args.redis {
+    let ((layer, shedder), store) = match &args.redis {
         Some(url) => {
             let store = RedisStore::builder().prefix("example-server").lazy().connect(url).await?;
-            (limits::layer(store, config)?, "redis")
+            (limits::layers(store, file.as_ref())?, "redis")
         }
-        None => (limits::layer(MemoryStore::new(), config)?, "memory"),
+        None => (limits::layers(MemoryStore::new(), file.as_ref())?, "memory"),
     };
     let layer = layer.live();
     let stop = shutdown::signal()?;
@@ -66,7 +65,7 @@ async fn run() -> Result<(), BoxError> {
     let address = listener.local_addr()?;
     writeln!(std::io::stdout(), "listening on http://{address}, store: {store}")?;
     tracing::info!(%address, store, "ready");
-    let app = routes::app(&layer, args.explain);
+    let app = routes::app(&layer, shedder, args.explain);
     #[cfg(feature = "metrics")]
     let app = app.route("/metrics", metrics::record()?);
     shutdown::serve(listener, app, stop).await

@@ -10,6 +10,7 @@ use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval};
 use tollgate::{Error, LiveLayer};
 use tollgate_config::Config;
+use tollgate_shed::FleetConfig;
 
 use crate::limits;
 
@@ -25,6 +26,8 @@ pub(crate) struct ConfigFile {
     seen: Option<Stamp>,
     /// The config that the server was started with.
     config: Config,
+    /// Its table `[fleet]`.
+    fleet: Option<FleetConfig>,
 }
 
 /// The metadata that changes when a file is written, or another one takes its place.
@@ -42,12 +45,16 @@ impl ConfigFile {
         let path = PathBuf::from(path);
         // Taken before it is read, so that no later change is missed.
         let stamp = Stamp::of(&path);
-        let config = Config::from_file(&path)?;
-        Ok(Self { path, read: stamp, seen: stamp, config })
+        let (config, fleet) = read(&path)?;
+        Ok(Self { path, read: stamp, seen: stamp, config, fleet })
     }
 
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    pub(crate) fn fleet(&self) -> Option<&FleetConfig> {
+        self.fleet.as_ref()
     }
 
     /// Returns whether it has changed since it was read, but not since the last check, as it may still be written.
@@ -64,10 +71,13 @@ impl ConfigFile {
         if self.path.metadata().is_ok_and(|file| !file.is_file()) {
             return tracing::error!("the config file is refused, the policies stay: it is no regular file");
         }
-        let newer = match Config::from_file(&self.path) {
+        let (newer, fleet) = match read(&self.path) {
             Ok(newer) => newer,
             Err(error) => return tracing::error!("the config file is refused, the policies stay: {error:#}"),
         };
+        if fleet != self.fleet {
+            tracing::warn!(code = "settings_stay", settings = "fleet", "fleet stays as it was: restart the server");
+        }
         match newer.update(layer) {
             Ok(()) => {
                 tracing::info!(policies = newer.policies().len(), "the config file was read again");
@@ -76,6 +86,18 @@ impl ConfigFile {
             Err(error) => tracing::error!("the config file is refused, the policies stay: {error:#}"),
         }
     }
+}
+
+/// Reads both from one text, as a pipe is read once.
+fn read(path: &Path) -> Result<(Config, Option<FleetConfig>), Error> {
+    let name = path.to_string_lossy().escape_debug().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Error::invalid(format!("cannot read the config file {name}: {error}")))?;
+    let of_file = |error| Error::invalid(format!("{name} {error:#}"));
+    Ok((
+        Config::from_toml_without(&text, &["fleet"]).map_err(of_file)?,
+        FleetConfig::from_toml(&text).map_err(of_file)?,
+    ))
 }
 
 impl Stamp {

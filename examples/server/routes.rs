@@ -11,12 +11,13 @@ use axum::routing::{get, get_service, post};
 use axum::{Form, Json, Router};
 use serde::Deserialize;
 use tollgate::LiveLayer;
+use tollgate_shed::FleetShedLayer;
 
 use crate::explain;
 
 const SLOWEST: Duration = Duration::from_secs(60);
 
-pub(crate) fn app(layer: &LiveLayer, explains: bool) -> Router {
+pub(crate) fn app(layer: &LiveLayer, shedder: Option<FleetShedLayer>, explains: bool) -> Router {
     let limited = Router::new()
         .route("/", get(async || "hello\n"))
         .route("/search", get(async || "found nothing\n"))
@@ -25,8 +26,12 @@ pub(crate) fn app(layer: &LiveLayer, explains: bool) -> Router {
         .route("/status/{code}", get(status))
         .layer(layer.clone());
     let (limited, explain) = if explains { explain::around(limited, layer) } else { (limited, None) };
-    let app = limited
-        // Added after the layer, so these are not limited.
+    let shedding = match shedder {
+        Some(shedder) => limited.layer(shedder),
+        None => limited,
+    };
+    let app = shedding
+        // Added after the layers, so these are neither limited nor shed.
         .route("/healthz", get(async || "ok\n"))
         .route("/rate_limit", get_service(layer.status_service_for(is_local)));
     match explain {

@@ -131,9 +131,9 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 fn every_line_of_the_crate_has_a_code_and_a_row_and_is_in_the_page() {
     let (root, mut sources) = (Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), Vec::new());
     files(&root.join("src"), &mut sources);
-    files(&root.join("crates/tollgate-shed/src"), &mut sources);
-    files(&root.join("crates/tollgate-config/src"), &mut sources);
-    files(&root.join("crates/tollgate-ratio/src"), &mut sources);
+    for name in ["tollgate-config", "tollgate-ratio", "tollgate-shed"] {
+        files(&root.join("crates").join(name).join("src"), &mut sources);
+    }
     let mut logged = BTreeSet::new();
     for path in sources {
         let text = fs::read_to_string(&path).expect("it is text");

@@ -3,6 +3,7 @@
 #[cfg(target_os = "linux")]
 mod clock;
 mod explain;
+mod fleet;
 mod harness;
 mod policies;
 mod reload;

@@ -209,6 +209,19 @@ critical = { header = "x-priority", value = "high" }
 critical_routes = ["/login", "/charges/{id}"]
 "#;
 
+#[test]
+fn all_fields_are_documented_and_in_the_example_file() {
+    let error = FleetConfig::from_toml("[fleet]\nunknown_field = 1").expect_err("it is unknown").to_string();
+    let (_, list) = error.split_once("one of ").expect("a list");
+    let fields: Vec<&str> = list.split('`').skip(1).step_by(2).take(7).collect();
+    let (docs, example) = (include_str!("../../src/config.rs"), include_str!("../../../../examples/policies.toml"));
+    for field in fields {
+        assert!(docs.contains(&format!("/// | `{field}` | ")), "the docs of FleetConfig lack a row of {field}");
+        assert!(ALL.contains(&format!("\n{field} = ")), "{field}");
+        assert!(example.contains(&format!("\n# {field} = ")), "examples/policies.toml lacks the field {field}");
+    }
+}
+
 proptest! {
     #[test]
     fn whatever_a_file_holds_it_is_read_or_refused_with_its_line(
