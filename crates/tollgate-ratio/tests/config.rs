@@ -21,7 +21,8 @@ fn refused(text: &str, line: usize, fragments: &[&str]) {
 #[test]
 fn a_file_without_ratios_has_none() {
     assert_eq!(RatioConfig::from_toml("[[policy]]\nname = \"all\"").expect("it is TOML"), None);
-    let none = RatioConfig::from_file("no such file").expect_err("it is not there").to_string();
+    let none = RatioConfig::from_file("no such file").expect_err("it is not there");
+    let none = format!("{none:#}");
     assert!(none.starts_with("cannot read the config file no such file: "), "{none}");
 }
 

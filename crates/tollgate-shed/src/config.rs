@@ -85,7 +85,7 @@ impl FleetConfig {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Option<Self>, Error> {
         let name = one_line(&path.as_ref().display().to_string());
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::invalid(format!("cannot read the config file {name}: {error}")))?;
+            .map_err(|error| Error::invalid(format!("cannot read the config file {name}")).with_source(error))?;
         Self::read(&Source { name: Some(&name), text: &text })
     }
 

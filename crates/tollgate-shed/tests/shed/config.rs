@@ -191,7 +191,7 @@ fn a_file_is_named_in_its_error() {
     std::fs::write(&path, FLEET).expect("the folder can be written");
     assert_eq!(FleetConfig::from_file(&path).expect("a good file"), read(FLEET));
     std::fs::remove_file(&path).expect("it is there");
-    let error = FleetConfig::from_file(&path).expect_err("it is gone").to_string();
+    let error = format!("{:#}", FleetConfig::from_file(&path).expect_err("it is gone"));
     assert!(error.starts_with(&format!("cannot read the config file {}: ", path.display())), "{error}");
 }
 
