@@ -138,7 +138,6 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 
-pub mod bandwidth;
 mod core;
 mod http;
 mod limiter;
@@ -156,7 +155,7 @@ pub use deadpool_redis;
 
 pub use self::core::{Ban, Decision, Error, Key, Outcome, Quota, Source};
 pub use self::http::{LiveLayer, Policy, RateLimit, RateLimitHandle, RateLimitHeaders, RateLimitLayer, key};
-pub use self::limiter::{Limiter, Permit, Rule};
+pub use self::limiter::{Counters, Limiter, Permit, Rule};
 pub use self::store::failure::OnFailure;
 pub use self::store::memory::MemoryStore;
 // Not there without its feature, so that the compiler names the feature.

@@ -1,7 +1,7 @@
 //! Mistakes in the options of a policy: each names its line.
 
 use tollgate::MemoryStore;
-use tollgate::bandwidth::{BandwidthLayer, OnLimit};
+use tollgate_bandwidth::{BandwidthLayer, OnLimit};
 use tollgate_config::Config;
 
 use super::{all_refused, policy};
