@@ -26,7 +26,7 @@ fn wide() -> Rule {
 }
 
 async fn flow(limiter: &Limiter) -> Flow {
-    Flow::of(&limiter, &Key::new("user", "ada")).await.expect("a flow")
+    Flow::of(limiter, &Key::new("user", "ada")).await.expect("a flow")
 }
 
 /// Nanoseconds of one way to take a chunk.

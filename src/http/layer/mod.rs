@@ -231,7 +231,7 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     pub fn without_handle(self) -> Self {
-        self.change(|gate| gate.has_handles = false)
+        self.change(|gate| gate.has_handles = gate.unit.is_some())
     }
 
     /// Sets how much of the body of a refused request is read and dropped over HTTP/1, instead of 16 MiB in 30 s. With 0
