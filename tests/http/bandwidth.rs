@@ -210,3 +210,17 @@ async fn two_servers_on_one_redis_pass_no_more_than_one_quota_and_make_no_call_p
     assert!(calls <= most && calls * 5 <= chunks, "{calls} calls for {chunks} chunks in {elapsed:?}");
     all.shutdown().await;
 }
+
+#[cfg(feature = "config")]
+#[test]
+fn the_limits_of_a_file_are_those_of_a_layer_of_bandwidth_unless_they_have_a_cost() {
+    let of_file = |line: &str| {
+        let file = format!("[[policy]]\nname = \"a\"\nlimit = 5\nwindow = \"60s\"\n{line}\n");
+        let config = tollgate_config::Config::from_toml(&file).expect("it is valid");
+        config.layer(MemoryStore::new()).expect("it is valid")
+    };
+    assert!(BandwidthLayer::try_responses(of_file("key = \"header:x-user\""), OnLimit::Throttle).is_ok());
+    let error =
+        BandwidthLayer::try_responses(of_file("cost = 2"), OnLimit::Throttle).expect_err("bytes cost one unit each");
+    assert!(error.to_string().contains("leave out cost"), "{error}");
+}

@@ -17,7 +17,9 @@ use metrics::{Counter, Histogram, Unit, counter, describe_counter, describe_hist
 use tollgate::Decision;
 #[cfg(feature = "metrics")]
 use tollgate::Source;
+#[cfg(feature = "metrics")]
 use tollgate::policy::PolicyName;
+use tollgate::store::Check;
 
 /// What flows of the same counters count, by the policies of these.
 #[derive(Debug)]
@@ -39,10 +41,10 @@ struct Series {
 }
 
 impl Metrics {
-    pub(crate) fn new<'a>(policies: impl Iterator<Item = &'a PolicyName>) -> Self {
+    pub(crate) fn new(checks: &[Check]) -> Self {
         Self {
             #[cfg(feature = "metrics")]
-            policies: policies.map(|policy| (policy.clone(), OnceLock::new())).collect(),
+            policies: checks.iter().map(|check| (check.counter.policy().clone(), OnceLock::new())).collect(),
         }
     }
 

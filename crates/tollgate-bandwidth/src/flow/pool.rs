@@ -56,7 +56,7 @@ pub(super) fn of(counters: Counters) -> Arc<Pool> {
         return pool;
     }
     let (key, checks) = (counters.clone(), counters.checks());
-    let metrics = Metrics::new(checks.iter().map(|check| check.counter.policy()));
+    let metrics = Metrics::new(&checks);
     let state = Mutex::new(State { book: Book::new(&checks), has_task: false, call: None });
     let pool = Arc::new(Pool { state, counters, metrics, woken: Arc::default() });
     pools.insert(key, Arc::downgrade(&pool));
