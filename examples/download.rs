@@ -26,8 +26,8 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::{Policy, Quota, RateLimitLayer, RedisStore, key};
+use tollgate_bandwidth::{BandwidthLayer, OnLimit};
 
 const MB: usize = 1_000_000;
 const RATE: usize = 2 * MB;

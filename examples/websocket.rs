@@ -26,8 +26,8 @@ use futures::{SinkExt, StreamExt, stream};
 use tokio::net::TcpListener;
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message as Sent;
-use tollgate::bandwidth::Flow;
 use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+use tollgate_bandwidth::Flow;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -48,11 +48,11 @@ async fn upgrade(Path(user): Path<String>, State(limits): State<Limits>, upgrade
 }
 
 async fn serve(mut socket: WebSocket, user: &Key, limits: Limits) -> Result<(), Error> {
-    let messages = limits.messages.flow(user).await?;
+    let messages = Flow::of(&limits.messages, user).await?;
     while let Some(message) = socket.next().await {
         let Message::Text(text) = message? else { continue };
         if text == "events" {
-            return send_events(socket, &limits.events.flow(user).await?).await;
+            return send_events(socket, &Flow::of(&limits.events, user).await?).await;
         }
         // Waits for a call to the store at most; mostly it needs none.
         let reply = match messages.check(1).await {

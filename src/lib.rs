@@ -51,9 +51,10 @@
 //!   waiting for it.
 //! - Handlers find a [`RateLimitHandle`] in the extensions of the request: it has the [`Decision`], charges and refunds units, and
 //!   checks further policies. In axum a handler takes either as an argument.
-//! - A [`BandwidthLayer`](bandwidth) paces or cuts the bodies of responses or requests, by the bytes that pass.
-//! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`](bandwidth::Flow) of it limits what passes unit
-//!   by unit: bytes, or the items of a stream.
+//! - The `BandwidthLayer` of the crate `tollgate-bandwidth` paces or cuts the bodies of responses or requests, by the bytes
+//!   that pass; a `Flow` of it limits what passes unit by unit.
+//! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. The [`Counters`] of a key give out any
+//!   number of units, and are refunded what is not spent.
 //! - When there is too much load, the load shedders of the crate `tollgate-shed` refuse less important requests, and never
 //!   critical ones; its `BackPressureLayer` makes services wait for a limiter.
 //! - The [`guide`] has [all codes of the log](guide::troubleshooting) and [all metrics](guide::metrics), and what to do
@@ -96,10 +97,6 @@
 //! | `tollgate_store_failures_total` | counter | `kind` |
 //! | `tollgate_breakers_open` | gauge | |
 //! | `tollgate_breaker_changes_total` | counter | `to` |
-//! | `tollgate_flow_units_total` | counter | `policy`, `kind` |
-//! | `tollgate_flow_portions_total` | counter | `policy`, `verdict` |
-//! | `tollgate_flow_wait_seconds` | histogram | `policy` |
-//! | `tollgate_flow_cuts_total` | counter | `policy` |
 //! | `tollgate_slots_held` | gauge | |
 //! | `tollgate_slots_lost_total` | counter | |
 //!
@@ -124,7 +121,6 @@
 //! | `basic-auth` | yes | the key [`key::basic_user`] |
 //! | `query` | yes | the key [`key::query`] |
 //! | `merge-headers` | yes | each member of `RateLimit` and `RateLimit-Policy` of inner services is checked before ours are added |
-//! | `stream` | yes | `Flow::pace`: streams and sinks whose items wait for their units |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 //! | `calendar` | no | [`Calendar`](policy::Calendar): fixed windows that are hours, days, weeks or months of a time zone |
 //! | `metrics` | no | [metrics](#metrics) for operators |
@@ -138,7 +134,6 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 
-pub mod bandwidth;
 mod core;
 mod http;
 mod limiter;
@@ -156,7 +151,7 @@ pub use deadpool_redis;
 
 pub use self::core::{Ban, Decision, Error, Key, Outcome, Quota, Source};
 pub use self::http::{LiveLayer, Policy, RateLimit, RateLimitHandle, RateLimitHeaders, RateLimitLayer, key};
-pub use self::limiter::{Limiter, Permit, Rule};
+pub use self::limiter::{Counters, Limiter, Permit, Rule};
 pub use self::store::failure::OnFailure;
 pub use self::store::memory::MemoryStore;
 // Not there without its feature, so that the compiler names the feature.

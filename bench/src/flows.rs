@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use tollgate::bandwidth::Flow;
 use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+use tollgate_bandwidth::Flow;
 
 use crate::effort::Effort;
 use crate::server::{SCRIPTS, Server};
@@ -26,7 +26,7 @@ fn wide() -> Rule {
 }
 
 async fn flow(limiter: &Limiter) -> Flow {
-    limiter.flow(&Key::new("user", "ada")).await.expect("a flow")
+    Flow::of(limiter, &Key::new("user", "ada")).await.expect("a flow")
 }
 
 /// Nanoseconds of one way to take a chunk.

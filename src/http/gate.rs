@@ -16,12 +16,15 @@ use super::key::ClientIp;
 use super::policy::{AwaitsRefusals, Policy, Refused};
 use super::response::{Refusal, Responses};
 use crate::core::{Decision, Error, Lines};
-use crate::limiter::{InForce, Limits};
+use crate::limiter::{InForce, Limits, has_units};
 use crate::store::{SharedStore, StoreDecision};
 use crate::telemetry::PolicyTelemetry;
 
 /// A gate whose policies can be replaced while requests use it: each request loads it once, and ends with it.
 pub(crate) type SharedGate = Arc<ArcSwap<Gate>>;
+
+/// May refuse what the store admits.
+pub(crate) type Refuses = dyn Fn(&StoreDecision) -> Option<Decision> + Send + Sync;
 
 /// Limits and what belongs to them over HTTP. Clones share the counters and the health of the store.
 #[derive(Clone)]
@@ -43,10 +46,9 @@ pub(crate) struct Gate {
     pub(crate) is_metered: bool,
     /// Whether requests have a handle.
     pub(crate) has_handles: bool,
-    /// Prepares each policy for a layer around this one, which may reject it.
-    pub(crate) prepare: fn(Policy) -> Result<Policy, Error>,
-    /// Refuses, for a layer around this one, what the store admits and nothing is taken for.
-    pub(crate) refuses: Option<fn(&StoreDecision) -> Option<Decision>>,
+    /// What the policies count, unless it is requests.
+    pub(crate) unit: Option<&'static str>,
+    pub(crate) refuses: Option<Arc<Refuses>>,
     /// Limits how often `key_unknown` is logged.
     pub(crate) unknown_keys: Arc<Lines>,
     /// Observe which requests the policies do not count, in their order.
@@ -70,7 +72,7 @@ impl Gate {
             awaits_refusals: false,
             is_metered: false,
             has_handles: true,
-            prepare: of_requests,
+            unit: None,
             refuses: None,
             unknown_keys: Arc::default(),
             skips: Arc::default(),
@@ -96,17 +98,23 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// If one of them contradicts these, is not [valid](Policy::validate), or is rejected by a layer around this one, two
-    /// have one name, or the store does not support one.
+    /// If one of them contradicts these, is not [valid](Policy::validate), or does not count what the layer counts, two have
+    /// one name, or the store does not support one.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         #[cfg(feature = "axum")]
         self.client.check()?;
         #[cfg(feature = "axum")]
         let policies = policies.into_iter().map(|one| one.bound_to(&self.client)).collect::<Result<Vec<_>, _>>()?;
-        let policies = policies.into_iter().map(self.prepare).collect::<Result<Vec<_>, _>>()?;
+        let policies = policies.into_iter().map(|one| in_units(one, self.unit)).collect::<Result<Vec<_>, _>>()?;
         policies.iter().try_for_each(Policy::validate)?;
         self.limits.supports(policies.iter().map(Policy::rule))?;
         Ok(policies)
+    }
+
+    /// Returns the refusal of a request that the store admits, if there is a reason.
+    pub(crate) fn refusal_of(&self, decided: &StoreDecision) -> Option<Decision> {
+        let refuses = self.refuses.as_ref().filter(|_| decided.decision.is_allowed())?;
+        refuses(decided).filter(|decision| !decision.is_allowed())
     }
 
     /// Returns the response to a request that is not admitted. An outer layer that may await it knows by the response
@@ -124,15 +132,31 @@ impl Gate {
     }
 }
 
-/// Returns a policy that counts requests.
+/// Returns a policy that counts in this unit; without one, requests.
 ///
 /// # Errors
 ///
-/// If it is one of a layer that counts something else: here it would limit nothing.
-fn of_requests(policy: Policy) -> Result<Policy, Error> {
-    match policy.options().unit {
-        Some(unit) => Err(Error::invalid(format!("policy {:?}: it counts {unit}, and no requests", policy.name()))),
-        None => Ok(policy),
+/// If it cannot, or is one of a layer that counts something else: here it would limit nothing.
+fn in_units(policy: Policy, unit: Option<&'static str>) -> Result<Policy, Error> {
+    let fault = |text: &str| Err(Error::invalid(format!("policy {:?}: {text}", policy.name())));
+    let Some(unit) = unit else {
+        return match policy.options().unit {
+            Some(unit) => fault(&format!("it counts {unit}, and no requests")),
+            None => Ok(policy),
+        };
+    };
+    let (rule, options) = (policy.rule(), policy.options());
+    has_units(rule.name(), rule.quota())?;
+    let wrong = [
+        ("cost", options.cost_by.is_some() || rule.units() != 1),
+        ("count", options.count.is_some()),
+        ("metered", options.metered),
+        ("refund_dropped", options.refund_dropped),
+        ("ban", rule.banning().is_some()),
+    ];
+    match wrong.iter().find(|(_, is_set)| *is_set) {
+        Some((option, _)) => fault(&format!("it counts {unit}, of which a request takes none: leave out {option}")),
+        None => Ok(policy.in_units(unit)),
     }
 }
 

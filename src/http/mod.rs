@@ -25,6 +25,5 @@ pub use self::key::extractor::MissingKey;
 pub use self::layer::{Explanation, LiveLayer, PolicyExplanation, RateLimitLayer};
 pub use self::policy::{AccessList, Count, Policy};
 pub use self::response::{Denial, DenialReason, Drain, unavailable};
-pub(crate) use self::service::BoxError;
 pub use self::service::{BodyError, RateLimit, ResponseBody, ResponseFuture};
 pub use self::status::StatusService;

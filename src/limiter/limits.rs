@@ -10,7 +10,6 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
-use super::flow::Pools;
 use super::plan::{PendingCheck, Plan};
 use super::rule::{Rule, RuleKeys};
 use super::warned::Warned;
@@ -33,8 +32,6 @@ pub(crate) struct Limits {
     inner: SharedStore,
     /// The same store behind a circuit breaker, a timeout and the rule for failures.
     pub(crate) store: Arc<FailureStore>,
-    /// The pools of flows, whose units `store` has admitted.
-    pub(super) pools: Arc<Pools>,
     /// What was warned of, also of limits that these replaced.
     pub(crate) warned: Arc<Warned>,
     /// Where the limits in force are that replace these.
@@ -69,7 +66,6 @@ impl Limits {
             telemetry: Arc::default(),
             inner,
             store,
-            pools: Arc::default(),
             warned: Arc::default(),
             source,
         }
@@ -104,7 +100,6 @@ impl Limits {
     pub(crate) fn change_failure(&mut self, change: impl FnOnce(&mut FailureRules)) {
         change(&mut self.failure);
         self.store = Arc::new(FailureStore::new(Arc::clone(&self.inner), self.failure));
-        self.pools = Arc::default();
     }
 
     /// Returns an error if two of these rules have one name, or the store cannot decide by all of them.

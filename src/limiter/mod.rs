@@ -8,8 +8,7 @@
 //! Keys and units come in, [`Decision`]s go out. This module calls stores and lookups, and does not depend on HTTP.
 
 mod bans;
-mod flow;
-mod flows;
+mod counters;
 mod limits;
 mod plan;
 mod resolve;
@@ -30,11 +29,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep};
 
-pub use self::flow::{Flow, FlowError};
-#[cfg(feature = "stream")]
-pub use self::flow::{Paced, PacedError};
-pub(crate) use self::flow::{Waits, can_flow, refuses_frames};
-pub(crate) use self::flows::flow_of;
+pub use self::counters::Counters;
+pub(crate) use self::counters::has_units;
 pub(crate) use self::limits::{InForce, Limits};
 pub(crate) use self::plan::{CheckDraft, PendingCheck, Places, Plan};
 use self::resolve::{counter, looks, plan_for};
@@ -66,8 +62,8 @@ type DecidingStore = Arc<FailureStore>;
 /// rules, counters and circuit breaker. [`LiveLayer::limiter`](crate::LiveLayer::limiter) returns one that
 /// shares the rules and counters of a layer.
 ///
-/// A store that waits for a server needs a tokio runtime with timers, and so do [`until_ready`](Self::until_ready) and
-/// whoever waits for units of a [`Flow`].
+/// A store that waits for a server needs a tokio runtime with timers, and so does
+/// [`until_ready`](Self::until_ready).
 ///
 /// # Two keys
 ///

@@ -2,17 +2,18 @@
 
 use std::fmt;
 use std::mem;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::{DecidingStore, Limiter};
 use crate::core::{Decision, Error, Key};
-use crate::store::{Mode, Receipt, Settlement, SlotGuard, Store};
+use crate::store::{Change, Mode, Receipt, Settlement, SlotGuard, Store};
 
 /// Changes to what one decision took.
 type Changes = SmallVec<[Settlement; 2]>;
 
-/// What [`Limiter::permit`] took for work that has not begun. Unless it is [spent](Self::spend), its units are refunded and
+/// What [`Limiter::permit`], or [`Counters::permit`](super::Counters::permit), took for work that has not begun. Unless it is [spent](Self::spend), its units are refunded and
 /// its slots released when it is dropped.
 #[must_use = "units are refunded when their permit is dropped"]
 pub struct Permit {
@@ -23,9 +24,44 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// A permit for what a store has taken.
+    pub(crate) fn new(store: &DecidingStore, receipt: Receipt) -> Self {
+        let slots = SlotGuard::new(store.hold(&receipt));
+        Self { store: Arc::clone(store), receipt: Some(receipt), slots }
+    }
+
     /// Begins the work: its units stay taken, and the guard that this returns holds the slots.
     pub fn spend(mut self) -> SlotGuard {
         self.settle(|_| SmallVec::new());
+        mem::take(&mut self.slots)
+    }
+
+    /// Begins the work with so many units: they stay taken of each rule, what was taken beyond them is refunded, and the
+    /// guard that this returns holds the slots.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let rows = Rule::new("rows", Quota::per_hour(1_000)).cost(100);
+    /// let (limiter, ada) = (Limiter::new(MemoryStore::new(), [rows]), Key::new("user", "ada"));
+    /// let (_, permit) = limiter.permit(&ada).await?;
+    /// let _slots = permit.spend_units(30);
+    /// assert_eq!(limiter.peek(&ada).await?.outcomes()[0].remaining(), 970);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn spend_units(mut self, units: u64) -> SlotGuard {
+        self.settle(|receipt| {
+            let taken = receipt.items().iter().enumerate().filter(|(_, taken)| !taken.counter.quota().facts().held);
+            let rest = taken.map(|(check, taken)| (check, taken.units.saturating_sub(units)));
+            rest.filter(|(_, rest)| *rest > 0)
+                .map(|(check, rest)| Settlement::new(check, Change::Refund(rest)))
+                .collect()
+        });
         mem::take(&mut self.slots)
     }
 
@@ -82,8 +118,7 @@ impl Limiter {
     pub async fn permit(&self, key: &Key) -> Result<(Decision, Permit), Error> {
         self.supports_permits(key)?;
         let (store, decided) = self.decide_owing(key, None).await?;
-        let slots = SlotGuard::new(store.hold(&decided.receipt));
-        Ok((decided.decision, Permit { store, receipt: Some(decided.receipt), slots }))
+        Ok((decided.decision, Permit::new(&store, decided.receipt)))
     }
 
     /// Checks that the rules in force can give [permits](Self::permit) for a key to callers that repeat their calls until

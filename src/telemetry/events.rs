@@ -1,13 +1,11 @@
 //! What a layer, a limiter or a store reports.
 
-use std::time::Duration;
-
 #[cfg(feature = "metrics")]
 use tokio::time::Instant;
 
 #[cfg(feature = "metrics")]
 use super::series::{PolicySeries, Series};
-use crate::core::{Check, Decision, Error, Mode, PolicyName};
+use crate::core::{Decision, Error, Mode, PolicyName};
 
 /// What a layer, a limiter or a store reports. Dropped with it.
 ///
@@ -152,41 +150,6 @@ impl Telemetry {
         if slots > 0 {
             self.series.stores().slots_lost.increment(slots);
         }
-    }
-}
-
-/// Flows, counted once for each portion, not for each unit.
-impl Telemetry {
-    /// The store decided about a portion.
-    pub(crate) fn portion_decided(&self, checks: &[Check], is_allowed: bool) {
-        #[cfg(feature = "metrics")]
-        for check in checks {
-            let verdict = usize::from(!is_allowed);
-            self.series.policies.with(check.counter.policy(), |policy| policy.flows().portions[verdict].increment(1));
-        }
-    }
-
-    /// A portion is over: some units of it have passed, and the others are refunded.
-    pub(crate) fn portion_closed(&self, policy: &PolicyName, passed: u64, refunded: u64) {
-        #[cfg(feature = "metrics")]
-        self.series.policies.with(policy, |policy| {
-            policy.flows().units[0].increment(passed);
-            policy.flows().units[1].increment(refunded);
-        });
-    }
-
-    /// Somebody waited for units.
-    pub(crate) fn flow_waited(&self, checks: &[Check], time: Duration) {
-        #[cfg(feature = "metrics")]
-        for check in checks {
-            self.series.policies.with(check.counter.policy(), |policy| policy.flows().waits.record(time));
-        }
-    }
-
-    /// A body was cut.
-    pub(crate) fn body_cut(&self, policy: &PolicyName) {
-        #[cfg(feature = "metrics")]
-        self.series.policies.with(policy, |policy| policy.flows().cuts.increment(1));
     }
 }
 

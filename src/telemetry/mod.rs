@@ -1,4 +1,4 @@
-//! What operators see of decisions, skips, failures of stores, slots and flows.
+//! What operators see of decisions, skips, failures of stores and slots.
 //!
 //! The methods of [`Telemetry`] and [`PolicyTelemetry`] are called where these happen. With the feature `metrics` they
 //! count, through the recorder that the program installed; docs/metrics.md lists the series. Without it both types are

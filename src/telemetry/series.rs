@@ -112,17 +112,6 @@ pub(super) struct PolicySeries {
     ambiguous: OnceLock<Counter>,
     unknown_tiers: OnceLock<Counter>,
     skipped: OnceLock<[Counter; 3]>,
-    flows: OnceLock<Flows>,
-}
-
-#[derive(Debug)]
-pub(super) struct Flows {
-    /// Passed and refunded.
-    pub(super) units: [Counter; 2],
-    /// Allowed and refused.
-    pub(super) portions: [Counter; 2],
-    pub(super) waits: Histogram,
-    pub(super) cuts: Counter,
 }
 
 impl PolicySeries {
@@ -163,16 +152,6 @@ impl PolicySeries {
     pub(super) fn skipped(&self) -> &[Counter; 3] {
         self.skipped.get_or_init(|| {
             ["key_missing", "list", "scope"].map(|reason| POLICIES_SKIPPED.counter(&[self.label(), ("reason", reason)]))
-        })
-    }
-
-    pub(super) fn flows(&self) -> &Flows {
-        self.flows.get_or_init(|| Flows {
-            units: ["passed", "refunded"].map(|kind| FLOW_UNITS.counter(&[self.label(), ("kind", kind)])),
-            portions: ["allowed", "refused"]
-                .map(|verdict| FLOW_PORTIONS.counter(&[self.label(), ("verdict", verdict)])),
-            waits: FLOW_WAIT_SECONDS.histogram(&[self.label()]),
-            cuts: FLOW_CUTS.counter(&[self.label()]),
         })
     }
 
@@ -282,24 +261,6 @@ const SLOTS_HELD: Metric =
 /// No labels.
 const SLOTS_LOST: Metric =
     count("tollgate_slots_lost_total", "Slots that were still held, and gone from the store when they were renewed.");
-
-/// Labels: `policy`, `kind`.
-const FLOW_UNITS: Metric = count(
-    "tollgate_flow_units_total",
-    "Units of flows, such as bytes and messages, that have passed, or that were leased and refunded.",
-);
-
-/// Labels: `policy`, `verdict`.
-const FLOW_PORTIONS: Metric =
-    count("tollgate_flow_portions_total", "Decisions about portions of flows, by the verdict.");
-
-/// Labels: `policy`.
-const FLOW_WAIT_SECONDS: Metric =
-    seconds("tollgate_flow_wait_seconds", "How long chunks and messages of flows waited, where none were leased.");
-
-/// Labels: `policy`.
-const FLOW_CUTS: Metric =
-    count("tollgate_flow_cuts_total", "Bodies that were cut, as the limit of their bytes was reached.");
 
 const fn count(name: &'static str, text: &'static str) -> Metric {
     Metric { name, unit: Unit::Count, text }

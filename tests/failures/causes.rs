@@ -6,6 +6,7 @@ use std::{fmt, io};
 
 use tollgate::test_util::FailingStore;
 use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, Rule};
+use tollgate_bandwidth::Flow;
 use tollgate_ratio::{RatioStore, Report, Tally, Totals};
 use tracing::Level;
 
@@ -67,7 +68,7 @@ fn the_alternate_format_has_every_cause_once_and_on_one_line() {
 async fn the_error_of_a_flow_has_the_causes_of_its_stores_error() {
     let store = FailingStore::new(MemoryStore::new());
     let limiter = Limiter::new(store.clone(), [Rule::new("messages", MANY)]).on_failure(OnFailure::Deny);
-    let flow = limiter.flow(&Key::new("user", "ada")).await.expect("memory never fails");
+    let flow = Flow::of(&limiter, &Key::new("user", "ada")).await.expect("memory never fails");
     store.fail_with(away);
     let error = flow.check(900).await.expect_err("the store is unavailable");
     assert!(format!("{error:#}").ends_with(": the store is away: gone"), "{error:#}");

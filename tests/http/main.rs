@@ -2,10 +2,11 @@
 
 #[cfg(feature = "redis")]
 mod back_pressure;
+#[cfg(feature = "axum")]
+mod bandwidth;
 mod bans;
 #[cfg(all(unix, feature = "axum"))]
 mod behind_nginx;
-mod bytes;
 #[cfg(all(unix, feature = "axum"))]
 mod caches;
 #[cfg(feature = "calendar")]

@@ -13,12 +13,12 @@ use axum_extra::middleware::option_layer;
 use http::request::Parts;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::key::Ambiguous;
 use tollgate::policy::{AccessList, Count, MissingKey};
 use tollgate::response::ActualCost;
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Key, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
+use tollgate_bandwidth::{BandwidthLayer, OnLimit};
 use tower::ServiceExt;
 
 use crate::support::time;

@@ -7,7 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 use std::time::Duration;
 
-use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::policy::Calendar;
 use tollgate::store::{DenyCache, LeaseStore};
 use tollgate::{Ban, Error, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
@@ -272,25 +271,6 @@ fn policies() -> Vec<Row> {
     ]
 }
 
-fn bandwidth() -> Vec<Row> {
-    let limits = || RateLimitLayer::new(MemoryStore::new(), policy().cost(1).metered());
-    let (bytes, over) = ("policy \"a\": it counts the bytes that pass: leave out metered", OnLimit::Abort);
-    vec![
-        row(
-            "BandwidthLayer::requests",
-            bytes,
-            move || BandwidthLayer::requests(limits(), over),
-            BandwidthLayer::try_requests(limits(), over),
-        ),
-        row(
-            "BandwidthLayer::responses",
-            bytes,
-            move || BandwidthLayer::responses(limits(), over),
-            BandwidthLayer::try_responses(limits(), over),
-        ),
-    ]
-}
-
 fn stores() -> Vec<Row> {
     let caching = || DenyCache::builder(MemoryStore::new()).capacity(0);
     let leasing = || LeaseStore::builder(MemoryStore::new()).max_share(1.5);
@@ -311,7 +291,7 @@ fn stores() -> Vec<Row> {
 }
 
 fn rows() -> impl Iterator<Item = Row> {
-    quotas().into_iter().chain(settings_of_quotas()).chain(policies()).chain(bandwidth()).chain(stores())
+    quotas().into_iter().chain(settings_of_quotas()).chain(policies()).chain(stores())
 }
 
 thread_local! {

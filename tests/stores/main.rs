@@ -1,7 +1,6 @@
 //! The store in memory, and stores that keep some of it around another: refusals, and leases.
 
 mod deny_cache;
-mod flows;
 #[cfg(feature = "redis")]
 mod leases;
 mod memory;

@@ -183,7 +183,20 @@ impl Outcome {
 
     /// Returns the outcome of a look as that of a check which does not fit before `retry_after`; with `None` it never
     /// will.
-    pub(crate) fn refused(&self, retry_after: Option<Duration>) -> Self {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Outcome;
+    ///
+    /// /// Refuses what fewer than ten units are left for.
+    /// fn needs_ten(look: &Outcome) -> Outcome {
+    ///     if look.remaining() < 10 { look.to_denied(Some(look.reset_after())) } else { look.clone() }
+    /// }
+    /// # let _ = needs_ten;
+    /// ```
+    pub fn to_denied(&self, retry_after: Option<Duration>) -> Self {
         Self { allowed: false, wait_us: retry_after.map_or(NO_WAIT, micros), ..self.clone() }
     }
 
@@ -381,8 +394,24 @@ impl Outcome {
         self.mark == Mark::BanBegan
     }
 
-    /// Returns how long it takes until a unit can be taken: zero if one remains, `None` if no wait can help.
-    pub(crate) fn wait(&self) -> Option<Duration> {
+    /// Returns how long it takes until a unit can be taken: zero if one remains, `None` if no wait can help. Unlike
+    /// [`retry_after`](Self::retry_after) it is known of a check that fits, too, which may have taken the last unit.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1))]);
+    /// let decision = limiter.check(&Key::new("user", "ada")).await?;
+    /// let last = &decision.outcomes()[0];
+    /// assert!(last.retry_after().is_none() && last.wait().is_some_and(|wait| !wait.is_zero()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait(&self) -> Option<Duration> {
         (self.wait_us != NO_WAIT).then(|| Duration::from_micros(self.wait_us))
     }
 }

@@ -123,9 +123,9 @@ impl Debts {
     /// Adds a debt if it can change: slots are released as such.
     fn insert(&mut self, place: usize, policy: &Policy, outcome: &Outcome, store: StoreId, taken: &ReceiptItem) {
         let is_held = taken.counter.quota().facts().held;
-        // What counts bytes takes none by itself, whatever the quota of a tier.
-        let counts_bytes = policy.options().unit.is_some();
-        if counts_bytes || !is_held && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero()) {
+        // What does not count requests takes nothing by itself, whatever the quota of a tier.
+        let counts_others = policy.options().unit.is_some();
+        if counts_others || !is_held && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero()) {
             self.each.push(Debt::new(place, policy, outcome, store, taken));
         }
     }

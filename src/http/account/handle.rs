@@ -28,8 +28,8 @@ use super::debts::Debt;
 use crate::core::{Decision, Error, Key};
 use crate::http::gate::SharedGate;
 use crate::http::policy::{Policy, Refused};
-use crate::limiter::{CheckDraft, Flow, flow_of};
-use crate::store::{Ask, Check, SlotGuard, Store, StoreDecision};
+use crate::limiter::{CheckDraft, Counters};
+use crate::store::{Ask, SlotGuard, Store, StoreDecision};
 
 /// The real cost of a request in units, for the extensions of its response.
 ///
@@ -117,7 +117,7 @@ impl RateLimitHandle {
     }
 
     /// Notes that another layer inside admitted the request, too.
-    pub(crate) fn note_inner(&self) {
+    pub(super) fn note_inner(&self) {
         self.shared.is_nested.store(true, Ordering::Relaxed);
     }
 
@@ -346,10 +346,29 @@ impl RateLimitHandle {
         all
     }
 
-    /// Returns a flow of the counters that the request may still change, of this layer alone; `None` if there are none.
-    pub(crate) fn flow(&self) -> Option<Flow> {
-        let looks: SmallVec<[Check; 2]> = self.shared.debts().each.iter().map(Debt::look).collect();
-        (!looks.is_empty()).then(|| flow_of(&self.shared.gate.limits, looks))
+    /// Returns the counters of the request in a layer that counts [in units](crate::RateLimitLayer::in_units), to take
+    /// units of them; `None` if no policy of the layer applies to the request, or the layer counts requests.
+    ///
+    /// They are those of this layer alone, and may be kept for longer than the request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Error, RateLimitHandle};
+    ///
+    /// /// Whether so many rows may be read.
+    /// async fn may_read(limits: &RateLimitHandle, rows: u64) -> Result<bool, Error> {
+    ///     let Some(counters) = limits.counters() else { return Ok(true) };
+    ///     let (decision, permit) = counters.permit(rows).await?;
+    ///     drop(permit.spend());
+    ///     Ok(decision.is_allowed())
+    /// }
+    /// # let _ = may_read;
+    /// ```
+    pub fn counters(&self) -> Option<Counters> {
+        let gate = &self.shared.gate;
+        let looks: SmallVec<[_; 2]> = self.shared.debts().each.iter().map(Debt::look).collect();
+        (gate.unit.is_some() && !looks.is_empty()).then(|| Counters::new(&gate.limits, looks))
     }
 
     /// Returns the response to a refused request: 429 with a problem document and the headers of the limits, also for

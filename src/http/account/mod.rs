@@ -127,8 +127,9 @@ impl Account {
     /// Warns of a real cost that no policy charges, neither here nor in a layer outside or inside.
     #[cold]
     pub(crate) fn warn_of_real_cost(&self) {
-        let is_nested = self.shared.is_nested.load(Ordering::Relaxed);
-        if !is_nested && !self.shared.debts().has_metered_check && !self.gate().policies.is_empty() {
+        // What takes units of a layer that counts no requests may hide its handle from what is inside.
+        let is_other = self.gate().unit.is_some() || self.shared.is_nested.load(Ordering::Relaxed);
+        if !is_other && !self.shared.debts().has_metered_check && !self.gate().policies.is_empty() {
             self.gate().limits.warned.unmetered();
         }
     }

@@ -10,6 +10,7 @@
 mod judge;
 mod resolved;
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -24,8 +25,8 @@ use crate::http::account::{Admitted, RateLimitHandle};
 use crate::http::gate::Gate;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
-use crate::limiter::{PendingCheck, Places, Plan};
-use crate::store::{Ask, Call, Check, Deciding, StoreDecision};
+use crate::limiter::{PendingCheck, Permit, Places, Plan};
+use crate::store::{Ask, Call, Check, Deciding, Receipt, StoreDecision};
 use crate::telemetry::Timer;
 
 /// The admitted request, or the reason for which it is not admitted.
@@ -246,7 +247,10 @@ fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<Sto
             return Err(Refusal::Failed(error));
         }
     };
-    if let Some(refused) = gate.refuses.and_then(|refuses| refuses(&decided)) {
+    if let Some(refused) = gate.refusal_of(&decided) {
+        let nothing = Receipt::empty(decided.receipt.store());
+        // What it took is refunded.
+        drop(Permit::new(&gate.limits.store, mem::replace(&mut decided.receipt, nothing)));
         decided.decision = refused;
     }
     gate.limits.telemetry.decided(timer, Ok(&decided.decision));

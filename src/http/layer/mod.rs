@@ -231,7 +231,7 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     pub fn without_handle(self) -> Self {
-        self.change(|gate| gate.has_handles = false)
+        self.change(|gate| gate.has_handles = gate.unit.is_some())
     }
 
     /// Sets how much of the body of a refused request is read and dropped over HTTP/1, instead of 16 MiB in 30 s. With 0
@@ -402,18 +402,64 @@ impl RateLimitLayer {
         LiveLayer::new(self)
     }
 
-    /// Returns a layer whose policies, and those that replace them, are prepared for a layer around it, which reads the
-    /// handles and may refuse what the store admits.
+    /// Has the policies of this layer, and those that replace them, count something else than requests, in this unit: for
+    /// a layer around a service that takes what passes in requests or responses.
+    ///
+    /// A request takes nothing by itself. The layer looks at what is left, and has it in its headers with the unit
+    /// (`qu`); the service inside takes units of the [counters](crate::RateLimitHandle::counters) in the handle of the
+    /// request, which is there also after [`without_handle`](Self::without_handle).
     ///
     /// # Errors
     ///
-    /// If that layer rejects a policy.
-    pub(crate) fn prepared(
-        self,
-        prepare: fn(Policy) -> Result<Policy, Error>,
-        refuses: Option<fn(&StoreDecision) -> Option<Decision>>,
-    ) -> Result<Self, Error> {
-        self.try_change(|gate| (gate.prepare, gate.refuses, gate.has_handles) = (prepare, refuses, true))
+    /// If a policy is about what a request takes: it has a cost or a [`count`](Policy::count), is
+    /// [`metered`](Policy::metered), [refunded if dropped](Policy::refund_dropped), or has a [ban](Policy::ban). If its
+    /// quota is a [concurrency](crate::Quota::concurrency) or a [leaky bucket](crate::Quota::leaky_bucket). If the store
+    /// cannot refund units. If the unit has other letters than `a` to `z`, digits and `-`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let rows = || Policy::new("rows", Quota::per_minute(10_000));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), rows()).in_units("rows")?;
+    /// assert!(RateLimitLayer::new(MemoryStore::new(), rows().metered()).in_units("rows").is_err());
+    /// # let _ = layer;
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    pub fn in_units(self, unit: &'static str) -> Result<Self, Error> {
+        let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if unit.is_empty() || !unit.bytes().all(is_allowed) {
+            return Err(Error::invalid(format!(
+                "unit {unit:?} is not allowed: give letters from a to z, digits and '-'"
+            )));
+        }
+        self.try_change(|gate| (gate.unit, gate.has_handles) = (Some(unit), true))
+    }
+
+    /// Refuses requests that the store admits, by the decision that the closure returns; what they took is refunded. A
+    /// decision that admits changes nothing.
+    ///
+    /// # Examples
+    ///
+    /// No request begins unless ten rows are left:
+    ///
+    /// ```
+    /// use tollgate::store::StoreDecision;
+    /// use tollgate::{Decision, MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// fn lacks_rows(decided: &StoreDecision) -> Option<Decision> {
+    ///     let rows = decided.decision.binding().filter(|rows| rows.remaining() < 10)?;
+    ///     Some(Decision::new([rows.to_denied(Some(rows.reset_after()))], decided.decision.source()))
+    /// }
+    ///
+    /// let rows = Policy::new("rows", Quota::per_minute(10_000));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), rows).in_units("rows")?.deny_if(lacks_rows);
+    /// # let _ = layer;
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    pub fn deny_if(self, refuses: impl Fn(&StoreDecision) -> Option<Decision> + Send + Sync + 'static) -> Self {
+        self.change(|gate| gate.refuses = Some(Arc::new(refuses)))
     }
 
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {

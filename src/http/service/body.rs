@@ -203,30 +203,30 @@ where
 }
 
 /// Any error of a body.
-pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
+type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The error of a [`ResponseBody`](crate::body::ResponseBody) or a [`LimitedBody`](crate::bandwidth::LimitedBody).
+/// The error of a [`ResponseBody`](crate::body::ResponseBody), and of bodies of layers inside that make it.
 ///
-/// Its [source](StdError::source) is the error of the inner body, or the [`FlowError`](crate::bandwidth::FlowError) of a limit
-/// that cuts the body. It is displayed as that is.
+/// Its [source](StdError::source) is the error of the inner body. It is displayed as that is.
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::bandwidth::FlowError;
+/// use std::error::Error;
+/// use std::io;
 /// use tollgate::body::BodyError;
 ///
-/// fn is_cut(error: &BodyError) -> bool {
-///     std::error::Error::source(error).is_some_and(|cause| cause.is::<FlowError>())
-/// }
-/// # let _ = is_cut;
+/// let error = BodyError::new(io::Error::other("the disk is gone"));
+/// assert!(error.source().is_some_and(|cause| cause.is::<io::Error>()));
+/// // That of a body inside is not wrapped again.
+/// assert!(BodyError::new(error).source().is_some_and(|cause| cause.is::<io::Error>()));
 /// ```
 #[derive(Debug)]
 pub struct BodyError(BoxError);
 
 impl BodyError {
     /// Makes one of its cause; of another one, as of a body of a layer inside, the same.
-    pub(crate) fn new(cause: impl Into<BoxError>) -> Self {
+    pub fn new(cause: impl Into<BoxError>) -> Self {
         cause.into().downcast().map_or_else(Self, |error| *error)
     }
 }

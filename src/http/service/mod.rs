@@ -12,7 +12,6 @@ mod ending;
 mod future;
 mod rate_limit;
 
-pub(crate) use self::body::BoxError;
 pub use self::body::{BodyError, ResponseBody};
 pub use self::future::ResponseFuture;
 pub use self::rate_limit::RateLimit;

@@ -139,7 +139,7 @@ impl Refusals {
             true if outcomes.iter().any(is_empty) => {
                 let refused = |(check, look): (&Check, &Outcome)| {
                     let refuses = is_empty(look) && check.ban.is_none();
-                    if refuses { look.refused(look.wait()) } else { look.clone() }
+                    if refuses { look.to_denied(look.wait()) } else { look.clone() }
                 };
                 let outcomes: SmallVec<[Outcome; 2]> = checks.iter().zip(outcomes).map(refused).collect();
                 self.cache(snapshot, &of_one_unit(checks), &outcomes);

@@ -8,9 +8,9 @@ use axum::body::{Body, Bytes};
 use axum::routing::get;
 use futures::future::join_all;
 use http::{Request, StatusCode};
-use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::policy::{AccessList, TierLookup};
 use tollgate::{Ban, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, key};
+use tollgate_bandwidth::{BandwidthLayer, OnLimit};
 use tower::ServiceExt;
 
 use super::{Cause, FLOOD, Row, app, assert_bounded, request, run, send, send_many};

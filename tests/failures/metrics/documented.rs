@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use metrics_util::MetricKind;
 use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate_bandwidth::Flow;
 use tollgate_ratio::{MemoryTally, RatioStore};
 use tollgate_shed::{FleetShedLayer, WorkerShedLayer};
 use tower::{Layer, ServiceExt, service_fn};
@@ -24,7 +25,11 @@ async fn first_seen() -> Vec<(String, MetricKind, String)> {
     ask(&layer, "ada").await;
     shed_by_both().await;
     drop_by_ratio().await;
-    drop(layer.clone().live().limiter().flow(&Key::hashed("header x-user", "ada")).await.expect("memory never fails"));
+    drop(
+        Flow::of(&layer.clone().live().limiter(), &Key::hashed("header x-user", "ada"))
+            .await
+            .expect("memory never fails"),
+    );
     watch.all().into_iter().map(|(series, kind, text, _)| (series, kind, text)).collect()
 }
 
@@ -163,9 +168,10 @@ async fn the_crates_name_the_same_metrics() {
             (name, kind(found_kind).to_owned())
         })
         .collect();
+    let of_flows = include_str!("../../../crates/tollgate-bandwidth/docs/bandwidth.md");
     let of_ratios = include_str!("../../../crates/tollgate-ratio/docs/ratios.md");
     let of_shedders = include_str!("../../../crates/tollgate-shed/docs/shedding.md");
-    let told = [include_str!("../../../src/lib.rs"), of_ratios, of_shedders].map(rows).concat();
+    let told = [include_str!("../../../src/lib.rs"), of_flows, of_ratios, of_shedders].map(rows).concat();
     let told: BTreeSet<_> = told.iter().map(|row| (words(row[0])[0].to_owned(), row[1].to_owned())).collect();
     assert_eq!(found, told);
 }

@@ -3,7 +3,6 @@
 
 mod decisions;
 mod documented;
-mod flows;
 mod labels;
 mod outages;
 mod ratios;

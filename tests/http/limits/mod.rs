@@ -2,6 +2,7 @@
 
 mod asked;
 mod bans;
+mod counters;
 mod failures;
 mod inside;
 mod selected;

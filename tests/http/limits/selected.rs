@@ -9,6 +9,7 @@ use tollgate::test_util::{ManualClock, send};
 use tollgate::{
     Ban, Decision, Error, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule,
 };
+use tollgate_bandwidth::Flow;
 use tollgate_shed::BackPressureLayer;
 
 use crate::support::time::memory;
@@ -81,7 +82,7 @@ async fn all_operations_use_the_same_policies_and_a_key_that_is_for_none_is_an_e
     uses(limiter.peek(&user()).await, &["user", "bans"]);
     uses(limiter.until_ready(&user(), HOUR).await.map(|(decision, _)| decision), &["user", "bans"]);
     uses(limiter.acquire(&user()).await.map(|(decision, _)| decision), &["user", "bans"]);
-    let flow = limiter.flow(&user()).await.expect("a flow");
+    let flow = Flow::of(&limiter, &user()).await.expect("a flow");
     uses(
         flow.check(1).await.map(|()| flow.decision().expect("there was one")).map_err(|error| panic!("{error}")),
         &["user", "bans"],
@@ -98,7 +99,7 @@ async fn all_operations_use_the_same_policies_and_a_key_that_is_for_none_is_an_e
     is_for_none(limiter.peek(&others).await, says);
     is_for_none(limiter.until_ready(&others, HOUR).await, says);
     is_for_none(limiter.acquire(&others).await, says);
-    is_for_none(limiter.flow(&others).await, says);
+    is_for_none(Flow::of(&limiter, &others).await, says);
     is_for_none(limiter.strike(&others).await, says);
     is_for_none(limiter.lift_ban(&others).await, says);
     is_for_none(limiter.refund(&others, 1).await, says);

@@ -11,10 +11,10 @@ use axum::routing::get;
 use futures::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
-use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate::policy::AccessList;
 use tollgate::test_util::ManualClock;
 use tollgate::{LiveLayer, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate_bandwidth::{BandwidthLayer, OnLimit};
 use tower::ServiceExt;
 
 use crate::support::doubles::unavailable;

@@ -1,7 +1,5 @@
 //! Mistakes in the options of a policy: each names its line.
 
-use tollgate::MemoryStore;
-use tollgate::bandwidth::{BandwidthLayer, OnLimit};
 use tollgate_config::Config;
 
 use super::{all_refused, policy};
@@ -130,12 +128,6 @@ fn reserves_tiers_and_switches_are_checked() {
         ("preflights = []", 3, &["policy.preflights: ", "true or false"]),
         ("refund_dropped = 0", 3, &["policy.refund_dropped: ", "true or false"]),
     ]);
-    let of_file = |lines| Config::from_toml(&policy(lines)).expect("it is valid").layer(MemoryStore::new());
-    let limits = of_file("key = \"header:x-user\"").expect("it is valid");
-    assert!(BandwidthLayer::try_responses(limits, OnLimit::Throttle).is_ok());
-    let limits = of_file("cost = 2").expect("it is valid");
-    let error = BandwidthLayer::try_responses(limits, OnLimit::Throttle).expect_err("bytes cost one unit each");
-    assert!(error.to_string().contains("leave out cost"), "{error}");
 }
 
 #[test]

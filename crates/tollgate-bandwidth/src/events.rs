@@ -1,0 +1,116 @@
+//! What operators see of flows, counted once for each portion, not for each unit.
+//!
+//! Series are registered with their first event and kept for as long as their key has flows, because looking one up costs
+//! more than counting. docs/bandwidth.md lists them.
+
+#![cfg_attr(
+    not(feature = "metrics"),
+    allow(unused_variables, clippy::unused_self, reason = "nothing is counted without the feature")
+)]
+
+#[cfg(feature = "metrics")]
+use std::sync::OnceLock;
+use std::time::Duration;
+
+#[cfg(feature = "metrics")]
+use metrics::{Counter, Histogram, Unit, counter, describe_counter, describe_histogram, histogram};
+use tollgate::Decision;
+#[cfg(feature = "metrics")]
+use tollgate::Source;
+#[cfg(feature = "metrics")]
+use tollgate::policy::PolicyName;
+use tollgate::store::Check;
+
+/// What flows of the same counters count, by the policies of these.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    #[cfg(feature = "metrics")]
+    policies: Vec<(PolicyName, OnceLock<Series>)>,
+}
+
+/// The series of one policy.
+#[cfg(feature = "metrics")]
+#[derive(Debug)]
+struct Series {
+    /// Passed and refunded.
+    units: [Counter; 2],
+    /// Allowed and refused.
+    portions: [Counter; 2],
+    waits: Histogram,
+    cuts: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn new(checks: &[Check]) -> Self {
+        Self {
+            #[cfg(feature = "metrics")]
+            policies: checks.iter().map(|check| (check.counter.policy().clone(), OnceLock::new())).collect(),
+        }
+    }
+
+    /// The store decided about a portion.
+    pub(crate) fn portion_decided(&self, decision: &Decision) {
+        #[cfg(feature = "metrics")]
+        self.of(decision).for_each(|series| series.portions[usize::from(!decision.is_allowed())].increment(1));
+    }
+
+    /// A portion that this decision admitted is over: some units of it have passed, and the others are refunded.
+    pub(crate) fn portion_closed(&self, decision: &Decision, passed: u64, refunded: u64) {
+        #[cfg(feature = "metrics")]
+        if decision.source() != Source::FailOpen {
+            for series in self.of(decision) {
+                series.units[0].increment(passed);
+                series.units[1].increment(refunded);
+            }
+        }
+    }
+
+    /// Somebody waited for units.
+    pub(crate) fn waited(&self, time: Duration) {
+        #[cfg(feature = "metrics")]
+        self.policies.iter().for_each(|policy| series(policy).waits.record(time));
+    }
+
+    /// A body was cut.
+    pub(crate) fn cut(&self, policy: &str) {
+        #[cfg(feature = "metrics")]
+        self.named(policy).into_iter().for_each(|series| series.cuts.increment(1));
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Metrics {
+    /// Returns the series of the policies that a decision is about.
+    fn of(&self, decision: &Decision) -> impl Iterator<Item = &Series> {
+        decision.outcomes().iter().filter_map(|outcome| self.named(outcome.policy()))
+    }
+
+    fn named(&self, name: &str) -> Option<&Series> {
+        self.policies.iter().find(|(policy, _)| policy.as_str() == name).map(series)
+    }
+}
+
+/// Returns the series of a policy, which are registered with the first event.
+#[cfg(feature = "metrics")]
+fn series((policy, series): &(PolicyName, OnceLock<Series>)) -> &Series {
+    const UNITS: &str = "tollgate_flow_units_total";
+    const PORTIONS: &str = "tollgate_flow_portions_total";
+    const WAITS: &str = "tollgate_flow_wait_seconds";
+    const CUTS: &str = "tollgate_flow_cuts_total";
+    series.get_or_init(|| {
+        let name = || policy.as_str().to_owned();
+        let units = "Units of flows, such as bytes and messages, that have passed, or that were leased and refunded.";
+        describe_counter!(UNITS, Unit::Count, units);
+        describe_counter!(PORTIONS, Unit::Count, "Decisions about portions of flows, by the verdict.");
+        let waits = "How long chunks and messages of flows waited, where none were leased.";
+        describe_histogram!(WAITS, Unit::Seconds, waits);
+        describe_counter!(CUTS, Unit::Count, "Bodies that were cut, as the limit of their bytes was reached.");
+        Series {
+            units: ["passed", "refunded"].map(|kind| counter!(UNITS, "policy" => name(), "kind" => kind)),
+            portions: ["allowed", "refused"]
+                .map(|verdict| counter!(PORTIONS, "policy" => name(), "verdict" => verdict)),
+            waits: histogram!(WAITS, "policy" => name()),
+            cuts: counter!(CUTS, "policy" => name()),
+        }
+    })
+}

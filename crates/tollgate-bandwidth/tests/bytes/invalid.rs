@@ -1,0 +1,48 @@
+//! Options that make no sense with bytes.
+
+use std::time::Duration;
+
+use tollgate::policy::Count;
+use tollgate::{Ban, Error, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate_bandwidth::{BandwidthLayer, OnLimit};
+
+const MINUTE: Quota = Quota::per_minute(1_000);
+
+#[track_caller]
+fn names(error: &Error, text: &str) {
+    assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
+}
+
+#[test]
+fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built_and_when_policies_are_replaced() {
+    let bytes = |quota| Policy::new("bytes", quota);
+    let ban = Ban::new(3, Duration::from_secs(60), Duration::from_secs(60));
+    let limits = |policy| RateLimitLayer::new(MemoryStore::new(), policy);
+    let layer = BandwidthLayer::responses(limits(bytes(MINUTE)), OnLimit::Throttle);
+    let wrong = [
+        (bytes(Quota::concurrency(5)), "a concurrency has no units that are taken by the number"),
+        (
+            bytes(Quota::leaky_bucket(5, Duration::from_secs(1)).queue(5)),
+            "a leaky_bucket has no units that are taken by the number",
+        ),
+        (bytes(MINUTE).cost(2), "leave out cost"),
+        (bytes(MINUTE).cost_by(|_| 1), "leave out cost"),
+        (bytes(MINUTE).count(Count::failures()), "leave out count"),
+        (bytes(MINUTE).metered(), "leave out metered"),
+        (bytes(MINUTE).refund_dropped(), "leave out refund_dropped"),
+        (bytes(MINUTE).ban(ban.of_verified_keys()), "leave out ban"),
+    ];
+    for (policy, text) in wrong {
+        names(&layer.limits().replace_policies([policy.clone()]).expect_err("it makes no sense"), text);
+        let Ok(limits) = RateLimitLayer::try_new(MemoryStore::new(), policy) else { continue };
+        names(&BandwidthLayer::try_responses(limits.clone(), OnLimit::Throttle).expect_err("it makes no sense"), text);
+        names(&BandwidthLayer::try_requests(limits, OnLimit::Abort).expect_err("it makes no sense"), text);
+    }
+    assert!(BandwidthLayer::try_requests(limits(bytes(MINUTE).shadow().unadvertised()), OnLimit::Throttle).is_ok());
+}
+
+#[test]
+fn layers_of_one_that_has_no_handles_limit_bytes() {
+    let limits = RateLimitLayer::new(MemoryStore::new(), Policy::new("bytes", MINUTE)).without_handle();
+    assert!(BandwidthLayer::try_requests(limits, OnLimit::Abort).is_ok());
+}

@@ -1,0 +1,9 @@
+//! Bodies whose bytes are limited. What needs a server is among the tests of the root.
+
+mod bodies;
+mod invalid;
+mod panics;
+mod requests;
+mod rig;
+mod support;
+mod terms;

@@ -1,0 +1,132 @@
+//! Permits for any number of units, layers that count something else than requests, and requests that a closure refuses.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures::FutureExt;
+use http::{Request, Response, StatusCode};
+use tollgate::store::StoreDecision;
+use tollgate::test_util::ManualClock;
+use tollgate::{
+    Counters, Decision, Error, Key, Limiter, LiveLayer, MemoryStore, Outcome, Policy, Quota, RateLimitHandle,
+    RateLimitLayer, Rule,
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::time::memory;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const TEN: Quota = Quota::fixed_window(10, HOUR);
+
+fn store() -> MemoryStore {
+    memory(&ManualClock::new())
+}
+
+fn all() -> Key {
+    Key::new("global", "")
+}
+
+#[track_caller]
+fn now<T>(answer: impl Future<Output = Result<T, Error>>) -> T {
+    answer.now_or_never().expect("an answer at once").expect("the store is there")
+}
+
+/// What each policy has left.
+fn left(limiter: &Limiter) -> Vec<u64> {
+    now(limiter.peek(&all())).outcomes().iter().map(Outcome::remaining).collect()
+}
+
+#[test]
+fn what_a_permit_has_not_spent_is_refunded_of_every_rule() {
+    let limiter =
+        Limiter::new(store(), [Rule::new("ten", TEN), Rule::new("five", Quota::fixed_window(5, HOUR)).cost(4)]);
+    let counters = now(limiter.counters(&all()));
+    for (spent, expected) in [(1, [9, 4]), (0, [9, 4]), (3, [6, 1]), (9, [5, 0])] {
+        let units = if spent > 3 { 1 } else { 3 };
+        let (decision, permit) = now(counters.permit(units));
+        assert!(decision.is_allowed(), "the cost of a rule does not matter");
+        drop(permit.spend_units(spent));
+        assert_eq!(left(&limiter), expected, "{spent}");
+    }
+    let (decision, permit) = now(counters.permit(1));
+    assert!(!decision.is_allowed());
+    drop(permit.spend());
+    assert_eq!(left(&limiter), [5, 0]);
+}
+
+#[test]
+fn counters_are_equal_by_limiter_rules_and_key() {
+    let limiter = || Limiter::new(store(), [Rule::new("ten", TEN)]);
+    let (one, other) = (limiter(), limiter());
+    let of = |limiter: &Limiter, user| now(limiter.counters(&Key::new("user", user)));
+    assert_eq!(of(&one, "ada"), of(&one.clone(), "ada"));
+    assert_ne!(of(&one, "ada"), of(&one, "bob"));
+    assert_ne!(of(&one, "ada"), of(&other, "ada"));
+}
+
+/// Sends a request, whose handler passes on the counters that it has.
+async fn counters(layer: &LiveLayer) -> (Response<()>, Option<Counters>) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let handler = service_fn(move |request: Request<String>| {
+        let handle = request.extensions().get::<RateLimitHandle>().expect("it is there");
+        sender.send(handle.counters()).expect("it is received");
+        async { Ok::<_, Infallible>(Response::new(http_body_util::Empty::<bytes::Bytes>::new())) }
+    });
+    let response = layer.layer(handler).oneshot(Request::new(String::new())).await.expect("a response");
+    (response.map(drop), receiver.try_recv().ok().flatten())
+}
+
+#[tokio::test]
+async fn a_layer_in_units_shows_them_and_its_service_takes_them() {
+    let policies = ["rows", "all"].map(|name| Policy::new(name, TEN));
+    let layer = RateLimitLayer::composite(store()).policies(policies).in_units("rows").expect("valid").without_handle();
+    let layer = layer.live();
+    let (response, counters_of_request) = counters(&layer).await;
+    let policies = response.headers()["ratelimit-policy"].to_str().expect("text").to_owned();
+    assert_eq!(policies.matches(";qu=\"rows\"").count(), 2, "{policies}");
+    assert_eq!(left(&layer.limiter()), [10, 10], "a request takes none");
+
+    let counters_of_request = counters_of_request.expect("both policies apply");
+    let (decision, permit) = now(counters_of_request.permit(7));
+    assert!(decision.is_allowed());
+    drop(permit.spend_units(6));
+    assert_eq!(left(&layer.limiter()), [4, 4]);
+    // Rules that are replaced hold for counters that are there.
+    layer.replace_policies([Policy::new("all", Quota::fixed_window(100, HOUR))]).expect("it counts rows, too");
+    assert!(now(counters_of_request.permit(50)).0.is_allowed());
+    assert_eq!(counters_of_request.checks().len(), 1);
+}
+
+#[tokio::test]
+async fn the_handle_of_a_layer_that_counts_requests_has_no_counters() {
+    let layer = RateLimitLayer::new(store(), Policy::new("ten", TEN).metered()).live();
+    assert!(counters(&layer).await.1.is_none());
+}
+
+#[test]
+fn a_unit_with_other_letters_is_an_error() {
+    for unit in ["", "Rows", "content bytes", "a\"b"] {
+        let error = RateLimitLayer::new(store(), Policy::new("ten", TEN)).in_units(unit).expect_err(unit);
+        assert!(error.is_invalid() && error.to_string().contains("unit"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_a_closure_refuses_takes_nothing() {
+    let policies = || [Policy::new("ten", TEN), Policy::new("slots", Quota::concurrency(1))];
+    let layer = |of: fn(&Outcome) -> Outcome| {
+        let by = move |decided: &StoreDecision| {
+            Some(Decision::new(decided.decision.outcomes().iter().map(of), decided.decision.source()))
+        };
+        RateLimitLayer::composite(store()).policies(policies()).deny_if(by).live()
+    };
+    let (refusing, admitting) = (layer(|outcome| outcome.to_denied(Some(HOUR))), layer(Outcome::clone));
+    for _ in 0..3 {
+        let (response, counters) = counters(&refusing).await;
+        assert_eq!((response.status(), counters), (StatusCode::TOO_MANY_REQUESTS, None));
+        assert_eq!(response.headers()["retry-after"], "3600");
+    }
+    assert_eq!(left(&refusing.limiter()), [10, 1]);
+    assert_eq!(counters(&admitting).await.0.status(), StatusCode::OK);
+    assert_eq!(left(&admitting.limiter())[0], 9);
+}
