@@ -1,6 +1,7 @@
 //! What is wanted of transactions, and which jobs share the next one.
 //!
-//! No state is in two transactions of one process at once: the database would make one of them wait, or conflict. A job
+//! No state is in two transactions of one process at once, but for one whose commit is late: the database would make one of
+//! them wait, or conflict. A job
 //! whose states are free, and that nobody waits for, has a transaction of its own. The others wait, and when a
 //! transaction ends, the next one takes all that may go by then, in the order in which they came. So a hot key has one
 //! transaction after another, each with all of its requests. One transaction a request would be simpler, but then a key
@@ -31,8 +32,8 @@ pub(crate) struct TxQueue {
     busy: HashSet<StateId>,
     /// How many transactions may still begin.
     pub(crate) free: usize,
-    /// Whether somebody begins what may begin when a transaction ends.
-    pub(crate) begins: bool,
+    /// Whether a loop that begins transactions is running, which will look for more.
+    pub(crate) is_beginning: bool,
 }
 
 /// The jobs of a transaction, in the order in which they came, and their states: distinct, in ascending order.
@@ -40,11 +41,15 @@ pub(crate) type Batch = (Vec<TxJob>, Vec<StateId>);
 
 impl TxQueue {
     /// An empty queue, for so many transactions at once.
-    pub(crate) fn new(rounds: usize) -> Self {
-        Self { waiting: VecDeque::new(), busy: HashSet::new(), free: rounds, begins: false }
+    pub(crate) fn new(transactions: usize) -> Self {
+        Self { waiting: VecDeque::new(), busy: HashSet::new(), free: transactions, is_beginning: false }
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    /// Returns whether no more jobs may wait, without those that nobody waits for.
+    pub(crate) fn is_full(&mut self) -> bool {
+        if self.waiting.len() >= MOST_WAITING {
+            self.waiting.retain(|job| !job.has_left());
+        }
         self.waiting.len() >= MOST_WAITING
     }
 
@@ -61,7 +66,7 @@ impl TxQueue {
             return None;
         }
         let (mut jobs, mut ids, mut held) = (Vec::new(), BTreeSet::new(), HashSet::new());
-        for job in mem::take(&mut self.waiting).into_iter().filter(|job| !job.is_idle()) {
+        for job in mem::take(&mut self.waiting).into_iter().filter(|job| !job.has_left()) {
             let fits = jobs.len() < MOST_JOBS && ids.len() + job.ids.len() <= MOST_STATES;
             if fits && !job.ids.iter().any(|id| self.busy.contains(id) || held.contains(id)) {
                 ids.extend(job.ids.iter().cloned());
@@ -124,9 +129,9 @@ impl TxResult {
 /// Work, and who waits for it.
 pub(crate) struct TxJob {
     pub(crate) work: Work,
-    /// The states it needs, with repeats.
+    /// The states it needs: distinct, at most [`MOST_STATES`], or it would wait for ever.
     pub(crate) ids: Vec<StateId>,
-    /// Until when its caller waits.
+    /// Until when its caller waits; of a settlement, until when it is tried again.
     pub(crate) until: Instant,
     /// The pause before it is tried again if it surely was not done; only settlements are.
     pub(crate) pause: Option<Duration>,
@@ -134,13 +139,16 @@ pub(crate) struct TxJob {
 }
 
 impl Work {
-    /// Returns the states that it needs, with repeats.
+    /// Returns the states that it needs: distinct, in ascending order.
     pub(crate) fn ids(&self) -> Vec<StateId> {
-        match self {
+        let mut ids = match self {
             Self::Decide(checks) => StateId::of_checks(checks),
             Self::Settle(receipt, changes) => StateId::of_changes(receipt, changes),
             Self::Adjust(counter, change) => vec![StateId::of_change(counter, *change)],
-        }
+        };
+        ids.sort_unstable();
+        ids.dedup();
+        ids
     }
 
     /// Does it on the states that were loaded, as earlier work of the transaction has left them.
@@ -155,7 +163,7 @@ impl Work {
 
 impl TxJob {
     /// Returns whether nobody waits for the decision any more. Changes are made whoever waits.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         matches!(self.work, Work::Decide(_)) && self.reply.is_closed()
     }
 }
@@ -199,7 +207,7 @@ mod tests {
         let begun: Vec<Batch> = jobs.into_iter().filter_map(|job| queue.push(job)).collect();
         assert_eq!(begun.iter().map(keys).collect::<Vec<_>>(), [["1"], ["3"]]);
         let next = end(&mut queue, &begun[0]).expect("three wait");
-        assert_eq!(keys(&next), ["1", "21", "2"]);
+        assert_eq!(keys(&next), ["1", "12", "2"]);
         assert!(queue.next().is_none());
     }
 
@@ -301,7 +309,7 @@ mod tests {
                 done += ended.0.len();
             }
             prop_assert!(done <= 60);
-            prop_assert!(queue.waiting.iter().all(TxJob::is_idle), "a job was forgotten");
+            prop_assert!(queue.waiting.iter().all(TxJob::has_left), "a job was forgotten");
             prop_assert_eq!(queue.free, 3);
             prop_assert!(queue.busy.is_empty());
         }

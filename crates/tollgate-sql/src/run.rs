@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tollgate::Error;
 use tollgate::store::{Change, Evaluation, MaybeFuture, Receipt, Settlement, StateId, StoreId};
 
-use crate::queue::{Batch, MOST_WAITING, TxJob, TxQueue, TxResult, Work};
+use crate::queue::{Batch, MOST_STATES, MOST_WAITING, TxJob, TxQueue, TxResult, Work};
 use crate::traits::{Committed, StateBackend, StateTx};
 
 /// How often a transaction is tried.
@@ -62,8 +62,8 @@ struct Transaction<B: StateBackend> {
 }
 
 impl<B: StateBackend> BackendInner<B> {
-    pub(crate) fn new(backend: B, budget: Duration, rounds: usize) -> Self {
-        Self { id: StoreId::new(), budget, backend, queue: Mutex::new(TxQueue::new(rounds)) }
+    pub(crate) fn new(backend: B, budget: Duration, transactions: usize) -> Self {
+        Self { id: StoreId::new(), budget, backend, queue: Mutex::new(TxQueue::new(transactions)) }
     }
 
     /// Begins some work, or has it wait for the states that it needs. Its caller waits until a time; without one it is a
@@ -74,7 +74,13 @@ impl<B: StateBackend> BackendInner<B> {
         if ids.is_empty() {
             return MaybeFuture::Ready(work.perform(&mut Evaluation::new(self.id, Duration::ZERO, [])));
         }
+        if ids.len() > MOST_STATES {
+            let text =
+                format!("{} counters and bans at once are too many for a database: at most {MOST_STATES}", ids.len());
+            return MaybeFuture::Ready(Err(Error::invalid(text)));
+        }
         let over = until.unwrap_or_else(|| Instant::now() + LATE.max(budget));
+        let bound = if until.is_some() { budget } else { LATE.max(budget) + LATE + budget };
         self.push(TxJob { work, ids, until: over, pause, reply: sender });
         // By then a settlement has the result of its last try.
         let until = until.unwrap_or(over + LATE + budget);
@@ -87,7 +93,7 @@ impl<B: StateBackend> BackendInner<B> {
                 }
                 // What comes from now on is late; what came before is not.
                 reply.close();
-                reply.try_recv().unwrap_or_else(|_| Err(late("decide", budget)))
+                reply.try_recv().unwrap_or_else(|_| Err(late("answer", bound)))
             }),
         }
     }
@@ -158,7 +164,7 @@ impl<B: StateBackend> BackendInner<B> {
     fn next(&self) -> Option<Batch> {
         let mut queue = self.queue();
         let next = queue.next();
-        queue.begins = next.is_some();
+        queue.is_beginning = next.is_some();
         next
     }
 
@@ -173,7 +179,7 @@ impl<B: StateBackend> Transaction<B> {
         let mut queue = self.shared.queue();
         queue.release(&mem::take(&mut self.ids));
         queue.free += places;
-        let is_begun = mem::replace(&mut queue.begins, true);
+        let is_begun = mem::replace(&mut queue.is_beginning, true);
         drop(queue);
         if !is_begun {
             self.shared.begin_next();
@@ -186,7 +192,7 @@ impl<B: StateBackend> Transaction<B> {
         let loaded = within(until, shared.backend.load(&self.ids)).await;
         let loaded = loaded.unwrap_or_else(|| Err(late("load", shared.budget))).map_err(Error::unsent)?;
         // Who left meanwhile takes nothing.
-        self.jobs.retain(|job| !job.is_idle());
+        self.jobs.retain(|job| !job.has_left());
         if loaded.states.len() != self.ids.len() {
             let text = format!("the database returned {} states for {} ids", loaded.states.len(), self.ids.len());
             return Err(Error::store(text, "it has to return one for each"));
@@ -211,12 +217,17 @@ impl<B: StateBackend> Transaction<B> {
     /// Returns the results to the callers. What was taken for those whose time is over is refunded; those that just left
     /// keep what they took, as work may have been done.
     fn complete(&mut self, done: Results) {
+        let mut late = Vec::new();
         for (job, result) in mem::take(&mut self.jobs).into_iter().zip(done) {
             if let Err(Ok(TxResult::Decided(decided))) = job.reply.send(result)
                 && job.until <= Instant::now()
             {
-                self.shared.refund(decided.receipt);
+                late.push(decided.receipt);
             }
+        }
+        // Once all have their results, as a refund may call the database.
+        for receipt in late {
+            self.shared.refund(receipt);
         }
     }
 
@@ -239,7 +250,7 @@ impl<B: StateBackend> Drop for Transaction<B> {
 async fn run<B: StateBackend>(mut transaction: Transaction<B>) {
     let until = Instant::now() + transaction.shared.budget;
     for conflicts in 0..TRIES {
-        transaction.jobs.retain(|job| !job.is_idle());
+        transaction.jobs.retain(|job| !job.has_left());
         if transaction.jobs.is_empty() || conflicts > 0 && Instant::now() >= until {
             break;
         }
@@ -254,7 +265,7 @@ async fn run<B: StateBackend>(mut transaction: Transaction<B>) {
         }
     }
     let text = "other transactions changed the same states again and again";
-    transaction.fail(&Error::store(text, format!("{TRIES} tries were conflicts")).unsent());
+    transaction.fail(&Error::store(text, format!("it is tried until the timeout, at most {TRIES} times")).unsent());
 }
 
 /// Has a transaction go on as a task. Without a runtime it is dropped, which rolls back unless it has begun to commit; its
@@ -270,7 +281,7 @@ fn spawn(run: impl Future<Output = ()> + Send + 'static) {
 /// Waits for a future until a time, where there are timers; `None` if that is not long enough.
 async fn within<F: Future>(until: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
-    // What need not wait needs no timer.
+    // What need not wait needs no timer: so it is polled once before there is one.
     if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
         return Some(done);
     }
@@ -285,6 +296,6 @@ fn late(what: &str, after: Duration) -> Error {
 }
 
 /// The error of a job that was dropped: its runtime stopped, or the database panicked.
-fn lost() -> Error {
+pub(crate) fn lost() -> Error {
     Error::store("the transaction was dropped", "its runtime stopped, or the database panicked")
 }

@@ -1,6 +1,7 @@
 //! The store itself: what callers have, over what all clones share.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tollgate::store::{
 };
 
 use crate::queue::{MOST_STATES, TxResult, Work};
-use crate::run::BackendInner;
+use crate::run::{BackendInner, lost};
 use crate::traits::StateBackend;
 
 /// The longest timeout: points in time beyond it could not be represented.
@@ -25,8 +26,8 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// time unless it is [set](BackendStoreBuilder::max_transactions); beyond that they share some, too.
 ///
 /// A decision takes at most the [timeout](BackendStoreBuilder::timeout), 100 ms by default. If the database has
-/// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks,
-/// of which one with a ban counts as two.
+/// committed after that, what it took is refunded, unless that fails, too. A decision or a settlement has at most 128
+/// counters, and each ban is one, too; at most 16,384 requests wait for others, and further ones fail at once.
 ///
 /// A refused request commits nothing but its strikes, if a policy has a ban. Put a [`DenyCache`](tollgate::store::DenyCache)
 /// around the store, so that a flood of refused requests does not reach the database.
@@ -34,9 +35,9 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// A request that is dropped before the commit takes nothing; one that is dropped during the commit keeps what it took.
 /// Refunds, charges, and changes of slots that the database surely did not make are tried again, for at most 10 s.
 ///
-/// A database that waits needs a tokio runtime with time enabled, also for settlements: without one they are dropped. A
-/// transaction is a task of the runtime in which it begins, and ends with it; while nothing drives that runtime, requests
-/// over the same counters time out. Clones share everything. [`StateBackend`] has an example.
+/// A database that waits, or reports conflicts, needs a tokio runtime with time enabled, also for settlements: without one
+/// they are dropped. A transaction is a task of the runtime in which it begins, and ends with it; while nothing drives that
+/// runtime, requests over the same counters, and those that wait for its place, time out. Clones share everything. [`StateBackend`] has an example.
 pub struct BackendStore<B: StateBackend> {
     shared: Arc<BackendInner<B>>,
 }
@@ -49,18 +50,12 @@ impl<B: StateBackend> BackendStore<B> {
 
     /// Returns settings to build a store from.
     pub fn builder(backend: B) -> BackendStoreBuilder<B> {
-        BackendStoreBuilder { backend, budget: Duration::from_millis(100), rounds: 16 }
+        BackendStoreBuilder { backend, budget: Duration::from_millis(100), transactions: 16 }
     }
 }
 
 impl<B: StateBackend> Store for BackendStore<B> {
     fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
-        let states = checks.len() + checks.iter().filter(|check| check.ban.is_some()).count();
-        if states > MOST_STATES {
-            return MaybeFuture::Ready(Err(Error::invalid(format!(
-                "{states} policies and bans at once are too many for a database: at most {MOST_STATES}"
-            ))));
-        }
         let within = ask.remaining().unwrap_or(Duration::MAX).min(self.shared.budget);
         let until = Some(Instant::now() + within);
         self.shared.submit(Work::Decide(checks.to_vec()), until).map(|done| done.map(TxResult::decided))
@@ -71,7 +66,9 @@ impl<B: StateBackend> Store for BackendStore<B> {
             return MaybeFuture::Ready(Ok(Vec::new()));
         }
         let work = Work::Settle(receipt, changes.to_vec());
-        self.shared.submit(work, None).map(|done| done.map(TxResult::changed))
+        // It may be called while a thread unwinds, where a panic of the database would end the process.
+        let settling = catch_unwind(AssertUnwindSafe(|| self.shared.submit(work, None)));
+        settling.unwrap_or_else(|_| MaybeFuture::Ready(Err(lost()))).map(|done| done.map(TxResult::changed))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
@@ -115,7 +112,7 @@ impl<B: StateBackend> fmt::Debug for BackendStore<B> {
 pub struct BackendStoreBuilder<B> {
     backend: B,
     budget: Duration,
-    rounds: usize,
+    transactions: usize,
 }
 
 impl<B: StateBackend> BackendStoreBuilder<B> {
@@ -130,8 +127,8 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
     ///
     /// Give as many as the database's pool has connections. A transaction that has not returned keeps its place for up to
     /// 10 s beyond the timeout.
-    pub fn max_transactions(self, rounds: usize) -> Self {
-        Self { rounds, ..self }
+    pub fn max_transactions(self, transactions: usize) -> Self {
+        Self { transactions, ..self }
     }
 
     /// Builds the store.
@@ -154,22 +151,22 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
     /// If a setting is 0.
     pub fn try_build(self) -> Result<BackendStore<B>, Error> {
         if self.budget.is_zero() {
-            return Err(Error::invalid("a timeout of 0 decides nothing: give at least 1 ms"));
+            return Err(Error::invalid("a timeout of 0 decides nothing: give a longer one"));
         }
-        if self.rounds == 0 {
+        if self.transactions == 0 {
             return Err(Error::invalid("0 transactions at once decide nothing: give at least 1"));
         }
-        let shared = BackendInner::new(self.backend, self.budget.min(LONGEST), self.rounds);
+        let shared = BackendInner::new(self.backend, self.budget.min(LONGEST), self.transactions);
         Ok(BackendStore { shared: Arc::new(shared) })
     }
 }
 
 impl<B> fmt::Debug for BackendStoreBuilder<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { budget, rounds, .. } = self;
+        let Self { budget, transactions, .. } = self;
         f.debug_struct("BackendStoreBuilder")
             .field("timeout", budget)
-            .field("max_transactions", rounds)
+            .field("max_transactions", transactions)
             .finish_non_exhaustive()
     }
 }

@@ -5,11 +5,11 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{Ask, StateId, StateWrite, Store};
+use tollgate::store::{Ask, Change, Receipt, ReceiptItem, Settlement, StateId, StateWrite, Store};
 use tollgate::{Error, Quota};
 use tollgate_sql::{BackendStore, Committed, Loaded, StateBackend, StateTx};
 
-use crate::support::check;
+use crate::support::{check, counter};
 
 /// Commits nothing.
 struct Nothing;
@@ -87,4 +87,24 @@ async fn loads_that_panic_fail_their_own_requests_and_no_process() {
         drop(all.await);
     }
     assert!(store.decide(slice::from_ref(&one), Ask::default()).wait().await.is_ok());
+}
+
+/// Each load panics at once.
+struct PanicsAtOnce;
+
+impl StateBackend for PanicsAtOnce {
+    type Tx = Nothing;
+
+    async fn load(&self, ids: &[StateId]) -> Result<Loaded<Nothing>, Error> {
+        panic!("the load of {ids:?} panics");
+    }
+}
+
+#[tokio::test]
+async fn a_settlement_does_not_panic_with_the_database() {
+    let store = BackendStore::new(PanicsAtOnce);
+    let id = store.capabilities(&[]).expect("it supports nothing").id.expect("it has one");
+    let receipt = Receipt::new(id, [ReceiptItem::new(counter("ada", Quota::per_hour(100)), 1, 0)]);
+    let settled = store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]).wait().await;
+    assert!(settled.expect_err("nothing was refunded").is_store());
 }

@@ -1,14 +1,15 @@
 //! Settlements while the database is unavailable: what surely was not made is tried again, and nothing else.
 
+use std::slice;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::store::{Ask, Change, Settlement, Store};
+use tollgate::store::{Ask, Change, Receipt, ReceiptItem, Settlement, Store};
 use tollgate::{Key, Limiter, Quota, Rule, Source};
 
 use crate::Rig;
-use crate::support::check;
 use crate::support::table::Next;
+use crate::support::{check, counter};
 
 const OUTAGE: Duration = Duration::from_millis(300);
 /// The longest pause, and what a few transactions take.
@@ -22,7 +23,7 @@ const TEN_SLOTS: Quota = Quota::concurrency(10).slot_ttl(LIFE);
 async fn until_left(rig: &Rig, quota: Quota, units: u64) -> Duration {
     let (start, look) = (Instant::now(), check("ada", quota, 0));
     let left =
-        async || rig.decide(std::slice::from_ref(&look)).await.expect("it is there").decision.outcomes()[0].remaining();
+        async || rig.decide(slice::from_ref(&look)).await.expect("it is there").decision.outcomes()[0].remaining();
     let all = async {
         while left().await < units {
             sleep(Duration::from_millis(5)).await;
@@ -137,4 +138,26 @@ async fn a_refund_that_finds_too_many_waiting_is_made_when_there_is_room() {
     drop(waiting);
     sleep(OUTAGE).await;
     assert_eq!(until_left(&rig, HUNDRED, 100).await.as_secs(), 0, "it was made");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_changes_to_one_counter_are_made_and_hold_up_nobody() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let one = check("ada", Quota::per_hour(1_000), 500);
+    let decided = rig.decide(slice::from_ref(&one)).await.expect("a decision");
+    let changes = vec![Settlement::new(0, Change::Refund(1)); 300];
+    let settled = rig.store.settle(decided.receipt, &changes).wait().await.expect("the table is there");
+    assert_eq!(settled.len(), 300);
+    assert!(rig.is_allowed(&one).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settlement_of_too_many_counters_is_an_error_and_holds_up_nobody() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let id = rig.store.capabilities(&[]).expect("it supports nothing").id.expect("it has one");
+    let items = (0..129).map(|key| ReceiptItem::new(counter(&key.to_string(), Quota::per_hour(10)), 1, 0));
+    let changes: Vec<_> = (0..129).map(|place| Settlement::new(place, Change::Refund(1))).collect();
+    let error = rig.store.settle(Receipt::new(id, items), &changes).wait().await.expect_err("they are too many");
+    assert!(error.is_invalid() && error.to_string().contains("129 counters"), "{error}");
+    assert!(rig.is_allowed(&check("1", Quota::per_hour(10), 1)).await);
 }
