@@ -53,8 +53,8 @@
 //!   checks further policies. In axum a handler takes either as an argument.
 //! - The `BandwidthLayer` of the crate `tollgate-bandwidth` paces or cuts the bodies of responses or requests, by the bytes
 //!   that pass; a `Flow` of it limits what passes unit by unit.
-//! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. The [`Counters`] of a key give out any
-//!   number of units, and are refunded what is not spent.
+//! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. The [`Counters`] of a key give
+//!   permits for any number of units, which refund what is not spent.
 //! - When there is too much load, the load shedders of the crate `tollgate-shed` refuse less important requests, and never
 //!   critical ones; its `BackPressureLayer` makes services wait for a limiter.
 //! - The [`guide`] has [all codes of the log](guide::troubleshooting) and [all metrics](guide::metrics), and what to do

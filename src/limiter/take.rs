@@ -13,8 +13,8 @@ use crate::store::{Change, Mode, Receipt, Settlement, SlotGuard, Store};
 /// Changes to what one decision took.
 type Changes = SmallVec<[Settlement; 2]>;
 
-/// What [`Limiter::permit`], or [`Counters::permit`](super::Counters::permit), took for work that has not begun. Unless it is [spent](Self::spend), its units are refunded and
-/// its slots released when it is dropped.
+/// What [`Limiter::permit`], or [`Counters::permit`](super::Counters::permit), took for work that has not begun. Unless it is
+/// [spent](Self::spend), its units are refunded and its slots released when it is dropped.
 #[must_use = "units are refunded when their permit is dropped"]
 pub struct Permit {
     store: DecidingStore,
