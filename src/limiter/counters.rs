@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::ptr;
 use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
@@ -122,15 +123,19 @@ impl Counters {
     fn in_force(&self) -> impl Iterator<Item = Check> {
         let limits = self.source.upgrade().map(|source| source.now());
         self.checks.iter().zip(&self.follows).filter_map(move |(check, follows)| match &limits {
-            Some(limits) if *follows => by_rules(check, &limits.rules),
-            _ => Some(check.clone()),
+            Some(limits) => by_rules(check, &limits.rules, *follows),
+            None => Some(check.clone()),
         })
     }
 }
 
 impl PartialEq for Counters {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.store, &other.store) && self.checks == other.checks
+        let have_one_source = ptr::addr_eq(self.source.as_ptr(), other.source.as_ptr());
+        have_one_source
+            && Arc::ptr_eq(&self.store, &other.store)
+            && self.follows == other.follows
+            && self.checks == other.checks
     }
 }
 
@@ -216,13 +221,16 @@ fn warn_of_tier(policy: &str) {
     });
 }
 
-/// Returns a check by the rules in force; a rule that is gone limits no more.
-fn by_rules(check: &Check, rules: &[Rule]) -> Option<Check> {
+/// Returns a check by the rules in force, with their quota where it `follows` them; a rule that is gone limits no more.
+fn by_rules(check: &Check, rules: &[Rule], follows: bool) -> Option<Check> {
     let rule = rules.iter().find(|rule| check.counter.policy() == rule.name())?;
     let ban = rule.ban_check().map(Box::new);
     let mut check = Check { ban, ..check.clone().mode(rule.mode()) }.without_strikes();
-    if has_units(rule.name(), rule.quota()).is_ok() {
+    if follows && has_units(rule.name(), rule.quota()).is_ok() {
         check.counter = Counter::of(rule.limit(None), check.counter.key().clone());
+    }
+    if check.floor > 0 {
+        check.floor = rule.reserve().map_or(0, |share| share.of(check.counter.quota()));
     }
     Some(check)
 }

@@ -67,7 +67,7 @@ impl Limits {
                     Some(quota) => Some(quota),
                     // A ban is that of the key, whatever its quota.
                     None if draft.bans && rule.banning().is_some() => {
-                        return Ok(Some(CheckDraft { only_ban: true, ..draft }.check(rule, key)));
+                        return Ok(Some(CheckDraft { only_ban: true, cost: 0, ..draft }.check(rule, key)));
                     }
                     None => return Ok(None),
                 }

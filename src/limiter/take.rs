@@ -7,7 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{DecidingStore, Limiter};
-use crate::core::{Decision, Error, Key};
+use crate::core::{Decision, Error, Key, in_drop};
 use crate::store::{Change, Mode, Receipt, Settlement, SlotGuard, Store};
 
 /// Changes to what one decision took.
@@ -75,7 +75,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.settle(Settlement::refunds);
+        let _ = in_drop(|| self.settle(Settlement::refunds));
     }
 }
 

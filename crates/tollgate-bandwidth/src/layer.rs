@@ -102,7 +102,7 @@ impl BandwidthLayer {
 
     fn of(limits: RateLimitLayer, bodies: Bodies) -> Result<Self, Error> {
         let limits = limits.in_units(UNIT)?;
-        let limits = if bodies.over == OnLimit::Abort { limits.deny_if(refuses) } else { limits };
+        let limits = if bodies.over == OnLimit::Abort { limits.deny_if(refuses)? } else { limits };
         Ok(Self { limits: limits.live(), bodies })
     }
 

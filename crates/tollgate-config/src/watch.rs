@@ -41,8 +41,7 @@ impl Config {
         let path = path.into();
         let mut seen = None;
         loop {
-            let file = path.clone();
-            let bytes = spawn_blocking(|| fs::read(file).ok()).await.ok();
+            let bytes = bytes_of(&path).await;
             if seen != bytes {
                 match read(&path).and_then(|config| config.update(&layer)) {
                     Ok(()) => {
@@ -53,9 +52,18 @@ impl Config {
                         tracing::warn!(code = "file_refused", error, "the file is refused, the policies in force stay");
                     }
                 }
-                seen = bytes;
+                // What changed meanwhile is read again.
+                if bytes_of(&path).await == bytes {
+                    seen = bytes;
+                }
             }
             sleep(interval).await;
         }
     }
+}
+
+/// Returns what is in a file, if it can be read.
+async fn bytes_of(path: &Path) -> Option<Option<Vec<u8>>> {
+    let path = path.to_owned();
+    spawn_blocking(|| fs::read(path).ok()).await.ok()
 }

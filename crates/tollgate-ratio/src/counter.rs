@@ -159,7 +159,11 @@ impl RatioCounter {
         // Of a window, which has more or fewer ticks than one.
         let total = if is_known { self.totals[0] + self.totals[1] } else { 0 };
         let used = whole(float(total) * float(quota.limit()) / self.rate);
-        quota.limit().saturating_sub(used).min(quota.capacity()).saturating_sub(check.floor + self.admitted())
+        quota
+            .limit()
+            .saturating_sub(used)
+            .min(quota.capacity())
+            .saturating_sub(check.floor.saturating_add(self.admitted()))
     }
 
     /// Returns the drop ratio of requests that may not use the reserve; of the others, if there were none.

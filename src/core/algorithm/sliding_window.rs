@@ -53,7 +53,7 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
         refunded = refund.min(count);
     }
     let mut earlier = 0;
-    if stamp == NEVER || stamp + window == start {
+    if stamp == NEVER || stamp.saturating_add(window) == start {
         earlier = (refund - refunded).min(previous);
     }
     let kept = count - refunded;

@@ -10,7 +10,6 @@
 mod judge;
 mod resolved;
 
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -25,8 +24,8 @@ use crate::http::account::{Admitted, RateLimitHandle};
 use crate::http::gate::Gate;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
-use crate::limiter::{PendingCheck, Permit, Places, Plan};
-use crate::store::{Ask, Call, Check, Deciding, Receipt, StoreDecision};
+use crate::limiter::{PendingCheck, Places, Plan};
+use crate::store::{Ask, Call, Check, Deciding, StoreDecision};
 use crate::telemetry::Timer;
 
 /// The admitted request, or the reason for which it is not admitted.
@@ -248,9 +247,7 @@ fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<Sto
         }
     };
     if let Some(refused) = gate.refusal_of(&decided) {
-        let nothing = Receipt::empty(decided.receipt.store());
-        // What it took is refunded.
-        drop(Permit::new(&gate.limits.store, mem::replace(&mut decided.receipt, nothing)));
+        // A request of a layer that counts in units takes nothing.
         decided.decision = refused;
     }
     gate.limits.telemetry.decided(timer, Ok(&decided.decision));

@@ -437,8 +437,13 @@ impl RateLimitLayer {
         self.try_change(|gate| (gate.unit, gate.has_handles) = (Some(unit), true))
     }
 
-    /// Refuses requests that the store admits, by the decision that the closure returns; what they took is refunded. A
-    /// decision that admits changes nothing.
+    /// Refuses requests that the store admits, by the decision that the closure returns: in a layer that counts
+    /// [in units](Self::in_units), of which a request takes none. A decision that admits changes nothing, and a second closure
+    /// takes the place of the first.
+    ///
+    /// # Errors
+    ///
+    /// If the layer counts requests: they have taken their units when the closure is called.
     ///
     /// # Examples
     ///
@@ -454,12 +459,18 @@ impl RateLimitLayer {
     /// }
     ///
     /// let rows = Policy::new("rows", Quota::per_minute(10_000));
-    /// let layer = RateLimitLayer::new(MemoryStore::new(), rows).in_units("rows")?.deny_if(lacks_rows);
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), rows).in_units("rows")?.deny_if(lacks_rows)?;
     /// # let _ = layer;
     /// # Ok::<(), tollgate::Error>(())
     /// ```
-    pub fn deny_if(self, refuses: impl Fn(&StoreDecision) -> Option<Decision> + Send + Sync + 'static) -> Self {
-        self.change(|gate| gate.refuses = Some(Arc::new(refuses)))
+    pub fn deny_if(
+        self,
+        refuses: impl Fn(&StoreDecision) -> Option<Decision> + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        if self.gate.load().unit.is_none() {
+            return Err(Error::invalid("deny_if is for a layer that counts in units: call in_units before it"));
+        }
+        Ok(self.change(|gate| gate.refuses = Some(Arc::new(refuses))))
     }
 
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::mem;
 use std::time::Duration;
 
 use super::format::{decode, encode, no_state};
@@ -124,12 +123,15 @@ impl Evaluation {
     }
 
     /// Changes what a decision took, as [`Store::settle`](crate::store::Store::settle) has to; returns the result of each
-    /// change.
+    /// change, and none for a receipt of another store.
     ///
     /// # Errors
     ///
     /// As of [any function](Self#errors). Changes before the one that failed are kept.
     pub fn settle(&mut self, receipt: &Receipt, changes: &[Settlement]) -> Result<Vec<ChangeResult>, Error> {
+        if receipt.store() != self.store {
+            return Ok(Vec::new());
+        }
         let one = |settlement: &Settlement| match settlement.of(receipt) {
             Some((taken, change)) => self.change(settlement.before(receipt), taken, change),
             None => Ok(settlement.nothing(receipt)),
@@ -160,8 +162,11 @@ impl Evaluation {
         let (id, quota) = (&StateId::new(&taken.counter), taken.counter.quota());
         if change == Change::Reset {
             let state = self.states.get_mut(id).ok_or_else(|| not_loaded(id))?;
-            let (deleted, _) = mem::replace(state, (Ok(None), Some(Duration::ZERO)));
-            return Ok(ChangeResult::new((!matches!(deleted, Ok(None))).into(), taken.stamp));
+            let is_there = !matches!(state.0, Ok(None));
+            if is_there {
+                *state = (Ok(None), Some(Duration::ZERO));
+            }
+            return Ok(ChangeResult::new(is_there.into(), taken.stamp));
         }
         self.check(id, quota)?;
         let now = quota.tick().of(self.now_us);

@@ -113,12 +113,13 @@ fn a_unit_with_other_letters_is_an_error() {
 
 #[tokio::test]
 async fn a_request_that_a_closure_refuses_takes_nothing() {
-    let policies = || [Policy::new("ten", TEN), Policy::new("slots", Quota::concurrency(1))];
+    let policies = || [Policy::new("ten", TEN), Policy::new("hundred", Quota::fixed_window(100, HOUR))];
     let layer = |of: fn(&Outcome) -> Outcome| {
         let by = move |decided: &StoreDecision| {
             Some(Decision::new(decided.decision.outcomes().iter().map(of), decided.decision.source()))
         };
-        RateLimitLayer::composite(store()).policies(policies()).deny_if(by).live()
+        let layer = RateLimitLayer::composite(store()).policies(policies()).in_units("rows");
+        layer.and_then(|layer| layer.deny_if(by)).expect("it counts rows").live()
     };
     let (refusing, admitting) = (layer(|outcome| outcome.to_denied(Some(HOUR))), layer(Outcome::clone));
     for _ in 0..3 {
@@ -126,7 +127,26 @@ async fn a_request_that_a_closure_refuses_takes_nothing() {
         assert_eq!((response.status(), counters), (StatusCode::TOO_MANY_REQUESTS, None));
         assert_eq!(response.headers()["retry-after"], "3600");
     }
-    assert_eq!(left(&refusing.limiter()), [10, 1]);
+    assert_eq!(left(&refusing.limiter()), [10, 100]);
     assert_eq!(counters(&admitting).await.0.status(), StatusCode::OK);
-    assert_eq!(left(&admitting.limiter())[0], 9);
+    assert_eq!(left(&admitting.limiter()), [10, 100]);
+}
+
+#[test]
+fn a_layer_that_counts_requests_has_no_closure_to_refuse_by() {
+    let error = RateLimitLayer::composite(store()).deny_if(|_| None).expect_err("it counts requests");
+    assert!(error.is_invalid() && error.to_string().contains("in_units"), "{error}");
+}
+
+#[tokio::test]
+async fn counters_of_two_layers_made_of_one_differ_and_follow_their_own_rules() {
+    let limits = RateLimitLayer::new(store(), Policy::new("ten", TEN)).in_units("rows").expect("it counts rows");
+    let (one, two) = (limits.clone().live(), limits.without_handle().live());
+    let [of_one, again, of_two] =
+        [&one, &one, &two].map(|layer| async { counters(layer).await.1.expect("it has them") });
+    let (of_one, again, of_two) = (of_one.await, again.await, of_two.await);
+    assert!(of_one == again && of_one != of_two);
+    one.replace_policies([Policy::new("ten", Quota::fixed_window(1_000, HOUR))]).expect("it counts rows, too");
+    assert!(now(of_one.permit(500)).0.is_allowed());
+    assert!(!now(of_two.permit(500)).0.is_allowed());
 }
