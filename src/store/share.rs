@@ -27,6 +27,9 @@ impl MemoryStore {
     /// what remains of the share, and the [source](Decision::source) [`Fallback`](Source::Fallback); the receipt is of this
     /// store. Take a memory store that decides nothing else.
     ///
+    /// Debts are not exact: where capacity times window is above 2^52 ticks, as of 5 GB a day, most of one may be forgiven, and
+    /// of two costs above the share at the same time both may be admitted.
+    ///
     /// # Errors
     ///
     /// As of [`decide`](Store::decide).

@@ -9,11 +9,11 @@
 
 use std::collections::HashMap;
 #[cfg(feature = "metrics")]
-use std::sync::{Mutex, PoisonError};
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "metrics")]
-use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Counter, Unit, counter, describe_counter, describe_gauge, gauge};
 use tollgate::Outcome;
 use tollgate::policy::PolicyName;
 use tollgate::store::Check;
@@ -21,9 +21,9 @@ use tollgate::store::Check;
 /// What a store counts.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// The policies whose gauges are shown.
+    /// The policies that have series, with the counter of what each dropped.
     #[cfg(feature = "metrics")]
-    shown: Mutex<Vec<PolicyName>>,
+    policies: RwLock<Vec<(PolicyName, Counter)>>,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "there are far fewer counters and processes")]
@@ -57,12 +57,10 @@ impl Metrics {
             );
             let (live, highest) = collect();
             gauge!(LIVE).set(live as f64);
-            let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-            for policy in highest.keys().filter(|policy| !shown.contains(policy)).cloned().collect::<Vec<_>>() {
-                dropped(&policy).increment(0);
-                shown.push(policy);
+            for policy in highest.keys() {
+                self.with(policy, |_| {});
             }
-            for policy in &*shown {
+            for (policy, _) in &*self.policies.read().unwrap_or_else(PoisonError::into_inner) {
                 let ratio = highest.get(policy).copied().unwrap_or_default();
                 gauge!(HIGHEST, "policy" => policy.to_string()).set(ratio);
             }
@@ -70,31 +68,43 @@ impl Metrics {
     }
 
     /// Outcomes of a ratio: those that it denied are those whose wait is a guess.
-    pub(crate) fn applied(checks: &[Check], outcomes: &[Outcome]) {
+    pub(crate) fn applied(&self, checks: &[Check], outcomes: &[Outcome]) {
         #[cfg(feature = "metrics")]
         for (check, outcome) in checks.iter().zip(outcomes) {
             if !outcome.is_allowed() && outcome.retry_is_guess() {
-                dropped(check.counter.policy()).increment(check.cost);
+                self.with(check.counter.policy(), |dropped| dropped.increment(check.cost));
             }
         }
     }
 }
 
 #[cfg(feature = "metrics")]
-fn dropped(policy: &PolicyName) -> metrics::Counter {
-    const DROPPED: &str = "tollgate_ratio_dropped_units_total";
-    let text = "Units that a policy dropped by ratios, or, in shadow mode, would have dropped.";
-    describe_counter!(DROPPED, Unit::Count, text);
-    counter!(DROPPED, "policy" => policy.to_string())
+impl Metrics {
+    /// Calls a closure with the counter of a policy's dropped units, which is registered once.
+    fn with(&self, policy: &PolicyName, count: impl FnOnce(&Counter)) {
+        const DROPPED: &str = "tollgate_ratio_dropped_units_total";
+        let is = |(name, _): &&(PolicyName, Counter)| name == policy;
+        if let Some((_, dropped)) = self.policies.read().unwrap_or_else(PoisonError::into_inner).iter().find(is) {
+            return count(dropped);
+        }
+        let text = "Units that a policy dropped by ratios, or, in shadow mode, would have dropped.";
+        describe_counter!(DROPPED, Unit::Count, text);
+        let dropped = counter!(DROPPED, "policy" => policy.to_string());
+        count(&dropped);
+        let mut policies = self.policies.write().unwrap_or_else(PoisonError::into_inner);
+        if !policies.iter().any(|(name, _)| name == policy) {
+            policies.push((policy.clone(), dropped));
+        }
+    }
 }
 
 /// Several stores may set the gauges: they show the last value, and 0 when a store is dropped.
 #[cfg(feature = "metrics")]
 impl Drop for Metrics {
     fn drop(&mut self) {
-        let shown = self.shown.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !shown.is_empty() {
-            for policy in &*shown {
+        let policies = self.policies.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !policies.is_empty() {
+            for (policy, _) in &*policies {
                 gauge!("tollgate_ratio_highest", "policy" => policy.to_string()).set(0.0);
             }
             gauge!("tollgate_ratio_live").set(0.0);

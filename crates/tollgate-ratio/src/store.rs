@@ -8,6 +8,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate::store::{
     Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Mode, Receipt, Requirement, Settlement,
@@ -16,7 +17,6 @@ use tollgate::store::{
 use tollgate::{Decision, Error, Outcome, Source};
 
 use crate::builder::{RatioStoreBuilder, check_policy, check_quota};
-use crate::events::Metrics;
 use crate::shared::RatioInner;
 use crate::tally::Tally;
 use crate::ticking::{close, start};
@@ -208,7 +208,7 @@ fn decide(shared: &Arc<RatioInner>, checks: &[Check]) -> Result<StoreDecision, E
         return all_by_share(shared, checks, now);
     }
     let mut passes = true;
-    let mut outcomes = Vec::with_capacity(checks.len());
+    let mut outcomes = SmallVec::<[Outcome; 2]>::new();
     for check in checks {
         let outcome = if !passes || check.cost == 0 {
             Outcome::allowed(check, remaining(shared, check, now)).with_reset_after(shared.settings.tick)
@@ -220,7 +220,7 @@ fn decide(shared: &Arc<RatioInner>, checks: &[Check]) -> Result<StoreDecision, E
         passes &= passes_by(check, &outcome);
         outcomes.push(outcome);
     }
-    Metrics::applied(checks, &outcomes);
+    shared.metrics.applied(checks, &outcomes);
     Ok(StoreDecision::new(Decision::new(outcomes, Source::Ratio), Receipt::new(shared.id, [])))
 }
 

@@ -33,7 +33,7 @@ use super::pool::{self, Pool};
 /// it has not passed. Units are charged at most 2 s before they pass: those that are leased are refunded after 1 s,
 /// unless somebody waits for more, and those that are set aside for somebody who waited pass within another 1 s, or are
 /// refunded: at the latest when that one is polled or dropped. So over any interval *d* all processes together pass at
-/// most what the quota admits in *d* + 2 s. Units for a [`acquire`](Self::acquire) of more than that are charged as the quota
+/// most what the quota admits in *d* + 2 s. Units for an [`acquire`](Self::acquire) of more than that are charged as the quota
 /// gains them.
 ///
 /// A refusal is kept for as long as it lasts, and for 5 s at most: so long, a refund, a reset or a lifted ban may go
