@@ -118,8 +118,6 @@
 //! | `sentinel` | no | `RedisStore::connect_sentinel`: the primary that Redis Sentinel names |
 //! | `serde` | no | [`serde::Serialize`](https://docs.rs/serde) for [`Decision`], [`Outcome`], [`Explanation`](status::Explanation) and what they contain, for structured logs; `Deserialize` for [`Key`] and [`PolicyName`](policy::PolicyName) |
 //! | `lookup` | no | keys and quotas that are looked up: [`key::lookup()`] and [`TierLookup`](policy::TierLookup) |
-//! | `basic-auth` | yes | the key [`key::basic_user`] |
-//! | `query` | yes | the key [`key::query`] |
 //! | `merge-headers` | yes | each member of `RateLimit` and `RateLimit-Policy` of inner services is checked before ours are added |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 //! | `calendar` | no | [`Calendar`](policy::Calendar): fixed windows that are hours, days, weeks or months of a time zone |
@@ -137,8 +135,6 @@
 mod core;
 mod http;
 mod limiter;
-mod lookup;
-mod random;
 pub mod store;
 mod telemetry;
 #[cfg(feature = "test-util")]

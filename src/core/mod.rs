@@ -22,6 +22,7 @@ mod limit;
 mod lines;
 mod name;
 pub(crate) mod quota;
+pub(crate) mod random;
 mod receipt;
 mod requirement;
 #[cfg(feature = "serde")]

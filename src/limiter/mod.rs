@@ -10,6 +10,7 @@
 mod bans;
 mod counters;
 mod limits;
+pub(crate) mod lookup;
 mod plan;
 mod resolve;
 mod rule;
@@ -43,8 +44,7 @@ pub use self::tier::{TierLookup, UnknownTier};
 pub(crate) use self::untiered::NoTierLookup as TierLookup;
 pub(crate) use self::warned::is_first;
 use crate::core::error::{Kind, built};
-use crate::core::{Decision, Error, Key, PolicyName};
-use crate::random;
+use crate::core::{Decision, Error, Key, PolicyName, random};
 use crate::store::{Ask, BreakerState, Change, FailureRules, FailureStore, OnFailure, SlotGuard, Store, StoreDecision};
 
 /// The resolution of tokio's timers: no wait and no timeout is shorter.

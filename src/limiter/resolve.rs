@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::limits::Limits;
 use super::plan::{CheckDraft, PendingCheck, Plan};
 use crate::core::{Decision, Error, Key, Mode, Outcome, Quota, Source};
-use crate::lookup::RawValues;
+use crate::limiter::lookup::RawValues;
 use crate::store::{Ask, AskMode, Check, Counter, MaybeFuture, Receipt, Store, StoreDecision};
 use crate::telemetry::Timer;
 

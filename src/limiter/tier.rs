@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::core::error::chain;
 use crate::core::{Error, Key, Lines, Quota};
-use crate::lookup::{Looked, Lookup, Lookups, RawValues};
+use crate::limiter::lookup::{Looked, Lookup, Lookups, RawValues};
 use crate::store::MaybeFuture;
 
 /// A cached, asynchronous lookup of the quota of a key.

@@ -2,7 +2,7 @@
 //! feature.
 
 use crate::core::{Error, Key, Quota};
-use crate::lookup::RawValues;
+use crate::limiter::lookup::RawValues;
 use crate::store::MaybeFuture;
 
 /// A lookup of quotas; without the feature there are no values.

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ahash::RandomState;
 use arc_swap::ArcSwap;
 use metrics::{Counter, Gauge, Histogram, Label, Unit};
 
@@ -80,7 +79,7 @@ const MAX_POLICIES: usize = 1_024;
 
 /// The series of each policy, kept from the first event on.
 #[derive(Debug, Default)]
-pub(super) struct ByPolicy(ArcSwap<HashMap<PolicyName, Arc<PolicySeries>, RandomState>>);
+pub(super) struct ByPolicy(ArcSwap<HashMap<PolicyName, Arc<PolicySeries>>>);
 
 impl ByPolicy {
     /// Calls `count` with the series of a policy.

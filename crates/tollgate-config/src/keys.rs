@@ -72,11 +72,9 @@ fn find(text: &str, server: &Server) -> Result<DynKey, String> {
         ("host", None) => Arc::new(key::host()),
         ("global", None) => Arc::new(key::global()),
         ("bearer", None) => Arc::new(key::bearer()),
-        #[cfg(feature = "basic-auth")]
         ("basic_user", None) => Arc::new(read(key::basic_user())),
         ("header", Some(name)) => Arc::new(read(key::header(header_name("key header:NAME", name)?))),
         ("cookie", Some(name)) if is_token(name) => Arc::new(read(key::cookie(name))),
-        #[cfg(feature = "query")]
         ("query", Some(name)) if !name.is_empty() => Arc::new(read(key::query(name))),
         #[cfg(feature = "axum")]
         ("path_param", Some(name)) if !name.is_empty() && !name.contains(['{', '}', '*', '/', ':']) => {
@@ -101,8 +99,6 @@ fn find(text: &str, server: &Server) -> Result<DynKey, String> {
 fn missing_feature(word: &str) -> Option<&'static str> {
     match word {
         "client_ip" | "peer_ip" | "route" | "path_param" if cfg!(not(feature = "axum")) => Some("axum"),
-        "basic_user" if cfg!(not(feature = "basic-auth")) => Some("basic-auth"),
-        "query" if cfg!(not(feature = "query")) => Some("query"),
         _ => None,
     }
 }
@@ -113,7 +109,7 @@ fn is_token(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(is_char)
 }
 
-#[cfg(all(test, not(all(feature = "axum", feature = "basic-auth", feature = "query"))))]
+#[cfg(all(test, not(feature = "axum")))]
 mod tests {
     use super::*;
     use crate::Config;

@@ -49,9 +49,9 @@
 //! ## Keys
 //!
 //! `"client_ip"`, `"peer_ip"`, `"route"`, `"path_param:NAME"` (these need the feature `axum`), `"path"`,
-//! `"method"`, `"host"`, `"global"`, `"header:NAME"`, `"cookie:NAME"`, `"bearer"`, `"basic_user"` (feature
-//! `basic-auth`) and `"query:NAME"` (feature `query`). The functions in [`key`](tollgate::key) document what each of them
-//! counts. A key whose feature is off is an error that names the feature.
+//! `"method"`, `"host"`, `"global"`, `"header:NAME"`, `"cookie:NAME"`, `"query:NAME"`, `"bearer"` and `"basic_user"`. The
+//! functions in [`key`](tollgate::key) document what each of them counts. A key whose feature is off is an error that names
+//! the feature.
 //!
 //! Before a header, cookie or query, `"first:"` or `"last:"` selects which of several values the application
 //! takes, as in `"last:cookie:session"`: without it, several that differ are

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::fields::LARGEST;
-use crate::random;
+use crate::core::random;
 
 /// The draft of the IETF that `RateLimit` and `RateLimit-Policy` follow.
 ///

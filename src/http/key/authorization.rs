@@ -4,21 +4,14 @@
 //! Applications differ in which of several lines they read, and proxies join lines with commas. So there is one result
 //! only where every reader would see the same one. Nothing here verifies credentials: they only identify who sent them.
 
-#[cfg(feature = "basic-auth")]
 use std::borrow::Cow;
 use std::fmt;
 
-#[cfg(feature = "basic-auth")]
-use base64::Engine;
-#[cfg(feature = "basic-auth")]
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
 use super::extracted::{Ambiguous, Extracted};
-#[cfg(feature = "basic-auth")]
-use super::reading::{Choices, Value, text};
-use super::reading::{Pick, carried, lines, trimmed};
+use super::reading::{Choices, Pick, Value, carried, lines, text, trimmed};
 use super::{KeyExtractor, KeyInfo};
 use crate::core::{Key, KeyKind, MaybeFuture};
 
@@ -105,24 +98,47 @@ fn after<'a>(line: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
     found.eq_ignore_ascii_case(scheme.as_bytes()).then(|| trimmed(rest))
 }
 
-/// Decodes what any server might decode: what is refused here and accepted there would escape the limit.
-#[cfg(feature = "basic-auth")]
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-        .with_decode_allow_trailing_bits(true),
-);
-
 /// Returns the user name that counts, if there is one.
 ///
 /// It is decoded as leniently as any server might, since a client whose name is not read here, but is read by the
 /// application, would escape the limit. What only some servers can read is ambiguous.
-#[cfg(feature = "basic-auth")]
 pub(super) fn user_value<'a>(choices: &'a Choices, parts: &Parts) -> Value<'a> {
     let Some(found) = credentials(parts, "Basic", choices.pick)? else { return Ok(None) };
-    let mut user = LENIENT.decode(found).map_err(|_| Ambiguous)?;
+    let mut user = decoded(found).ok_or(Ambiguous)?;
     let end = user.iter().position(|byte| *byte == b':').unwrap_or(user.len());
     user.truncate(end);
     if text(&user).is_some() { Ok(Some(choices.form(Cow::Owned(user)))) } else { Err(Ambiguous) }
+}
+
+/// Decodes base64 (<https://www.rfc-editor.org/rfc/rfc4648#section-4>) with or without its padding, whatever the bits that
+/// belong to no byte.
+fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let digits = match text {
+        [digits @ .., b'=', b'='] | [digits @ .., b'='] if text.len() % 4 == 0 => digits,
+        _ => text,
+    };
+    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
+    for group in digits.chunks(4) {
+        let mut bits = 0_u32;
+        for (place, digit) in group.iter().enumerate() {
+            bits |= sextet(*digit)? << (26 - 6 * place);
+        }
+        // One digit is no byte.
+        let length = group.len().checked_sub(1).filter(|length| *length > 0)?;
+        bytes.extend_from_slice(&bits.to_be_bytes()[..length]);
+    }
+    Some(bytes)
+}
+
+/// The value of a digit of base64.
+fn sextet(digit: u8) -> Option<u32> {
+    let (first, value) = match digit {
+        b'A'..=b'Z' => (b'A', 0),
+        b'a'..=b'z' => (b'a', 26),
+        b'0'..=b'9' => (b'0', 52),
+        b'+' => (b'+', 62),
+        b'/' => (b'/', 63),
+        _ => return None,
+    };
+    Some(u32::from(digit - first + value))
 }

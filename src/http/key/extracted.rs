@@ -12,7 +12,7 @@ use http::Response;
 
 use super::ip::{DEFAULT_V6_PREFIX, ip_key};
 use crate::core::{Error, Key};
-use crate::lookup::RawValues;
+use crate::limiter::lookup::RawValues;
 
 /// The result of an extractor: a key, or why there is none.
 ///

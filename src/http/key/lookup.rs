@@ -11,7 +11,7 @@ use super::extractor::shared;
 use super::parts::offer_raw_values;
 use super::{Extracted, KeyExtractor, KeyInfo};
 use crate::core::{Error, MaybeFuture};
-use crate::lookup::{Looked, Lookup, Lookups, RawValues};
+use crate::limiter::lookup::{Looked, Lookup, Lookups, RawValues};
 
 /// An extractor that looks a key up by another one.
 ///

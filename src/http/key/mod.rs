@@ -61,7 +61,7 @@ mod uri;
 mod value;
 
 #[cfg(feature = "lookup")]
-pub use crate::lookup::Lookup;
+pub use crate::limiter::lookup::Lookup;
 pub use authorization::bearer;
 #[cfg(feature = "axum")]
 pub(crate) use bound::bound;
@@ -82,10 +82,6 @@ pub(crate) use template::{is_template, matched, normal as normal_template};
 pub(crate) use unforgeable::STANDARD_METHODS;
 pub use unforgeable::{extension, global, method};
 pub use uri::{host, host_name, path};
-#[cfg(feature = "basic-auth")]
-pub use value::basic_user;
 #[cfg(feature = "axum")]
 pub use value::path_param;
-#[cfg(feature = "query")]
-pub use value::query;
-pub use value::{ValueKey, cookie, header, try_header};
+pub use value::{ValueKey, basic_user, cookie, header, query, try_header};

@@ -11,7 +11,7 @@ use super::route::{Route, template};
 use super::uri::{Host, Path, host_name, path_form};
 use super::{KeyExtractor, ValueKey};
 use crate::core::{Error, Key};
-use crate::lookup::RawValues;
+use crate::limiter::lookup::RawValues;
 
 /// Returns the extractors that a key is joined of, in their order, or the one that it is.
 pub(crate) fn parts(key: &dyn KeyExtractor) -> Vec<&dyn KeyExtractor> {

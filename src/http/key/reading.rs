@@ -75,7 +75,6 @@ pub(super) fn text(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns the bytes of a text, without copying it.
-#[cfg(any(feature = "axum", feature = "query"))]
 pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),

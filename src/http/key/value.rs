@@ -10,14 +10,12 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use http::request::Parts;
+use percent_encoding::percent_decode_str;
 
-#[cfg(feature = "basic-auth")]
 use super::authorization::user_value;
 use super::cookie::{bare, cookie_value};
 use super::extracted::Extracted;
-#[cfg(feature = "query")]
-use super::reading::bytes;
-use super::reading::{Choices, Pick, Value, carried, lines, text};
+use super::reading::{Choices, Pick, Value, bytes, carried, lines, text};
 #[cfg(feature = "axum")]
 use super::route::param_value;
 use super::{KeyExtractor, KeyInfo};
@@ -45,11 +43,9 @@ pub struct ValueKey {
 enum ValueSource {
     Header(HeaderName),
     Cookie(String),
-    #[cfg(feature = "query")]
     Query(String),
     #[cfg(feature = "axum")]
     PathParam(String),
-    #[cfg(feature = "basic-auth")]
     BasicUser,
 }
 
@@ -173,7 +169,6 @@ pub fn cookie(name: impl AsRef<str>) -> ValueKey {
 /// assert!(matches!(tenant.extract(&parts), MaybeFuture::Ready(Extracted::Ambiguous)));
 /// # Ok::<(), http::Error>(())
 /// ```
-#[cfg(feature = "query")]
 pub fn query(name: impl AsRef<str>) -> ValueKey {
     let name = name.as_ref();
     ValueKey::new(ValueSource::Query(name.to_owned()), &format!("query {name}")).plain()
@@ -237,7 +232,6 @@ pub fn path_param(name: impl AsRef<str>) -> ValueKey {
 /// assert_eq!(key.as_str(), "basic_user:ada");
 /// # Ok::<(), http::Error>(())
 /// ```
-#[cfg(feature = "basic-auth")]
 pub fn basic_user() -> ValueKey {
     ValueKey::new(ValueSource::BasicUser, "basic_user")
 }
@@ -312,11 +306,9 @@ impl ValueKey {
                 choices.pick.of(lines(&parts.headers, name).map(|line| choices.form(Cow::Borrowed(line))))
             }
             ValueSource::Cookie(name) => cookie_value(choices, name, parts),
-            #[cfg(feature = "query")]
             ValueSource::Query(name) => query_value(choices, name, parts),
             #[cfg(feature = "axum")]
             ValueSource::PathParam(name) => param_value(choices, name, parts),
-            #[cfg(feature = "basic-auth")]
             ValueSource::BasicUser => user_value(choices, parts),
         }
     }
@@ -341,9 +333,7 @@ impl KeyExtractor for ValueKey {
         let read = match &self.source {
             ValueSource::Header(_) => carried(value),
             ValueSource::Cookie(_) => text(value).map(bare),
-            #[cfg(feature = "basic-auth")]
             ValueSource::BasicUser => text(value).filter(|name| !name.contains(&b':')),
-            #[cfg(any(feature = "axum", feature = "query"))]
             _ => text(value),
         };
         // A closure may return what no request can carry.
@@ -360,16 +350,26 @@ impl fmt::Debug for ValueKey {
 }
 
 /// Returns the value of a parameter that counts, if there is one. Queries are parsed as forms, as axum's `Query` does it.
-#[cfg(feature = "query")]
 fn query_value<'a>(choices: &'a Choices, name: &str, parts: &'a Parts) -> Value<'a> {
     let query = parts.uri.query().unwrap_or_default();
     let values = |piece: &'a str| {
-        let pairs = form_urlencoded::parse(piece.as_bytes()).filter(|(of, _)| *of == name);
-        pairs.map(|(_, value)| choices.form(bytes(value)))
+        let pairs =
+            piece.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let of_name = pairs.filter(|(of, _)| form_text(of) == name);
+        of_name.map(|(_, value)| choices.form(bytes(form_text(value))))
     };
     // Some servers also split queries at `;`.
     if query.contains(';') && !values(query).eq(query.split(';').flat_map(values)) {
         return Err(super::Ambiguous);
     }
     choices.pick.of(values(query))
+}
+
+/// Decodes a name or a value of a form: <https://url.spec.whatwg.org/#urlencoded-parsing>.
+fn form_text(text: &str) -> Cow<'_, str> {
+    if !text.contains('+') {
+        return percent_decode_str(text).decode_utf8_lossy();
+    }
+    let spaced = text.replace('+', " ");
+    Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
 }

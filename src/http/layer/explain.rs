@@ -12,7 +12,7 @@ use crate::core::{Key, Mode, PolicyName, Quota};
 use crate::http::admission::{Judge, Resolved, Skip};
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
-use crate::lookup::RawValues;
+use crate::limiter::lookup::RawValues;
 use crate::store::{Check, MaybeFuture};
 
 impl LiveLayer {

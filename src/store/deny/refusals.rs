@@ -13,10 +13,10 @@
 //! the store is called.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ahash::RandomState;
 use smallvec::SmallVec;
 
 use crate::core::Error;

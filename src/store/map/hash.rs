@@ -5,7 +5,7 @@
 //! no part of it: a counter whose limit is changed keeps its units, and one whose window or algorithm is changed starts
 //! anew.
 //!
-//! The memory store and the deny cache use it; stores that keep the text use the quicker [`CounterHasher`].
+//! The memory store and the deny cache use it; stores that keep the text use [`CounterHasher`].
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -71,13 +71,13 @@ impl Fingerprints {
 #[derive(Debug)]
 pub(in crate::store) struct CounterHasher {
     /// Random for each hasher, so that no client can choose counters that collide.
-    keys: ahash::RandomState,
+    keys: RandomState,
 }
 
 impl CounterHasher {
     /// Hashes like those of no other store.
     pub(in crate::store) fn new() -> Self {
-        Self { keys: ahash::RandomState::new() }
+        Self { keys: RandomState::new() }
     }
 
     /// The hash of a counter.

@@ -25,7 +25,7 @@
 //! # What finds an entry
 //!
 //! Hashes with random keys of their own for each map, so that no client can make entries collide or choose
-//! their part: a [`Fingerprint`] identifies counters without their text; a [`CounterHasher`] is quicker, for
+//! their part: a [`Fingerprint`] identifies counters without their text; a [`CounterHasher`] is for
 //! entries that keep the text and compare it.
 
 mod hash;

@@ -25,7 +25,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
 use std::time::Duration;
 
-use ahash::RandomState;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -48,7 +47,7 @@ pub(super) type Settled = Option<Result<Vec<ChangeResult>, Error>>;
 /// All that is held. It grows and shrinks with the slots.
 #[derive(Debug, Default)]
 pub(super) struct HeldSlots {
-    counters: HashMap<CounterRef, CounterSlots, RandomState>,
+    counters: HashMap<CounterRef, CounterSlots>,
     holds: BTreeMap<HoldId, (CounterRef, u64)>,
     /// The counters with something to send, each once.
     queue: VecDeque<CounterRef>,

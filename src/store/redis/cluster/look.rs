@@ -26,8 +26,8 @@ use super::map::{Map, Range, read_ranges};
 use super::node::Address;
 use super::route::Cluster;
 use crate::core::error::Kind;
+use crate::core::random;
 use crate::core::{Error, Lines};
-use crate::random;
 use crate::store::BreakerState;
 use crate::store::redis::pipeline::{Job, JobReply, NoReply, Timeout};
 

@@ -10,9 +10,8 @@
 //! names the places of key and rule for each check (`lua/batch.lua`).
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, RandomState};
 
-use ahash::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use smallvec::{SmallVec, smallvec};
@@ -179,7 +178,7 @@ fn count(items: usize) -> u8 {
 }
 
 /// Distinct items in the order in which they came, and the place of each, from 1.
-type Distinct<'a, T> = (Vec<&'a T>, HashMap<&'a T, u8, RandomState>);
+type Distinct<'a, T> = (Vec<&'a T>, HashMap<&'a T, u8>);
 
 /// Returns the place of an item, from 1.
 fn place_of<'a, T: Eq + Hash + ?Sized>((items, places): &mut Distinct<'a, T>, item: &'a T) -> u8 {

@@ -202,7 +202,7 @@ pub(super) fn script_for(needs: Needs, entry: &str) -> String {
 /// entry, or by a statement kept before, is kept. Entries of tables whose algorithm is not in
 /// `needs` are left out, and with them the functions that only they use.
 pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
-    // Without hash maps, as scripts are made once in a process: see `crate::random`.
+    // Without hash maps, as scripts are made once in a process: see `crate::core::random`.
     let (constants, statements) = read();
     let mut needed: BTreeSet<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
     let mut kept = Vec::new();
