@@ -9,8 +9,9 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::body::ResponseBody;
 use tollgate::store::Store;
-use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Decision, Error, MemoryStore, Policy, Quota, RateLimitLayer, Source, key};
+use tollgate_test::{Recorded, RecordingStore};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::doubles::away;

@@ -29,11 +29,12 @@ use tollgate::status::StatusService;
 use tollgate::store::{
     ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, Store, StoreDecision,
 };
-use tollgate::test_util::{FailingStore, Held, ManualClock, Recorded, RecordingStore, StoreFn};
+use tollgate::test_util::{FailingStore, Held, ManualClock};
 use tollgate::{
     Ban, Decision, Error, Key, Limiter, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimit, RateLimitHandle,
     RateLimitHeaders, RateLimitLayer, Rule, Source,
 };
+use tollgate_test::{Recorded, RecordingStore, StoreFn};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_test::mock;

@@ -16,8 +16,9 @@ use tollgate::body::ResponseBody;
 use tollgate::key::{self, Extracted, KeyExtractor, Lookup};
 use tollgate::policy::TierLookup;
 use tollgate::store::Store;
-use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
+use tollgate::test_util::ManualClock;
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore};
+use tollgate_test::{Recorded, RecordingStore};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::server::RedisServer;

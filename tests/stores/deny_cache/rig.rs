@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::store::{Ask, Check, DenyCache, DenyCacheBuilder, MaybeFuture, Store, StoreDecision};
-use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
+use tollgate::test_util::ManualClock;
 use tollgate::{Decision, MemoryStore, Quota, Source};
+use tollgate_test::{Recorded, RecordingStore};
 
 use crate::support::checks::check;
 

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::core::{Decision, Error, Outcome, Source};
-use crate::store::{
+use tollgate::store::{
     Ask, AskMode, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Mode, Receipt, ReceiptItem,
     Requirement, Settlement, Settling, Store, StoreDecision, StoreId,
 };
+use tollgate::{Decision, Error, Outcome, Source};
 
 /// A store that decides each check by a closure, and keeps nothing: for tests of what follows a decision.
 ///
@@ -20,8 +20,8 @@ use crate::store::{
 /// # Examples
 ///
 /// ```
-/// use tollgate::test_util::StoreFn;
 /// use tollgate::{Key, Limiter, Quota, Rule};
+/// use tollgate_test::StoreFn;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
@@ -57,8 +57,8 @@ where
     /// # Examples
     ///
     /// ```
-    /// use tollgate::test_util::StoreFn;
     /// use tollgate::{Key, Limiter, Quota, Rule, Source};
+    /// use tollgate_test::StoreFn;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
@@ -81,8 +81,8 @@ where
     /// use std::time::Duration;
     ///
     /// use http::Request;
-    /// use tollgate::test_util::{StoreFn, send};
     /// use tollgate::{Policy, Quota, RateLimitLayer};
+    /// use tollgate_test::{StoreFn, send};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
@@ -122,7 +122,7 @@ where
         });
         let is_refused =
             checks.iter().zip(&outcomes).any(|(check, one)| check.mode == Mode::Enforce && !one.is_allowed());
-        let receipt = if is_refused { Receipt::empty(self.id) } else { Receipt::new(self.id, taken) };
+        let receipt = Receipt::new(self.id, taken.filter(|_| !is_refused));
         MaybeFuture::Ready(Ok(StoreDecision::new(Decision::new(outcomes, self.source), receipt)))
     }
 
@@ -130,12 +130,15 @@ where
         if receipt.store() != self.id {
             return MaybeFuture::Ready(Ok(Vec::new()));
         }
-        let applied = Settlement::each(changes, &receipt, |_, _, change| applied(change));
-        MaybeFuture::Ready(Ok(applied))
+        let results = changes.iter().map(|settlement| match receipt.items().get(settlement.check) {
+            Some(taken) => applied(settlement.change, taken.units),
+            None => ChangeResult::new(0, 0),
+        });
+        MaybeFuture::Ready(Ok(results.collect()))
     }
 
     fn adjust(&self, _: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
-        MaybeFuture::Ready(Ok(applied(change)))
+        MaybeFuture::Ready(Ok(applied(change, u64::MAX)))
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
@@ -143,12 +146,14 @@ where
     }
 }
 
-/// Returns the result of a change that was made as a whole.
-fn applied(change: Change) -> ChangeResult {
-    match change {
-        Change::Refund(units) | Change::Charge(units) | Change::Renew(units) => ChangeResult::new(units, 0),
-        Change::Strike(_) | Change::Lift | Change::Reset => ChangeResult::new(0, 0),
-    }
+/// Returns the result of a change that was made as a whole, where this much was taken.
+fn applied(change: Change, taken: u64) -> ChangeResult {
+    let units = match change {
+        Change::Refund(units) | Change::Renew(units) => units.min(taken),
+        Change::Charge(units) => units,
+        _ => 0,
+    };
+    ChangeResult::new(units, 0)
 }
 
 impl<F> fmt::Debug for StoreFn<F> {
@@ -162,8 +167,8 @@ impl<F> fmt::Debug for StoreFn<F> {
 /// # Examples
 ///
 /// ```
-/// use tollgate::test_util::{Recorded, RecordingStore};
 /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+/// use tollgate_test::{Recorded, RecordingStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {

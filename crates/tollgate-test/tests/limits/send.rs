@@ -5,8 +5,9 @@ use std::time::Duration;
 use http::{Request, StatusCode};
 use tokio::time::Instant;
 use tollgate::policy::MissingKey;
-use tollgate::test_util::{FailingStore, ManualClock, TestResponse, send};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Source, key};
+use tollgate_test::{TestResponse, send};
 
 fn policy(quota: Quota) -> Policy {
     Policy::new("api", quota).key(key::header("x-user")).missing_key(MissingKey::Deny)

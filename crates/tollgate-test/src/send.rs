@@ -8,16 +8,14 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
+use tollgate::{Decision, RateLimitHandle};
 use tower::{Layer, Service};
-
-use crate::core::Decision;
-use crate::http::RateLimitHandle;
 
 /// Sends `n` requests through a layer, one after the other, and returns their responses in that order.
 ///
 /// `request` makes each request by its index, from 0. An admitted request gets an empty response with the status 200. One
 /// that queues in a leaky bucket waits for its turn before the next is sent: see
-/// [`ManualClock::paused`](super::ManualClock::paused).
+/// [`ManualClock::paused`](tollgate::test_util::ManualClock::paused).
 ///
 /// A policy by the client's address needs an address: `request` inserts axum's `ConnectInfo<SocketAddr>` into the
 /// extensions.
@@ -26,8 +24,8 @@ use crate::http::RateLimitHandle;
 ///
 /// ```
 /// use http::{Request, StatusCode};
-/// use tollgate::test_util::send;
 /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+/// use tollgate_test::send;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
@@ -83,7 +81,7 @@ impl TestResponse {
     }
 
     /// Returns the decision on the request. That of a denied one is there if the layer
-    /// [exposes decisions](crate::RateLimitLayer::expose_decisions), and there was one: none is made where a key is missing.
+    /// [exposes decisions](tollgate::RateLimitLayer::expose_decisions), and there was one: none is made where a key is missing.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
         let extensions = self.response.extensions();
