@@ -107,7 +107,7 @@ impl<S: Store> Moody<S> {
         let mut counts = self.counts.lock().expect("nobody panics here");
         for call in self.recording.take() {
             match call {
-                Recorded::Decide(_) | Recorded::Probe(_) => counts.asked += 1,
+                Recorded::Decide(_) => counts.asked += 1,
                 Recorded::Settle(_, changes) => counts.settled += changes.len(),
                 _ => {}
             }

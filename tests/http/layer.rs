@@ -140,7 +140,7 @@ fn recorded(fits: bool) -> RecordingStore<impl Store> {
 
 /// The checks of each decision that a store was asked for.
 fn asked(store: &RecordingStore<impl Store>) -> Vec<Vec<Check>> {
-    let checks = |call| if let Recorded::Decide(checks) | Recorded::Probe(checks) = call { Some(checks) } else { None };
+    let checks = |call| if let Recorded::Decide(checks) = call { Some(checks) } else { None };
     store.recorded().into_iter().filter_map(checks).collect()
 }
 

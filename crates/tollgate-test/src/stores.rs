@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tollgate::store::{
-    Ask, AskMode, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Mode, Receipt, ReceiptItem,
-    Requirement, Settlement, Settling, Store, StoreDecision, StoreId,
+    Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Requirement,
+    Settlement, Settling, Store, StoreDecision, StoreId,
 };
 use tollgate::{Decision, Error, Outcome, Source};
 
 /// A store that decides each check by a closure, and keeps nothing: for tests of what follows a decision.
 ///
-/// The closure returns whether the check fits. A check that fits has its quota's capacity left but for its cost, and
-/// one that does not can be repeated after a window, unless [`retry_after`](Self::retry_after) is set. A look (a check
-/// of cost 0) always fits, with nothing left if the closure returns `false`. All that is charged or refunded is
-/// reported as done.
+/// The closure returns `true` if the check fits. A check that fits has its quota's capacity left but for its cost, and
+/// one that does not can be repeated after a window, unless [`retry_after`](Self::retry_after) is set. A peek (a check
+/// of cost 0) always fits, with nothing left if the closure returns `false`. Charges and refunds are reported as done.
+/// A layer refuses policies with a [`Ban`](tollgate::Ban) on it.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ impl<F> StoreFn<F>
 where
     F: Fn(&Check) -> bool + Send + Sync + 'static,
 {
-    /// A store of a closure that returns whether a check fits. It must not block.
+    /// A store of a closure that returns `true` if a check fits. It must not block.
     pub fn new(fits: F) -> Self {
         Self { id: StoreId::new(), fits, source: Source::Store, retry_after: None }
     }
@@ -73,7 +73,7 @@ where
         Self { source, ..self }
     }
 
-    /// Sets how long all refusals say to wait, which is the window of the quota otherwise: for tests of what waits.
+    /// Sets the wait of all denials, which is the window of the quota otherwise: for tests of what waits.
     ///
     /// # Examples
     ///
@@ -115,15 +115,13 @@ where
     F: Fn(&Check) -> bool + Send + Sync + 'static,
 {
     fn decide(&self, checks: &[Check], _: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
-        let outcomes: Vec<_> = checks.iter().map(|check| self.outcome(check)).collect();
-        let taken = checks.iter().zip(&outcomes).map(|(check, outcome)| {
+        let decision = Decision::new(checks.iter().map(|check| self.outcome(check)), self.source);
+        let taken = checks.iter().zip(decision.outcomes()).filter(|_| decision.is_allowed()).map(|(check, outcome)| {
             let units = if outcome.is_allowed() { check.cost } else { 0 };
             ReceiptItem::new(check.counter.clone(), units, 0).floor(check.floor)
         });
-        let is_refused =
-            checks.iter().zip(&outcomes).any(|(check, one)| check.mode == Mode::Enforce && !one.is_allowed());
-        let receipt = Receipt::new(self.id, taken.filter(|_| !is_refused));
-        MaybeFuture::Ready(Ok(StoreDecision::new(Decision::new(outcomes, self.source), receipt)))
+        let receipt = Receipt::new(self.id, taken);
+        MaybeFuture::Ready(Ok(StoreDecision::new(decision, receipt)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -164,6 +162,8 @@ impl<F> fmt::Debug for StoreFn<F> {
 
 /// A store around a store that records each call before it passes it on. Clones share the inner store and the records.
 ///
+/// It keeps all calls until they are [taken](Self::take).
+///
 /// # Examples
 ///
 /// ```
@@ -191,10 +191,8 @@ pub struct RecordingStore<S> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recorded {
-    /// [`Store::decide`], with the checks of one request.
+    /// [`Store::decide`], with the checks of one request or of a [probe](tollgate::store::AskMode::Probe) after a failure.
     Decide(Vec<Check>),
-    /// The same as a [probe](AskMode::Probe), which a layer makes after a failure.
-    Probe(Vec<Check>),
     /// [`Store::settle`], with what the receipt says was taken, and the changes to that.
     Settle(Vec<ReceiptItem>, Vec<Settlement>),
     /// [`Store::adjust`].
@@ -213,7 +211,7 @@ impl<S: Store> RecordingStore<S> {
         self.records().clone()
     }
 
-    /// Returns the calls so far, in their order, and forgets them.
+    /// Returns the calls so far, in their order, and deletes the records.
     pub fn take(&self) -> Vec<Recorded> {
         std::mem::take(&mut *self.records())
     }
@@ -229,8 +227,7 @@ impl<S: Store> RecordingStore<S> {
 
 impl<S: Store> Store for RecordingStore<S> {
     fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
-        let record = if ask.mode == AskMode::Probe { Recorded::Probe } else { Recorded::Decide };
-        self.record(record(checks.to_vec()));
+        self.record(Recorded::Decide(checks.to_vec()));
         self.inner.decide(checks, ask)
     }
 

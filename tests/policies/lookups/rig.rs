@@ -130,7 +130,7 @@ impl Rig {
     pub(crate) fn asked(&self) -> (usize, usize) {
         let (mut decided, mut looked) = (0, 0);
         for call in self.store.recorded() {
-            let (Recorded::Decide(checks) | Recorded::Probe(checks)) = call else { continue };
+            let Recorded::Decide(checks) = call else { continue };
             let looks = checks.iter().all(|check| check.cost == 0);
             *if looks { &mut looked } else { &mut decided } += 1;
         }

@@ -57,7 +57,7 @@ impl<S: Store> Rig<S> {
     /// How often the inner store was asked for a decision.
     pub(super) fn calls(&self) -> u64 {
         let recorded = self.store.get_ref().take();
-        let decisions = recorded.iter().filter(|call| matches!(call, Recorded::Decide(_) | Recorded::Probe(_)));
+        let decisions = recorded.iter().filter(|call| matches!(call, Recorded::Decide(_)));
         let calls = decisions.count() as u64;
         self.calls.fetch_add(calls, Ordering::SeqCst) + calls
     }
