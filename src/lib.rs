@@ -104,8 +104,9 @@
 //!
 //! # Testing
 //!
-//! With the feature `test-util`, the module `test_util` has what tests of your own limits need: a manual clock, stores
-//! that fail, and requests through a layer. `docs/testing.md` in the repository shows the tests that most services want.
+//! The crate [`tollgate-test`](https://docs.rs/tollgate-test) is for tests of your own limits: it sends requests through a layer,
+//! and its page on [testing](https://docs.rs/tollgate-test/latest/tollgate_test/testing/) shows the tests that most services
+//! want. With the feature `test-util`, which it enables, the module `test_util` has a manual clock and a store that fails.
 //!
 //! # Features
 //!
@@ -122,7 +123,7 @@
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 //! | `calendar` | no | [`Calendar`](policy::Calendar): fixed windows that are hours, days, weeks or months of a time zone |
 //! | `metrics` | no | [metrics](#metrics) for operators |
-//! | `test-util` | no | `test_util`: a clock and stores for tests of your own limits |
+//! | `test-util` | no | `test_util`: a clock and a store that fails, for tests of your own limits |
 
 // docs.rs shows at each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -199,11 +200,6 @@ pub mod status {
 #[cfg(all(doctest, feature = "axum", feature = "calendar", feature = "sentinel", feature = "cluster"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-/// Compiles and runs the code in the page on tests.
-#[cfg(all(doctest, feature = "test-util"))]
-#[doc = include_str!("../docs/testing.md")]
-struct Testing;
 
 /// Compiles and runs the code in the page on regions.
 #[cfg(all(doctest, feature = "redis"))]

@@ -19,8 +19,9 @@ use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::time::{Instant, sleep};
 use tollgate::store::{Ask, Check, Counter, DenyCache, LeaseStore, MaybeFuture, Receipt, Settlement, Settling, Store};
-use tollgate::test_util::{ManualClock, StoreFn};
+use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
+use tollgate_test::StoreFn;
 use tower::{Layer, Service, service_fn};
 
 #[allow(dead_code, reason = "rooms use more of it")]

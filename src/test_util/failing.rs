@@ -16,7 +16,7 @@ use crate::store::{
 };
 
 /// How long a settlement or a change hangs if the inner store has no timeout.
-const DEFAULT_BUDGET: Duration = Duration::from_millis(100);
+const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A store around a store that a test makes unavailable, and available again. Clones share the inner store and its state.
 ///
@@ -214,13 +214,13 @@ impl<S: Store> FailingStore<S> {
 
     /// Returns when a decision has to be there, if the store is one that keeps deadlines.
     fn ends_of_decision(&self, deadline: Deadline) -> [Option<Instant>; 2] {
-        let end = self.timeout().and_then(|budget| deadline.earlier(Deadline::after(budget)).instant());
+        let end = self.timeout().and_then(|timeout| deadline.earlier(Deadline::after(timeout)).instant());
         [end; 2]
     }
 
     /// Returns for how long whatever is not a decision may hang.
     fn ends(&self) -> [Option<Instant>; 2] {
-        [None, Deadline::after(self.timeout().unwrap_or(DEFAULT_BUDGET)).instant()]
+        [None, Deadline::after(self.timeout().unwrap_or(DEFAULT_TIMEOUT)).instant()]
     }
 }
 

@@ -1,4 +1,5 @@
-//! For tests of your own limits: time that a test sets, and stores that fail, hang or refuse as it says.
+//! For tests of your own limits: [`ManualClock`] is time that a test sets, and [`FailingStore`] a store that fails, hangs
+//! or is slow.
 //!
 //! Enable the feature `test-util` among your `dev-dependencies` only: it also enables that of tokio, which makes timers a
 //! little slower.
@@ -8,23 +9,11 @@
 //! tollgate = { version = "0.1", features = ["test-util"] }
 //! ```
 //!
-//! | for a test of | there is |
-//! | --- | --- |
-//! | limits as time passes, without sleeping | [`ManualClock`] |
-//! | what clients receive | [`send`] |
-//! | a store that is unavailable or slow | [`FailingStore`] |
-//! | what follows from a decision, whatever the limits are | [`StoreFn`] |
-//! | what is charged and refunded, and for which keys | [`RecordingStore`] |
-//!
-//! In the repository, `docs/testing.md` shows the tests that most services want. The crate `tollgate-test` has the
-//! conformance suite for a store of your own.
+//! The crate [`tollgate-test`](https://docs.rs/tollgate-test), which enables the feature, has more: requests through a
+//! layer, stores that record or decide by a closure, and the conformance suite for a store of your own.
 
 mod clock;
 mod failing;
-mod send;
-mod stores;
 
 pub use clock::ManualClock;
 pub use failing::{FailingStore, Held};
-pub use send::{TestResponse, send};
-pub use stores::{Recorded, RecordingStore, StoreFn};

@@ -9,8 +9,9 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::body::ResponseBody;
 use tollgate::store::Store;
-use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Decision, Error, MemoryStore, Policy, Quota, RateLimitLayer, Source, key};
+use tollgate_test::{Recorded, RecordingStore};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::doubles::away;
@@ -106,7 +107,7 @@ impl<S: Store> Moody<S> {
         let mut counts = self.counts.lock().expect("nobody panics here");
         for call in self.recording.take() {
             match call {
-                Recorded::Decide(_) | Recorded::Probe(_) => counts.asked += 1,
+                Recorded::Decide(_) => counts.asked += 1,
                 Recorded::Settle(_, changes) => counts.settled += changes.len(),
                 _ => {}
             }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::store::{BreakerState, DenyCache, LeaseStore, Store};
-use tollgate::test_util::{FailingStore, ManualClock, RecordingStore};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{MemoryStore, Quota, RateLimitLayer, Source};
+use tollgate_test::RecordingStore;
 
 use super::rig::{Mood, Moody, ask, ms, per_user, source};
 

@@ -8,8 +8,9 @@ use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
-use tollgate::test_util::{ManualClock, TestResponse, send};
+use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Policy, Quota, RateLimitLayer, key};
+use tollgate_test::{TestResponse, send};
 use tower::ServiceExt;
 
 use crate::support::time::memory;

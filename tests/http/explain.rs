@@ -17,8 +17,8 @@ use http::{Method, Request, Response, StatusCode};
 use tollgate::key::{self, Ambiguous, KeyExtractor};
 use tollgate::policy::{AccessList, MissingKey, TierLookup};
 use tollgate::status::PolicyExplanation;
-use tollgate::test_util::{Recorded, RecordingStore, send};
 use tollgate::{Ban, Error, Key, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule};
+use tollgate_test::{Recorded, RecordingStore, send};
 use tower::ServiceExt;
 
 const OWN: Quota = Quota::per_minute(60);

@@ -29,11 +29,12 @@ use tollgate::status::StatusService;
 use tollgate::store::{
     ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Settlement, Store, StoreDecision,
 };
-use tollgate::test_util::{FailingStore, Held, ManualClock, Recorded, RecordingStore, StoreFn};
+use tollgate::test_util::{FailingStore, Held, ManualClock};
 use tollgate::{
     Ban, Decision, Error, Key, Limiter, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimit, RateLimitHandle,
     RateLimitHeaders, RateLimitLayer, Rule, Source,
 };
+use tollgate_test::{Recorded, RecordingStore, StoreFn};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_test::mock;
@@ -139,7 +140,7 @@ fn recorded(fits: bool) -> RecordingStore<impl Store> {
 
 /// The checks of each decision that a store was asked for.
 fn asked(store: &RecordingStore<impl Store>) -> Vec<Vec<Check>> {
-    let checks = |call| if let Recorded::Decide(checks) | Recorded::Probe(checks) = call { Some(checks) } else { None };
+    let checks = |call| if let Recorded::Decide(checks) = call { Some(checks) } else { None };
     store.recorded().into_iter().filter_map(checks).collect()
 }
 

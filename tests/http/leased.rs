@@ -5,8 +5,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use http::Request;
 use tollgate::store::{BreakerState, LeaseStore};
-use tollgate::test_util::{FailingStore, ManualClock, send};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate_test::send;
 
 use crate::support::time;
 

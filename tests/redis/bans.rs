@@ -135,8 +135,8 @@ async fn looks_before_lookups_strike_in_redis_as_in_memory() {
     use http::Request;
     use tollgate::key::Lookup;
     use tollgate::policy::TierLookup;
-    use tollgate::test_util::send;
     use tollgate::{MemoryStore, Policy, RateLimitLayer, key};
+    use tollgate_test::send;
 
     let server = RedisServer::start();
     let quotas = [
@@ -157,7 +157,7 @@ async fn looks_before_lookups_strike_in_redis_as_in_memory() {
                         request
                     });
                     let sent = sent.await;
-                    let told = |sent: &tollgate::test_util::TestResponse| {
+                    let told = |sent: &tollgate_test::TestResponse| {
                         let decision = sent.decision().expect("a decision");
                         let each: Vec<_> =
                             decision.outcomes().iter().map(|one| (one.is_allowed(), one.is_banned())).collect();
@@ -202,7 +202,7 @@ async fn more_bans_than_one_decision_may_have_are_an_error_when_the_layer_is_bui
     let build = |many| RateLimitLayer::composite(store.clone()).try_policies(policies(many));
     assert!(build(127).is_ok(), "254 checks");
     let Ok(layer) = build(128) else { return };
-    let sent = tollgate::test_util::send(&layer, 1, |_| {
+    let sent = tollgate_test::send(&layer, 1, |_| {
         let mut request = http::Request::new(String::new());
         let peer = std::net::SocketAddr::from(([10, 0, 0, 1], 4_711));
         request.extensions_mut().insert(axum::extract::ConnectInfo(peer));

@@ -1,5 +1,4 @@
 //! What `tollgate::test_util` gives to tests of users.
 
 mod clock;
-mod send;
-mod stores;
+mod failing;

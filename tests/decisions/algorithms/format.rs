@@ -233,8 +233,8 @@ async fn a_foreign_value_is_a_new_state() {
 
 #[test]
 fn every_algorithm_has_its_table_in_the_conformance_suite() {
-    let tables = include_str!("../../../crates/tollgate-test/src/tables.rs");
+    let tables = include_str!("../../../crates/tollgate-test/src/conformance/tables.rs");
     for name in Algorithm::ALL {
-        assert!(tables.contains(&format!("\"{name}\",")), "crates/tollgate-test/src/tables.rs: {name}");
+        assert!(tables.contains(&format!("\"{name}\",")), "crates/tollgate-test/src/conformance/tables.rs: {name}");
     }
 }

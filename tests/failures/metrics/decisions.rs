@@ -10,8 +10,8 @@ use http_body_util::Full;
 use tokio::time::timeout;
 use tollgate::policy::{AccessList, Count, MissingKey};
 use tollgate::store::DenyCache;
-use tollgate::test_util::StoreFn;
 use tollgate::{Ban, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, Source, key};
+use tollgate_test::StoreFn;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;

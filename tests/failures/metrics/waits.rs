@@ -5,9 +5,10 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use tollgate::key::header;
-use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
+use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer};
 use tollgate_shed::BackPressureLayer;
+use tollgate_test::{Recorded, RecordingStore};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use axum::extract::ConnectInfo;
 use http::Request;
 use tollgate::policy::MissingKey;
-use tollgate::test_util::{TestResponse, send};
 use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate_test::{TestResponse, send};
 
 use super::rig::HOUR;
 

@@ -10,8 +10,9 @@ use http::{Method, Request};
 use tollgate::key::Lookup;
 use tollgate::policy::TierLookup;
 use tollgate::store::DenyCache;
-use tollgate::test_util::{ManualClock, RecordingStore, TestResponse, send};
+use tollgate::test_util::ManualClock;
 use tollgate::{Ban, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate_test::{RecordingStore, TestResponse, send};
 
 use crate::support::time::memory;
 

@@ -5,12 +5,13 @@ use std::time::Duration;
 use futures::FutureExt;
 use http::Method;
 use tollgate::key;
-use tollgate::test_util::{ManualClock, send};
+use tollgate::test_util::ManualClock;
 use tollgate::{
     Ban, Decision, Error, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule,
 };
 use tollgate_bandwidth::Flow;
 use tollgate_shed::BackPressureLayer;
+use tollgate_test::send;
 
 use crate::support::time::memory;
 

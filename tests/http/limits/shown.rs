@@ -16,10 +16,11 @@ use http_body_util::{BodyExt, Full};
 use tollgate::key::{KeyExtractor, Lookup};
 use tollgate::policy::{AccessList, MissingKey, TierLookup};
 use tollgate::status::StatusService;
-use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
+use tollgate::test_util::ManualClock;
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
 #[cfg(feature = "config")]
 use tollgate_config::Config;
+use tollgate_test::{Recorded, RecordingStore};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 

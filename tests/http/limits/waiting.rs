@@ -11,8 +11,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate::key::Lookup;
 #[cfg(feature = "lookup")]
 use tollgate::policy::TierLookup;
-use tollgate::test_util::{ManualClock, StoreFn};
+use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Quota, Rule};
+use tollgate_test::StoreFn;
 
 use crate::support::time::memory;
 

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Uri};
 use tollgate::key::{self, Ambiguous, Extracted, KeyExtractor, Lookup};
-use tollgate::test_util::send;
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate_test::send;
 
 use super::{head, text};
 

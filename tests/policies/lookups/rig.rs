@@ -16,8 +16,9 @@ use tollgate::body::ResponseBody;
 use tollgate::key::{self, Extracted, KeyExtractor, Lookup};
 use tollgate::policy::TierLookup;
 use tollgate::store::Store;
-use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
+use tollgate::test_util::ManualClock;
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore};
+use tollgate_test::{Recorded, RecordingStore};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::server::RedisServer;
@@ -129,7 +130,7 @@ impl Rig {
     pub(crate) fn asked(&self) -> (usize, usize) {
         let (mut decided, mut looked) = (0, 0);
         for call in self.store.recorded() {
-            let (Recorded::Decide(checks) | Recorded::Probe(checks)) = call else { continue };
+            let Recorded::Decide(checks) = call else { continue };
             let looks = checks.iter().all(|check| check.cost == 0);
             *if looks { &mut looked } else { &mut decided } += 1;
         }

@@ -4,8 +4,8 @@ use std::future::ready;
 
 use tollgate::key::{self, Extracted};
 use tollgate::policy::{AccessList, MissingKey};
-use tollgate::test_util::Recorded;
 use tollgate::{Ban, Error, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Rule};
+use tollgate_test::Recorded;
 
 use super::rig::{Directory, HOUR, MANY, Rig, by, memory, ms, on_each_store, send, status, with_token};
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use http::{Request, Response};
 use tollgate::response::ActualCost;
 use tollgate::store::Change;
-use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Error, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
+use tollgate_test::{Recorded, RecordingStore};
 use tower::util::BoxCloneService;
 use tower::{Layer, service_fn};
 

@@ -10,8 +10,9 @@ use futures::future::join_all;
 use http::{Request, Response};
 use tollgate::response::ActualCost;
 use tollgate::store::Change;
-use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer};
+use tollgate_test::{Recorded, RecordingStore};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 

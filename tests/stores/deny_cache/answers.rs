@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tollgate::store::{Ask, Change, Counter, DenyCache, MaybeFuture, Mode, Settlement, Store};
-use tollgate::test_util::{ManualClock, StoreFn};
+use tollgate::test_util::ManualClock;
 use tollgate::{MemoryStore, Quota, Source};
+use tollgate_test::StoreFn;
 
 use super::rig::{EACH, MS, Rig, S};
 use crate::support::checks::check;

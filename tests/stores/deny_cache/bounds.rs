@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tollgate::Quota;
 use tollgate::store::{Ask, Store};
-use tollgate::test_util::{ManualClock, StoreFn};
+use tollgate::test_util::ManualClock;
+use tollgate_test::StoreFn;
 
 use super::rig::{MS, Rig, S};
 use crate::support::checks::check;

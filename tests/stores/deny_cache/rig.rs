@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::store::{Ask, Check, DenyCache, DenyCacheBuilder, MaybeFuture, Store, StoreDecision};
-use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
+use tollgate::test_util::ManualClock;
 use tollgate::{Decision, MemoryStore, Quota, Source};
+use tollgate_test::{Recorded, RecordingStore};
 
 use crate::support::checks::check;
 
@@ -56,7 +57,7 @@ impl<S: Store> Rig<S> {
     /// How often the inner store was asked for a decision.
     pub(super) fn calls(&self) -> u64 {
         let recorded = self.store.get_ref().take();
-        let decisions = recorded.iter().filter(|call| matches!(call, Recorded::Decide(_) | Recorded::Probe(_)));
+        let decisions = recorded.iter().filter(|call| matches!(call, Recorded::Decide(_)));
         let calls = decisions.count() as u64;
         self.calls.fetch_add(calls, Ordering::SeqCst) + calls
     }

@@ -18,9 +18,10 @@ use tollgate::store::{
     self, Ask, Capabilities, Change, ChangeResult, Check, Counter, Receipt, Requirement, Settlement, Settling,
     StoreDecision,
 };
-use tollgate::test_util::{ManualClock, RecordingStore};
+use tollgate::test_util::ManualClock;
 use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule};
 use tollgate_bandwidth::{BandwidthLayer, LimitedBody, OnLimit};
+use tollgate_test::RecordingStore;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::time::memory;

@@ -8,9 +8,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate::key::{Lookup, header};
 use tollgate::policy::TierLookup;
-use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Ban, Error, Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule};
 use tollgate_shed::BackPressureLayer;
+use tollgate_test::{Recorded, RecordingStore};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tracing::Level;
 

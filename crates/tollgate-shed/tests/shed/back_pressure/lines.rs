@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use tokio::time::Instant;
-use tollgate::test_util::Recorded;
 use tollgate::{Limiter, MemoryStore, Quota, Rule};
 use tollgate_shed::BackPressureLayer;
+use tollgate_test::Recorded;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_test::mock;
 

@@ -8,9 +8,10 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tollgate::test_util::{ManualClock, RecordingStore};
+use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
 use tollgate_shed::BackPressureLayer;
+use tollgate_test::RecordingStore;
 use tower::{Service, ServiceExt};
 
 const SECOND: Duration = Duration::from_secs(1);

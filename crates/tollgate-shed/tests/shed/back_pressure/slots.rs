@@ -7,8 +7,8 @@ use futures::FutureExt;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep};
 use tollgate::Quota;
-use tollgate::test_util::Recorded;
 use tollgate_shed::BackPressureLayer;
+use tollgate_test::Recorded;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use super::{SECOND, key, left, limiter};

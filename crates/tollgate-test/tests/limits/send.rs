@@ -5,8 +5,9 @@ use std::time::Duration;
 use http::{Request, StatusCode};
 use tokio::time::Instant;
 use tollgate::policy::MissingKey;
-use tollgate::test_util::{FailingStore, ManualClock, TestResponse, send};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Source, key};
+use tollgate_test::{TestResponse, send};
 
 fn policy(quota: Quota) -> Policy {
     Policy::new("api", quota).key(key::header("x-user")).missing_key(MissingKey::Deny)
@@ -26,11 +27,10 @@ async fn each_request_has_its_response_and_decision() {
     assert_eq!((sent[0].status(), sent[2].status()), (StatusCode::OK, StatusCode::TOO_MANY_REQUESTS));
     assert!(sent[0].body().is_empty() && sent[2].body().starts_with(b"{\"type\""));
     assert_eq!(sent[2].headers()["retry-after"], "1800");
-    assert_eq!(sent[2].clone().into_response().status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
 #[tokio::test]
-async fn a_request_that_is_refused_without_a_decision_has_none() {
+async fn a_request_that_is_denied_without_a_decision_has_none() {
     let layer = RateLimitLayer::new(MemoryStore::new(), policy(Quota::per_hour(2)));
     let sent = send(&layer, 1, |_| Request::new(String::new())).await;
     assert_eq!(sent[0].status(), StatusCode::FORBIDDEN);

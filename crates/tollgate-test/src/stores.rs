@@ -4,24 +4,24 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::core::{Decision, Error, Outcome, Source};
-use crate::store::{
-    Ask, AskMode, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Mode, Receipt, ReceiptItem,
-    Requirement, Settlement, Settling, Store, StoreDecision, StoreId,
+use tollgate::store::{
+    Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Requirement,
+    Settlement, Settling, Store, StoreDecision, StoreId,
 };
+use tollgate::{Decision, Error, Outcome, Source};
 
 /// A store that decides each check by a closure, and keeps nothing: for tests of what follows a decision.
 ///
-/// The closure returns whether the check fits. A check that fits has its quota's capacity left but for its cost, and
-/// one that does not can be repeated after a window, unless [`retry_after`](Self::retry_after) is set. A look (a check
-/// of cost 0) always fits, with nothing left if the closure returns `false`. All that is charged or refunded is
-/// reported as done.
+/// The closure returns `true` if the check fits. A check that fits has its quota's capacity left but for its cost, and
+/// one that does not can be repeated after a window, unless [`retry_after`](Self::retry_after) is set. A peek (a check
+/// of cost 0) always fits, with nothing left if the closure returns `false`. Charges and refunds are reported as done.
+/// A layer refuses policies with a [`Ban`](tollgate::Ban) on it.
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::test_util::StoreFn;
 /// use tollgate::{Key, Limiter, Quota, Rule};
+/// use tollgate_test::StoreFn;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
@@ -46,7 +46,7 @@ impl<F> StoreFn<F>
 where
     F: Fn(&Check) -> bool + Send + Sync + 'static,
 {
-    /// A store of a closure that returns whether a check fits. It must not block.
+    /// A store of a closure that returns `true` if a check fits. It must not block.
     pub fn new(fits: F) -> Self {
         Self { id: StoreId::new(), fits, source: Source::Store, retry_after: None }
     }
@@ -57,8 +57,8 @@ where
     /// # Examples
     ///
     /// ```
-    /// use tollgate::test_util::StoreFn;
     /// use tollgate::{Key, Limiter, Quota, Rule, Source};
+    /// use tollgate_test::StoreFn;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
@@ -73,7 +73,7 @@ where
         Self { source, ..self }
     }
 
-    /// Sets how long all refusals say to wait, which is the window of the quota otherwise: for tests of what waits.
+    /// Sets the wait of all denials, which is the window of the quota otherwise: for tests of what waits.
     ///
     /// # Examples
     ///
@@ -81,8 +81,8 @@ where
     /// use std::time::Duration;
     ///
     /// use http::Request;
-    /// use tollgate::test_util::{StoreFn, send};
     /// use tollgate::{Policy, Quota, RateLimitLayer};
+    /// use tollgate_test::{StoreFn, send};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
@@ -115,27 +115,28 @@ where
     F: Fn(&Check) -> bool + Send + Sync + 'static,
 {
     fn decide(&self, checks: &[Check], _: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
-        let outcomes: Vec<_> = checks.iter().map(|check| self.outcome(check)).collect();
-        let taken = checks.iter().zip(&outcomes).map(|(check, outcome)| {
+        let decision = Decision::new(checks.iter().map(|check| self.outcome(check)), self.source);
+        let taken = checks.iter().zip(decision.outcomes()).filter(|_| decision.is_allowed()).map(|(check, outcome)| {
             let units = if outcome.is_allowed() { check.cost } else { 0 };
             ReceiptItem::new(check.counter.clone(), units, 0).floor(check.floor)
         });
-        let is_refused =
-            checks.iter().zip(&outcomes).any(|(check, one)| check.mode == Mode::Enforce && !one.is_allowed());
-        let receipt = if is_refused { Receipt::empty(self.id) } else { Receipt::new(self.id, taken) };
-        MaybeFuture::Ready(Ok(StoreDecision::new(Decision::new(outcomes, self.source), receipt)))
+        let receipt = Receipt::new(self.id, taken);
+        MaybeFuture::Ready(Ok(StoreDecision::new(decision, receipt)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.id {
             return MaybeFuture::Ready(Ok(Vec::new()));
         }
-        let applied = Settlement::each(changes, &receipt, |_, _, change| applied(change));
-        MaybeFuture::Ready(Ok(applied))
+        let results = changes.iter().map(|settlement| match receipt.items().get(settlement.check) {
+            Some(taken) => applied(settlement.change, taken.units),
+            None => ChangeResult::new(0, 0),
+        });
+        MaybeFuture::Ready(Ok(results.collect()))
     }
 
     fn adjust(&self, _: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
-        MaybeFuture::Ready(Ok(applied(change)))
+        MaybeFuture::Ready(Ok(applied(change, u64::MAX)))
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
@@ -143,12 +144,14 @@ where
     }
 }
 
-/// Returns the result of a change that was made as a whole.
-fn applied(change: Change) -> ChangeResult {
-    match change {
-        Change::Refund(units) | Change::Charge(units) | Change::Renew(units) => ChangeResult::new(units, 0),
-        Change::Strike(_) | Change::Lift | Change::Reset => ChangeResult::new(0, 0),
-    }
+/// Returns the result of a change that was made as a whole, where this much was taken.
+fn applied(change: Change, taken: u64) -> ChangeResult {
+    let units = match change {
+        Change::Refund(units) | Change::Renew(units) => units.min(taken),
+        Change::Charge(units) => units,
+        _ => 0,
+    };
+    ChangeResult::new(units, 0)
 }
 
 impl<F> fmt::Debug for StoreFn<F> {
@@ -159,11 +162,13 @@ impl<F> fmt::Debug for StoreFn<F> {
 
 /// A store around a store that records each call before it passes it on. Clones share the inner store and the records.
 ///
+/// It keeps all calls until they are [taken](Self::take).
+///
 /// # Examples
 ///
 /// ```
-/// use tollgate::test_util::{Recorded, RecordingStore};
 /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+/// use tollgate_test::{Recorded, RecordingStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
@@ -186,10 +191,8 @@ pub struct RecordingStore<S> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recorded {
-    /// [`Store::decide`], with the checks of one request.
+    /// [`Store::decide`], with the checks of one request or of a [probe](tollgate::store::AskMode::Probe) after a failure.
     Decide(Vec<Check>),
-    /// The same as a [probe](AskMode::Probe), which a layer makes after a failure.
-    Probe(Vec<Check>),
     /// [`Store::settle`], with what the receipt says was taken, and the changes to that.
     Settle(Vec<ReceiptItem>, Vec<Settlement>),
     /// [`Store::adjust`].
@@ -208,7 +211,7 @@ impl<S: Store> RecordingStore<S> {
         self.records().clone()
     }
 
-    /// Returns the calls so far, in their order, and forgets them.
+    /// Returns the calls so far, in their order, and deletes the records.
     pub fn take(&self) -> Vec<Recorded> {
         std::mem::take(&mut *self.records())
     }
@@ -224,8 +227,7 @@ impl<S: Store> RecordingStore<S> {
 
 impl<S: Store> Store for RecordingStore<S> {
     fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
-        let record = if ask.mode == AskMode::Probe { Recorded::Probe } else { Recorded::Decide };
-        self.record(record(checks.to_vec()));
+        self.record(Recorded::Decide(checks.to_vec()));
         self.inner.decide(checks, ask)
     }
 

@@ -1,12 +1,12 @@
-//! Stores that do as a test says.
+//! A store that fails, hangs and is slow as a test says.
 
 use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::Instant;
 use tollgate::policy::PolicyName;
-use tollgate::store::{Ask, AskMode, Change, Check, Counter, MaybeFuture, Mode, Settlement, Store, StoreDecision};
-use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore, StoreFn};
+use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Settlement, Store, StoreDecision};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, Quota, Rule, Source};
 
 use crate::support::doubles::Bounded;
@@ -18,55 +18,6 @@ fn counter() -> Counter {
 
 fn check(cost: u64) -> Check {
     Check::new(counter(), cost)
-}
-
-#[tokio::test]
-async fn a_closure_decides_each_check_and_refuses_all_of_a_request() -> Result<(), Error> {
-    let store = StoreFn::new(|check| check.cost < 5);
-    let decide = |checks: &[Check]| store.decide(checks, Ask::default()).wait();
-
-    let decided = decide(&[check(4), check(3)]).await?;
-    assert!(decided.decision.is_allowed());
-    assert_eq!(decided.decision.outcomes()[0].remaining(), 6);
-    assert_eq!(decided.receipt.items().iter().map(|taken| taken.units).collect::<Vec<_>>(), [4, 3]);
-    let applied = store.settle(decided.receipt, &[Settlement::new(1, Change::Refund(9))]).wait().await?;
-    assert_eq!(applied[0].units, 3, "no more than was taken");
-
-    let refused = decide(&[check(4), check(5)]).await?;
-    assert!(!refused.decision.is_allowed() && refused.receipt.items().is_empty());
-    assert_eq!(refused.decision.retry_after(), Some(Duration::from_secs(60)));
-
-    let shadow = decide(&[check(5).mode(Mode::Shadow)]).await?;
-    assert!(shadow.decision.is_allowed());
-    assert_eq!(shadow.receipt.items()[0].units, 0);
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_closure_ignores_receipts_of_other_stores() -> Result<(), Error> {
-    let (store, other) = (StoreFn::new(|_| true), StoreFn::new(|_| true));
-    let decided = other.decide(&[check(3)], Ask::default()).wait().await?;
-    assert!(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(3))]).wait().await?.is_empty());
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_closures_decisions_have_the_source_and_the_wait_that_a_test_sets() -> Result<(), Error> {
-    let store = StoreFn::new(|check| check.cost < 5).source(Source::Lease).retry_after(Duration::from_secs(3));
-    let fits = store.decide(&[check(4)], Ask::default()).wait().await?.decision;
-    assert_eq!((fits.is_allowed(), fits.source()), (true, Source::Lease));
-    let refused = store.decide(&[check(5)], Ask::default()).wait().await?.decision;
-    assert_eq!((refused.source(), refused.retry_after()), (Source::Lease, Some(Duration::from_secs(3))));
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_look_fits_whatever_the_closure_returns() -> Result<(), Error> {
-    let store = StoreFn::new(|_| false);
-    let looked = store.decide(&[check(0)], Ask::default()).wait().await?;
-    assert!(looked.decision.is_allowed());
-    assert_eq!(looked.decision.outcomes()[0].remaining(), 0);
-    Ok(())
 }
 
 #[tokio::test]
@@ -218,32 +169,4 @@ fn a_failure_is_held_too_and_what_comes_after_it_is_not() {
     assert!(failing.as_mut().now_or_never().is_none());
     held.release();
     assert!(failing.now_or_never().is_some_and(|decided| decided.is_err()), "it failed when it was called");
-}
-
-#[tokio::test]
-async fn calls_are_recorded_in_their_order_and_passed_on() -> Result<(), Error> {
-    let store = RecordingStore::new(MemoryStore::new());
-    let decided = store.decide(&[check(3)], Ask::default()).wait().await?;
-    store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(2))]).wait().await?;
-    store.adjust(&counter(), Change::Charge(4)).wait().await?;
-    let looked = store.decide(&[check(0)], Ask::default().mode(AskMode::Probe)).wait().await?;
-    assert_eq!(looked.decision.outcomes()[0].remaining(), 5);
-    store.adjust(&counter(), Change::Reset).wait().await?;
-
-    let calls = store.clone().take();
-    let [
-        Recorded::Decide(decided),
-        Recorded::Settle(taken, changes),
-        Recorded::Adjust(adjusted, Change::Charge(4)),
-        Recorded::Probe(probed),
-        Recorded::Adjust(reset, Change::Reset),
-    ] = &calls[..]
-    else {
-        panic!("{calls:?}")
-    };
-    assert_eq!((decided[0].cost, taken[0].units, probed[0].cost), (3, 3, 0));
-    assert_eq!(changes, &[Settlement::new(0, Change::Refund(2))]);
-    assert_eq!((adjusted, reset), (&counter(), &counter()));
-    assert!(store.recorded().is_empty());
-    Ok(())
 }

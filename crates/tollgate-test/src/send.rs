@@ -8,16 +8,14 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
+use tollgate::{Decision, RateLimitHandle};
 use tower::{Layer, Service};
-
-use crate::core::Decision;
-use crate::http::RateLimitHandle;
 
 /// Sends `n` requests through a layer, one after the other, and returns their responses in that order.
 ///
 /// `request` makes each request by its index, from 0. An admitted request gets an empty response with the status 200. One
 /// that queues in a leaky bucket waits for its turn before the next is sent: see
-/// [`ManualClock::paused`](super::ManualClock::paused).
+/// [`ManualClock::paused`](tollgate::test_util::ManualClock::paused).
 ///
 /// A policy by the client's address needs an address: `request` inserts axum's `ConnectInfo<SocketAddr>` into the
 /// extensions.
@@ -26,8 +24,8 @@ use crate::http::RateLimitHandle;
 ///
 /// ```
 /// use http::{Request, StatusCode};
-/// use tollgate::test_util::send;
 /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+/// use tollgate_test::send;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
@@ -51,39 +49,31 @@ where
     for index in 0..n {
         // It is ready at any time, as the service inside is.
         let Ok(response) = layer.layer(Respond).call(request(index)).await;
-        sent.push(TestResponse::of(response).await);
+        let (parts, body) = response.into_parts();
+        let (mut body, mut read) = (pin!(body), Vec::new());
+        while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+            read.extend(frame.into_data().unwrap_or_default());
+        }
+        sent.push(TestResponse { response: Response::from_parts(parts, read.into()) });
     }
     sent
 }
 
-/// What became of a request of [`send`].
+/// The response to a request of [`send`], and whether it was admitted.
 #[derive(Clone, Debug)]
 pub struct TestResponse {
     response: Response<Bytes>,
 }
 
 impl TestResponse {
-    /// Reads the body to its end.
-    async fn of<B>(response: Response<B>) -> Self
-    where
-        B: Body<Data = Bytes>,
-    {
-        let (parts, body) = response.into_parts();
-        let (mut body, mut read) = (pin!(body), Vec::new());
-        while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-            read.extend(frame.into_data().unwrap_or_default());
-        }
-        Self { response: Response::from_parts(parts, read.into()) }
-    }
-
-    /// Returns whether the layer called the inner service.
+    /// Returns `true` if the layer called the inner service.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
         self.response.extensions().get::<Called>().is_some()
     }
 
-    /// Returns the decision on the request. That of a denied one is there if the layer
-    /// [exposes decisions](crate::RateLimitLayer::expose_decisions), and there was one: none is made where a key is missing.
+    /// Returns the decision on the request. A denied request has its decision if the layer
+    /// [exposes decisions](tollgate::RateLimitLayer::expose_decisions). None is made where a key is missing.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
         let extensions = self.response.extensions();
@@ -102,16 +92,10 @@ impl TestResponse {
         self.response.headers()
     }
 
-    /// Returns the body of the response: that of a refusal, or none.
+    /// Returns the body of a denial, up to an error of the body. An admitted request has an empty one.
     #[must_use]
     pub fn body(&self) -> &Bytes {
         self.response.body()
-    }
-
-    /// Returns the whole response.
-    #[must_use]
-    pub fn into_response(self) -> Response<Bytes> {
-        self.response
     }
 }
 
