@@ -1,6 +1,6 @@
 //! Draws how every algorithm decides the same traffic, on a simulated clock, as an SVG.
 //!
-//! `cargo run --example algorithms [FILE]` writes `docs/algorithms.svg`, or `FILE`.
+//! `cargo run -p tollgate-charts --example algorithms [FILE]` writes `docs/algorithms.svg`, or `FILE`.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Draws what the ramp of the worker shedder does to a load, as an SVG.
 //!
-//! `cargo run --example ramp [FILE]` writes `crates/tollgate-shed/docs/shedding.svg`, or `FILE`.
+//! `cargo run -p tollgate-charts --example ramp [FILE]` writes `crates/tollgate-shed/docs/shedding.svg`, or `FILE`.
 
 use std::error::Error;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //!
 //! Alone in its program, as it judges times for minutes: by name only, on a machine that does nothing else. Of the rows
 //! of `shed` and `ratios`, what does not depend on times is judged on any machine.
-//! `cargo test --test chaos -- --nocapture` prints the tables of `docs/reliability.md`; with the variable
+//! `cargo test -p tollgate-tests --test chaos -- --nocapture` prints the tables of `docs/reliability.md`; with the variable
 //! `CASES` only the rows whose names contain what it says.
 
 #![expect(clippy::cast_precision_loss, reason = "counts are small here")]

@@ -27,7 +27,7 @@ use tracing::Level;
 use crate::support::log::Log;
 use crate::support::time::memory;
 
-#[path = "../../examples/order/app.rs"]
+#[path = "../../examples/services/order/app.rs"]
 mod example;
 
 const ORIGIN: &str = "https://a.example";
@@ -315,7 +315,7 @@ async fn policies_that_are_removed_limit_nothing_until_others_replace_them_and_i
 
 /// The lines that add layers in a function of the example.
 fn layers_of(function: &str) -> Vec<&'static str> {
-    let source = include_str!("../../examples/order/app.rs");
+    let source = include_str!("../../examples/services/order/app.rs");
     let body = source.split_once(&format!("fn {function}(")).expect("the function").1;
     let body = body.split_once("\n}").expect("its end").0;
     body.lines().filter_map(|line| line.trim().strip_prefix(".layer(")).collect()
@@ -342,7 +342,7 @@ fn the_picture_names_each_layer_in_order() {
 
 #[test]
 fn the_page_shows_the_code_of_the_example() {
-    let (page, source) = (include_str!("../../docs/order.md"), include_str!("../../examples/order/app.rs"));
+    let (page, source) = (include_str!("../../docs/order.md"), include_str!("../../examples/services/order/app.rs"));
     let shown: Vec<&str> = page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert_eq!(shown.len(), 4);
     for code in shown {

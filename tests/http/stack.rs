@@ -18,7 +18,7 @@ use tower::ServiceExt;
 use crate::support::server::RedisServer;
 use crate::support::time::memory;
 
-#[path = "../../examples/stack/app.rs"]
+#[path = "../../examples/services/stack/app.rs"]
 mod example;
 
 /// The counters of all policies for the client that the requests come from, and what they hold.

@@ -12,7 +12,7 @@ use tollgate::Quota;
 use tower::ServiceExt;
 
 #[allow(dead_code, reason = "its main function is for those who run it")]
-#[path = "../../examples/stampede.rs"]
+#[path = "../../examples/services/stampede.rs"]
 mod example;
 
 use example::{Reports, app};

@@ -2,7 +2,7 @@
 //! another fail.
 //!
 //! Alone in its program, as it stalls the machine and judges times: its scenarios take turns.
-//! `cargo test --test neighbours -- --nocapture` prints what became of the others.
+//! `cargo test -p tollgate-tests --test neighbours -- --nocapture` prints what became of the others.
 
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]

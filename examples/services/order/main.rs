@@ -1,9 +1,9 @@
 //! Where a rate limiter belongs among the layers of a service: tracing, CORS, compression, timeouts, authentication and
 //! nested routers ([`app`]). docs/order.md explains it.
 //!
-//! `cargo run --example order` adds the layers with `Router::layer`, `cargo run --example order -- builder` with a
-//! `ServiceBuilder`; `around` shows what a layer around the whole router cannot do, and `LIMITS=off cargo run --example
-//! order -- setting` how a setting switches limits off.
+//! `cargo run -p tollgate-services --example order` adds the layers with `Router::layer`. With `-- builder` it does so with a
+//! `ServiceBuilder`; `-- around` shows what a layer around the whole router cannot do, and `-- setting` with `LIMITS=off` how a
+//! setting switches limits off.
 
 mod app;
 

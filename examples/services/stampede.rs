@@ -9,7 +9,7 @@
 //! after it has expired: 100 requests, 2 reports
 //! ```
 //!
-//! `cargo run --example stampede`
+//! `cargo run -p tollgate-services --example stampede`
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,7 @@
 //! A service with all kinds of layers in their order ([`app`]), and a loop of workers with back-pressure: limits by
 //! address, both load shedders, authentication, and the limits of users.
 //!
-//! `cargo run --example stack` counts in memory; pass the URL of a Redis server to count there.
+//! `cargo run -p tollgate-services --example stack` counts in memory; pass the URL of a Redis server to count there.
 
 mod app;
 

@@ -1,7 +1,7 @@
 //! Downloads at 2 MB/s for each client, from two servers that share the limit in Redis.
 //!
-//! `cargo run --release --example download -- redis://127.0.0.1:6379` starts both, and downloads from them four times at
-//! once. What has passed is never more than the burst and what the quota has gained since the start:
+//! `cargo run --release -p tollgate-services --example download -- redis://127.0.0.1:6379` starts both,
+//! and downloads from them four times at once. What has passed is never more than the burst and what the quota has gained since the start:
 //!
 //! ```text
 //!  1.00 s:  3.50 MB of  4.00 MB

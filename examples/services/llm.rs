@@ -1,8 +1,8 @@
 //! A language model behind four limits in one decision: requests and tokens per minute, tokens per day, and two answers
 //! at once for each client.
 //!
-//! `cargo run --example llm` starts the server and a client; pass the URL of a Redis server to count there. A request
-//! reserves the tokens of its prompt and of the longest answer that it allows. When the answer has ended, or its client
+//! `cargo run -p tollgate-services --example llm` starts the server and a client; pass the URL of a Redis server to
+//! count there. A request reserves the tokens of its prompt and of the longest answer that it allows. When the answer has ended, or its client
 //! has left, what was not used is refunded:
 //!
 //! ```text

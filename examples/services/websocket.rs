@@ -1,8 +1,8 @@
 //! Messages over web sockets: each user may send 5 a second, in bursts of 10, over all connections; and receives events
 //! at no more than 10 a second.
 //!
-//! `cargo run --example websocket` starts the server and a client that sends 12 messages at once, waits, sends one
-//! more, and then reads events:
+//! `cargo run -p tollgate-services --example websocket` starts the server and a client that sends 12 messages at once,
+//! waits, sends one more, and then reads events:
 //!
 //! ```text
 //! message 1: accepted
