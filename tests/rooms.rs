@@ -292,7 +292,7 @@ fn modules_use_only_those_before_them() {
     for (within, modules) in ORDERS {
         let path = |module: &str| if within.is_empty() { module.to_owned() } else { format!("{within}::{module}") };
         let is_there = |module: &&str| files.iter().any(|file| file.name().starts_with(&path(module)));
-        assert!(modules.iter().all(|module| is_there(&module)), "{within}");
+        assert!(modules.iter().all(is_there), "{within}");
     }
 }
 

@@ -15,8 +15,8 @@ use tollgate::Error;
 use crate::built;
 use crate::shedder::Class;
 
-/// No bad sample counts for more time than this: so shedding needs at least three of them, and a request after an hour
-/// of silence sheds nothing.
+/// No bad sample counts for more time than this, so that one after an hour of silence sheds little. With the ramp's default
+/// nothing is shed before the fifth.
 const GAP: Duration = Duration::from_secs(10);
 
 /// The longest time of a ramp: as much good time recovers from any.

@@ -114,7 +114,7 @@ pub(super) fn user_value<'a>(choices: &'a Choices, parts: &Parts) -> Value<'a> {
 /// belong to no byte.
 fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     let digits = match text {
-        [digits @ .., b'=', b'='] | [digits @ .., b'='] if text.len() % 4 == 0 => digits,
+        [digits @ .., b'=', b'='] | [digits @ .., b'='] if text.len().is_multiple_of(4) => digits,
         _ => text,
     };
     let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);

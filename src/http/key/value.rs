@@ -334,7 +334,9 @@ impl KeyExtractor for ValueKey {
             ValueSource::Header(_) => carried(value),
             ValueSource::Cookie(_) => text(value).map(bare),
             ValueSource::BasicUser => text(value).filter(|name| !name.contains(&b':')),
-            _ => text(value),
+            ValueSource::Query(_) => text(value),
+            #[cfg(feature = "axum")]
+            ValueSource::PathParam(_) => text(value),
         };
         // A closure may return what no request can carry.
         let is_result = || self.choices.normalize.is_some() && *self.choices.form(Cow::Borrowed(value)) == *value;
