@@ -16,15 +16,12 @@ pub(super) enum Raised {
     Reply(String),
     /// A text, which gets the place before it.
     Error(String),
-    /// What is wrong with an argument, by its number.
-    Argument(usize, String),
 }
 
 impl fmt::Display for Raised {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reply(text) | Self::Error(text) => f.write_str(text),
-            Self::Argument(number, text) => write!(f, "bad argument #{number} ({text})"),
         }
     }
 }
@@ -37,15 +34,6 @@ impl From<Raised> for mlua::Error {
     }
 }
 
-/// Why a script ended, and where.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Failure {
-    /// A code and a text.
-    pub(super) text: String,
-    /// The chunk and its line.
-    pub(super) place: Option<(String, usize)>,
-}
-
 /// What a script works on while it runs.
 #[derive(Debug, Default)]
 pub(super) struct Running {
@@ -54,7 +42,7 @@ pub(super) struct Running {
     pub(super) read_only: bool,
     /// As of its start; it ends with the first write.
     pub(super) out_of_memory: bool,
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<String>,
     /// The functions of a library, while it is loaded.
     pub(super) registered: Option<Vec<(String, Function)>>,
 }
@@ -76,27 +64,17 @@ pub(super) fn sandbox(shared: &Shared) -> mlua::Result<(Lua, Function, Function)
     }
     globals.raw_set("struct", structs::library(&lua)?)?;
     globals.raw_set("redis", redis(&lua, shared)?)?;
-    let (handle, told) = (failure::handler(&lua, shared)?, lua.create_function(failure::caught)?);
-    let calls = lua.load(CALLS).set_name("=calls").call((handle, told))?;
+    let calls = lua.load(CALLS).set_name("=calls").call(failure::handler(&lua, shared)?)?;
     lock_globals(&lua, &globals)?;
     let (script, function) = calls;
     Ok((lua, script, function))
 }
 
-/// How scripts are called. An error that one catches is a text there.
+/// How scripts are called.
 const CALLS: &str = "
-local handle, told = ...
-local pcall, xpcall = pcall, xpcall
+local handle = ...
+local xpcall = xpcall
 KEYS, ARGV = false, false
-local function caught(fits, ...)
-  if fits then
-    return fits, ...
-  end
-  return false, told((...))
-end
-function _G.pcall(...)
-  return caught(pcall(...))
-end
 local function script(called, keys, args)
   KEYS, ARGV = keys, args
   return xpcall(called, handle)

@@ -1,7 +1,6 @@
 //! A server, alone or of a Cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mlua::Function;
@@ -10,9 +9,9 @@ use super::data::Data;
 use super::fault::texts;
 use super::reply::Reply;
 use super::routing::{Place, keys_of};
-use super::scripting::Script;
 use super::table::{self, Spec};
-use super::{Call, Faults, Session, SlotTable, Vm, commands};
+use super::fault::texts::NO_INTEGER;
+use super::{Faults, SlotTable, Vm, commands};
 
 /// How many databases there are.
 pub(super) const DATABASES: usize = 16;
@@ -25,13 +24,11 @@ pub struct Node {
     pub(super) vm: Vm,
     pub(super) databases: [Data; DATABASES],
     /// By their hashes.
-    pub(super) scripts: BTreeMap<String, Script>,
+    pub(super) scripts: BTreeMap<String, Function>,
     /// By their names.
     pub(super) functions: BTreeMap<String, Function>,
     pub(super) libraries: BTreeSet<String>,
     pub(super) place: Option<Place>,
-    pub(super) calls: Vec<Call>,
-    sessions: AtomicI64,
 }
 
 impl Node {
@@ -45,16 +42,13 @@ impl Node {
             functions: BTreeMap::new(),
             libraries: BTreeSet::new(),
             place: None,
-            calls: Vec::new(),
-            sessions: AtomicI64::new(0),
         }
     }
 
     /// A primary of a Cluster at an address, `host:port`, which is empty. The table may not know the address
     /// yet; which slots it has, the table says.
-    #[allow(clippy::needless_pass_by_value, reason = "an address is made for a node")]
-    pub fn in_cluster(vm: Vm, address: String, slots: Arc<Mutex<SlotTable>>) -> Self {
-        Self { place: Some(Place::new(slots, &address)), ..Self::new(vm) }
+    pub fn in_cluster(vm: Vm, address: &str, slots: Arc<Mutex<SlotTable>>) -> Self {
+        Self { place: Some(Place::new(slots, address)), ..Self::new(vm) }
     }
 
     /// Does a command, name first, at a time in µs since the epoch.
@@ -110,15 +104,6 @@ impl Node {
         self.functions.get(str::from_utf8(name).ok()?)
     }
 
-    pub(super) fn next_id(&self) -> i64 {
-        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// The decisions and reports that ran since the last time: calls of two arguments that were answered with bytes.
-    pub fn take_calls(&mut self) -> Vec<Call> {
-        std::mem::take(&mut self.calls)
-    }
-
     /// Forgets all scripts, and libraries too.
     pub fn flush_scripts(&mut self) {
         self.scripts.clear();
@@ -149,14 +134,38 @@ impl Node {
         true
     }
 
-    /// Every key in order, with the µs since the epoch from which on it is gone. Those that expired may be among them.
-    pub fn keys(&self) -> impl Iterator<Item = (&[u8], Option<u64>)> {
-        let all = self.databases.iter().flat_map(Data::iter);
-        all.map(|(key, entry)| (key, entry.until_ms.map(|until| (until + 1) * 1000)))
+    /// Every key in order. Those that expired may be among them.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.databases.iter().flat_map(Data::keys)
     }
+}
 
-    /// The interpreter, for the next run.
-    pub fn into_vm(self) -> Vm {
-        self.vm
+/// What a node knows of a connection.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub(super) authenticated: bool,
+    /// The command before was `ASKING`.
+    pub(super) asking: bool,
+    pub(super) database: usize,
+}
+
+impl Session {
+    /// A new connection: it has to log in if the node has a password by now.
+    pub fn new(node: &Node) -> Self {
+        Self { authenticated: node.fault.password.is_none(), asking: false, database: 0 }
     }
+}
+
+/// A whole number, as Redis reads one: no `+`, no zeros before it, no spaces.
+pub(super) fn integer(word: &[u8]) -> Result<i64, &'static str> {
+    let number: i64 = str::from_utf8(word).ok().and_then(|text| text.parse().ok()).ok_or(NO_INTEGER)?;
+    if number.to_string().as_bytes() == word { Ok(number) } else { Err(NO_INTEGER) }
+}
+
+/// The keys of a call, and its arguments: `words` begin with how many keys there are.
+#[allow(clippy::type_complexity, reason = "two slices of words")]
+pub(super) fn keys_and_args<'a>(words: &'a [&'a [u8]]) -> Result<(&'a [&'a [u8]], &'a [&'a [u8]]), &'static str> {
+    let count = integer(words[0])?;
+    let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
+    words[1..].split_at_checked(count).ok_or("ERR Number of keys can't be greater than number of args")
 }

@@ -8,7 +8,7 @@ use super::failure::raised;
 use super::fault::texts::{OUT_OF_MEMORY, READ_ONLY};
 use super::lua::{Raised, Running};
 use super::reply::Reply;
-use super::{commands, number, table};
+use super::{commands, table};
 
 /// An argument of `redis.call`.
 enum Word<'a> {
@@ -28,15 +28,19 @@ impl Deref for Word<'_> {
 }
 
 impl<'a> Word<'a> {
-    #[allow(clippy::cast_precision_loss, reason = "it came from a double")]
     fn of(value: &'a Value) -> Result<Self, Raised> {
         match value {
             Value::String(bytes) => Ok(Self::Bytes(bytes.as_bytes())),
-            Value::Number(number) => Ok(Self::Number(number::print(*number))),
-            Value::Integer(number) => Ok(Self::Number(number::print(*number as f64))),
+            Value::Number(number) => Ok(Self::Number(print(*number))),
+            Value::Integer(number) => Ok(Self::Number(number.to_string())),
             _ => Err(error("Lua redis lib command arguments must be strings or integers")),
         }
     }
+}
+
+/// A number as a command gets it: the scripts pass whole ones.
+fn print(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < 1e17 { format!("{number:.0}") } else { format!("{number:e}") }
 }
 
 fn error(text: &str) -> Raised {
@@ -104,11 +108,12 @@ fn field(lua: &Lua, name: &str, text: &str) -> mlua::Result<Value> {
 }
 
 /// What a script returned, as Redis answers it.
+#[allow(clippy::cast_possible_truncation, reason = "as Redis does")]
 pub(super) fn to_reply(value: &Value) -> Reply {
     match value {
         Value::String(bytes) => Reply::text(bytes.as_bytes()),
         Value::Integer(number) => Reply::Integer(*number),
-        Value::Number(number) => Reply::Integer(number::to_integer(*number)),
+        Value::Number(number) => Reply::Integer(*number as i64),
         Value::Boolean(true) => Reply::Integer(1),
         Value::Table(table) => of_table(table),
         _ => Reply::Nil,

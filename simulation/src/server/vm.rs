@@ -8,7 +8,7 @@ use mlua::{Function, Lua, Value};
 
 use super::data::Data;
 use super::library::{Library, read_name};
-use super::lua::{Failure, Running, Shared, lock, sandbox};
+use super::lua::{Running, Shared, lock, sandbox};
 use super::reply::Reply;
 use super::script::to_reply;
 
@@ -90,7 +90,7 @@ impl Vm {
         lock(&self.running).registered = Some(Vec::new());
         let ran = self.run(&Called::Script(chunk), &[], &[]);
         let functions = lock(&self.running).registered.take().unwrap_or_default();
-        ran.map_err(|failure| format!("ERR Error registering functions: {}", failure.text.trim_start_matches("ERR ")))?;
+        ran.map_err(|text| format!("ERR Error registering functions: {}", text.trim_start_matches("ERR ")))?;
         if functions.is_empty() {
             return Err("ERR No functions registered".to_owned());
         }
@@ -116,7 +116,7 @@ impl Vm {
         situation: Situation,
         keys: &[&[u8]],
         args: &[&[u8]],
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, String> {
         let Situation { now_us, read_only, out_of_memory } = situation;
         let running = Running { data: std::mem::take(data), now_us, read_only, out_of_memory, ..Running::default() };
         *lock(&self.running) = running;
@@ -125,7 +125,7 @@ impl Vm {
         result
     }
 
-    fn run(&self, called: &Called, keys: &[&[u8]], args: &[&[u8]]) -> Result<Reply, Failure> {
+    fn run(&self, called: &Called, keys: &[&[u8]], args: &[&[u8]]) -> Result<Reply, String> {
         let (way, function) = match called {
             Called::Script(function) => (&self.script, function),
             Called::Function(function) => (&self.function, function),
@@ -134,7 +134,7 @@ impl Vm {
         match result {
             Ok((true, value)) => Ok(to_reply(&value)),
             Ok((false, _)) => Err(lock(&self.running).failure.take().unwrap_or_default()),
-            Err(error) => Err(Failure { text: format!("ERR {error}"), place: None }),
+            Err(error) => Err(format!("ERR {error}")),
         }
     }
 
