@@ -19,9 +19,7 @@ pub(super) fn run(data: &mut Data, now_us: u64, name: &str, words: &[&[u8]]) -> 
             let get = |field: &&[u8]| fields.as_deref().and_then(|fields| fields.get(*field));
             Reply::Array(words[2..].iter().map(|field| get(field).map_or(Reply::Nil, Reply::text)).collect())
         }),
-        "hlen" => {
-            fields(data, now_us, words[1]).map(|fields| Reply::count(fields.as_deref().map_or(0, BTreeMap::len)))
-        }
+        "hlen" => fields(data, now_us, words[1]).map(|fields| Reply::count(fields.as_deref().map_or(0, BTreeMap::len))),
         _ => return None,
     })
 }

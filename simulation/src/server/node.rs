@@ -7,10 +7,10 @@ use mlua::Function;
 
 use super::data::Data;
 use super::fault::texts;
+use super::fault::texts::NO_INTEGER;
 use super::reply::Reply;
 use super::routing::{Place, keys_of};
 use super::table::{self, Spec};
-use super::fault::texts::NO_INTEGER;
 use super::{Faults, SlotTable, Vm, commands};
 
 /// How many databases there are.

@@ -28,10 +28,14 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn command(&mut self) -> Result<Option<Vec<std::ops::Range<usize>>>, &'static str> {
-        let Some(count) = self.header(b'*', MOST_ARGUMENTS, "ERR Protocol error: invalid multibulk length")? else { return Ok(None) };
+        let Some(count) = self.header(b'*', MOST_ARGUMENTS, "ERR Protocol error: invalid multibulk length")? else {
+            return Ok(None);
+        };
         let mut ranges = Vec::with_capacity(count.min(64));
         for _ in 0..count {
-            let Some(size) = self.header(b'$', MOST_BYTES, "ERR Protocol error: invalid bulk length")? else { return Ok(None) };
+            let Some(size) = self.header(b'$', MOST_BYTES, "ERR Protocol error: invalid bulk length")? else {
+                return Ok(None);
+            };
             if self.bytes.len() < self.place + size + 2 {
                 return Ok(None);
             }

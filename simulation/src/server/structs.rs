@@ -20,7 +20,11 @@ fn sizes(format: &[u8]) -> Result<Vec<usize>, Raised> {
     while let Some(option) = rest.next() {
         sizes.push(match option {
             b'B' => 1,
-            b'I' => rest.next().filter(|digit| (b'1'..=b'8').contains(digit)).map(|digit| usize::from(digit - b'0')).ok_or_else(odd)?,
+            b'I' => rest
+                .next()
+                .filter(|digit| (b'1'..=b'8').contains(digit))
+                .map(|digit| usize::from(digit - b'0'))
+                .ok_or_else(odd)?,
             _ => return Err(odd()),
         });
     }
@@ -44,7 +48,8 @@ fn unpack(lua: &Lua, args: &Variadic<Value>) -> Result<MultiValue, Raised> {
     let mut values = Vec::with_capacity(9);
     for size in sizes(&format)? {
         let bytes = place.checked_add(size).and_then(|end| data.get(place..end));
-        let bytes = bytes.ok_or_else(|| Raised::Error("bad argument #2 to 'unpack' (data string too short)".to_owned()))?;
+        let bytes =
+            bytes.ok_or_else(|| Raised::Error("bad argument #2 to 'unpack' (data string too short)".to_owned()))?;
         values.push(Value::Number(bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte)) as f64));
         place += size;
     }

@@ -82,24 +82,15 @@ struct Job {
 }
 
 impl World {
-    /// Sends a request, and sees what becomes of it; once more if its caller comes back.
+    /// Sends a request, and sees what becomes of it.
     pub(super) async fn ask(self, client: Client, ask: Ask, is_elsewhere: bool) {
+        let place = self.begin(&ask, is_elsewhere, client.is_asking());
         let ask = Arc::new(ask);
-        let first = self.send(&client, &ask, is_elsewhere).await;
-        let Patience::ComesBack { early } = ask.patience else { return };
-        let Some(wait) = self.lock().wait_told(first, early) else { return };
-        sleep(wait).await;
-        let second = self.send(&client, &ask, is_elsewhere).await;
-        self.lock().checks_return(first, second, early);
-    }
-
-    async fn send(&self, client: &Client, ask: &Arc<Ask>, is_elsewhere: bool) -> usize {
-        let place = self.begin(ask, is_elsewhere, client.is_asking());
-        let job = Job { world: self.clone(), ask: Arc::clone(ask), place };
+        let job = Job { world: self.clone(), ask: Arc::clone(&ask), place };
         let mut service = client.service.clone();
         let mut called = Box::pin(async move { service.call(request(job)).await });
         let answered = match ask.patience {
-            Patience::Waits | Patience::ComesBack { .. } => Some(called.await),
+            Patience::Waits => Some(called.await),
             Patience::Leaves(millis) => timeout(Duration::from_millis(millis), &mut called).await.ok(),
             Patience::PollsOnce(millis) | Patience::Idles(millis) => {
                 match poll_fn(|cx| Poll::Ready(called.as_mut().poll(cx))).await {
@@ -123,7 +114,6 @@ impl World {
             Some(Err(never)) => match never {},
             None => self.has_left(place),
         }
-        place
     }
 
     fn begin(&self, ask: &Ask, is_elsewhere: bool, is_asked: bool) -> usize {

@@ -106,7 +106,8 @@ impl Plan {
             if once_in(rng, 3) {
                 let charges = [rng.u64(2..100), rng.u64(500..4_000)][rng.usize(..2)];
                 let refunds = if rng.bool() { rng.u64(1..charges) } else { 0 };
-                ask.handler = Handler { charges, refunds, flushes: rng.bool(), sleeps_ms: rng.u64(..200), ..Handler::default() };
+                ask.handler =
+                    Handler { charges, refunds, flushes: rng.bool(), sleeps_ms: rng.u64(..200), ..Handler::default() };
             }
         }
     }
@@ -115,7 +116,12 @@ impl Plan {
     fn hours(&mut self, rng: &mut Rng) {
         let policies = rng.usize(1..3);
         let (algorithm, window_ms) = (Algorithm::FixedWindow, LONG_MS);
-        self.plain(1 + rng.usize(..2), policies, |policy| PolicyPlan { algorithm, window_ms, is_hourly: true, ..policy });
+        self.plain(1 + rng.usize(..2), policies, |policy| PolicyPlan {
+            algorithm,
+            window_ms,
+            is_hourly: true,
+            ..policy
+        });
         self.setting.policies[1..].iter_mut().for_each(|policy| policy.window_ms = policy.window_ms.min(10_000));
         let lasts: u64 = self.steps.iter().map(|step| step.after_ms).sum();
         let ends_ms = u64::try_from(HOUR_ENDS.as_millis()).unwrap_or(u64::MAX);
@@ -164,8 +170,16 @@ impl Plan {
         self.setting.users = 1;
         let (metered, by_user, shadow) = (once_in(rng, 3), true, false);
         let (successes, refund_dropped) = (false, false);
-        self.plain(1, 1, |policy| {
-            PolicyPlan { limit, burst: limit, window_ms, metered, by_user, shadow, successes, refund_dropped, ..policy }
+        self.plain(1, 1, |policy| PolicyPlan {
+            limit,
+            burst: limit,
+            window_ms,
+            metered,
+            by_user,
+            shadow,
+            successes,
+            refund_dropped,
+            ..policy
         });
         self.setting.processes[0].deny_cache = true;
         for step in &mut self.steps {
@@ -181,9 +195,21 @@ impl Plan {
             let (limit, algorithm) = (rng.u64(20..60) * 1_000 / tick_ms, one(rng, &ALGORITHMS[..3]));
             let (burst, window_ms, by_user) = (limit, 1_000, rng.bool());
             let (metered, successes, shadow, refund_dropped) = (false, false, false, false);
-            PolicyPlan { algorithm, limit, burst, window_ms, by_user, metered, successes, shadow, refund_dropped, ..policy }
+            PolicyPlan {
+                algorithm,
+                limit,
+                burst,
+                window_ms,
+                by_user,
+                metered,
+                successes,
+                shadow,
+                refund_dropped,
+                ..policy
+            }
         });
-        let process = Process { around: Around::Ratio(tick_ms), rule: Rule::Fallback, ..self.setting.processes[0].clone() };
+        let process =
+            Process { around: Around::Ratio(tick_ms), rule: Rule::Fallback, ..self.setting.processes[0].clone() };
         self.setting.processes.fill(process);
         self.asks().for_each(|ask| ask.cost = rng.u64(1..20));
         for step in &mut self.steps {
@@ -239,10 +265,10 @@ impl Setting {
             windows[0] = LONG_MS;
             windows[1..].iter_mut().for_each(|window| *window = (*window).min(10_001));
         }
-        let mut policies: Vec<PolicyPlan> =
-            (0..rng.usize(1..4)).map(|at| PolicyPlan::draw(rng, windows[at])).collect();
+        let mut policies: Vec<PolicyPlan> = (0..rng.usize(1..4)).map(|at| PolicyPlan::draw(rng, windows[at])).collect();
         let (functions, faults) = (once_in(rng, 8), one(rng, &[0, 5, 25, 25]));
-        let mut setting = Self { nodes, processes, policies: Vec::new(), users: rng.u8(1..4), functions, faults, kinds };
+        let mut setting =
+            Self { nodes, processes, policies: Vec::new(), users: rng.u8(1..4), functions, faults, kinds };
         if setting.is_crowd() {
             policies.truncate(1);
             (policies[0].limit, policies[0].burst, policies[0].shadow) = (rng.u64(20..120), 130, false);
@@ -281,11 +307,10 @@ impl Setting {
 
     fn ask(&self, rng: &mut Rng) -> Ask {
         let patience = match rng.u8(..16) {
-            0..=3 => Patience::ComesBack { early: rng.bool() },
             _ if self.kinds == Kinds::Delays => Patience::Waits,
-            4 => Patience::Leaves(rng.u64(..60)),
-            5 => Patience::PollsOnce(rng.u64(..400)),
-            6 => Patience::Idles(rng.u64(..400)),
+            0 => Patience::Leaves(rng.u64(..60)),
+            1 => Patience::PollsOnce(rng.u64(..400)),
+            2 => Patience::Idles(rng.u64(..400)),
             _ => Patience::Waits,
         };
         let (process, user) = (rng.usize(..self.processes.len()), rng.u8(..self.users));

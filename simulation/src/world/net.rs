@@ -25,9 +25,8 @@ const BUFFER: usize = 1 << 20;
 const LATE: Duration = Duration::from_secs(8);
 
 /// Errors by which servers say that they ran nothing.
-const REFUSALS: [&str; 10] = [
-    "READONLY", "LOADING", "NOSCRIPT", "OOM", "MOVED", "ASK", "TRYAGAIN", "BUSY", "CLUSTERDOWN", "WRONGPASS",
-];
+const REFUSALS: [&str; 10] =
+    ["READONLY", "LOADING", "NOSCRIPT", "OOM", "MOVED", "ASK", "TRYAGAIN", "BUSY", "CLUSTERDOWN", "WRONGPASS"];
 
 /// A server, and what is wrong with it.
 pub(super) struct Server {
@@ -124,6 +123,7 @@ impl State {
         server.fault.read_only = demoted.or(before);
         let reply = server.execute(session, command, now_us);
         server.fault.read_only = before;
+        self.trace.ran(command);
         let mut out = Vec::new();
         reply.write(&mut out);
         let line = out.split(|byte| *byte == b'\r').next().unwrap_or_default();
@@ -178,13 +178,7 @@ impl World {
         Ok(near)
     }
 
-    async fn serve(
-        &self,
-        number: u64,
-        node: usize,
-        mut session: Session,
-        far: &mut DuplexStream,
-    ) -> io::Result<()> {
+    async fn serve(&self, number: u64, node: usize, mut session: Session, far: &mut DuplexStream) -> io::Result<()> {
         let mut buffer = BytesMut::new();
         while far.read_buf(&mut buffer).await? > 0 {
             let came = Instant::now();

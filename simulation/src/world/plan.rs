@@ -212,11 +212,6 @@ pub enum Patience {
     PollsOnce(u64),
     /// Polls once, does nothing for that time, and then waits.
     Idles(u64),
-    /// Waits, and asks again when it may, or somewhat before.
-    ComesBack {
-        /// Whether it is before.
-        early: bool,
-    },
 }
 
 /// A fault: of the node of that number, where there is one. Times are in milliseconds.

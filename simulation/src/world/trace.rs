@@ -13,6 +13,7 @@ pub struct Trace {
     start: Instant,
     hash: Hash,
     lines: Option<Vec<String>>,
+    commands: Vec<Vec<Bytes>>,
     /// How often each kind of thing was met.
     pub met: BTreeMap<&'static str, u64>,
 }
@@ -34,7 +35,7 @@ impl Trace {
     /// A trace that begins now, and keeps its lines if they are wanted.
     pub(super) fn new(keeps_lines: bool) -> Self {
         let (start, hash) = (Instant::now(), Hash(0xcbf2_9ce4_8422_2325));
-        Self { start, hash, lines: keeps_lines.then(Vec::new), met: BTreeMap::new() }
+        Self { start, hash, lines: keeps_lines.then(Vec::new), commands: Vec::new(), met: BTreeMap::new() }
     }
 
     /// Notes an event.
@@ -43,6 +44,13 @@ impl Trace {
         let _ = writeln!(self.hash, "{micros} {event}");
         if let Some(lines) = &mut self.lines {
             lines.push(format!("{:>7}.{:03} ms  {event}", micros / 1_000, micros % 1_000));
+        }
+    }
+
+    /// Notes a command that ran on a server.
+    pub(super) fn ran(&mut self, command: &[Bytes]) {
+        if self.lines.is_some() {
+            self.commands.push(command.to_vec());
         }
     }
 
@@ -59,6 +67,11 @@ impl Trace {
     /// A number that two runs share if the same happened in both.
     pub fn hash(&self) -> u64 {
         self.hash.0
+    }
+
+    /// The commands that ran on servers, if lines were kept.
+    pub fn commands(&self) -> &[Vec<Bytes>] {
+        &self.commands
     }
 
     /// The lines, if they were kept.

@@ -124,7 +124,7 @@ impl State {
         }
         let has_failed =
             !record.is_admitted && source.is_none() || matches!(source, Some(Source::Fallback | Source::FailOpen));
-        let waits = matches!(record.patience, Patience::Waits | Patience::ComesBack { .. });
+        let waits = record.patience == Patience::Waits;
         let is_usual = !matches!(process.around, Around::Ratio(_)) && waits && record.is_asked && !record.is_elsewhere;
         let (waited, budget) = (record.decided.unwrap_or_else(Instant::now) - record.began, process.timeout());
         // Who fails for a breaker has not waited.

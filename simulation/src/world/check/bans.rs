@@ -14,9 +14,7 @@ use super::super::State;
 use super::super::caller::Record;
 use super::super::client::{Answer, NAMES};
 use super::super::plan::BanPlan;
-
-/// How long strikes may be on their ways to a server after their callers left.
-const STRAYS: Duration = Duration::from_secs(12);
+use super::STRAYS;
 
 impl State {
     fn ban(&self) -> Option<BanPlan> {
@@ -42,7 +40,8 @@ impl State {
             self.trace.meet("a refusal by a ban");
             let (left, wait) = (outcome.banned_for().unwrap_or_default(), outcome.retry_after());
             // Of one that nobody was told of, any may be the first that is told.
-            let is_first = !ban.extends && ban.growth > 100 && is_sure && self.strikes(record, None) < 2 * u64::from(ban.after);
+            let is_first =
+                !ban.extends && ban.growth > 100 && is_sure && self.strikes(record, None) < 2 * u64::from(ban.after);
             let most = Duration::from_millis(if is_first { ban.time_ms } else { ban.most_ms });
             let most = most * if self.disturbed.is_empty() { 1 } else { 2 };
             let is_right = outcome.policy() == NAMES[0] && !outcome.is_allowed() && !left.is_zero() && left <= most;

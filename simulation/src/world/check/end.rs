@@ -52,6 +52,7 @@ impl World {
                 self.has_learned(client).await;
             }
             self.checks_what_is_taken().await;
+            self.checks_waits(&clients[usize::try_from(seed / 2).unwrap_or(0) % clients.len()]).await;
         }
         let waiting = |record: &Record| record.ended.is_none().then(|| record.name().to_string());
         let waiting: Vec<String> = self.lock().records.iter().filter_map(waiting).collect();
@@ -66,7 +67,8 @@ impl World {
     /// A store that is back decides, and breakers close: also if it refuses.
     pub(super) async fn recovers(&self, process: usize, client: &Client, units: u64) {
         let policies = self.lock().plan.setting.policies.len();
-        let limiter = client.layer.clone().live().limiter().only(NAMES.iter().take(policies)).expect("these are its policies");
+        let limiter =
+            client.layer.clone().live().limiter().only(NAMES.iter().take(policies)).expect("these are its policies");
         let tries = TRIES[usize::from(self.lock().nodes.len() > 1)];
         for _ in 0..tries {
             let mut is_well = true;
@@ -85,7 +87,8 @@ impl World {
 
     /// Who was told where a slot is asks there.
     async fn has_learned(&self, client: &Client) {
-        let (mut told, keys) = (Vec::new(), (0..3).map(|user| PolicyPlan::key(&self.lock().plan.setting.policies[0], user)));
+        let (mut told, keys) =
+            (Vec::new(), (0..3).map(|user| PolicyPlan::key(&self.lock().plan.setting.policies[0], user)));
         let keys: Vec<Key> = keys.collect();
         for _ in 0..2 {
             for key in &keys {
@@ -183,7 +186,8 @@ impl State {
         // Of charges beyond twice the limit, nobody owes the rest.
         let is_whole = left > 0 && asked <= 2 * policy.limit || !policy.metered && left > 0;
         let is_kept = self.disturbed.is_empty() && is_whole && !pays_later;
-        if self.is_replaced || taken <= most + u64::from(!is_plain) * capacity && (!is_kept || taken + drained >= least) {
+        if self.is_replaced || taken <= most + u64::from(!is_plain) * capacity && (!is_kept || taken + drained >= least)
+        {
             return;
         }
         let name = NAMES[place];

@@ -82,8 +82,11 @@ impl State {
     fn wrong_of_spans(&self, taken: &[Taken], by: Option<usize>) -> Option<String> {
         taken.iter().find_map(|first| {
             // Refunds of requests before it may make room for others.
-            let refunds: u64 =
-                taken.iter().filter(|one| one.began < first.began || one.decided > first.decided).map(|one| one.returns).sum();
+            let refunds: u64 = taken
+                .iter()
+                .filter(|one| one.began < first.began || one.decided > first.decided)
+                .map(|one| one.returns)
+                .sum();
             taken.iter().find_map(|last| {
                 let span = last.decided.checked_duration_since(first.began)?;
                 if by.is_none() && self.is_disturbed(first.began, last.decided) {
@@ -147,7 +150,9 @@ fn most_of(one: &Taken, span: Duration, is_share: bool) -> u64 {
     let span = span.as_micros() + if one.is_leased { (window / 10).min(1_000_000) } else { 0 };
     let limit = u128::from(quota.limit());
     let units = match quota.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => u128::from(quota.capacity()) + (limit * span).div_ceil(window),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            u128::from(quota.capacity()) + (limit * span).div_ceil(window)
+        }
         Algorithm::SlidingLog => limit * (span / window + 1),
         _ => limit * (span.div_ceil(window) + 1),
     };

@@ -23,6 +23,7 @@ mod returns;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tollgate::Source;
 
 use super::State;
 use super::caller::Record;
@@ -33,15 +34,31 @@ const TIMERS: Duration = Duration::from_millis(2);
 /// For so long changes may be on their way while nothing is wrong.
 const WAYS: Duration = Duration::from_millis(500);
 
+/// For so long requests and changes may be on their ways for which nobody waits.
+const STRAYS: Duration = Duration::from_secs(12);
+
 impl State {
-    /// Whether something else may have changed counters of a request within a span: another request, a change of it
-    /// itself, or a reset.
-    fn is_touched(&self, of: &Record, but: [usize; 2], from: Instant, to: Instant) -> bool {
-        let shares = |user: u8| user == of.user || self.plan.setting.policies.iter().any(|policy| !policy.by_user);
+    /// Whether something else may have changed counters of a request within a span: another request, or a
+    /// reset.
+    fn is_touched(&self, of: &Record, from: Instant, to: Instant) -> bool {
+        let policies = &self.plan.setting.policies;
+        let shares = |user: u8| user == of.user || policies.iter().any(|policy| !policy.by_user);
+        let returns = policies.iter().any(|policy| policy.successes || policy.refund_dropped);
+        let is_whole = policies.len() == 1 || self.nodes.len() == 1;
         let touches = |other: &Record| {
-            let ended = other.ended.unwrap_or(to).max(other.changed.unwrap_or(other.began));
-            let is_then = other.began <= to && ended + WAYS >= from;
-            is_then && shares(other.user) && (!but.contains(&other.place) || other.changed.is_some())
+            if other.place == of.place || other.began > to || !shares(other.user) {
+                return false;
+            }
+            let is_of_store = matches!(other.source(), Some(Source::Store | Source::DenyCache));
+            let (decided, ended) = (other.decided.unwrap_or(to), other.ended.unwrap_or(to));
+            let until = match other.is_admitted {
+                // What nobody waits for may yet be sent.
+                _ if !is_of_store => ended + STRAYS,
+                false if is_whole && policies[0].ban.is_none() => return false,
+                true if returns || other.changed.is_some() => ended.max(other.changed.unwrap_or(ended)) + WAYS,
+                _ => decided,
+            };
+            until >= from
         };
         let is_then = |at: &Instant| *at + WAYS >= from && *at <= to;
         self.records.iter().any(touches) || self.changes.iter().any(|(at, user)| is_then(at) && shares(*user))
