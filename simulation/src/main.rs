@@ -34,52 +34,16 @@ const MANY: u64 = 4_000;
 const TWICE: u64 = 64;
 
 /// What some thousands of seeds meet.
-const MET: [&str; 44] = [
-    "ASK",
-    "BUSY",
-    "CLUSTERDOWN",
-    "LOADING",
-    "MOVED",
-    "NOSCRIPT",
-    "OOM",
-    "READONLY",
-    "TRYAGAIN",
-    "WRONGPASS",
-    "a ban that is lifted",
-    "a cached refusal",
-    "a cached refusal by a ban",
-    "a wait that was true",
-    "a caller that leaves",
-    "a changed password",
-    "a clock that steps back",
-    "a clock that steps forward",
-    "a connection to what became a replica",
-    "a handler that blocks",
-    "a late reply",
-    "a pause within a reply",
-    "a refusal by a ban",
-    "a reply that is swallowed",
-    "a reply to nothing",
-    "a reset",
-    "a runtime that stops",
-    "a server that hangs",
-    "a slow server",
-    "an evicted key",
-    "bytes that are a reply to nothing",
-    "connection refused",
-    "connections cut",
-    "cut after a call ran",
-    "cut before a call ran",
-    "decided by nobody",
-    "decided by a share",
-    "decided by a lease",
-    "decided by a ratio",
-    "decided by the store",
-    "failover",
-    "half a reply",
-    "restart",
-    "restart without data",
-];
+const MET: &str = "\
+    ASK; BUSY; CLUSTERDOWN; LOADING; MOVED; NOSCRIPT; OOM; READONLY; TRYAGAIN; WRONGPASS; \
+    a ban that is lifted; a cached refusal; a cached refusal by a ban; a wait that was true; \
+    a caller that leaves; a changed password; a clock that steps back; a clock that steps forward; \
+    a connection to what became a replica; a handler that blocks; a late reply; \
+    a pause within a reply; a refusal by a ban; a reply that is swallowed; a reply to nothing; \
+    a reset; a runtime that stops; a server that hangs; a slow server; an evicted key; \
+    bytes that are a reply to nothing; connection refused; connections cut; cut after a call ran; \
+    cut before a call ran; decided by nobody; decided by a share; decided by a lease; \
+    decided by a ratio; decided by the store; failover; half a reply; restart; restart without data";
 
 /// Which seeds are run.
 struct Wanted {
@@ -145,8 +109,8 @@ fn run_many(wanted: &Wanted) -> ExitCode {
     if let Some(seed) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return show(seed);
     }
-    let never: Vec<_> =
-        MET.iter().filter(|what| seeds >= MANY && wanted.every == 1 && !met.contains_key(*what)).collect();
+    let is_missed = |what: &&str| seeds >= MANY && wanted.every == 1 && !met.contains_key(what);
+    let never: Vec<_> = MET.split("; ").filter(is_missed).collect();
     if never.is_empty() {
         return ExitCode::SUCCESS;
     }

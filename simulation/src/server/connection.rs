@@ -23,10 +23,8 @@ impl Node {
         match spec.name {
             "evalsha" => return self.call_script(session, words, now_us),
             "eval" => return self.eval(session, words, now_us),
-            "fcall" => return self.call_function(session, words, now_us),
             "script|load" => return self.load_script(words[2]),
             "script|flush" => self.scripts.clear(),
-            "function|load" => return self.load_library(words[2]),
             "cluster|slots" => {
                 return self.place.as_ref().map(super::routing::Place::ranges).ok_or_else(|| NO_CLUSTER.to_owned());
             }

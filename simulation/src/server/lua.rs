@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, Variadic};
 
 use super::data::Data;
-use super::library::register;
 use super::{failure, script, structs};
 
 /// An error that functions of this program raise in scripts.
@@ -43,8 +42,6 @@ pub(super) struct Running {
     /// As of its start; it ends with the first write.
     pub(super) out_of_memory: bool,
     pub(super) failure: Option<String>,
-    /// The functions of a library, while it is loaded.
-    pub(super) registered: Option<Vec<(String, Function)>>,
 }
 
 /// What is shared with the functions that scripts call.
@@ -54,8 +51,8 @@ pub(super) fn lock(shared: &Shared) -> MutexGuard<'_, Running> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An interpreter, and the functions in it that call a script and a function of a library.
-pub(super) fn sandbox(shared: &Shared) -> mlua::Result<(Lua, Function, Function)> {
+/// An interpreter, and the function in it that calls a script.
+pub(super) fn sandbox(shared: &Shared) -> mlua::Result<(Lua, Function)> {
     let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
     let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
     let globals = lua.globals();
@@ -64,10 +61,9 @@ pub(super) fn sandbox(shared: &Shared) -> mlua::Result<(Lua, Function, Function)
     }
     globals.raw_set("struct", structs::library(&lua)?)?;
     globals.raw_set("redis", redis(&lua, shared)?)?;
-    let calls = lua.load(CALLS).set_name("=calls").call(failure::handler(&lua, shared)?)?;
+    let script = lua.load(CALLS).set_name("=calls").call(failure::handler(&lua, shared)?)?;
     lock_globals(&lua, &globals)?;
-    let (script, function) = calls;
-    Ok((lua, script, function))
+    Ok((lua, script))
 }
 
 /// How scripts are called.
@@ -79,10 +75,7 @@ local function script(called, keys, args)
   KEYS, ARGV = keys, args
   return xpcall(called, handle)
 end
-local function library(called, keys, args)
-  return xpcall(function() return called(keys, args) end, handle)
-end
-return script, library
+return script
 ";
 
 /// The `redis` table.
@@ -94,9 +87,6 @@ fn redis(lua: &Lua, shared: &Shared) -> mlua::Result<Table> {
     let to = Arc::clone(shared);
     let pcall = move |lua: &Lua, words: Variadic<Value>| script::pcall(lua, &mut lock(&to), &words);
     redis.raw_set("pcall", lua.create_function(pcall)?)?;
-    let to = Arc::clone(shared);
-    let register = move |_: &Lua, args: Variadic<Value>| register(&mut lock(&to), &args);
-    redis.raw_set("register_function", lua.create_function(register)?)?;
     redis.raw_set(
         "sha1hex",
         lua.create_function(|_, text: mlua::String| Ok(sha1_smol::Sha1::from(text.as_bytes()).digest().to_string()))?,

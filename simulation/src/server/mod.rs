@@ -10,7 +10,6 @@ mod data;
 mod failure;
 mod fault;
 mod hashes;
-mod library;
 mod lua;
 mod node;
 mod protocol;

@@ -1,6 +1,6 @@
 //! A server, alone or of a Cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use mlua::Function;
@@ -25,24 +25,13 @@ pub struct Node {
     pub(super) databases: [Data; DATABASES],
     /// By their hashes.
     pub(super) scripts: BTreeMap<String, Function>,
-    /// By their names.
-    pub(super) functions: BTreeMap<String, Function>,
-    pub(super) libraries: BTreeSet<String>,
     pub(super) place: Option<Place>,
 }
 
 impl Node {
     /// A server alone, which is empty.
     pub fn new(vm: Vm) -> Self {
-        Self {
-            fault: Faults::default(),
-            vm,
-            databases: Default::default(),
-            scripts: BTreeMap::new(),
-            functions: BTreeMap::new(),
-            libraries: BTreeSet::new(),
-            place: None,
-        }
+        Self { fault: Faults::default(), vm, databases: Default::default(), scripts: BTreeMap::new(), place: None }
     }
 
     /// A primary of a Cluster at an address, `host:port`, which is empty. The table may not know the address
@@ -74,8 +63,6 @@ impl Node {
 
     /// Why a command is not done, in the order in which Redis asks.
     fn refuse(&mut self, spec: &Spec, words: &[&[u8]], session: &Session, asking: bool, now_us: u64) -> Option<String> {
-        let known = || spec.name != "fcall" || self.function(words[1]).is_some();
-        let (writes, grows) = (spec.writes() && known(), spec.grows() && known());
         if self.fault.password.is_some() && !session.authenticated && !spec.is_always_done() {
             return Some(texts::NO_AUTH.to_owned());
         }
@@ -84,8 +71,8 @@ impl Node {
         }
         let fault = &self.fault;
         let refusals = [
-            (grows && fault.out_of_memory && !fault.busy, texts::OUT_OF_MEMORY),
-            (writes && fault.read_only.is_some(), texts::READ_ONLY),
+            (spec.grows() && fault.out_of_memory && !fault.busy, texts::OUT_OF_MEMORY),
+            (spec.writes() && fault.read_only.is_some(), texts::READ_ONLY),
             (fault.loading && !spec.is_done_while_loading(), texts::LOADING),
             (fault.busy && !spec.is_always_done(), texts::BUSY),
         ];
@@ -100,15 +87,9 @@ impl Node {
         self.place.as_ref()?.refuse(keys, asking, &mut self.databases[0], now_us)
     }
 
-    pub(super) fn function(&self, name: &[u8]) -> Option<&Function> {
-        self.functions.get(str::from_utf8(name).ok()?)
-    }
-
-    /// Forgets all scripts, and libraries too.
+    /// Forgets all scripts.
     pub fn flush_scripts(&mut self) {
         self.scripts.clear();
-        self.functions.clear();
-        self.libraries.clear();
     }
 
     /// Evicts a key; returns whether it was there.
@@ -116,13 +97,13 @@ impl Node {
         self.databases.iter_mut().filter_map(|data| data.remove(key, 0)).count() > 0
     }
 
-    /// Restarts it without memory: keys, scripts and libraries are gone. Its sessions ended.
+    /// Restarts it without memory: keys and scripts are gone. Its sessions ended.
     pub fn clear(&mut self) {
         self.databases.iter_mut().for_each(Data::clear);
         self.flush_scripts();
     }
 
-    /// Restarts it with what it wrote to disk: keys and libraries stay, scripts are gone. Its sessions ended.
+    /// Restarts it with what it wrote to disk: keys stay, scripts are gone. Its sessions ended.
     pub fn restart_keeping_data(&mut self) {
         self.scripts.clear();
     }

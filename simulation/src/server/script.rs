@@ -58,9 +58,6 @@ fn answer(running: &mut Running, words: &[&[u8]]) -> Result<Reply, Raised> {
     if words.is_empty() {
         return Err(error("Please specify at least one argument for this redis lib call"));
     }
-    if running.registered.is_some() {
-        return Err(error("redis.call can only be called inside a script invocation"));
-    }
     let spec = table::find(words).map_err(|text| {
         error(if text.contains("wrong number") {
             "Wrong number of args calling Redis command from script"

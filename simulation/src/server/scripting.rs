@@ -1,9 +1,9 @@
-//! Commands about scripts and libraries.
+//! Commands about scripts.
 
 use super::fault::texts::{NO_SCRIPT, READ_ONLY};
-use super::node::{integer, keys_and_args};
+use super::node::keys_and_args;
 use super::reply::Reply;
-use super::vm::{Called, Situation};
+use super::vm::Situation;
 use super::{Node, ReadOnly, Session};
 
 impl Node {
@@ -12,18 +12,6 @@ impl Node {
         let (function, hash) = (self.vm.compile(source, digest.bytes())?, digest.to_string());
         let reply = Reply::text(&hash);
         self.scripts.insert(hash, function);
-        Ok(reply)
-    }
-
-    /// `FUNCTION LOAD source`.
-    pub(super) fn load_library(&mut self, source: &[u8]) -> Result<Reply, String> {
-        let library = self.vm.load(source)?;
-        if self.libraries.contains(&library.name) {
-            return Err(format!("ERR Library '{}' already exists", library.name));
-        }
-        let reply = Reply::text(&library.name);
-        self.libraries.insert(library.name);
-        self.functions.extend(library.functions);
         Ok(reply)
     }
 
@@ -37,29 +25,20 @@ impl Node {
     pub(super) fn call_script(&mut self, session: &Session, words: &[&[u8]], now_us: u64) -> Result<Reply, String> {
         let keys_and_args = keys_and_args(&words[2..])?;
         let hash = String::from_utf8_lossy(words[1]);
-        let called = Called::Script(self.scripts.get(&*hash).ok_or(NO_SCRIPT)?.clone());
-        self.call(&called, session, keys_and_args, now_us).map_err(|text| self.told(text, &hash))
-    }
-
-    /// `FCALL name count keys arguments`.
-    pub(super) fn call_function(&mut self, session: &Session, words: &[&[u8]], now_us: u64) -> Result<Reply, String> {
-        let function = self.function(words[1]).ok_or("ERR Function not found")?;
-        let called = Called::Function(function.clone());
-        integer(words[2]).map_err(|_| "ERR Bad number of keys provided")?;
-        let name = String::from_utf8_lossy(words[1]);
-        self.call(&called, session, keys_and_args(&words[2..])?, now_us).map_err(|text| self.told(text, &name))
+        let script = self.scripts.get(&*hash).ok_or(NO_SCRIPT)?.clone();
+        self.call(&script, session, keys_and_args, now_us).map_err(|text| self.told(text, &hash))
     }
 
     fn call(
         &mut self,
-        called: &Called,
+        script: &mlua::Function,
         session: &Session,
         (keys, args): (&[&[u8]], &[&[u8]]),
         now_us: u64,
     ) -> Result<Reply, String> {
         let (read_only, out_of_memory) = (self.fault.read_only.is_some(), self.fault.out_of_memory);
         let situation = Situation { now_us, read_only, out_of_memory };
-        self.vm.call(called, &mut self.databases[session.database], situation, keys, args)
+        self.vm.call(script, &mut self.databases[session.database], situation, keys, args)
     }
 
     /// How a node says why a script ended, but for its line.

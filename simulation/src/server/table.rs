@@ -34,10 +34,9 @@ const fn spec(name: &'static str, arity: i8, keys: Keys, flags: u8) -> Spec {
 }
 
 /// Those that are called most come first.
-static COMMANDS: [Spec; 31] = [
+static COMMANDS: [Spec; 28] = [
     spec("evalsha", -3, Keys::Counted, NO_SCRIPT),
     spec("eval", -3, Keys::Counted, NO_SCRIPT),
-    spec("fcall", -3, Keys::Counted, NO_SCRIPT | WRITES | GROWS),
     spec("mget", -2, Keys::All, 0),
     spec("set", -3, Keys::First, WRITES | GROWS),
     spec("setrange", 4, Keys::First, WRITES | GROWS),
@@ -48,7 +47,6 @@ static COMMANDS: [Spec; 31] = [
     spec("asking", 1, Keys::None, 0),
     spec("script|load", 3, Keys::None, NO_SCRIPT),
     spec("script|flush", -2, Keys::None, NO_SCRIPT),
-    spec("function|load", 3, Keys::None, NO_SCRIPT | WRITES | GROWS),
     spec("cluster|slots", 2, Keys::None, 0),
     spec("auth", -2, Keys::None, NO_SCRIPT | LOADING | ALWAYS),
     spec("select", 2, Keys::None, LOADING),
@@ -63,7 +61,6 @@ static COMMANDS: [Spec; 31] = [
     spec("hlen", 2, Keys::First, 0),
     spec("flushall", -1, Keys::None, WRITES),
     spec("script", -2, Keys::None, 0),
-    spec("function", -2, Keys::None, 0),
     spec("client", -2, Keys::None, 0),
     spec("cluster", -2, Keys::None, 0),
 ];
@@ -85,7 +82,7 @@ impl Spec {
     }
 
     fn is_container(&self) -> bool {
-        matches!(self.name, "script" | "function" | "client" | "cluster")
+        matches!(self.name, "script" | "client" | "cluster")
     }
 
     fn subcommand(&self, name: &[u8]) -> Result<&'static Self, String> {

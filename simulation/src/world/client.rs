@@ -109,9 +109,6 @@ fn redis(world: &World, setting: &Setting, process: &Process) -> RedisStore {
             let password = asked.lock().password.1;
             async move { Ok::<_, io::Error>(Credentials::new("default", password.to_string())) }
         });
-    if setting.functions {
-        settings = settings.functions();
-    }
     if !process.deny_cache {
         settings = settings.without_deny_cache();
     }

@@ -266,9 +266,8 @@ impl Setting {
             windows[1..].iter_mut().for_each(|window| *window = (*window).min(10_001));
         }
         let mut policies: Vec<PolicyPlan> = (0..rng.usize(1..4)).map(|at| PolicyPlan::draw(rng, windows[at])).collect();
-        let (functions, faults) = (once_in(rng, 8), one(rng, &[0, 5, 25, 25]));
-        let mut setting =
-            Self { nodes, processes, policies: Vec::new(), users: rng.u8(1..4), functions, faults, kinds };
+        let (faults, users) = (one(rng, &[0, 5, 25, 25]), rng.u8(1..4));
+        let mut setting = Self { nodes, processes, policies: Vec::new(), users, faults, kinds };
         if setting.is_crowd() {
             policies.truncate(1);
             (policies[0].limit, policies[0].burst, policies[0].shadow) = (rng.u64(20..120), 130, false);

@@ -92,7 +92,7 @@ impl Mishap {
 /// Whether a command is one of tollgate's calls.
 fn is_call(command: &[Bytes]) -> bool {
     let name = command.first().map(|name| name.to_ascii_uppercase());
-    matches!(name.as_deref(), Some(b"EVALSHA" | b"EVAL" | b"FCALL")) && command.get(2).is_some_and(|keys| keys != "0")
+    matches!(name.as_deref(), Some(b"EVALSHA" | b"EVAL")) && command.get(2).is_some_and(|keys| keys != "0")
 }
 
 impl State {

@@ -26,8 +26,6 @@ pub struct Setting {
     pub policies: Vec<PolicyPlan>,
     /// How many clients there are.
     pub users: u8,
-    /// Whether Redis Functions are called instead of scripts.
-    pub functions: bool,
     /// Of a hundred steps, so many are faults.
     pub faults: u8,
     /// Which faults there are.

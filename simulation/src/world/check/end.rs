@@ -135,7 +135,12 @@ impl World {
                 continue;
             }
             for user in 0..if policy.by_user { setting.users } else { 1 } {
-                let Some(left) = self.left(place, user).await else {
+                // Its connection may have gone silent.
+                let mut left = None;
+                for _ in 0..4 {
+                    left = if left.is_none() { self.left(place, user).await } else { left };
+                }
+                let Some(left) = left else {
                     return self.lock().violate(format_args!("what is left of policy {place} cannot be asked"));
                 };
                 let mut state = self.lock();

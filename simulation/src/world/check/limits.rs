@@ -146,9 +146,11 @@ impl State {
 /// The most units of a span, of a request's quota.
 fn most_of(one: &Taken, span: Duration, is_share: bool) -> u64 {
     let (quota, window) = (&one.quota, one.quota.window().as_micros());
+    let is_bucket = matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
     // A lease may be taken so long before it is spent.
     let span = span.as_micros() + if one.is_leased { (window / 10).min(1_000_000) } else { 0 };
-    let limit = u128::from(quota.limit());
+    // What is longer than a share is admitted when that is full, in a window of its own or as a debt.
+    let limit = u128::from(if is_share && !is_bucket { quota.limit().max(one.cost) } else { quota.limit() });
     let units = match quota.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
             u128::from(quota.capacity()) + (limit * span).div_ceil(window)
@@ -156,7 +158,7 @@ fn most_of(one: &Taken, span: Duration, is_share: bool) -> u64 {
         Algorithm::SlidingLog => limit * (span / window + 1),
         _ => limit * (span.div_ceil(window) + 1),
     };
-    // The last of a leaky bucket may be longer than what is left, and what is longer than a share is a debt.
+    // The last of a leaky bucket may be longer than what is left.
     let more = if is_share || quota.algorithm() == Algorithm::LeakyBucket { one.cost } else { 0 };
     u64::try_from(units).unwrap_or(u64::MAX).saturating_add(more + 1)
 }

@@ -51,7 +51,7 @@ impl World {
             if first.abs_diff(wait) > CALL {
                 self.lock().violate(format_args!("{name} has {first:?} to wait, and then {wait:?}"));
             }
-            if policy.metered {
+            if policy.metered && !self.lock().is_replaced {
                 let _ = limiter.refund(&key, 2 * cost).await;
                 if self.left(place, 0).await.is_some_and(|left| left >= cost) {
                     self.expects(&ask().await, true, "after a refund, is not admitted");
