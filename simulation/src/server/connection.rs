@@ -28,8 +28,6 @@ impl Node {
             "cluster|slots" => {
                 return self.place.as_ref().map(super::routing::Place::ranges).ok_or_else(|| NO_CLUSTER.to_owned());
             }
-            "role" => return Ok(self.role()),
-            "info" => return Ok(Reply::text("# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n")),
             "auth" => self.log_in(session, &words[1..])?,
             "select" => self.select(session, words[1])?,
             "asking" if self.place.is_none() => return Err(NO_CLUSTER.to_owned()),
@@ -63,14 +61,5 @@ impl Node {
         let number = usize::try_from(number).ok().filter(|number| *number < DATABASES);
         session.database = number.ok_or("ERR DB index is out of range")?;
         Ok(())
-    }
-
-    /// A primary without replicas, or a replica of nobody that is there.
-    fn role(&self) -> Reply {
-        if self.fault.read_only.is_none() {
-            return Reply::Array(vec![Reply::text("master"), Reply::Integer(0), Reply::Array(Vec::new())]);
-        }
-        let primary = [Reply::text("127.0.0.1"), Reply::Integer(1), Reply::text("connect"), Reply::Integer(-1)];
-        Reply::Array([Reply::text("slave")].into_iter().chain(primary).collect())
     }
 }

@@ -56,13 +56,9 @@ pub(super) fn sandbox(shared: &Shared) -> mlua::Result<(Lua, Function)> {
     let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
     let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
     let globals = lua.globals();
-    for name in ["dofile", "loadfile", "print", "require", "module"] {
-        globals.raw_set(name, Value::Nil)?;
-    }
     globals.raw_set("struct", structs::library(&lua)?)?;
     globals.raw_set("redis", redis(&lua, shared)?)?;
     let script = lua.load(CALLS).set_name("=calls").call(failure::handler(&lua, shared)?)?;
-    lock_globals(&lua, &globals)?;
     Ok((lua, script))
 }
 
@@ -84,43 +80,5 @@ fn redis(lua: &Lua, shared: &Shared) -> mlua::Result<Table> {
     let to = Arc::clone(shared);
     let call = move |lua: &Lua, words: Variadic<Value>| script::call(lua, &mut lock(&to), &words);
     redis.raw_set("call", lua.create_function(call)?)?;
-    let to = Arc::clone(shared);
-    let pcall = move |lua: &Lua, words: Variadic<Value>| script::pcall(lua, &mut lock(&to), &words);
-    redis.raw_set("pcall", lua.create_function(pcall)?)?;
-    redis.raw_set(
-        "sha1hex",
-        lua.create_function(|_, text: mlua::String| Ok(sha1_smol::Sha1::from(text.as_bytes()).digest().to_string()))?,
-    )?;
-    redis.raw_set("error_reply", lua.create_function(|lua, text| one_field(lua, "err", text))?)?;
-    redis.raw_set("status_reply", lua.create_function(|lua, text| one_field(lua, "ok", text))?)?;
     Ok(redis)
-}
-
-fn one_field(lua: &Lua, name: &str, text: String) -> mlua::Result<Table> {
-    let table = lua.create_table()?;
-    let text = match name {
-        // One word is no code.
-        "err" => match text.trim_start_matches('-') {
-            text if text.contains(' ') => text.to_owned(),
-            text => format!("ERR {text}"),
-        },
-        _ => text,
-    };
-    table.raw_set(name, text)?;
-    Ok(table)
-}
-
-/// Has scripts define no names, and ask for none that are not there.
-fn lock_globals(lua: &Lua, globals: &Table) -> mlua::Result<()> {
-    let meta = lua.create_table()?;
-    let read = |_: &Lua, (_, name): (Table, mlua::String)| -> mlua::Result<Value> {
-        let name = name.to_string_lossy();
-        Err(Raised::Error(format!("Script attempted to access nonexistent global variable '{name}'")).into())
-    };
-    let write = |_: &Lua, _: Variadic<Value>| -> mlua::Result<()> {
-        Err(Raised::Error("Attempt to modify a readonly table".to_owned()).into())
-    };
-    meta.raw_set("__index", lua.create_function(read)?)?;
-    meta.raw_set("__newindex", lua.create_function(write)?)?;
-    globals.set_metatable(Some(meta))
 }

@@ -103,11 +103,6 @@ impl Node {
         self.flush_scripts();
     }
 
-    /// Restarts it with what it wrote to disk: keys stay, scripts are gone. Its sessions ended.
-    pub fn restart_keeping_data(&mut self) {
-        self.scripts.clear();
-    }
-
     /// Hands a key to another node, as `MIGRATE` does; returns whether it was there.
     pub fn move_key(&mut self, to: &mut Self, key: &[u8], now_us: u64) -> bool {
         let Some(entry) = self.databases[0].remove(key, now_us) else { return false };

@@ -4,7 +4,6 @@ use std::ops::Deref;
 
 use mlua::{Lua, Table, Value, Variadic};
 
-use super::failure::raised;
 use super::fault::texts::{OUT_OF_MEMORY, READ_ONLY};
 use super::lua::{Raised, Running};
 use super::reply::Reply;
@@ -58,13 +57,7 @@ fn answer(running: &mut Running, words: &[&[u8]]) -> Result<Reply, Raised> {
     if words.is_empty() {
         return Err(error("Please specify at least one argument for this redis lib call"));
     }
-    let spec = table::find(words).map_err(|text| {
-        error(if text.contains("wrong number") {
-            "Wrong number of args calling Redis command from script"
-        } else {
-            "Unknown Redis command called from script"
-        })
-    })?;
+    let spec = table::find(words).map_err(Raised::Reply)?;
     if !spec.is_for_scripts() {
         return Err(error("This Redis command is not allowed from script"));
     }
@@ -129,9 +122,4 @@ fn of_table(table: &Table) -> Reply {
         Ok(value) => Some(to_reply(&value)),
     });
     Reply::Array(items.collect())
-}
-
-/// `redis.pcall`, which returns errors.
-pub(super) fn pcall(lua: &Lua, running: &mut Running, words: &Variadic<Value>) -> mlua::Result<Value> {
-    call(lua, running, words).or_else(|error| field(lua, "err", &raised(&error).to_string()))
 }

@@ -34,7 +34,7 @@ const fn spec(name: &'static str, arity: i8, keys: Keys, flags: u8) -> Spec {
 }
 
 /// Those that are called most come first.
-static COMMANDS: [Spec; 28] = [
+static COMMANDS: [Spec; 26] = [
     spec("evalsha", -3, Keys::Counted, NO_SCRIPT),
     spec("eval", -3, Keys::Counted, NO_SCRIPT),
     spec("mget", -2, Keys::All, 0),
@@ -50,8 +50,6 @@ static COMMANDS: [Spec; 28] = [
     spec("cluster|slots", 2, Keys::None, 0),
     spec("auth", -2, Keys::None, NO_SCRIPT | LOADING | ALWAYS),
     spec("select", 2, Keys::None, LOADING),
-    spec("role", 1, Keys::None, NO_SCRIPT | LOADING),
-    spec("info", -1, Keys::None, LOADING),
     spec("exists", -2, Keys::All, 0),
     spec("pttl", 2, Keys::First, 0),
     spec("pexpire", 3, Keys::First, WRITES),
@@ -67,7 +65,7 @@ static COMMANDS: [Spec; 28] = [
 
 /// What a command or a subcommand is; the error if there is none, or it has too few or too many words.
 pub(super) fn find(words: &[&[u8]]) -> Result<&'static Spec, String> {
-    let found = COMMANDS.iter().find(|spec| spec.has_name(words[0])).ok_or_else(|| unknown(words))?;
+    let found = COMMANDS.iter().find(|spec| spec.has_name(words[0])).ok_or("ERR unknown command")?;
     let spec = if found.is_container() && words.len() > 1 { found.subcommand(words[1])? } else { found };
     let (count, arity) = (words.len(), usize::from(spec.arity.unsigned_abs()));
     if count < arity || spec.arity > 0 && count > arity {
@@ -90,10 +88,7 @@ impl Spec {
             let rest = spec.name.strip_prefix(self.name).and_then(|rest| rest.strip_prefix('|'));
             rest.is_some_and(|rest| rest.as_bytes().eq_ignore_ascii_case(name))
         };
-        COMMANDS.iter().find(is_it).ok_or_else(|| {
-            let (name, container) = (head(name, 128), self.name.to_uppercase());
-            format!("ERR unknown subcommand '{name}'. Try {container} HELP.")
-        })
+        COMMANDS.iter().find(is_it).ok_or_else(|| "ERR unknown subcommand".to_owned())
     }
 
     /// Whether it may change something.
@@ -120,18 +115,4 @@ impl Spec {
     pub(super) fn is_for_scripts(&self) -> bool {
         self.flags & NO_SCRIPT == 0
     }
-}
-
-fn unknown(words: &[&[u8]]) -> String {
-    let args = words[1..].iter().fold(String::new(), |args, word| match args.len() {
-        ..128 => format!("{args}'{}' ", head(word, 128 - args.len())),
-        _ => args,
-    });
-    format!("ERR unknown command '{}', with args beginning with: {args}", head(words[0], 128))
-}
-
-/// At most so many bytes of a word, as an error shows it.
-fn head(word: &[u8], most: usize) -> String {
-    let text = String::from_utf8_lossy(&word[..word.len().min(most)]).into_owned();
-    text.replace(['\r', '\n'], " ")
 }

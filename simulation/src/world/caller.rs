@@ -1,6 +1,5 @@
 //! Callers, and the handlers that serve them.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -57,18 +56,8 @@ impl Record {
     }
 
     /// What a trace calls it.
-    pub(super) fn name(&self) -> Name {
-        Name([self.place as u64, self.process as u64, self.cost])
-    }
-}
-
-/// The name of a request.
-pub(super) struct Name([u64; 3]);
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [place, process, cost] = self.0;
-        write!(f, "request {place} (process {process}, cost {cost})")
+    pub(super) fn name(&self) -> String {
+        format!("request {} (process {}, cost {})", self.place, self.process, self.cost)
     }
 }
 

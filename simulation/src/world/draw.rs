@@ -168,18 +168,10 @@ impl Plan {
     fn refusals(&mut self, rng: &mut Rng) {
         let (limit, window_ms) = (rng.u64(3..7) * FIRST_COST, one(rng, &[1_000, 2_500, 10_000]));
         self.setting.users = 1;
-        let (metered, by_user, shadow) = (once_in(rng, 3), true, false);
-        let (successes, refund_dropped) = (false, false);
-        self.plain(1, 1, |policy| PolicyPlan {
-            limit,
-            burst: limit,
-            window_ms,
-            metered,
-            by_user,
-            shadow,
-            successes,
-            refund_dropped,
-            ..policy
+        let metered = once_in(rng, 3);
+        self.plain(1, 1, |policy| {
+            let policy = PolicyPlan { limit, burst: limit, window_ms, by_user: true, ..policy }.as_taken();
+            PolicyPlan { metered, ..policy }
         });
         self.setting.processes[0].deny_cache = true;
         for step in &mut self.steps {
@@ -194,19 +186,7 @@ impl Plan {
         self.plain(rng.usize(1..4), 1, |policy| {
             let (limit, algorithm) = (rng.u64(20..60) * 1_000 / tick_ms, one(rng, &ALGORITHMS[..3]));
             let (burst, window_ms, by_user) = (limit, 1_000, rng.bool());
-            let (metered, successes, shadow, refund_dropped) = (false, false, false, false);
-            PolicyPlan {
-                algorithm,
-                limit,
-                burst,
-                window_ms,
-                by_user,
-                metered,
-                successes,
-                shadow,
-                refund_dropped,
-                ..policy
-            }
+            PolicyPlan { algorithm, limit, burst, window_ms, by_user, ..policy }.as_taken()
         });
         let process =
             Process { around: Around::Ratio(tick_ms), rule: Rule::Fallback, ..self.setting.processes[0].clone() };
@@ -224,19 +204,9 @@ impl Plan {
     fn slots(&mut self, rng: &mut Rng) {
         let (limit, window_ms) = (rng.u64(2..6) * FIRST_COST, one(rng, &[2_000, 2_400, 4_000, 12_000]));
         let (processes, policies, by_user) = (1 + rng.usize(..2), rng.usize(1..3), rng.bool());
-        let (metered, successes, shadow, refund_dropped) = (false, false, false, false);
-        self.plain(processes, policies, |_| PolicyPlan {
-            algorithm: Algorithm::Concurrency,
-            limit,
-            burst: limit,
-            window_ms,
-            by_user,
-            metered,
-            successes,
-            shadow,
-            refund_dropped,
-            is_hourly: false,
-            ban: None,
+        self.plain(processes, policies, |policy| {
+            let algorithm = Algorithm::Concurrency;
+            PolicyPlan { algorithm, limit, burst: limit, window_ms, by_user, ..policy }.as_taken()
         });
         for ask in self.asks() {
             ask.handler.sleeps_ms = [0, rng.u64(..50), rng.u64(..6_000), rng.u64(..12_000)][rng.usize(..4)];
@@ -351,6 +321,13 @@ impl PolicyPlan {
             is_hourly: false,
             ban: None,
         }
+    }
+}
+
+impl PolicyPlan {
+    /// The same, of which nothing is refunded or admitted beyond it.
+    fn as_taken(self) -> Self {
+        Self { metered: false, successes: false, shadow: false, refund_dropped: false, ..self }
     }
 }
 

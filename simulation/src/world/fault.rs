@@ -90,7 +90,7 @@ impl State {
             Fault::Restarts(node, _, keeps) => {
                 self.cut(node);
                 self.nodes[node].is_up = false;
-                if keeps { self.nodes[node].node.restart_keeping_data() } else { self.lose_data(node) }
+                if keeps { self.nodes[node].node.flush_scripts() } else { self.lose_data(node) }
             }
             Fault::FailsOver(node, keeps) => self.fail_over(node, keeps),
         }

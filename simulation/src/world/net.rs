@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::plan::Mishap;
-use super::trace::Shown;
+use super::trace::shown;
 use super::{State, World};
 use crate::server::{Faults, Node, ReadOnly, Reply, Session, read_command};
 
@@ -127,8 +127,8 @@ impl State {
         let mut out = Vec::new();
         reply.write(&mut out);
         let line = out.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        let shown = line[..line.len().min(80)].escape_ascii();
-        self.trace.say(format_args!("connection {number}: {}-> {shown}", Shown(command)));
+        let answer = line[..line.len().min(80)].escape_ascii();
+        self.trace.say(format_args!("connection {number}: {}-> {answer}", shown(command)));
         if let Reply::Error(text) = &reply {
             if text.starts_with("CROSSSLOT") {
                 self.violate(format_args!("a call has keys of two slots"));

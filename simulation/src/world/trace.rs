@@ -80,14 +80,7 @@ impl Trace {
     }
 }
 
-/// A command, with what can be read of it.
-pub(super) struct Shown<'a>(pub(super) &'a [Bytes]);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for part in self.0.iter().take(5) {
-            write!(f, "{} ", part[..part.len().min(48)].escape_ascii())?;
-        }
-        Ok(())
-    }
+/// What can be read of a command.
+pub(super) fn shown(command: &[Bytes]) -> String {
+    command.iter().take(5).map(|part| format!("{} ", part[..part.len().min(48)].escape_ascii())).collect()
 }
