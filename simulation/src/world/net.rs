@@ -182,7 +182,7 @@ impl World {
         let mut buffer = BytesMut::new();
         while far.read_buf(&mut buffer).await? > 0 {
             let came = Instant::now();
-            while let Ok(Some(command)) = read_command(&mut buffer) {
+            while let Some(command) = read_command(&mut buffer) {
                 self.lock().owes(number, is_call(&command).then_some(came));
                 let delay = self.lock().delay(node);
                 sleep(delay).await;
