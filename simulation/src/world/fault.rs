@@ -102,7 +102,6 @@ impl State {
 
     /// Ends all connections to a node.
     pub(super) fn cut(&mut self, node: usize) {
-        self.is_lossy = true;
         self.connections_of(node).for_each(|connection| connection.cut.notify_one());
     }
 

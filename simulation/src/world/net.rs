@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::plan::Mishap;
 use super::trace::shown;
@@ -164,13 +164,15 @@ impl World {
         drop(state);
         let there = There(self.clone(), number);
         tokio::spawn(async move {
+            let mut buffer = BytesMut::new();
             let ended = tokio::select! {
                 biased;
                 () = cut.notified() => Ok(()),
-                ended = self.serve(number, node, session, &mut far) => ended,
+                ended = self.serve(number, node, session, (&mut far, &mut buffer)) => ended,
             };
-            if ended.is_err() {
-                // The client has closed it, and does not read what was written.
+            // What came and did not run, and what the client does not read that has closed it.
+            let _ = timeout(Duration::ZERO, far.read_buf(&mut buffer)).await;
+            if ended.is_err() || !buffer.is_empty() {
                 self.lock().is_lossy = true;
             }
             drop(there);
@@ -178,11 +180,16 @@ impl World {
         Ok(near)
     }
 
-    async fn serve(&self, number: u64, node: usize, mut session: Session, far: &mut DuplexStream) -> io::Result<()> {
-        let mut buffer = BytesMut::new();
-        while far.read_buf(&mut buffer).await? > 0 {
+    async fn serve(
+        &self,
+        number: u64,
+        node: usize,
+        mut session: Session,
+        (far, buffer): (&mut DuplexStream, &mut BytesMut),
+    ) -> io::Result<()> {
+        while far.read_buf(buffer).await? > 0 {
             let came = Instant::now();
-            while let Some(command) = read_command(&mut buffer) {
+            while let Some(command) = read_command(buffer) {
                 self.lock().owes(number, is_call(&command).then_some(came));
                 let delay = self.lock().delay(node);
                 sleep(delay).await;
@@ -271,6 +278,10 @@ impl State {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let before = std::mem::replace(&mut connection.owes, since);
         self.is_lossy |= before.is_some_and(|before| before.elapsed() > LATE);
+        if before.is_some() && since.is_none() {
+            // The store has replied, so it is not away.
+            self.open_since.fill(None);
+        }
     }
 }
 

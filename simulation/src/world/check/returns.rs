@@ -24,6 +24,7 @@ impl World {
     /// Who is refused, at the end of a run, waits as long as it is told to, and asks before and then.
     pub(super) async fn checks_waits(&self, client: &Client) {
         let setting = self.lock().plan.setting.clone();
+        let refunds = self.lock().plan.seed.is_multiple_of(3) && !self.lock().is_replaced;
         let is_plain = setting.processes.iter().all(|process| process.around == Around::Plain);
         for (place, (policy, name)) in setting.policies.iter().zip(NAMES).enumerate() {
             if !is_plain || policy.algorithm == Algorithm::Concurrency || policy.ban.is_some() || policy.shadow {
@@ -51,7 +52,7 @@ impl World {
             if first.abs_diff(wait) > CALL {
                 self.lock().violate(format_args!("{name} has {first:?} to wait, and then {wait:?}"));
             }
-            if policy.metered && !self.lock().is_replaced {
+            if refunds {
                 let _ = limiter.refund(&key, 2 * cost).await;
                 if self.left(place, 0).await.is_some_and(|left| left >= cost) {
                     self.expects(&ask().await, true, "after a refund, is not admitted");
