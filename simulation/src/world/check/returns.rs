@@ -55,7 +55,7 @@ impl World {
             if refunds {
                 let _ = limiter.refund(&key, 2 * cost).await;
                 if self.left(place, 0).await.is_some_and(|left| left >= cost) {
-                    self.expects(&ask().await, true, "after a refund, is not admitted");
+                    self.expects(ask().await.as_ref(), true, "after a refund, is not admitted");
                 }
                 continue;
             }
@@ -64,16 +64,16 @@ impl World {
             }
             if wait > 4 * CALL {
                 sleep_until(again - wait / 10 - CALL).await;
-                self.expects(&ask().await, false, "before its wait is over, is admitted");
+                self.expects(ask().await.as_ref(), false, "before its wait is over, is admitted");
             }
             sleep_until(again + CALL).await;
-            self.expects(&ask().await, true, "after its wait, is not admitted");
+            self.expects(ask().await.as_ref(), true, "after its wait, is not admitted");
             self.lock().trace.meet("a wait that was true");
         }
     }
 
-    fn expects(&self, decision: &Option<Decision>, is_allowed: bool, wrong: &str) {
-        if decision.as_ref().is_some_and(|decision| decision.is_allowed() != is_allowed) {
+    fn expects(&self, decision: Option<&Decision>, is_allowed: bool, wrong: &str) {
+        if decision.is_some_and(|decision| decision.is_allowed() != is_allowed) {
             self.lock().violate(format_args!("who was refused {wrong}: {decision:?}"));
         }
     }
