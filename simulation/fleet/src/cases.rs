@@ -7,13 +7,13 @@ use crate::measure::Measured;
 
 /// A row: its name, and the runs it has by seed.
 #[derive(Debug)]
-pub struct Case {
+pub(crate) struct Case {
     /// What the table calls it.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The run, with the first seed.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// How many seeds it is run with.
-    pub seeds: u64,
+    pub(crate) seeds: u64,
 }
 
 impl Case {
@@ -22,7 +22,7 @@ impl Case {
     }
 
     /// Runs it with all its seeds, and returns the worst of what was measured.
-    pub fn measure(&self) -> Measured {
+    pub(crate) fn measure(&self) -> Measured {
         let run = |seed: u64| {
             let plan = Plan { seed: self.plan.seed + seed, ..self.plan.clone() };
             Measured::new(&plan, &plan.run())
@@ -32,7 +32,7 @@ impl Case {
 }
 
 /// Load that does not change, so that 10 s means are within 5% of the limit from the fourth second on.
-pub fn steady(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
+pub(crate) fn steady(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
     let seeds = if processes > 100 { 2 } else { 4 };
     let case = |name, load| Case::new(name, Plan::new(processes, limit, load, seed), seeds);
     vec![
@@ -44,7 +44,7 @@ pub fn steady(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
 }
 
 /// Limits that few requests a second reach: because each costs much, or because they are low.
-pub fn few(seed: u64) -> Vec<Case> {
+pub(crate) fn few(seed: u64) -> Vec<Case> {
     let case = |name, processes, (limit, cost), times| {
         let plan = Plan::new(processes, limit, Load::Even(times), seed);
         Case::new(name, Plan { cost, ..plan }, 4)
@@ -64,13 +64,13 @@ pub fn few(seed: u64) -> Vec<Case> {
 }
 
 /// Load below the limit, of which nothing should be dropped.
-pub fn below(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
+pub(crate) fn below(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
     let case = |name, times| Case::new(name, Plan::new(processes, limit, Load::Even(times), seed), 2);
     vec![case("even × 0.8", 0.8), case("even × 0.9", 0.9), case("even × 0.95", 0.95)]
 }
 
 /// A network that loses something, and processes that are replaced.
-pub fn troubled(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
+pub(crate) fn troubled(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
     let plan = Plan::new(processes, limit, Load::Even(5.0), seed);
     let lost = |reports, replies| Plan { faults: Faults { reports, replies, unavailable: 0..0 }, ..plan.clone() };
     let churn = |churn| Plan { churn, ..plan.clone() };
@@ -84,7 +84,7 @@ pub fn troubled(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
 }
 
 /// Load that changes: what ratios are not for, and how they do.
-pub fn changing(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
+pub(crate) fn changing(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
     let case = |name, load| Case::new(name, Plan::new(processes, limit, load, seed), 2);
     vec![
         case("× 5, another part to each process every second", Load::Bursty(5.0)),
@@ -95,18 +95,18 @@ pub fn changing(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
 }
 
 /// Steps of load, every 10 s.
-pub fn steps(processes: usize, limit: u64, seed: u64) -> Plan {
+pub(crate) fn steps(processes: usize, limit: u64, seed: u64) -> Plan {
     let load = Load::Steps(vec![(10, 2.0), (10, 10.0), (10, 0.5), (10, 3.0)]);
     Plan { seconds: 40, ..Plan::new(processes, limit, load, seed) }
 }
 
 /// A tally that is unavailable for 20 s.
-pub fn unavailable(processes: usize, limit: u64, seed: u64) -> Plan {
+pub(crate) fn unavailable(processes: usize, limit: u64, seed: u64) -> Plan {
     let faults = Faults { unavailable: 10..30, ..Faults::default() };
     Plan { seconds: 40, faults, ..Plan::new(processes, limit, Load::Even(5.0), seed) }
 }
 
 /// A caller that sends 5 times the limit, beside 20 that send 2% of it each.
-pub fn fair(processes: usize, limit: u64, seed: u64) -> Plan {
+pub(crate) fn fair(processes: usize, limit: u64, seed: u64) -> Plan {
     Plan { fair: true, ..Plan::new(processes, limit, Load::Even(5.4), seed) }
 }

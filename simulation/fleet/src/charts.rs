@@ -19,7 +19,7 @@ const OFFERED: RGBColor = RGBColor(226, 137, 60);
 /// # Errors
 ///
 /// If the file cannot be written.
-pub fn draw(folder: &Path, seed: u64, largest: usize) -> Result<(), Box<dyn Error>> {
+pub(crate) fn draw(folder: &Path, seed: u64, largest: usize) -> Result<(), Box<dyn Error>> {
     let file = folder.join("ratios.svg");
     let root = SVGBackend::new(&file, (900, 1_180)).into_drawing_area();
     root.fill(&WHITE)?;

@@ -14,29 +14,27 @@ use tollgate_ratio::{MemoryTally, Report, Tally, Totals};
 
 /// What the network loses.
 #[derive(Clone, Debug, Default)]
-pub struct Faults {
+pub(crate) struct Faults {
     /// The share of reports that are lost.
-    pub reports: f64,
+    pub(crate) reports: f64,
     /// The share of replies that are lost.
-    pub replies: f64,
+    pub(crate) replies: f64,
     /// The seconds during which nothing arrives.
-    pub unavailable: Range<u32>,
+    pub(crate) unavailable: Range<u32>,
 }
 
 /// The calls of all processes.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub(crate) struct Calls {
     /// How many calls there were.
-    pub calls: AtomicU64,
-    /// How many counters were reported.
-    pub counters: AtomicU64,
+    pub(crate) calls: AtomicU64,
     /// The bytes of reports and replies, as they are sent to Redis, without their frames.
-    pub bytes: AtomicU64,
+    pub(crate) bytes: AtomicU64,
 }
 
 /// A tally at the end of a network that delays each way by up to 10 ms.
 #[derive(Debug)]
-pub struct Faulty {
+pub(crate) struct Faulty {
     tally: MemoryTally,
     faults: Faults,
     calls: Arc<Calls>,
@@ -46,7 +44,7 @@ pub struct Faulty {
 
 impl Faulty {
     /// The network of one process, which counts its calls; faults are timed from `start` on.
-    pub fn new(tally: MemoryTally, faults: Faults, calls: Arc<Calls>, start: Instant, random: Rng) -> Self {
+    pub(crate) fn new(tally: MemoryTally, faults: Faults, calls: Arc<Calls>, start: Instant, random: Rng) -> Self {
         Self { tally, faults, calls, start, random: Mutex::new(random) }
     }
 
@@ -65,7 +63,6 @@ impl Faulty {
         let lost = || Err(Error::connection("the connection was lost", io::Error::from(io::ErrorKind::BrokenPipe)));
         let counters = report.counters.len() as u64;
         self.calls.calls.fetch_add(1, Ordering::Relaxed);
-        self.calls.counters.fetch_add(counters, Ordering::Relaxed);
         sleep(there).await;
         if report_is_lost {
             return lost();

@@ -18,47 +18,45 @@ use crate::load::{Load, Parts, poisson};
 const STEPS: u32 = 20;
 
 /// The callers of a fair run: the first one sends as much as all others and the load together.
-pub const CALLERS: u64 = 21;
+pub(crate) const CALLERS: u64 = 21;
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// How many processes there are.
-    pub processes: usize,
+    pub(crate) processes: usize,
     /// The limit of all together, per second.
-    pub limit: u64,
+    pub(crate) limit: u64,
     /// What each request costs.
-    pub cost: u64,
+    pub(crate) cost: u64,
     /// The load on them.
-    pub load: Load,
+    pub(crate) load: Load,
     /// For how long.
-    pub seconds: u32,
+    pub(crate) seconds: u32,
     /// The share of processes that are replaced in each second.
-    pub churn: f64,
+    pub(crate) churn: f64,
     /// What the network loses.
-    pub faults: Faults,
+    pub(crate) faults: Faults,
     /// Whether drops are divided among callers: of 6 parts of the load, 20 callers have 1/50 of one part each (0.4 of
     /// one together), and one caller has the rest.
-    pub fair: bool,
+    pub(crate) fair: bool,
     /// Of everything random.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
-pub struct Run {
+pub(crate) struct Run {
     /// Units of requests in each second.
-    pub offered: Vec<u64>,
+    pub(crate) offered: Vec<u64>,
     /// Of these, those that were admitted.
-    pub admitted: Vec<u64>,
+    pub(crate) admitted: Vec<u64>,
     /// By caller from the fifth second on, requests and those that were admitted.
-    pub callers: Vec<[u64; 2]>,
+    pub(crate) callers: Vec<[u64; 2]>,
     /// Calls of the tally.
-    pub calls: u64,
-    /// Counters in all of them.
-    pub counters: u64,
+    pub(crate) calls: u64,
     /// Bytes in all of them.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The processes, and what they share.
@@ -75,7 +73,7 @@ struct Fleet<'a> {
 
 impl Plan {
     /// Load without faults of requests that cost 1, for 23 s.
-    pub fn new(processes: usize, limit: u64, load: Load, seed: u64) -> Self {
+    pub(crate) fn new(processes: usize, limit: u64, load: Load, seed: u64) -> Self {
         let faults = Faults::default();
         Self { processes, limit, cost: 1, load, seconds: 23, churn: 0.0, faults, fair: false, seed }
     }
@@ -85,7 +83,7 @@ impl Plan {
     /// # Panics
     ///
     /// If the runtime does not start.
-    pub fn run(&self) -> Run {
+    pub(crate) fn run(&self) -> Run {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
         runtime.block_on(async { Fleet::new(self).run().await })
@@ -132,7 +130,6 @@ impl<'a> Fleet<'a> {
             }
         }
         run.calls = self.calls.calls.load(Ordering::Relaxed);
-        run.counters = self.calls.counters.load(Ordering::Relaxed);
         run.bytes = self.calls.bytes.load(Ordering::Relaxed);
         run
     }

@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 /// Load, as a multiple of the limit.
 #[derive(Clone, Debug)]
-pub enum Load {
+pub(crate) enum Load {
     /// The same to each process.
     Even(f64),
     /// To the process of rank *i* as much as 1/*i* of that to the first.
@@ -21,7 +21,7 @@ pub enum Load {
 
 /// The parts of the limit that come to each process in a second.
 #[derive(Debug)]
-pub struct Parts {
+pub(crate) struct Parts {
     load: Load,
     processes: usize,
     /// What a process has of all load, if it is uneven.
@@ -31,7 +31,7 @@ pub struct Parts {
 #[allow(clippy::cast_precision_loss, reason = "there are at most 10,000 processes")]
 impl Parts {
     /// Load on so many processes.
-    pub fn new(load: Load, processes: usize) -> Self {
+    pub(crate) fn new(load: Load, processes: usize) -> Self {
         let mut weights: Vec<f64> = match load {
             Load::Zipf(_) => (1..=processes).map(|rank| 1.0 / rank as f64).collect(),
             Load::One(_) => (0..processes).map(|process| f64::from(u8::from(process == 0))).collect(),
@@ -45,7 +45,7 @@ impl Parts {
     }
 
     /// Begins a second.
-    pub fn begin(&mut self, random: &mut Rng) {
+    pub(crate) fn begin(&mut self, random: &mut Rng) {
         if matches!(self.load, Load::Bursty(_)) {
             // A gamma of shape 1/2 is half the square of a normal.
             self.weights = (0..self.processes).map(|_| normal(random).powi(2) / self.processes as f64).collect();
@@ -53,7 +53,7 @@ impl Parts {
     }
 
     /// Returns what comes to a process in this second, as a part of the limit.
-    pub fn of(&self, process: usize, second: u32) -> f64 {
+    pub(crate) fn of(&self, process: usize, second: u32) -> f64 {
         self.weights[process] * self.all(second)
     }
 
@@ -78,7 +78,7 @@ impl Parts {
 
 /// Returns a number of the Poisson distribution.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is rounded and at least 0")]
-pub fn poisson(mean: f64, random: &mut Rng) -> u64 {
+pub(crate) fn poisson(mean: f64, random: &mut Rng) -> u64 {
     if mean > 50.0 {
         return (mean + mean.sqrt() * normal(random)).round().max(0.0) as u64;
     }

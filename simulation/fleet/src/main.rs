@@ -1,10 +1,19 @@
+//! A fleet of processes that limit together by ratios, on simulated time. Each is a real `RatioStore`; all report to one
+//! `MemoryTally`, through a network that delays and loses by a seed. Nothing listens and nothing waits.
+//!
 //! `cargo run --release -p tollgate-fleet -- [--processes 1,8,100] [--seed N] [--charts FOLDER]` prints the tables of
 //! crates/tollgate-ratio/docs/ratios.md, and draws its charts.
 
+mod cases;
+mod charts;
+mod faulty;
+mod fleet;
+mod load;
+mod measure;
+mod table;
+
 use std::error::Error;
 use std::path::Path;
-
-use tollgate_fleet::{charts, table};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut processes = vec![1, 8, 100, 1_000, 10_000];

@@ -3,32 +3,32 @@
 use crate::fleet::{Plan, Run};
 
 /// The seconds that a new load may take.
-pub const LAG: usize = 3;
+pub(crate) const LAG: usize = 3;
 
 /// The length of a mean, in seconds.
 const MEAN: usize = 10;
 
 /// What is measured; all but the last two as multiples of the limit.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// What was admitted in each second.
-    pub seconds: Vec<f64>,
+    pub(crate) seconds: Vec<f64>,
     /// The lowest and the highest mean over 10 s, from the fourth second on.
-    pub means: [f64; 2],
+    pub(crate) means: [f64; 2],
     /// The standard deviation of single seconds from then on.
-    pub deviation: f64,
+    pub(crate) deviation: f64,
     /// The share of what was offered that was dropped, from the fifth second on.
-    pub dropped: f64,
+    pub(crate) dropped: f64,
     /// Calls of the tally in a second, of one process.
-    pub calls: f64,
+    pub(crate) calls: f64,
     /// Bytes in a second, of all processes.
-    pub bytes: f64,
+    pub(crate) bytes: f64,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts are small")]
 impl Measured {
     /// Measures a run.
-    pub fn new(plan: &Plan, run: &Run) -> Self {
+    pub(crate) fn new(plan: &Plan, run: &Run) -> Self {
         let limit = plan.limit as f64;
         let seconds: Vec<f64> = run.admitted.iter().map(|units| *units as f64 / limit).collect();
         let steady = &seconds[LAG.min(seconds.len())..];
@@ -48,14 +48,9 @@ impl Measured {
         }
     }
 
-    /// Returns the second with which three in a row begin that are within 10% of the limit.
-    pub fn settled(&self) -> Option<usize> {
-        self.seconds.windows(3).position(|seconds| seconds.iter().all(|second| (second - 1.0).abs() <= 0.1))
-    }
-
     /// Joins it with one of another seed: the widest bounds, and the first one's seconds.
     #[must_use]
-    pub fn or_worse(self, other: &Self) -> Self {
+    pub(crate) fn or_worse(self, other: &Self) -> Self {
         let means = [self.means[0].min(other.means[0]), self.means[1].max(other.means[1])];
         let (deviation, dropped) = (self.deviation.max(other.deviation), self.dropped.max(other.dropped));
         Self { means, deviation, dropped, ..self }
@@ -63,7 +58,7 @@ impl Measured {
 }
 
 /// Returns Jain's index of fairness: 1 if all are equal, and 1/n if one has all.
-pub fn jain(shares: &[f64]) -> f64 {
+pub(crate) fn jain(shares: &[f64]) -> f64 {
     let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
     #[allow(clippy::cast_precision_loss, reason = "there are few")]
     let count = shares.len() as f64;

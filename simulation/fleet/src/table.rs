@@ -7,7 +7,7 @@ use crate::fleet::{Plan, Run};
 use crate::measure::{LAG, Measured, jain};
 
 /// Returns all tables, for fleets of these sizes.
-pub fn tables(processes: &[usize], seed: u64) -> String {
+pub(crate) fn tables(processes: &[usize], seed: u64) -> String {
     let mut text = String::new();
     let most = processes.iter().copied().filter(|processes| *processes <= 100).max().unwrap_or(1);
     let limit_of = |processes: usize| if processes == 100 { 10_000 } else { 1_000 };

@@ -1,9 +1,9 @@
 //! Commands about keys, and those that scripts may call too.
 
-use super::arguments::integer;
 use super::data::{Data, Value};
 use super::fault::texts::{NO_INTEGER, SYNTAX, WRONG_TYPE};
 use super::hashes;
+use super::node::integer;
 use super::reply::Reply;
 
 /// The most bytes of a value.
@@ -22,20 +22,14 @@ pub(super) fn run(data: &mut Data, now_us: u64, name: &str, words: &[&[u8]]) -> 
         "setrange" => set_range(data, now_us, words),
         "del" => Ok(count(&words[1..], |key| data.remove(key, now_us).is_some())),
         "exists" => Ok(count(&words[1..], |key| data.get(key, now_us).is_some())),
-        "strlen" => bytes(data, now_us, words[1]).map(|value| Reply::count(value.map_or(0, |value| value.len()))),
         "pttl" => Ok(remaining(data, now_us, words[1])),
-        "persist" => {
-            Ok(Reply::Integer(data.get(words[1], now_us).map_or(0, |entry| entry.until_ms.take().map_or(0, |_| 1))))
-        }
-        "pexpire" => return Some(expire(data, now_us, words).unwrap_or_else(Reply::error)),
-        "dbsize" => Ok(Reply::count(data.iter().count())),
+        "pexpire" => expire(data, now_us, words),
         "flushall" => {
             data.clear();
             Ok(Reply::OK)
         }
         "time" => Ok(time(now_us)),
-        "ping" => ping(words),
-        "echo" => Ok(Reply::text(words[1])),
+        "ping" => Ok(Reply::Simple("PONG".into())),
         _ => return hashes::run(data, now_us, name, words).map(|done| done.unwrap_or_else(Reply::error)),
     };
     Some(done.unwrap_or_else(Reply::error))
@@ -62,41 +56,22 @@ fn time(now_us: u64) -> Reply {
     Reply::Array(vec![Reply::text((now_us / 1_000_000).to_string()), Reply::text((now_us % 1_000_000).to_string())])
 }
 
-fn ping(words: &[&[u8]]) -> Result<Reply, &'static str> {
-    match words {
-        [_] => Ok(Reply::Simple("PONG".into())),
-        [_, text] => Ok(Reply::text(text)),
-        _ => Err("ERR wrong number of arguments for 'ping' command"),
-    }
-}
-
-/// `SET key value [NX | XX] [PX ms | EX s]`.
+/// `SET key value [PX ms]`.
 fn set(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, &'static str> {
-    let (mut until_ms, mut only_if, mut rest) = (None, None, words[3..].iter());
-    while let Some(option) = rest.next() {
-        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
-        if (is("NX") || is("XX")) && only_if.is_none() {
-            only_if = Some(is("XX"));
-        } else if (is("PX") || is("EX")) && until_ms.is_none() {
-            let unit = if is("EX") { 1000 } else { 1 };
-            until_ms = Some(until(now_us, rest.next().ok_or(SYNTAX)?, unit)?);
-        } else {
-            return Err(SYNTAX);
-        }
-    }
-    if only_if.is_some_and(|there| data.get(words[1], now_us).is_some() != there) {
-        return Ok(Reply::Nil);
-    }
+    let until_ms = match &words[3..] {
+        [] => None,
+        [option, life] if option.eq_ignore_ascii_case(b"PX") => Some(until(now_us, life)?),
+        _ => return Err(SYNTAX),
+    };
     data.set(words[1], Value::Bytes(words[2].to_vec()), until_ms);
     Ok(Reply::OK)
 }
 
-/// The last millisecond of a life of so many units of so many milliseconds.
-fn until(now_us: u64, life: &[u8], unit: i64) -> Result<u64, &'static str> {
+/// The last millisecond of a life of so many.
+fn until(now_us: u64, life: &[u8]) -> Result<u64, &'static str> {
     const INVALID: &str = "ERR invalid expire time in 'set' command";
-    let life = integer(life)?;
-    let now = i64::try_from(now_us / 1000).map_err(|_| INVALID)?;
-    let until = life.checked_mul(unit).filter(|life| *life > 0).and_then(|life| now.checked_add(life));
+    let (life, now) = (integer(life)?, i64::try_from(now_us / 1000).map_err(|_| INVALID)?);
+    let until = Some(life).filter(|life| *life > 0).and_then(|life| now.checked_add(life));
     until.and_then(|until| u64::try_from(until).ok()).ok_or(INVALID)
 }
 
@@ -119,11 +94,8 @@ fn set_range(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, &'s
 }
 
 /// `PEXPIRE key ms`: a key without a life any more is gone at once.
-fn expire(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, String> {
+fn expire(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, &'static str> {
     let life = integer(words[2])?;
-    if let Some(option) = words.get(3) {
-        return Err(format!("ERR Unsupported option {}", String::from_utf8_lossy(option)));
-    }
     let now = i64::try_from(now_us / 1000).unwrap_or(i64::MAX);
     let until = now.checked_add(life).ok_or("ERR invalid expire time in 'pexpire' command")?;
     let Some(entry) = data.get(words[1], now_us) else { return Ok(Reply::Integer(0)) };

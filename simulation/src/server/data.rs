@@ -48,7 +48,7 @@ impl Data {
         self.0.clear();
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
-        self.0.iter().map(|(key, entry)| (&**key, entry))
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.keys().map(|key| &**key)
     }
 }

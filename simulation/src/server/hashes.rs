@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::arguments::integer;
 use super::data::{Data, Value};
 use super::fault::texts::WRONG_TYPE;
+use super::node::integer;
 use super::reply::Reply;
 
 /// The fields of a hash.
@@ -15,9 +15,11 @@ pub(super) fn run(data: &mut Data, now_us: u64, name: &str, words: &[&[u8]]) -> 
     Some(match name {
         "hset" => set(data, now_us, words),
         "hincrby" => add(data, now_us, words),
-        "hget" | "hmget" | "hexists" | "hlen" => {
-            fields(data, now_us, words[1]).map(|fields| read(fields.as_deref(), name, words))
-        }
+        "hmget" => fields(data, now_us, words[1]).map(|fields| {
+            let get = |field: &&[u8]| fields.as_deref().and_then(|fields| fields.get(*field));
+            Reply::Array(words[2..].iter().map(|field| get(field).map_or(Reply::Nil, Reply::text)).collect())
+        }),
+        "hlen" => fields(data, now_us, words[1]).map(|fields| Reply::count(fields.as_deref().map_or(0, BTreeMap::len))),
         _ => return None,
     })
 }
@@ -30,26 +32,14 @@ fn fields<'a>(data: &'a mut Data, now_us: u64, key: &[u8]) -> Result<Option<&'a 
     }
 }
 
-fn read(fields: Option<&Fields>, name: &str, words: &[&[u8]]) -> Reply {
-    let get = |field: &[u8]| fields.and_then(|fields| fields.get(field));
-    let value = |field: &&[u8]| get(field).map_or(Reply::Nil, |value| Reply::Bulk(value.clone()));
-    match name {
-        "hget" => value(&words[2]),
-        "hmget" => Reply::Array(words[2..].iter().map(value).collect()),
-        "hexists" => Reply::Integer(i64::from(get(words[2]).is_some())),
-        _ => Reply::count(fields.map_or(0, BTreeMap::len)),
-    }
-}
-
 /// `HSET key field value [field value ...]`.
 fn set(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, String> {
-    let pairs = words[2..].chunks(2);
     if !words.len().is_multiple_of(2) {
         return Err("ERR wrong number of arguments for 'hset' command".to_owned());
     }
     let fields = made(data, now_us, words[1])?;
     let is_new = |pair: &&[&[u8]]| fields.insert(pair[0].to_vec(), pair[1].to_vec()).is_none();
-    Ok(Reply::count(pairs.filter(is_new).count()))
+    Ok(Reply::count(words[2..].chunks(2).filter(is_new).count()))
 }
 
 /// `HINCRBY key field number`.

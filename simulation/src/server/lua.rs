@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, Variadic};
 
 use super::data::Data;
-use super::library::register;
 use super::{failure, script, structs};
 
 /// An error that functions of this program raise in scripts.
@@ -16,15 +15,12 @@ pub(super) enum Raised {
     Reply(String),
     /// A text, which gets the place before it.
     Error(String),
-    /// What is wrong with an argument, by its number.
-    Argument(usize, String),
 }
 
 impl fmt::Display for Raised {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reply(text) | Self::Error(text) => f.write_str(text),
-            Self::Argument(number, text) => write!(f, "bad argument #{number} ({text})"),
         }
     }
 }
@@ -37,15 +33,6 @@ impl From<Raised> for mlua::Error {
     }
 }
 
-/// Why a script ended, and where.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Failure {
-    /// A code and a text.
-    pub(super) text: String,
-    /// The chunk and its line.
-    pub(super) place: Option<(String, usize)>,
-}
-
 /// What a script works on while it runs.
 #[derive(Debug, Default)]
 pub(super) struct Running {
@@ -54,9 +41,7 @@ pub(super) struct Running {
     pub(super) read_only: bool,
     /// As of its start; it ends with the first write.
     pub(super) out_of_memory: bool,
-    pub(super) failure: Option<Failure>,
-    /// The functions of a library, while it is loaded.
-    pub(super) registered: Option<Vec<(String, Function)>>,
+    pub(super) failure: Option<String>,
 }
 
 /// What is shared with the functions that scripts call.
@@ -66,45 +51,27 @@ pub(super) fn lock(shared: &Shared) -> MutexGuard<'_, Running> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An interpreter, and the functions in it that call a script and a function of a library.
-pub(super) fn sandbox(shared: &Shared) -> mlua::Result<(Lua, Function, Function)> {
+/// An interpreter, and the function in it that calls a script.
+pub(super) fn sandbox(shared: &Shared) -> mlua::Result<(Lua, Function)> {
     let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
     let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
     let globals = lua.globals();
-    for name in ["dofile", "loadfile", "print", "require", "module"] {
-        globals.raw_set(name, Value::Nil)?;
-    }
     globals.raw_set("struct", structs::library(&lua)?)?;
     globals.raw_set("redis", redis(&lua, shared)?)?;
-    let (handle, told) = (failure::handler(&lua, shared)?, lua.create_function(failure::caught)?);
-    let calls = lua.load(CALLS).set_name("=calls").call((handle, told))?;
-    lock_globals(&lua, &globals)?;
-    let (script, function) = calls;
-    Ok((lua, script, function))
+    let script = lua.load(CALLS).set_name("=calls").call(failure::handler(&lua, shared)?)?;
+    Ok((lua, script))
 }
 
-/// How scripts are called. An error that one catches is a text there.
+/// How scripts are called.
 const CALLS: &str = "
-local handle, told = ...
-local pcall, xpcall = pcall, xpcall
+local handle = ...
+local xpcall = xpcall
 KEYS, ARGV = false, false
-local function caught(fits, ...)
-  if fits then
-    return fits, ...
-  end
-  return false, told((...))
-end
-function _G.pcall(...)
-  return caught(pcall(...))
-end
 local function script(called, keys, args)
   KEYS, ARGV = keys, args
   return xpcall(called, handle)
 end
-local function library(called, keys, args)
-  return xpcall(function() return called(keys, args) end, handle)
-end
-return script, library
+return script
 ";
 
 /// The `redis` table.
@@ -113,46 +80,5 @@ fn redis(lua: &Lua, shared: &Shared) -> mlua::Result<Table> {
     let to = Arc::clone(shared);
     let call = move |lua: &Lua, words: Variadic<Value>| script::call(lua, &mut lock(&to), &words);
     redis.raw_set("call", lua.create_function(call)?)?;
-    let to = Arc::clone(shared);
-    let pcall = move |lua: &Lua, words: Variadic<Value>| script::pcall(lua, &mut lock(&to), &words);
-    redis.raw_set("pcall", lua.create_function(pcall)?)?;
-    let to = Arc::clone(shared);
-    let register = move |_: &Lua, args: Variadic<Value>| register(&mut lock(&to), &args);
-    redis.raw_set("register_function", lua.create_function(register)?)?;
-    redis.raw_set(
-        "sha1hex",
-        lua.create_function(|_, text: mlua::String| Ok(sha1_smol::Sha1::from(text.as_bytes()).digest().to_string()))?,
-    )?;
-    redis.raw_set("error_reply", lua.create_function(|lua, text| one_field(lua, "err", text))?)?;
-    redis.raw_set("status_reply", lua.create_function(|lua, text| one_field(lua, "ok", text))?)?;
     Ok(redis)
-}
-
-fn one_field(lua: &Lua, name: &str, text: String) -> mlua::Result<Table> {
-    let table = lua.create_table()?;
-    let text = match name {
-        // One word is no code.
-        "err" => match text.trim_start_matches('-') {
-            text if text.contains(' ') => text.to_owned(),
-            text => format!("ERR {text}"),
-        },
-        _ => text,
-    };
-    table.raw_set(name, text)?;
-    Ok(table)
-}
-
-/// Has scripts define no names, and ask for none that are not there.
-fn lock_globals(lua: &Lua, globals: &Table) -> mlua::Result<()> {
-    let meta = lua.create_table()?;
-    let read = |_: &Lua, (_, name): (Table, mlua::String)| -> mlua::Result<Value> {
-        let name = name.to_string_lossy();
-        Err(Raised::Error(format!("Script attempted to access nonexistent global variable '{name}'")).into())
-    };
-    let write = |_: &Lua, _: Variadic<Value>| -> mlua::Result<()> {
-        Err(Raised::Error("Attempt to modify a readonly table".to_owned()).into())
-    };
-    meta.raw_set("__index", lua.create_function(read)?)?;
-    meta.raw_set("__newindex", lua.create_function(write)?)?;
-    globals.set_metatable(Some(meta))
 }

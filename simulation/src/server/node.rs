@@ -1,18 +1,17 @@
 //! A server, alone or of a Cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use mlua::Function;
 
 use super::data::Data;
 use super::fault::texts;
+use super::fault::texts::NO_INTEGER;
 use super::reply::Reply;
 use super::routing::{Place, keys_of};
-use super::scripting::Script;
 use super::table::{self, Spec};
-use super::{Call, Faults, Session, SlotTable, Vm, commands};
+use super::{Faults, SlotTable, Vm, commands};
 
 /// How many databases there are.
 pub(super) const DATABASES: usize = 16;
@@ -25,36 +24,20 @@ pub struct Node {
     pub(super) vm: Vm,
     pub(super) databases: [Data; DATABASES],
     /// By their hashes.
-    pub(super) scripts: BTreeMap<String, Script>,
-    /// By their names.
-    pub(super) functions: BTreeMap<String, Function>,
-    pub(super) libraries: BTreeSet<String>,
+    pub(super) scripts: BTreeMap<String, Function>,
     pub(super) place: Option<Place>,
-    pub(super) calls: Vec<Call>,
-    sessions: AtomicI64,
 }
 
 impl Node {
     /// A server alone, which is empty.
     pub fn new(vm: Vm) -> Self {
-        Self {
-            fault: Faults::default(),
-            vm,
-            databases: Default::default(),
-            scripts: BTreeMap::new(),
-            functions: BTreeMap::new(),
-            libraries: BTreeSet::new(),
-            place: None,
-            calls: Vec::new(),
-            sessions: AtomicI64::new(0),
-        }
+        Self { fault: Faults::default(), vm, databases: Default::default(), scripts: BTreeMap::new(), place: None }
     }
 
     /// A primary of a Cluster at an address, `host:port`, which is empty. The table may not know the address
     /// yet; which slots it has, the table says.
-    #[allow(clippy::needless_pass_by_value, reason = "an address is made for a node")]
-    pub fn in_cluster(vm: Vm, address: String, slots: Arc<Mutex<SlotTable>>) -> Self {
-        Self { place: Some(Place::new(slots, &address)), ..Self::new(vm) }
+    pub fn in_cluster(vm: Vm, address: &str, slots: Arc<Mutex<SlotTable>>) -> Self {
+        Self { place: Some(Place::new(slots, address)), ..Self::new(vm) }
     }
 
     /// Does a command, name first, at a time in µs since the epoch.
@@ -80,8 +63,6 @@ impl Node {
 
     /// Why a command is not done, in the order in which Redis asks.
     fn refuse(&mut self, spec: &Spec, words: &[&[u8]], session: &Session, asking: bool, now_us: u64) -> Option<String> {
-        let known = || spec.name != "fcall" || self.function(words[1]).is_some();
-        let (writes, grows) = (spec.writes() && known(), spec.grows() && known());
         if self.fault.password.is_some() && !session.authenticated && !spec.is_always_done() {
             return Some(texts::NO_AUTH.to_owned());
         }
@@ -90,8 +71,8 @@ impl Node {
         }
         let fault = &self.fault;
         let refusals = [
-            (grows && fault.out_of_memory && !fault.busy, texts::OUT_OF_MEMORY),
-            (writes && fault.read_only.is_some(), texts::READ_ONLY),
+            (spec.grows() && fault.out_of_memory && !fault.busy, texts::OUT_OF_MEMORY),
+            (spec.writes() && fault.read_only.is_some(), texts::READ_ONLY),
             (fault.loading && !spec.is_done_while_loading(), texts::LOADING),
             (fault.busy && !spec.is_always_done(), texts::BUSY),
         ];
@@ -106,24 +87,9 @@ impl Node {
         self.place.as_ref()?.refuse(keys, asking, &mut self.databases[0], now_us)
     }
 
-    pub(super) fn function(&self, name: &[u8]) -> Option<&Function> {
-        self.functions.get(str::from_utf8(name).ok()?)
-    }
-
-    pub(super) fn next_id(&self) -> i64 {
-        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// The decisions and reports that ran since the last time: calls of two arguments that were answered with bytes.
-    pub fn take_calls(&mut self) -> Vec<Call> {
-        std::mem::take(&mut self.calls)
-    }
-
-    /// Forgets all scripts, and libraries too.
+    /// Forgets all scripts.
     pub fn flush_scripts(&mut self) {
         self.scripts.clear();
-        self.functions.clear();
-        self.libraries.clear();
     }
 
     /// Evicts a key; returns whether it was there.
@@ -131,15 +97,10 @@ impl Node {
         self.databases.iter_mut().filter_map(|data| data.remove(key, 0)).count() > 0
     }
 
-    /// Restarts it without memory: keys, scripts and libraries are gone. Its sessions ended.
+    /// Restarts it without memory: keys and scripts are gone. Its sessions ended.
     pub fn clear(&mut self) {
         self.databases.iter_mut().for_each(Data::clear);
         self.flush_scripts();
-    }
-
-    /// Restarts it with what it wrote to disk: keys and libraries stay, scripts are gone. Its sessions ended.
-    pub fn restart_keeping_data(&mut self) {
-        self.scripts.clear();
     }
 
     /// Hands a key to another node, as `MIGRATE` does; returns whether it was there.
@@ -149,14 +110,38 @@ impl Node {
         true
     }
 
-    /// Every key in order, with the µs since the epoch from which on it is gone. Those that expired may be among them.
-    pub fn keys(&self) -> impl Iterator<Item = (&[u8], Option<u64>)> {
-        let all = self.databases.iter().flat_map(Data::iter);
-        all.map(|(key, entry)| (key, entry.until_ms.map(|until| (until + 1) * 1000)))
+    /// Every key in order. Those that expired may be among them.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.databases.iter().flat_map(Data::keys)
     }
+}
 
-    /// The interpreter, for the next run.
-    pub fn into_vm(self) -> Vm {
-        self.vm
+/// What a node knows of a connection.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub(super) authenticated: bool,
+    /// The command before was `ASKING`.
+    pub(super) asking: bool,
+    pub(super) database: usize,
+}
+
+impl Session {
+    /// A new connection: it has to log in if the node has a password by now.
+    pub fn new(node: &Node) -> Self {
+        Self { authenticated: node.fault.password.is_none(), asking: false, database: 0 }
     }
+}
+
+/// A whole number, as Redis reads one: no `+`, no zeros before it, no spaces.
+pub(super) fn integer(word: &[u8]) -> Result<i64, &'static str> {
+    let number: i64 = str::from_utf8(word).ok().and_then(|text| text.parse().ok()).ok_or(NO_INTEGER)?;
+    if number.to_string().as_bytes() == word { Ok(number) } else { Err(NO_INTEGER) }
+}
+
+/// The keys of a call, and its arguments: `words` begin with how many keys there are.
+#[allow(clippy::type_complexity, reason = "two slices of words")]
+pub(super) fn keys_and_args<'a>(words: &'a [&'a [u8]]) -> Result<(&'a [&'a [u8]], &'a [&'a [u8]]), &'static str> {
+    let count = integer(words[0])?;
+    let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
+    words[1..].split_at_checked(count).ok_or("ERR Number of keys can't be greater than number of args")
 }

@@ -38,11 +38,6 @@ impl Reply {
         Self::Error(text.into())
     }
 
-    /// Whether it is an error.
-    pub fn is_error(&self) -> bool {
-        matches!(self, Self::Error(_))
-    }
-
     /// Writes its bytes behind those that are there.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {

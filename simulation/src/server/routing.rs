@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::arguments::keys_and_args;
 use super::data::Data;
 use super::fault::texts::{CROSS_SLOT, NOT_SERVED, TRY_AGAIN};
+use super::node::keys_and_args;
 use super::reply::Reply;
 use super::slots::{SlotTable, slot_of};
 use super::table::{Keys, Spec};

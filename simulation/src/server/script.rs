@@ -4,11 +4,10 @@ use std::ops::Deref;
 
 use mlua::{Lua, Table, Value, Variadic};
 
-use super::failure::raised;
 use super::fault::texts::{OUT_OF_MEMORY, READ_ONLY};
 use super::lua::{Raised, Running};
 use super::reply::Reply;
-use super::{commands, number, table};
+use super::{commands, table};
 
 /// An argument of `redis.call`.
 enum Word<'a> {
@@ -28,15 +27,19 @@ impl Deref for Word<'_> {
 }
 
 impl<'a> Word<'a> {
-    #[allow(clippy::cast_precision_loss, reason = "it came from a double")]
     fn of(value: &'a Value) -> Result<Self, Raised> {
         match value {
             Value::String(bytes) => Ok(Self::Bytes(bytes.as_bytes())),
-            Value::Number(number) => Ok(Self::Number(number::print(*number))),
-            Value::Integer(number) => Ok(Self::Number(number::print(*number as f64))),
+            Value::Number(number) => Ok(Self::Number(print(*number))),
+            Value::Integer(number) => Ok(Self::Number(number.to_string())),
             _ => Err(error("Lua redis lib command arguments must be strings or integers")),
         }
     }
+}
+
+/// A number as a command gets it: the scripts pass whole ones.
+fn print(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < 1e17 { format!("{number:.0}") } else { format!("{number:e}") }
 }
 
 fn error(text: &str) -> Raised {
@@ -54,16 +57,7 @@ fn answer(running: &mut Running, words: &[&[u8]]) -> Result<Reply, Raised> {
     if words.is_empty() {
         return Err(error("Please specify at least one argument for this redis lib call"));
     }
-    if running.registered.is_some() {
-        return Err(error("redis.call can only be called inside a script invocation"));
-    }
-    let spec = table::find(words).map_err(|text| {
-        error(if text.contains("wrong number") {
-            "Wrong number of args calling Redis command from script"
-        } else {
-            "Unknown Redis command called from script"
-        })
-    })?;
+    let spec = table::find(words).map_err(Raised::Reply)?;
     if !spec.is_for_scripts() {
         return Err(error("This Redis command is not allowed from script"));
     }
@@ -104,11 +98,12 @@ fn field(lua: &Lua, name: &str, text: &str) -> mlua::Result<Value> {
 }
 
 /// What a script returned, as Redis answers it.
+#[allow(clippy::cast_possible_truncation, reason = "as Redis does")]
 pub(super) fn to_reply(value: &Value) -> Reply {
     match value {
         Value::String(bytes) => Reply::text(bytes.as_bytes()),
         Value::Integer(number) => Reply::Integer(*number),
-        Value::Number(number) => Reply::Integer(number::to_integer(*number)),
+        Value::Number(number) => Reply::Integer(*number as i64),
         Value::Boolean(true) => Reply::Integer(1),
         Value::Table(table) => of_table(table),
         _ => Reply::Nil,
@@ -127,9 +122,4 @@ fn of_table(table: &Table) -> Reply {
         Ok(value) => Some(to_reply(&value)),
     });
     Reply::Array(items.collect())
-}
-
-/// `redis.pcall`, which returns errors.
-pub(super) fn pcall(lua: &Lua, running: &mut Running, words: &Variadic<Value>) -> mlua::Result<Value> {
-    call(lua, running, words).or_else(|error| field(lua, "err", &raised(&error).to_string()))
 }

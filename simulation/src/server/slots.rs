@@ -57,11 +57,6 @@ impl Default for SlotTable {
 }
 
 impl SlotTable {
-    /// No nodes, and slots that nobody has.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// The number of the node at an address, `host:port`, which may be new.
     pub fn node(&mut self, address: &str) -> u16 {
         let place = self.addresses.iter().position(|known| known == address).unwrap_or_else(|| {
@@ -129,19 +124,5 @@ impl SlotTable {
             }
         }
         ranges
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_has_the_slot_that_redis_gives_it() {
-        for (key, slot) in [("123456789", 12_739), ("foo", 12_182), ("{foo}bar", 12_182), ("a{foo}{b}", 12_182)] {
-            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
-        }
-        assert_eq!(slot_of(b"{}foo"), crc16(b"{}foo") % SLOTS);
-        assert_eq!(slot_of(b"{foo"), crc16(b"{foo") % SLOTS);
     }
 }

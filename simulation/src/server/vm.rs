@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mlua::{Function, Lua, Value};
 
 use super::data::Data;
-use super::library::{Library, read_name};
-use super::lua::{Failure, Running, Shared, lock, sandbox};
+use super::lua::{Running, Shared, lock, sandbox};
 use super::reply::Reply;
 use super::script::to_reply;
 
@@ -18,17 +17,12 @@ use super::script::to_reply;
 pub struct Vm {
     lua: Lua,
     script: Function,
-    function: Function,
     running: Shared,
     compiled: Arc<Mutex<Compiled>>,
 }
 
-/// By SHA-1 of the source.
-#[derive(Default)]
-struct Compiled {
-    scripts: BTreeMap<[u8; 20], Function>,
-    libraries: BTreeMap<[u8; 20], Library>,
-}
+/// Scripts by SHA-1 of the source.
+type Compiled = BTreeMap<[u8; 20], Function>;
 
 impl fmt::Debug for Vm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,53 +44,24 @@ pub(super) struct Situation {
     pub(super) out_of_memory: bool,
 }
 
-/// What is called: of scripts and of libraries, arguments come in different ways.
-#[derive(Clone, Debug)]
-pub(super) enum Called {
-    Script(Function),
-    Function(Function),
-}
-
 impl Vm {
     /// An interpreter that has compiled nothing yet.
     pub fn new() -> Self {
         let running = Shared::default();
-        let (lua, script, function) = sandbox(&running).expect("the sandbox is the same each time, and works");
-        Self { lua, script, function, running, compiled: Arc::default() }
+        let (lua, script) = sandbox(&running).expect("the sandbox is the same each time, and works");
+        Self { lua, script, running, compiled: Arc::default() }
     }
 
     /// Compiles a script, if it was not; the error as Redis tells it.
     pub(super) fn compile(&self, source: &[u8], digest: [u8; 20]) -> Result<Function, String> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = compiled.scripts.get(&digest) {
+        if let Some(function) = compiled.get(&digest) {
             return Ok(function.clone());
         }
         let function = self.chunk(source, "@user_script");
         let function = function.map_err(|text| format!("ERR Error compiling script (new function): {text}"))?;
-        compiled.scripts.insert(digest, function.clone());
+        compiled.insert(digest, function.clone());
         Ok(function)
-    }
-
-    /// Reads a library, if it was not; the error as Redis tells it.
-    pub(super) fn load(&self, source: &[u8]) -> Result<Library, String> {
-        let digest = sha1_smol::Sha1::from(source).digest().bytes();
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(library) = compiled.libraries.get(&digest) {
-            return Ok(library.clone());
-        }
-        let (name, start) = read_name(source)?;
-        let chunk = self.chunk(&source[start..], "@user_function");
-        let chunk = chunk.map_err(|text| format!("ERR Error compiling function: {text}"))?;
-        lock(&self.running).registered = Some(Vec::new());
-        let ran = self.run(&Called::Script(chunk), &[], &[]);
-        let functions = lock(&self.running).registered.take().unwrap_or_default();
-        ran.map_err(|failure| format!("ERR Error registering functions: {}", failure.text.trim_start_matches("ERR ")))?;
-        if functions.is_empty() {
-            return Err("ERR No functions registered".to_owned());
-        }
-        let library = Library { name, functions };
-        compiled.libraries.insert(digest, library.clone());
-        Ok(library)
     }
 
     fn chunk(&self, source: &[u8], name: &str) -> Result<Function, String> {
@@ -111,12 +76,12 @@ impl Vm {
     /// Calls a script on a node's data.
     pub(super) fn call(
         &self,
-        called: &Called,
+        called: &Function,
         data: &mut Data,
         situation: Situation,
         keys: &[&[u8]],
         args: &[&[u8]],
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, String> {
         let Situation { now_us, read_only, out_of_memory } = situation;
         let running = Running { data: std::mem::take(data), now_us, read_only, out_of_memory, ..Running::default() };
         *lock(&self.running) = running;
@@ -125,16 +90,12 @@ impl Vm {
         result
     }
 
-    fn run(&self, called: &Called, keys: &[&[u8]], args: &[&[u8]]) -> Result<Reply, Failure> {
-        let (way, function) = match called {
-            Called::Script(function) => (&self.script, function),
-            Called::Function(function) => (&self.function, function),
-        };
-        let result = self.table(keys).and_then(|keys| way.call((function, keys, self.table(args)?)));
+    fn run(&self, called: &Function, keys: &[&[u8]], args: &[&[u8]]) -> Result<Reply, String> {
+        let result = self.table(keys).and_then(|keys| self.script.call((called, keys, self.table(args)?)));
         match result {
             Ok((true, value)) => Ok(to_reply(&value)),
             Ok((false, _)) => Err(lock(&self.running).failure.take().unwrap_or_default()),
-            Err(error) => Err(Failure { text: format!("ERR {error}"), place: None }),
+            Err(error) => Err(format!("ERR {error}")),
         }
     }
 

@@ -8,13 +8,58 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, advance, sleep, timeout};
-use tollgate::{Decision, RateLimitHandle};
+use tollgate::{Decision, Outcome, RateLimitHandle, Source};
 use tower::Service;
 
 use super::World;
-use super::client::{Answer, Client, user_name};
-use super::plan::{Ask, Lookup, Patience};
-use super::record::Record;
+use super::client::{Answer, Client, NAMES, user_name};
+use super::plan::{Ask, Patience};
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) place: usize,
+    pub(super) cost: u64,
+    pub(super) user: u8,
+    pub(super) process: usize,
+    pub(super) patience: Patience,
+    pub(super) began: Instant,
+    /// When its handler was called, or it was answered without.
+    pub(super) decided: Option<Instant>,
+    pub(super) decision: Option<Decision>,
+    pub(super) is_admitted: bool,
+    pub(super) status: Option<u16>,
+    pub(super) ended: Option<Instant>,
+    /// Its caller left.
+    pub(super) has_left: bool,
+    pub(super) charged: u64,
+    pub(super) refunded: u64,
+    /// When it last charged or refunded.
+    pub(super) changed: Option<Instant>,
+    /// No breaker was open when it began.
+    pub(super) is_asked: bool,
+    /// It waits on a runtime of its own.
+    pub(super) is_elsewhere: bool,
+}
+
+impl Record {
+    /// What a policy decided, and who did.
+    pub(super) fn outcome(&self, policy: usize) -> Option<(&Outcome, Source)> {
+        let decision = self.decision.as_ref()?;
+        let outcome = decision.outcomes().iter().find(|outcome| outcome.policy() == NAMES[policy])?;
+        Some((outcome, decision.source()))
+    }
+
+    /// Who decided it.
+    pub(super) fn source(&self) -> Option<Source> {
+        self.decision.as_ref().map(Decision::source)
+    }
+
+    /// What a trace calls it.
+    pub(super) fn name(&self) -> String {
+        format!("request {} (process {}, cost {})", self.place, self.process, self.cost)
+    }
+}
 
 /// What a request carries for its handler.
 #[derive(Clone)]
@@ -28,8 +73,8 @@ struct Job {
 impl World {
     /// Sends a request, and sees what becomes of it.
     pub(super) async fn ask(self, client: Client, ask: Ask, is_elsewhere: bool) {
-        let ask = Arc::new(ask);
         let place = self.begin(&ask, is_elsewhere, client.is_asking());
+        let ask = Arc::new(ask);
         let job = Job { world: self.clone(), ask: Arc::clone(&ask), place };
         let mut service = client.service.clone();
         let mut called = Box::pin(async move { service.call(request(job)).await });
@@ -37,9 +82,7 @@ impl World {
             Patience::Waits => Some(called.await),
             Patience::Leaves(millis) => timeout(Duration::from_millis(millis), &mut called).await.ok(),
             Patience::PollsOnce(millis) | Patience::Idles(millis) => {
-                self.lock().trace.meet("a caller that polls once");
-                let polled = poll_fn(|cx| Poll::Ready(called.as_mut().poll(cx))).await;
-                match polled {
+                match poll_fn(|cx| Poll::Ready(called.as_mut().poll(cx))).await {
                     Poll::Ready(answered) => Some(answered),
                     Poll::Pending => {
                         let from = Instant::now();
@@ -52,10 +95,10 @@ impl World {
         };
         match answered {
             Some(Ok(answer)) => {
-                self.is_answered(place, &ask, &answer);
-                self.checks_ratios(place, &client, &answer);
-                self.lock().checks_problem(place, answer);
-                self.lock().checks_calm(place, &ask, client.is_asking());
+                self.is_answered(place, &answer);
+                self.lock().checks_answer(place, answer);
+                self.lock().checks_calm(place, client.is_asking());
+                self.checks_cached(place).await;
             }
             Some(Err(never)) => match never {},
             None => self.has_left(place),
@@ -64,60 +107,60 @@ impl World {
 
     fn begin(&self, ask: &Ask, is_elsewhere: bool, is_asked: bool) -> usize {
         let mut state = self.lock();
-        state.checks_breakers(ask, is_asked);
+        state.checks_breakers(ask.process, is_asked);
         let place = state.records.len();
-        let is_held_up = !state.is_calm();
         state.records.push(Record {
             place,
             cost: ask.cost,
             user: ask.user,
             process: ask.process,
+            patience: ask.patience,
             began: Instant::now(),
             decided: None,
             decision: None,
             is_admitted: false,
             status: None,
             ended: None,
-            is_handled: false,
             has_left: false,
-            is_excused: false,
-            is_held_up,
             charged: 0,
             refunded: 0,
-            is_elsewhere,
+            changed: None,
             is_asked,
+            is_elsewhere,
         });
         let name = state.records[place].name();
-        state.trace.say(format_args!("{name} is asked by user {}", ask.user));
+        state.trace.say(format_args!("{name} is sent by user {}", ask.user));
         place
     }
 
-    fn is_answered(&self, place: usize, ask: &Ask, answer: &Answer) {
+    fn is_answered(&self, place: usize, answer: &Answer) {
         let mut state = self.lock();
-        let decision = answer.extensions().get::<Decision>().cloned();
-        let source = decision.as_ref().map(Decision::source);
-        let status = answer.status().as_u16();
-        let name = state.records[place].name();
+        let (record, now) = (&mut state.records[place], Instant::now());
+        (record.status, record.ended) = (Some(answer.status().as_u16()), Some(now));
+        record.decided.get_or_insert(now);
+        if record.decision.is_none() {
+            record.decision = answer.extensions().get::<Decision>().cloned();
+        }
+        let (name, status, source) = (record.name(), answer.status().as_u16(), record.source());
         state.trace.say(format_args!("{name} is answered with {status}, decided by {source:?}"));
-        state.decisions += 1;
-        let record = &mut state.records[place];
-        record.status = Some(status);
-        record.ended = Some(Instant::now());
-        record.decision = record.decision.take().or(decision);
-        let (began, until) = (record.began, record.decided.or(record.ended).unwrap_or(record.began));
-        record.decided = Some(until);
-        state.checks_wait(place, ask, began, until);
-        state.checks_headers(place, answer);
-        state.checks_at_once(place, ask);
+        state.trace.meet(match source {
+            Some(Source::Store) => "decided by the store",
+            Some(Source::Lease) => "decided by a lease",
+            Some(Source::Ratio) => "decided by a ratio",
+            Some(Source::Fallback) => "decided by a share",
+            Some(Source::FailOpen) => "decided by nobody",
+            _ => "not decided",
+        });
+        state.checks_wait(place);
     }
 
     fn has_left(&self, place: usize) {
         let mut state = self.lock();
-        state.trace.meet("a caller that goes away");
-        let name = state.records[place].name();
-        state.trace.say(format_args!("the caller of {name} has left"));
+        state.trace.meet("a caller that leaves");
         let record = &mut state.records[place];
         (record.has_left, record.ended) = (true, Some(Instant::now()));
+        let name = record.name();
+        state.trace.say(format_args!("the caller of {name} has left"));
     }
 
     /// Blocks the thread, as far as anybody can tell.
@@ -133,15 +176,8 @@ impl World {
 }
 
 fn request(job: Job) -> Request<String> {
-    let course = match job.ask.lookup {
-        Lookup::Found(millis) => millis.to_string(),
-        Lookup::Fails => "fails".to_owned(),
-        Lookup::Hangs => "hangs".to_owned(),
-    };
-    let user = user_name(job.ask.user);
     Request::builder()
-        .header("x-user", user)
-        .header("x-account", format!("{user} {course}"))
+        .header("x-user", user_name(job.ask.user))
         .header("x-cost", job.ask.cost)
         .extension(job)
         .body(String::new())
@@ -152,60 +188,45 @@ fn request(job: Job) -> Request<String> {
 pub(super) async fn handle(request: Request<String>) -> Response<String> {
     let job = request.extensions().get::<Job>().cloned().expect("every request has one");
     let limits = request.extensions().get::<RateLimitHandle>().cloned().expect("the layer adds it");
-    job.begins(Some(limits.decision()));
-    let does = job.ask.handler.clone();
-    sleep(Duration::from_millis(does.sleeps_ms)).await;
-    for units in does.charges {
-        limits.charge(units);
-        job.changes(units, 0);
+    job.begins(limits.decision());
+    let does = &job.ask.handler;
+    if does.charges > 0 {
+        limits.charge(does.charges);
+        job.changes(does.charges, 0);
     }
     if does.flushes {
-        // What is charged at once may be lost, and is owed then by nobody.
+        // What cannot be charged at once is owed by nobody.
         let _ = limits.flush().await;
     }
-    if does.pause_ms > 0 {
-        sleep(Duration::from_millis(does.pause_ms)).await;
-    }
+    sleep(Duration::from_millis(does.sleeps_ms)).await;
     if does.blocks_ms > 0 {
         job.world.block(does.blocks_ms);
     }
-    for units in does.refunds {
-        limits.refund(units);
-        job.changes(0, units);
-    }
-    job.ends();
-    if does.goes_on {
-        tokio::spawn(async move {
-            sleep(Duration::from_millis(30)).await;
-            limits.charge(1);
-            job.changes(1, 0);
-        });
+    if does.refunds > 0 {
+        limits.refund(does.refunds);
+        job.changes(0, does.refunds);
     }
     let status = if does.fails { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
     Response::builder().status(status).body(String::new()).expect("the response is valid")
 }
 
 impl Job {
-    fn begins(&self, decision: Option<Decision>) {
+    fn begins(&self, decision: Decision) {
         let mut state = self.world.lock();
-        let source = decision.as_ref().map(Decision::source);
-        let name = state.records[self.place].name();
-        state.trace.say(format_args!("{name} is served, admitted by {source:?}"));
         let record = &mut state.records[self.place];
-        (record.is_admitted, record.decided, record.decision) = (true, Some(Instant::now()), decision);
+        let (name, source) = (record.name(), decision.source());
+        (record.is_admitted, record.decided, record.decision) = (true, Some(Instant::now()), Some(decision));
+        state.trace.say(format_args!("{name} is served, admitted by {source:?}"));
         state.checks_admission(self.place);
-    }
-
-    fn ends(&self) {
-        self.world.lock().records[self.place].is_handled = true;
     }
 
     fn changes(&self, charged: u64, refunded: u64) {
         let mut state = self.world.lock();
-        let name = state.records[self.place].name();
-        state.trace.say(format_args!("{name} charges {charged}, refunds {refunded}"));
         let record = &mut state.records[self.place];
         record.charged += charged;
         record.refunded += refunded;
+        record.changed = Some(Instant::now());
+        let name = record.name();
+        state.trace.say(format_args!("{name} charges {charged}, refunds {refunded}"));
     }
 }

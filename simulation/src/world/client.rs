@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
-use std::pin::pin;
+use std::num::NonZeroU32;
+use std::pin::{Pin, pin};
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -12,22 +12,28 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Request, Response};
 use tollgate::key::KeyExtractor as _;
-use tollgate::key::Lookup;
 use tollgate::policy::{Algorithm, Calendar, Count};
 use tollgate::store::{BreakerState, Credentials, LeaseStore};
-use tollgate::{Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, RedisStore, key};
+use tollgate::{Ban, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, RedisStore, key};
 use tollgate_ratio::RatioStore;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, service_fn};
 
 use super::World;
 use super::caller::handle;
-use super::calm::ALLOWED;
 use super::net::FIRST_PORT;
-use super::plan::{Around, By, PolicyPlan, Process, Rule, Setting};
-use super::reported::Watched;
+use super::plan::{Around, BanPlan, PolicyPlan, Process, Rule, Setting};
 
-/// A response without a body.
+/// For so long layers admit all without their store.
+pub(super) const ALLOWED: Duration = Duration::from_secs(1);
+
+/// So many ticks the last ratios hold.
+pub(super) const LIFE: u64 = 3;
+
+/// The names of policies, in their order.
+pub(super) const NAMES: [&str; 3] = ["first", "second", "third"];
+
+/// A response.
 pub(super) type Answer = Response<tollgate::body::ResponseBody<String>>;
 
 /// A process: what its requests are sent to.
@@ -36,40 +42,39 @@ pub(super) struct Client {
     pub(super) layer: RateLimitLayer,
     pub(super) redis: RedisStore,
     pub(super) ratios: Option<RatioStore>,
+    /// By all policies of the layer, over its Redis store alone.
     pub(super) limiter: Limiter,
     pub(super) service: BoxCloneSyncService<Request<String>, Answer, Infallible>,
 }
 
 impl Client {
-    /// The process of a number, which connects when it is asked.
-    pub(super) fn new(world: &World, setting: &Setting, number: usize) -> Self {
-        let process = &setting.processes[number];
-        let redis = redis(world, setting, number);
-        let ratios = ratios(world, &redis, process, number);
+    /// A process, which connects when it is asked.
+    pub(super) fn new(world: &World, setting: &Setting, process: &Process) -> Self {
+        let redis = redis(world, setting, process);
+        let mut ratios = None;
         let layer = match process.around {
             Around::Plain => RateLimitLayer::composite(redis.clone()),
             Around::Lease => RateLimitLayer::composite(LeaseStore::new(redis.clone())),
             Around::Overdraft => RateLimitLayer::composite(LeaseStore::builder(redis.clone()).overdraft(8).build()),
-            Around::Ratio(_) => RateLimitLayer::composite(ratios.clone().expect("it was made for this")),
+            Around::Ratio(tick_ms) => {
+                let seed = world.lock().rng.u64(..);
+                let store = RatioStore::builder(redis.clone()).seed(seed).tick(Duration::from_millis(tick_ms));
+                let store = store.ttl(Duration::from_millis(LIFE * tick_ms)).build();
+                RateLimitLayer::composite(ratios.insert(store).clone())
+            }
         };
         let rule = match process.rule {
             Rule::Fallback => OnFailure::Fallback,
             Rule::Allow => OnFailure::Allow,
             Rule::Deny => OnFailure::Deny,
         };
-        let layer = layer.expose_decisions().on_failure(rule).allow_for(ALLOWED).policies(policies(setting, 100));
+        let instances = NonZeroU32::new(process.instances).unwrap_or(NonZeroU32::MIN);
+        let layer = layer.expose_decisions().on_failure(rule).allow_for(ALLOWED).instances(instances);
+        let layer = layer.policies(policies(setting, 100));
         let layer = process.layer_budget_ms.map(Duration::from_millis).into_iter().fold(layer, RateLimitLayer::timeout);
         let service = BoxCloneSyncService::new(layer.layer(service_fn(served)));
         let limiter = Limiter::new(redis.clone(), policies(setting, 100).iter().map(|policy| policy.rule().clone()));
         Self { layer, redis, ratios, limiter, service }
-    }
-}
-
-impl Client {
-    /// Returns a limiter by all policies of the layer, whatever keys they have.
-    pub(super) fn layer_limiter(&self) -> Limiter {
-        let by = |count| self.layer.clone().live().limiter().only(NAMES.into_iter().take(count)).ok();
-        (1..=NAMES.len()).rev().find_map(by).expect("there is a policy")
     }
 
     /// Whether no breaker is open.
@@ -85,32 +90,25 @@ fn served(request: Request<String>) -> Serving {
     Box::pin(async move { Ok(handle(request).await) })
 }
 
-/// The ratios of a process, which reports to its Redis store as soon as it begins.
-fn ratios(world: &World, redis: &RedisStore, process: &Process, number: usize) -> Option<RatioStore> {
-    let Around::Ratio(plan) = process.around else { return None };
-    let settings = RatioStore::builder(Watched::new(world.clone(), redis.clone(), number))
-        .tick(Duration::from_millis(plan.tick_ms))
-        .ttl(Duration::from_millis(plan.life_ms))
-        .shards(plan.shards)
-        .seed(world.lock().rng.u64(..));
-    Some(settings.build())
+/// A limiter by the policies, of a store that caches nothing.
+pub(super) fn auditor(world: &World, setting: &Setting) -> Limiter {
+    let process = Process { deny_cache: false, budget_ms: 100, ..setting.processes[0].clone() };
+    let rules = policies(setting, 100).into_iter().map(|policy| policy.rule().clone());
+    Limiter::new(redis(world, setting, &process), rules.collect::<Vec<_>>())
 }
 
-fn redis(world: &World, setting: &Setting, number: usize) -> RedisStore {
-    let (dialed, asked, process) = (world.clone(), world.clone(), &setting.processes[number]);
+fn redis(world: &World, setting: &Setting, process: &Process) -> RedisStore {
+    let (dialed, asked) = (world.clone(), world.clone());
     let mut settings = RedisStore::builder()
         .timeout(Duration::from_millis(process.budget_ms))
         .connect_timeout(Duration::from_millis(200))
         .pool_size(process.pool_size)
         .batch_size(process.batch_size)
-        .dial(move |_, port| dialed.clone().dial(number, port))
+        .dial(move |_, port| dialed.clone().dial(port))
         .credentials(move || {
             let password = asked.lock().password.1;
             async move { Ok::<_, io::Error>(Credentials::new("default", password.to_string())) }
         });
-    if setting.functions {
-        settings = settings.functions();
-    }
     if !process.deny_cache {
         settings = settings.without_deny_cache();
     }
@@ -129,60 +127,53 @@ fn redis(world: &World, setting: &Setting, number: usize) -> RedisStore {
 
 /// The policies of a run, with so many percent of their limits.
 pub(super) fn policies(setting: &Setting, percent: u64) -> Vec<Policy> {
-    setting.policies.iter().enumerate().map(|(place, plan)| policy(place, plan, percent)).collect()
+    NAMES.iter().zip(&setting.policies).map(|(name, plan)| plan.policy(name, percent)).collect()
 }
 
-/// The names of policies, in their order.
-const NAMES: [&str; 3] = ["first", "second", "third"];
+impl PolicyPlan {
+    fn policy(&self, name: &str, percent: u64) -> Policy {
+        let policy = Policy::new(name, self.quota(percent)).cost_by(cost);
+        let policy = if self.by_user { policy.key(key::header("x-user")) } else { policy.key(key::global()) };
+        let policy = if self.metered { policy.metered() } else { policy };
+        let policy = if self.successes { policy.count(Count::successes()) } else { policy };
+        let policy = self.ban.map(BanPlan::ban).into_iter().fold(policy, Policy::ban);
+        let policy = if self.shadow { policy.shadow() } else { policy };
+        if self.refund_dropped { policy.refund_dropped() } else { policy }
+    }
 
-fn policy(place: usize, plan: &PolicyPlan, percent: u64) -> Policy {
-    let scaled = |units: u64| (units * percent / 100).max(1);
-    let window = Duration::from_millis(plan.window_ms);
-    let algorithm = ALGORITHMS[usize::from(plan.algorithm) - 1];
-    let quota = if plan.is_hourly {
-        Quota::calendar_window(scaled(plan.limit), hours())
-    } else {
-        Quota::try_new(algorithm, scaled(plan.limit), window).expect("the quota is valid")
-    };
-    let quota = match algorithm {
-        Algorithm::TokenBucket => quota.burst(scaled(plan.burst)),
-        Algorithm::LeakyBucket => quota.queue(scaled(plan.burst)),
-        _ => quota,
-    };
-    let policy = Policy::new(NAMES[place], quota).cost_by(cost);
-    let policy = match plan.by {
-        By::User => policy.key(key::header("x-user")),
-        By::Everybody => policy.key(key::global()),
-        By::Account => policy.key(key::lookup(key::header("x-account"), account)),
-    };
-    let policy = if plan.metered { policy.metered() } else { policy };
-    let policy = if plan.successes { policy.count(Count::successes()) } else { policy };
-    let policy = match plan.ban {
-        Some(ban) => policy.ban(ban.ban()),
-        None => policy,
-    };
-    let policy = if plan.shadow { policy.shadow() } else { policy };
-    if plan.refund_dropped { policy.refund_dropped() } else { policy }
+    fn quota(&self, percent: u64) -> Quota {
+        let scaled = |units: u64| (units * percent / 100).max(1);
+        let (limit, window) = (scaled(self.limit), Duration::from_millis(self.window_ms));
+        if self.is_hourly {
+            return Quota::calendar_window(limit, hours());
+        }
+        let quota = Quota::try_new(self.algorithm, limit, window).expect("the quota is valid");
+        match self.algorithm {
+            Algorithm::TokenBucket => quota.burst(scaled(self.burst)),
+            Algorithm::LeakyBucket => quota.queue(scaled(self.burst)),
+            _ => quota,
+        }
+    }
+
+    /// The key of a user, or of everybody.
+    pub(super) fn key(&self, user: u8) -> Key {
+        let of_user = || key::header("x-user").key_of(user_name(user).as_bytes());
+        if self.by_user { of_user().expect("users have names") } else { Key::new("global", "") }
+    }
+}
+
+impl BanPlan {
+    fn ban(self) -> Ban {
+        let [within, time, most] = [self.within_ms, self.time_ms, self.most_ms].map(Duration::from_millis);
+        let ban = Ban::new(self.after, within, time).backoff(f64::from(self.growth) / 100.0, most).of_verified_keys();
+        if self.extends { ban.extending() } else { ban }
+    }
 }
 
 /// Hours of a zone in which they do not begin with those of UTC.
 fn hours() -> Calendar {
     static HOURS: OnceLock<Calendar> = OnceLock::new();
     *HOURS.get_or_init(|| Calendar::hourly("Asia/Kathmandu").expect("the system has time zones"))
-}
-
-const ALGORITHMS: [Algorithm; 6] = [
-    Algorithm::FixedWindow,
-    Algorithm::TokenBucket,
-    Algorithm::SlidingWindow,
-    Algorithm::SlidingLog,
-    Algorithm::LeakyBucket,
-    Algorithm::Concurrency,
-];
-
-/// What a user is called in the names of counters.
-pub(super) fn key_of_user(user: u8) -> Option<Key> {
-    key::header("x-user").key_of(user_name(user).as_bytes())
 }
 
 /// What a user says it is. The counters of the first two share a slot of a Cluster.
@@ -192,18 +183,4 @@ pub(super) fn user_name(user: u8) -> &'static str {
 
 fn cost(parts: &Parts) -> u64 {
     parts.headers.get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok()).unwrap_or(1)
-}
-
-/// Looks an account up: how that goes stands behind the user.
-async fn account(asked: Lookup) -> Result<Key, io::Error> {
-    let text = asked.text().unwrap_or_default().to_owned();
-    let (user, course) = text.split_once(' ').unwrap_or((&text, "0"));
-    match course {
-        "fails" => Err(io::Error::other("nobody knows")),
-        "hangs" => std::future::pending().await,
-        millis => {
-            tokio::time::sleep(Duration::from_millis(millis.parse().unwrap_or(0))).await;
-            Ok(Key::new("account", user))
-        }
-    }
 }

@@ -1,18 +1,19 @@
 //! The connections between clients and servers, and what goes wrong on them.
 
+use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::World;
-use super::connection::There;
 use super::plan::Mishap;
-use super::shown::{Shown, Start};
-use super::wishes::{self, Wishes};
-use crate::server::{Session, read_command};
+use super::trace::shown;
+use super::{State, World};
+use crate::server::{Faults, Node, ReadOnly, Reply, Session, read_command};
 
 /// The port of the first node.
 pub(super) const FIRST_PORT: u16 = 7_000;
@@ -20,95 +21,195 @@ pub(super) const FIRST_PORT: u16 = 7_000;
 /// Bytes on their way in one direction at most.
 const BUFFER: usize = 1 << 20;
 
+/// For so long replies that are late are surely read, less the time of one.
+const LATE: Duration = Duration::from_secs(8);
+
+/// Errors by which servers say that they ran nothing.
+const REFUSALS: [&str; 10] =
+    ["READONLY", "LOADING", "NOSCRIPT", "OOM", "MOVED", "ASK", "TRYAGAIN", "BUSY", "CLUSTERDOWN", "WRONGPASS"];
+
+/// A server, and what is wrong with it.
+pub(super) struct Server {
+    pub(super) node: Node,
+    pub(super) is_up: bool,
+    /// It does not come back.
+    pub(super) is_lost: bool,
+    pub(super) frozen_until: Option<Instant>,
+    pub(super) slow_ms: u64,
+    pub(super) mishaps: VecDeque<Mishap>,
+}
+
+impl Server {
+    pub(super) fn new(node: Node) -> Self {
+        Self { node, is_up: true, is_lost: false, frozen_until: None, slow_ms: 0, mishaps: VecDeque::new() }
+    }
+
+    fn is_troubled(&self) -> bool {
+        let Faults { read_only, loading, out_of_memory, busy, cluster_down, password: _ } = &self.node.fault;
+        let refuses = read_only.is_some() || *loading || *out_of_memory || *busy || *cluster_down;
+        let is_frozen = self.frozen_until.is_some_and(|until| until > Instant::now());
+        refuses || is_frozen || !self.is_up && !self.is_lost || self.slow_ms > 0
+    }
+}
+
+/// A connection.
+pub(super) struct Connection {
+    pub(super) node: usize,
+    /// Ends it.
+    pub(super) cut: Arc<Notify>,
+    /// Nothing passes any more.
+    pub(super) is_swallowed: bool,
+    /// It leads to a replica.
+    pub(super) is_demoted: Option<ReadOnly>,
+    /// Since when a call has been on its way whose reply was not sent, if one is.
+    owes: Option<Instant>,
+}
+
 /// What becomes of a command.
 enum Answer {
-    /// This, after so long.
-    After(Duration, Vec<u8>),
-    /// The first part, and the rest after so long; never without one.
-    Halves(Vec<u8>, Vec<u8>, Option<Duration>),
-    /// The connection ends.
-    Cut,
+    /// This, after so long; then the rest after so long.
+    Sent(Duration, Vec<u8>, Option<(Duration, Vec<u8>)>),
+    /// This, and the connection ends.
+    Cut(Vec<u8>),
     /// Nothing.
     Silence,
 }
 
-/// The far end of a connection, and what came over it.
-struct Far {
-    stream: DuplexStream,
-    buffer: BytesMut,
-    /// A command that has not run yet.
-    command: Option<Vec<Bytes>>,
+impl Mishap {
+    fn name(self) -> &'static str {
+        match self {
+            Self::CutBefore => "cut before a call ran",
+            Self::CutAfter => "cut after a call ran",
+            Self::Half => "half a reply",
+            Self::Pause(_) => "a pause within a reply",
+            Self::StrayBytes => "bytes that are a reply to nothing",
+            Self::Stray => "a reply to nothing",
+            Self::Late(_) => "a late reply",
+        }
+    }
 }
 
-impl Far {
-    /// All that came and did not run.
-    async fn rest(mut self) -> Wishes {
-        // What is there already, and nothing that comes later.
-        while let Ok(Ok(1..)) = timeout(Duration::ZERO, self.stream.read_buf(&mut self.buffer)).await {}
-        let mut wishes = self.command.as_deref().map(wishes::of_command).unwrap_or_default();
-        while let Ok(Some(command)) = read_command(&mut self.buffer) {
-            wishes.extend(wishes::of_command(&command));
+/// Whether a command is one of tollgate's calls.
+fn is_call(command: &[Bytes]) -> bool {
+    let name = command.first().map(|name| name.to_ascii_uppercase());
+    matches!(name.as_deref(), Some(b"EVALSHA" | b"EVAL")) && command.get(2).is_some_and(|keys| keys != "0")
+}
+
+impl State {
+    /// Whether something is wrong now for which requests may fail.
+    pub(super) fn is_troubled(&self) -> bool {
+        let is_odd = |connection: &Connection| connection.is_swallowed || connection.is_demoted.is_some();
+        self.nodes.iter().any(Server::is_troubled)
+            || self.connections.values().any(is_odd)
+            || self.password.0 != self.password.1
+    }
+
+    /// How long the next step of a node takes.
+    fn delay(&mut self, node: usize) -> Duration {
+        let slow = self.nodes.get(node).map_or(0, |node| node.slow_ms);
+        let most = if slow > 0 { slow } else { [0, 0, 1, 3][self.rng.usize(..4)] };
+        Duration::from_millis(self.rng.u64(..=most))
+    }
+
+    /// Runs a command that came over a connection.
+    fn execute(&mut self, number: u64, node: usize, session: &mut Session, command: &[Bytes]) -> Vec<u8> {
+        let demoted = self.connections.get(&number).and_then(|connection| connection.is_demoted);
+        if demoted.is_some() {
+            self.trace.meet("a connection to what became a replica");
         }
-        wishes
+        let now_us = self.clock_us(Instant::now());
+        let server = &mut self.nodes[node].node;
+        let before = server.fault.read_only;
+        server.fault.read_only = demoted.or(before);
+        let reply = server.execute(session, command, now_us);
+        server.fault.read_only = before;
+        self.trace.ran(command);
+        let mut out = Vec::new();
+        reply.write(&mut out);
+        let line = out.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let answer = line[..line.len().min(80)].escape_ascii();
+        self.trace.say(format_args!("connection {number}: {}-> {answer}", shown(command)));
+        if let Reply::Error(text) = &reply {
+            if text.starts_with("CROSSSLOT") {
+                self.violate(format_args!("a call has keys of two slots"));
+            }
+            if let Some(code) = REFUSALS.iter().find(|code| text.contains(*code)) {
+                self.trace.meet(code);
+            }
+        }
+        out
     }
 }
 
 impl World {
-    /// Opens a connection of a process to the node at a port.
-    pub(super) async fn dial(self, process: usize, port: u16) -> io::Result<DuplexStream> {
+    /// Opens a connection to the node at a port.
+    pub(super) async fn dial(self, port: u16) -> io::Result<DuplexStream> {
         let node = usize::from(port.wrapping_sub(FIRST_PORT));
         let delay = self.lock().delay(node);
         sleep(delay).await;
         self.thaw(node).await;
-        let (near, far) = duplex(BUFFER);
         let mut state = self.lock();
         if state.nodes.get(node).is_none_or(|node| !node.is_up) {
             state.may_fail();
             state.trace.meet("connection refused");
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        let (number, cut) = state.connects(process, node);
-        let session = Session::new(&state.nodes[node].node);
+        let ((near, mut far), cut) = (duplex(BUFFER), Arc::new(Notify::new()));
+        state.last_connection += 1;
+        let (number, session) = (state.last_connection, Session::new(&state.nodes[node].node));
+        let (is_swallowed, is_demoted, owes) = (false, None, None);
+        let connection = Connection { node, cut: Arc::clone(&cut), is_swallowed, is_demoted, owes };
+        state.connections.insert(number, connection);
+        state.trace.say(format_args!("connection {number} to node {node}"));
         drop(state);
-        let mut far = Far { stream: far, buffer: BytesMut::new(), command: None };
         let there = There(self.clone(), number);
         tokio::spawn(async move {
-            tokio::select! {
+            let mut buffer = BytesMut::new();
+            let ended = tokio::select! {
                 biased;
-                () = cut.notified() => {}
-                ended = self.serve(number, node, session, &mut far) => drop(ended),
+                () = cut.notified() => Ok(()),
+                ended = self.serve(number, node, session, (&mut far, &mut buffer)) => ended,
+            };
+            // What came and did not run, and what the client does not read that has closed it.
+            let _ = timeout(Duration::ZERO, far.read_buf(&mut buffer)).await;
+            if ended.is_err() || !buffer.is_empty() {
+                self.lock().is_lossy = true;
             }
-            self.lock().trace.say(format_args!("connection {number} ends"));
-            let rest = far.rest().await;
-            self.lock().never_ran(&rest);
             drop(there);
         });
         Ok(near)
     }
 
-    async fn serve(&self, number: u64, node: usize, mut session: Session, far: &mut Far) -> io::Result<()> {
-        while far.stream.read_buf(&mut far.buffer).await? > 0 {
-            while let Ok(Some(command)) = read_command(&mut far.buffer) {
-                far.command = Some(command);
+    async fn serve(
+        &self,
+        number: u64,
+        node: usize,
+        mut session: Session,
+        (far, buffer): (&mut DuplexStream, &mut BytesMut),
+    ) -> io::Result<()> {
+        while far.read_buf(buffer).await? > 0 {
+            let came = Instant::now();
+            while let Some(command) = read_command(buffer) {
+                self.lock().owes(number, is_call(&command).then_some(came));
                 let delay = self.lock().delay(node);
                 sleep(delay).await;
                 self.thaw(node).await;
-                let Some(command) = far.command.take() else { continue };
                 match self.run(number, node, &mut session, &command) {
-                    Answer::After(delay, answer) => {
+                    Answer::Sent(delay, first, rest) => {
                         sleep(delay).await;
-                        far.stream.write_all(&answer).await?;
+                        far.write_all(&first).await?;
+                        if let Some((pause, rest)) = rest {
+                            sleep(pause).await;
+                            far.write_all(&rest).await?;
+                        }
                     }
-                    Answer::Halves(first, rest, pause) => {
-                        far.stream.write_all(&first).await?;
-                        let Some(pause) = pause else { return Ok(()) };
-                        sleep(pause).await;
-                        far.stream.write_all(&rest).await?;
+                    Answer::Cut(part) => {
+                        let _ = far.write_all(&part).await;
+                        return Ok(());
                     }
-                    Answer::Cut => return Ok(()),
                     Answer::Silence => continue,
                 }
-                self.lock().is_answered(number);
+                self.lock().owes(number, None);
             }
         }
         Ok(())
@@ -127,54 +228,71 @@ impl World {
 
     /// Has a node run a command, unless something is in the way.
     fn run(&self, number: u64, node: usize, session: &mut Session, command: &[Bytes]) -> Answer {
-        let (mut state, wishes) = (self.lock(), wishes::of_command(command));
-        let is_call = !wishes.is_empty() || wishes::is_report(command);
-        let mishap = if is_call { state.nodes[node].mishaps.pop_front() } else { None };
+        let mut state = self.lock();
+        let mishap = if is_call(command) { state.nodes[node].mishaps.pop_front() } else { None };
         if let Some(mishap) = mishap {
-            state.trace.meet(mishap.name());
-            state.is_troubled_until(Instant::now() + mishap.lasts());
-            if mishap.ends_connections() {
-                state.loses_a_connection();
-            } else {
-                state.may_fail();
-            }
-            state.trace.say(format_args!("connection {number}: {mishap:?}"));
+            state.meets(number, mishap);
         }
         if mishap == Some(Mishap::CutBefore) {
-            state.never_ran(&wishes);
-            return Answer::Cut;
+            return Answer::Cut(Vec::new());
         }
-        state.runs(&wishes);
-        let demoted = state.connections.get(&number).and_then(|connection| connection.is_demoted);
-        if demoted.is_some() {
-            state.trace.meet("a connection to what became a replica");
-            state.may_fail();
-        }
-        let before = state.nodes[node].node.fault.read_only;
-        state.nodes[node].node.fault.read_only = demoted.or(before);
         let reply = state.execute(number, node, session, command);
-        state.nodes[node].node.fault.read_only = before;
-        state.trace.say(format_args!("connection {number}: {} -> {}", Shown(command), Start(&reply)));
-        state.has_run(number, wishes, &reply, mishap);
         if state.connections.get(&number).is_some_and(|connection| connection.is_swallowed) {
-            state.trace.meet("answer swallowed");
-            state.may_fail();
+            state.trace.meet("a reply that is swallowed");
+            state.is_lossy = true;
             return Answer::Silence;
         }
-        let (first, rest) = half(&reply);
+        let delay = state.delay(node);
+        let (first, rest) = reply.split_at(reply.len() / 2);
+        let millis = Duration::from_millis;
         match mishap {
-            None | Some(Mishap::CutBefore) => Answer::After(state.delay(node), reply),
-            Some(Mishap::Late(millis)) => Answer::After(Duration::from_millis(millis), reply),
-            Some(Mishap::CutAfter) => Answer::Cut,
-            Some(Mishap::Half) => Answer::Halves(first, rest, None),
-            Some(Mishap::Pause(millis)) => Answer::Halves(first, rest, Some(Duration::from_millis(millis))),
-            Some(Mishap::Stray) => Answer::After(state.delay(node), [&b"+OK\r\n"[..], &reply].concat()),
-            Some(Mishap::StrayBytes) => Answer::After(state.delay(node), [&b"$5\r\nhello\r\n"[..], &reply].concat()),
+            None | Some(Mishap::CutBefore) => Answer::Sent(delay, reply, None),
+            Some(Mishap::Late(late)) => Answer::Sent(millis(late), reply, None),
+            Some(Mishap::CutAfter) => Answer::Cut(Vec::new()),
+            Some(Mishap::Half) => Answer::Cut(first.to_vec()),
+            Some(Mishap::Pause(pause)) => Answer::Sent(delay, first.to_vec(), Some((millis(pause), rest.to_vec()))),
+            Some(Mishap::Stray) => Answer::Sent(delay, [&b"+OK\r\n"[..], &reply].concat(), None),
+            Some(Mishap::StrayBytes) => Answer::Sent(delay, [&b"$5\r\nhello\r\n"[..], &reply].concat(), None),
         }
     }
 }
 
-fn half(reply: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let (first, rest) = reply.split_at(reply.len() / 2);
-    (first.to_vec(), rest.to_vec())
+impl State {
+    /// Notes that a call meets a mishap.
+    fn meets(&mut self, number: u64, mishap: Mishap) {
+        self.trace.meet(mishap.name());
+        self.trace.say(format_args!("connection {number}: {mishap:?}"));
+        let losses = self.losses;
+        self.may_fail();
+        match mishap {
+            Mishap::Late(millis) | Mishap::Pause(millis) => {
+                self.troubled = Some(Instant::now() + Duration::from_millis(millis));
+            }
+            // The connection ends with it, which is one failure.
+            _ => (self.is_lossy, self.losses) = (true, losses.map(|losses| losses + 1)),
+        }
+    }
+
+    /// Notes since when a call on a connection has not been replied to.
+    fn owes(&mut self, number: u64, since: Option<Instant>) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let before = std::mem::replace(&mut connection.owes, since);
+        self.is_lossy |= before.is_some_and(|before| before.elapsed() > LATE);
+        if before.is_some() && since.is_none() {
+            // The store has replied, so it is not away.
+            self.open_since.fill(None);
+        }
+    }
+}
+
+/// A connection that is there, until this is dropped.
+struct There(World, u64);
+
+impl Drop for There {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.trace.say(format_args!("connection {} ends", self.1));
+        let removed = state.connections.remove(&self.1);
+        state.is_lossy |= removed.is_some_and(|connection| connection.owes.is_some());
+    }
 }

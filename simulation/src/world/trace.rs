@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 /// What happened in a run: its hash always, its lines if they are kept.
@@ -12,8 +13,9 @@ pub struct Trace {
     start: Instant,
     hash: Hash,
     lines: Option<Vec<String>>,
-    events: u64,
-    met: BTreeMap<&'static str, u64>,
+    commands: Vec<Vec<Bytes>>,
+    /// How often each kind of thing was met.
+    pub met: BTreeMap<&'static str, u64>,
 }
 
 /// FNV-1a, which is the same everywhere.
@@ -31,28 +33,34 @@ impl Write for Hash {
 
 impl Trace {
     /// A trace that begins now, and keeps its lines if they are wanted.
-    pub fn new(keeps_lines: bool) -> Self {
-        let lines = keeps_lines.then(Vec::new);
-        Self { start: Instant::now(), hash: Hash(0xcbf2_9ce4_8422_2325), lines, events: 0, met: BTreeMap::new() }
+    pub(super) fn new(keeps_lines: bool) -> Self {
+        let (start, hash) = (Instant::now(), Hash(0xcbf2_9ce4_8422_2325));
+        Self { start, hash, lines: keeps_lines.then(Vec::new), commands: Vec::new(), met: BTreeMap::new() }
     }
 
     /// Notes an event.
-    pub fn say(&mut self, event: fmt::Arguments<'_>) {
+    pub(super) fn say(&mut self, event: fmt::Arguments<'_>) {
         let micros = self.elapsed().as_micros();
-        self.events += 1;
         let _ = writeln!(self.hash, "{micros} {event}");
         if let Some(lines) = &mut self.lines {
             lines.push(format!("{:>7}.{:03} ms  {event}", micros / 1_000, micros % 1_000));
         }
     }
 
-    /// Notes that a kind of fault was met.
-    pub fn meet(&mut self, fault: &'static str) {
-        *self.met.entry(fault).or_default() += 1;
+    /// Notes a command that ran on a server.
+    pub(super) fn ran(&mut self, command: &[Bytes]) {
+        if self.lines.is_some() {
+            self.commands.push(command.to_vec());
+        }
+    }
+
+    /// Notes that a kind of thing was met.
+    pub(super) fn meet(&mut self, what: &'static str) {
+        *self.met.entry(what).or_default() += 1;
     }
 
     /// Since the run began.
-    pub fn elapsed(&self) -> Duration {
+    pub(super) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
@@ -61,18 +69,18 @@ impl Trace {
         self.hash.0
     }
 
-    /// How many events there were.
-    pub fn events(&self) -> u64 {
-        self.events
-    }
-
-    /// How often each kind of fault was met.
-    pub fn met(&self) -> &BTreeMap<&'static str, u64> {
-        &self.met
+    /// The commands that ran on servers, if lines were kept.
+    pub fn commands(&self) -> &[Vec<Bytes>] {
+        &self.commands
     }
 
     /// The lines, if they were kept.
     pub fn lines(&self) -> &[String] {
         self.lines.as_deref().unwrap_or_default()
     }
+}
+
+/// What can be read of a command.
+pub(super) fn shown(command: &[Bytes]) -> String {
+    command.iter().take(5).map(|part| format!("{} ", part[..part.len().min(48)].escape_ascii())).collect()
 }

@@ -1,15 +1,12 @@
 //! A real server, and a connection to it.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
-/// Below those that the system gives to clients, and apart from those of the crate's own tests.
-const PORTS: std::ops::Range<u16> = 12_000..16_000;
 /// How much higher the port of a Cluster's bus is.
 pub(crate) const BUS: u16 = 4_000;
 
@@ -25,60 +22,39 @@ pub(crate) struct RealServer {
 impl RealServer {
     /// Starts one, and waits until it answers.
     pub(crate) fn start(settings: &[&str]) -> Self {
-        for _ in 0..50 {
-            if let Some(server) = Self::try_start(settings) {
-                return server;
-            }
-        }
-        panic!("no redis-server could be started on any of 50 ports");
+        // Below those that the system gives to clients, and apart from those of the crate's own tests.
+        let first = 12_000 + u16::try_from(process::id() * 7 % 3_900).unwrap();
+        let mut free = (first..first + 100).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+        free.find_map(|port| Self::try_start(port, settings)).expect("no redis-server could be started")
     }
 
-    fn try_start(settings: &[&str]) -> Option<Self> {
-        let port = free_port();
+    /// `None` if it ends, as when its port or that of its bus was taken meanwhile.
+    fn try_start(port: u16, settings: &[&str]) -> Option<Self> {
         let folder = env::temp_dir().join(format!("tollgate-simulation-{}-{port}", process::id()));
         fs::create_dir_all(&folder).unwrap();
         let mut server = Command::new("redis-server");
-        server.arg("--port").arg(port.to_string()).args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+        server.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
         server.arg("--dir").arg(&folder).args(settings);
         if settings.contains(&"--cluster-enabled") {
             server.arg("--cluster-port").arg((port + BUS).to_string());
         }
         let process = match server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
-            Ok(process) => process,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 panic!("these tests need a redis-server: apt-get install redis-server")
             }
-            Err(error) => panic!("redis-server cannot be started: {error}"),
+            spawned => spawned.expect("redis-server can be started"),
         };
-        let mut server = Self { process, folder, port };
-        server.is_up().then_some(server)
-    }
-
-    /// Waits until this very process answers; `false` if it ended, as when its port, or that of its bus, was taken.
-    fn is_up(&mut self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
-        let own = format!("process_id:{}\r", self.process.id());
-        while Instant::now() < deadline {
-            if self.process.try_wait().unwrap().is_some() {
-                return false;
-            }
-            // One that asks for a password tells no more than that.
-            if self.told().is_ok_and(|told| told.contains(&own) || told.starts_with("-NOAUTH")) {
-                return true;
+        let (mut server, deadline) = (Self { process, folder, port }, Instant::now() + PATIENCE);
+        let own = format!("process_id:{}\r", server.process.id());
+        while server.process.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "redis-server did not answer on port {port} in {PATIENCE:?}");
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                let info = server.connect().ask(&[b"INFO".to_vec(), b"server".to_vec()]);
+                return String::from_utf8_lossy(&info).contains(&own).then_some(server);
             }
             thread::sleep(Duration::from_millis(2));
         }
-        panic!("redis-server did not answer on port {} in {PATIENCE:?}", self.port);
-    }
-
-    /// What is told of itself by the server at this port.
-    fn told(&self) -> io::Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(b"INFO server\r\nQUIT\r\n")?;
-        let mut told = String::new();
-        stream.read_to_string(&mut told)?;
-        Ok(told)
+        None
     }
 
     pub(crate) fn connect(&self) -> Connection {
@@ -97,19 +73,6 @@ impl Drop for RealServer {
     }
 }
 
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let (span, first) = (PORTS.end - PORTS.start, process::id() % 4_000);
-    for _ in 0..span {
-        let step = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = PORTS.start + u16::try_from((first * 37 + step) % u32::from(span)).unwrap();
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no port in {PORTS:?} is free");
-}
-
 /// A connection to a real server.
 pub(crate) struct Connection {
     stream: TcpStream,
@@ -119,26 +82,13 @@ pub(crate) struct Connection {
 impl Connection {
     /// Sends a command and returns the bytes of the answer.
     pub(crate) fn ask(&mut self, words: &[Vec<u8>]) -> Vec<u8> {
-        self.send(&[words]);
-        self.answer()
-    }
-
-    /// Sends several commands in one step.
-    pub(crate) fn send(&mut self, commands: &[&[Vec<u8>]]) {
-        let mut bytes = Vec::new();
-        for words in commands {
-            bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-            for word in *words {
-                bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-                bytes.extend_from_slice(word);
-                bytes.extend_from_slice(b"\r\n");
-            }
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend_from_slice(b"\r\n");
         }
         self.stream.write_all(&bytes).unwrap();
-    }
-
-    /// Waits for the bytes of the next answer.
-    pub(crate) fn answer(&mut self) -> Vec<u8> {
         let mut part = [0; 16_000];
         loop {
             if let Some(size) = size_of_reply(&self.unread) {
