@@ -155,73 +155,26 @@ fn a_list_to_deny_by_kind_matches_any_value_they_may_have() {
 
 #[test]
 fn a_denied_value_is_refused_in_whatever_way_it_is_written() {
-    let line = |name, line: &str| with(name, &[line]);
-    let of = |name, exact: &[&str], unsure: &[&str]| {
-        let rows =
-            |lines: &[&str], status| lines.iter().map(move |text| (line(name, text), status)).collect::<Vec<_>>();
-        [rows(exact, 403), rows(unsure, 400)].concat()
-    };
-    let uris = |exact: &[&str], unsure: &[&str]| {
-        let rows = |uris: &[&str], status| uris.iter().map(move |uri| (get(uri), status)).collect::<Vec<_>>();
-        [rows(exact, 403), rows(unsure, 400)].concat()
-    };
-    let cookies = of(
-        "cookie",
-        &["session=stolen", "session=%73tolen", "%73ession=stolen", "session=\"%73tolen\""],
-        &["session=junk; session=stolen", "session=stolen; session=junk"],
-    );
-    let tokens = of(
-        "authorization",
-        &["Bearer stolen", "Bearer  stolen "],
-        &["Bearer stolen,x", "Bearer x stolen", "Basic YWRhOnB3, Bearer stolen"],
-    );
-    let users = of(
-        "authorization",
-        &["Basic c3RvbGVuOnB3", "basic  c3RvbGVuOnB3 "],
-        &["Basic c3RvbGVuOnB3!", "Basic c3RvbGVuOnB3=="],
-    );
-    let parameters = uris(&["/?k=stolen", "/?k=%73tolen"], &["/?k=junk&k=stolen", "/?k=stolen&k=junk", "/?x;k=stolen"]);
-    let paths = uris(
-        &["/stolen", "/%73tolen"],
-        &["//stolen", "/x/../stolen", "/./stolen", "/a\\stolen", "/stolen%2Fx", "/a/x/..//stolen"],
-    );
-    let hosts = of(
-        "host",
-        &["stolen", "STOLEN.:80"],
-        &[
-            "stolen..",
-            "stolen:8x",
-            "u@stolen",
-            "%73tolen",
-            "stolen/x",
-            "stolen, b:",
-            "b:, stolen",
-            "stolen b",
-            "[stolen]",
-        ],
-    );
-    for (policy, rows, other) in [
-        (policy(key::cookie("session")), cookies, line("cookie", "session=another")),
-        (policy(key::bearer()), tokens, line("authorization", "Basic stolen")),
-        (policy(key::basic_user()), users, line("authorization", "Basic Ym9iOnB3")),
-        (policy(key::query("k")), parameters, get("/?k=another")),
-        (policy(key::path()).deny(list(["/stolen"])), paths, get("/another")),
-        (policy(key::host()), hosts, line("host", "another")),
-    ] {
-        let list = if other.uri().path() == "/another" { list(["/other"]) } else { list(["stolen"]) };
-        expect(&service(policy.deny(list)), rows.into_iter().chain([(other, 200)]));
-    }
     let hosts = service(policy(key::host()).deny(list(["stolen"])).allow(list(["status"])));
     let at = |uri: &str, host: &str| {
-        let mut request = line("host", host);
+        let mut request = with("host", &[host]);
         *request.uri_mut() = uri.parse().expect("a URI");
         request
     };
-    expect(&hosts, [(at("http://stolen/", "other"), 400), (at("http://other/", "stolen"), 400)]);
-    expect(&hosts, [(at("/", "status"), 200), (at("/", "status"), 200), (at("http://status/", "acme"), 400)]);
-    let paths = service(policy(key::path()).allow(list(["/health"])));
-    let requests = ["/health", "/%68ealth", "//health", "/x/../health"].map(get);
-    expect(&paths, requests.into_iter().zip([200, 200, 200, 429]));
+    for (uri, host, status) in [
+        ("/", "STOLEN.:80", 403),
+        ("/", "u@stolen", 400),
+        ("http://stolen/", "other", 400),
+        ("http://other/", "stolen", 400),
+        ("http://status/", "acme", 400),
+        ("/", "status", 200),
+        ("/", "status", 200),
+    ] {
+        expect(&hosts, [(at(uri, host), status)]);
+    }
+    let paths = service(policy(key::path()).deny(list(["/stolen"])).allow(list(["/health"])));
+    let requests = ["/%73tolen", "//stolen", "/x/../stolen", "/health", "/%68ealth", "//health"].map(get);
+    expect(&paths, requests.into_iter().zip([403, 400, 400, 200, 200, 400]));
 }
 
 #[test]

@@ -115,17 +115,6 @@ async fn a_real_cost_above_the_limit_is_charged_and_the_next_request_waits_for_i
 }
 
 #[tokio::test]
-async fn a_policy_that_is_not_metered_is_not_touched_by_real_costs() {
-    let rig = Rig::memory();
-    let service = metering(&rig.layer([Policy::new("plain", TEN).cost(2), metered(BUCKET).cost(2)]));
-    for (request, plain, metered) in [(really(0), 8, 10), (really(5), 6, 5), (with("x-charge", "2"), 4, 1)] {
-        let _ = send(&service, request).await;
-        assert_eq!(rig.left_of_all("plain", TEN).await, plain);
-        assert_eq!(rig.left_of_all("metered", BUCKET).await, metered);
-    }
-}
-
-#[tokio::test]
 async fn charges_whose_replies_are_lost_are_not_made_again() {
     let failing = FailingStore::new(memory(&ManualClock::new()));
     let store = RecordingStore::new(failing.clone());

@@ -1,8 +1,7 @@
 //! A header.
 
-use axum_extra::headers::{Error, Header, HeaderMapExt};
+use http::HeaderValue;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue};
 use tollgate::key;
 use tonic::metadata::MetadataMap;
 
@@ -10,26 +9,6 @@ use super::kind::keys;
 use super::{App, Choices, Kind, Spelling};
 
 const NAME: &str = "x-client";
-
-static TYPED: HeaderName = HeaderName::from_static(NAME);
-
-/// A typed header, as applications define them.
-struct Client(String);
-
-impl Header for Client {
-    fn name() -> &'static HeaderName {
-        &TYPED
-    }
-
-    fn decode<'i, I: Iterator<Item = &'i HeaderValue>>(values: &mut I) -> Result<Self, Error> {
-        let value = values.next().and_then(|value| value.to_str().ok()).ok_or_else(Error::invalid)?;
-        Ok(Self(value.to_owned()))
-    }
-
-    fn encode<E: Extend<HeaderValue>>(&self, values: &mut E) {
-        values.extend(HeaderValue::from_str(&self.0));
-    }
-}
 
 pub(super) fn kind() -> Kind {
     let (plain, header) = (plain as fn(&str) -> Spelling, || key::header(NAME).plain());
@@ -47,7 +26,6 @@ pub(super) fn kind() -> Kind {
             plain,
             keys: keys([header(), header().first(), key::header(NAME)]),
         },
-        App { name: "TypedHeader", sees: typed, plain, keys: keys([header(), header().first()]) },
         App { name: "tonic's metadata", sees: metadata, plain, keys: keys([header(), header().first()]) },
         App { name: "lines joined by a proxy", sees: joined, plain, keys: keys([header(), header().first()]) },
         App {
@@ -88,10 +66,6 @@ fn text(value: &HeaderValue) -> String {
 
 fn last(parts: &Parts) -> Option<String> {
     parts.headers.get_all(NAME).iter().next_back().map(text)
-}
-
-fn typed(parts: &Parts) -> Option<String> {
-    parts.headers.typed_get::<Client>().map(|Client(client)| client)
 }
 
 fn metadata(parts: &Parts) -> Option<String> {
