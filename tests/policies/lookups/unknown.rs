@@ -33,16 +33,16 @@ async fn the_layer_and_the_policy_say_what_becomes_of_requests_with_an_unknown_k
     let at_once = || Policy::new("user", TWO).key(key::from_fn(move |_| unknown()));
     let found = || by(key::lookup(key::global(), move |_| ready(Ok::<_, &str>(unknown()))));
     for (what, policy, rule, expected) in [
-        ("by default they count together", broken(TWO), fall_back.clone(), [200, 200, 429, 429]),
-        ("what is late is unknown", late(), fall_back.clone(), [200, 200, 429, 429]),
-        ("an extractor can say so", at_once(), fall_back.clone(), [200, 200, 429, 429]),
+        ("by default they count together", broken(TWO), fall_back, [200, 200, 429, 429]),
+        ("what is late is unknown", late(), fall_back, [200, 200, 429, 429]),
+        ("an extractor can say so", at_once(), fall_back, [200, 200, 429, 429]),
         ("the policy is not applied", broken(TWO), allow, [200; 4]),
-        ("they are refused", broken(MANY), deny.clone(), [503; 4]),
-        ("late ones are, too", late(), deny.clone(), [503; 4]),
-        ("and what a lookup found to be so", found(), deny.clone(), [503; 4]),
+        ("they are refused", broken(MANY), deny, [503; 4]),
+        ("late ones are, too", late(), deny, [503; 4]),
+        ("and what a lookup found to be so", found(), deny, [503; 4]),
         ("as missing ones are", broken(MANY).missing_key(MissingKey::Deny), fall_back, [503; 4]),
-        ("a shadow refuses none", broken(TWO).shadow(), deny.clone(), [200; 4]),
-        ("a shadow that is late", late().shadow(), deny.clone(), [200; 4]),
+        ("a shadow refuses none", broken(TWO).shadow(), deny, [200; 4]),
+        ("a shadow that is late", late().shadow(), deny, [200; 4]),
         ("a shadow with a list", broken(TWO).deny(stolen()).shadow(), deny, [200; 4]),
     ] {
         assert_eq!(statuses(&layer(policy).on_failure(rule)).await, expected, "{what}");

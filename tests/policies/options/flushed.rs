@@ -98,7 +98,9 @@ async fn what_a_handler_changes_is_settled_once_with_the_response() {
         let seen = watched.clone();
         let service = handled(&watched.layer(), move |handle| {
             let before = seen.settled().len();
-            charges.into_iter().for_each(|units| handle.charge(units));
+            for units in charges {
+                handle.charge(units);
+            }
             handle.refund(refund);
             assert_eq!(seen.settled().len(), before, "not yet");
             async { Response::new(Text::default()) }

@@ -157,7 +157,7 @@ fn a_preflight_is_spared_the_counting_and_nothing_else() {
         (denying(strict()).preflights_without_key(), outside, None, 200),
         (denying(strict()).preflights_without_key(), inside, None, 403),
         (denying(strict()).preflights_without_key(), outside, stolen, 403),
-        (Policy::new("user", ONE).key(rejecting.clone()), None, None, 401),
+        (Policy::new("user", ONE).key(rejecting), None, None, 401),
         (Policy::new("user", ONE).key(rejecting), None, ada, 200),
     ] {
         expect(&service(policy), [(of(peer, user), status), (of(peer, user), status)]);
