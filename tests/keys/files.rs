@@ -1,6 +1,6 @@
 //! Headers that policies of a file compare, and keys with the application's own rule in a file.
 
-use http::Request;
+use http::{HeaderValue, Method, Request};
 use tollgate::Policy;
 use tollgate_config::Config;
 
@@ -102,4 +102,9 @@ fn a_file_says_which_of_several_values_counts_and_what_an_entry_of_a_list_is() {
     }
     let serving = limited("limit = 1\ndeny = [\"10.0.0.0/8\"]\nserve_unknown_addresses = true");
     expect(&serving, [(get("/"), 200)]);
+    let spared = "limit = 1\nkey = \"header:x-user\"\nmissing_key = \"deny\"\npreflights_without_key = true";
+    let mut preflight = with("origin", &["https://a.example"]);
+    *preflight.method_mut() = Method::OPTIONS;
+    preflight.headers_mut().insert("access-control-request-method", HeaderValue::from_static("PUT"));
+    expect(&limited(spared), [(preflight, 200), (get("/"), 403)]);
 }
