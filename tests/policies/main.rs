@@ -7,6 +7,8 @@ mod lookups;
 mod options;
 #[cfg(feature = "calendar")]
 mod panics;
+#[cfg(feature = "redis")]
+mod rig;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;

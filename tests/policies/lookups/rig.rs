@@ -1,33 +1,20 @@
-//! A directory that counts what is looked up in it, and requests to a layer that asks it.
+//! A directory that counts what is looked up in it, and requests with a token to a layer that asks it.
 
-use std::convert::Infallible;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::extract::ConnectInfo;
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::Full;
+use http::Request;
 use tokio::time::sleep;
-use tollgate::body::ResponseBody;
 use tollgate::key::{self, Extracted, KeyExtractor, Lookup};
 use tollgate::policy::TierLookup;
-use tollgate::store::Store;
 use tollgate::test_util::ManualClock;
-use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore};
-use tollgate_test::{Recorded, RecordingStore};
-use tower::{Layer, ServiceExt, service_fn};
+use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
 
-use crate::support::server::RedisServer;
+use crate::rig::{self, Answer, HOUR, Text, and, from, hello};
 use crate::support::time;
 
-pub(crate) type Answered = Response<ResponseBody<Full<Bytes>>>;
-pub(crate) type Text = Full<Bytes>;
-
-pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) const MANY: Quota = Quota::fixed_window(100_000, HOUR);
 pub(crate) const PRO: Quota = Quota::fixed_window(200_000, HOUR);
 
@@ -42,10 +29,6 @@ pub(crate) struct Directory(Arc<AtomicUsize>);
 impl Directory {
     pub(crate) fn asked(&self) -> usize {
         self.0.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn count(&self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Finds a quota for everybody, so late.
@@ -63,8 +46,23 @@ impl Directory {
     {
         let directory = self.clone();
         TierLookup::new(move |wanted| {
-            directory.count();
+            directory.0.fetch_add(1, Ordering::SeqCst);
             find(wanted)
+        })
+    }
+
+    /// Finds a quota at once the first time, and then what a test says, so late.
+    pub(crate) fn then(&self, after: Duration, next: Result<Quota, &'static str>) -> TierLookup {
+        let asked = self.clone();
+        self.tiers_by(move |_| {
+            let first = asked.asked() == 1;
+            async move {
+                if first {
+                    return Ok(Some(PRO));
+                }
+                sleep(after).await;
+                next.map(Some)
+            }
         })
     }
 
@@ -83,7 +81,7 @@ impl Directory {
     {
         let directory = self.clone();
         key::lookup(key::header("x-token"), move |token| {
-            directory.count();
+            directory.0.fetch_add(1, Ordering::SeqCst);
             find(token)
         })
     }
@@ -103,75 +101,37 @@ pub(crate) fn memory() -> MemoryStore {
     time::memory(&ManualClock::new())
 }
 
-/// A store under test, which records what it is asked.
-pub(crate) struct Rig {
-    pub(crate) name: &'static str,
-    pub(crate) store: RecordingStore<Box<dyn Store>>,
-    _server: Option<RedisServer>,
-}
-
-impl Rig {
-    pub(crate) fn memory() -> Self {
-        Self::of("memory", memory(), None)
-    }
-
-    pub(crate) async fn redis() -> Self {
-        let server = RedisServer::start();
-        let settings = RedisStore::builder().clock(ManualClock::new()).timeout(Duration::from_secs(10));
-        let store = settings.connect(&server.url()).await.expect("the server was started");
-        Self::of("Redis", store, Some(server))
-    }
-
-    fn of(name: &'static str, store: impl Store, server: Option<RedisServer>) -> Self {
-        Self { name, store: RecordingStore::new(Box::new(store)), _server: server }
-    }
-
-    /// How often the store decided, and how often it looked.
-    pub(crate) fn asked(&self) -> (usize, usize) {
-        let (mut decided, mut looked) = (0, 0);
-        for call in self.store.recorded() {
-            let Recorded::Decide(checks) = call else { continue };
-            let looks = checks.iter().all(|check| check.cost == 0);
-            *if looks { &mut looked } else { &mut decided } += 1;
-        }
-        (decided, looked)
-    }
-
-    pub(crate) fn layer(&self, policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
-        RateLimitLayer::composite(self.store.clone()).policies(policies).timeout(Duration::from_secs(10))
-    }
-}
-
-/// Runs a test on each kind of store.
-pub(crate) async fn on_each_store(test: impl AsyncFn(&Rig)) {
-    test(&Rig::memory()).await;
-    test(&Rig::redis().await).await;
+/// A layer of one policy over a store in memory.
+pub(crate) fn layer(policy: Policy) -> RateLimitLayer {
+    RateLimitLayer::new(memory(), policy)
 }
 
 /// A request with a token, from one address.
 pub(crate) fn with_token(token: &str) -> Request<Text> {
-    let mut request = Request::new(Text::default());
-    request.headers_mut().insert("x-token", HeaderValue::from_str(token).expect("a header value"));
-    let peer = SocketAddr::from(([192, 0, 2, 7], 4711));
-    request.extensions_mut().insert(ConnectInfo(peer));
-    request
+    and(from("192.0.2.7"), "x-token", token)
 }
 
 /// The response to a request, of a service that greets.
-pub(crate) async fn send(layer: &RateLimitLayer, request: Request<Text>) -> Answered {
-    let greet = service_fn(async |_| Ok::<_, Infallible>(Response::new(Text::from("hello"))));
-    let response = layer.clone().expose_decisions().layer(greet).oneshot(request);
-    let response = tokio::time::timeout(Duration::from_secs(3_600), response).await.expect("an answer in an hour");
-    response.expect("the service does not fail")
+pub(crate) async fn send(layer: &RateLimitLayer, request: Request<Text>) -> Answer {
+    rig::send(&hello(&layer.clone().expose_decisions()), request).await
 }
 
-pub(crate) async fn status(layer: &RateLimitLayer, token: &str) -> StatusCode {
-    send(layer, with_token(token)).await.status()
+pub(crate) async fn status(layer: &RateLimitLayer, token: &str) -> u16 {
+    send(layer, with_token(token)).await.status().as_u16()
 }
 
-/// A header of the response to a token's request.
-pub(crate) async fn told(layer: &RateLimitLayer, token: &str, header: &str) -> String {
+/// The statuses of requests with other tokens each.
+pub(crate) async fn statuses<const N: usize>(layer: &RateLimitLayer) -> [u16; N] {
+    let mut statuses = [0; N];
+    for (token, answer) in statuses.iter_mut().enumerate() {
+        *answer = status(layer, &format!("{token}")).await;
+    }
+    statuses
+}
+
+/// The limit that a token's request is told.
+pub(crate) async fn limit(layer: &RateLimitLayer, token: &str) -> u64 {
     let response = send(layer, with_token(token)).await;
-    let value = response.headers().get(header).unwrap_or_else(|| panic!("no {header}: {}", response.status()));
-    value.to_str().expect("ASCII").to_owned()
+    let value = response.headers().get("x-ratelimit-limit").unwrap_or_else(|| panic!("{}", response.status()));
+    value.to_str().expect("ASCII").parse().expect("a number")
 }

@@ -1,100 +1,118 @@
-//! A result that has expired is better than none, while the fresh one is late.
+//! A result that has expired is better than none, while the fresh one is late; and a client that leaves loses none.
 
+use std::future::ready;
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, advance, sleep};
-use tollgate::policy::TierLookup;
-use tollgate::{Quota, RateLimitLayer};
+use futures::FutureExt;
+use tokio::time::{Instant, advance, sleep, timeout};
+use tollgate::policy::UnknownTier;
+use tollgate::{Ban, OnFailure, Policy, Quota};
 
-use super::rig::{Directory, HOUR, PRO, memory, ms, tiered, told};
+use super::rig::{Directory, layer, limit, ms, send, status, tiered, with_token};
+use crate::rig::HOUR;
 
-/// Finds a quota at once the first time, and then what a test says, so late.
-fn then(directory: &Directory, after: Duration, next: Result<Quota, &'static str>) -> TierLookup {
-    let asked = directory.clone();
-    directory.tiers_by(move |_| {
-        let first = asked.asked() == 1;
-        async move {
-            if first {
-                return Ok(Some(PRO));
-            }
-            sleep(after).await;
-            next.map(Some)
-        }
-    })
-}
-
-async fn limit(layer: &RateLimitLayer, user: &str) -> String {
-    told(layer, user, "x-ratelimit-limit").await
-}
+const ONE: Quota = Quota::fixed_window(1, HOUR);
+const NEW: Quota = Quota::fixed_window(300_000, HOUR);
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_result_is_used_while_the_fresh_one_is_late() {
     let directory = Directory::default();
-    let layer = RateLimitLayer::new(memory(), tiered(then(&directory, ms(40), Ok(Quota::fixed_window(300_000, HOUR)))));
-    assert_eq!(limit(&layer, "ada").await, "200000");
-    advance(Duration::from_secs(60)).await;
+    // Long before a long timeout, too.
+    let layer = layer(tiered(directory.then(ms(40), Ok(NEW)).timeout(ms(1_000))));
+    assert_eq!(limit(&layer, "ada").await, 200_000);
+    advance(MINUTE).await;
     let start = Instant::now();
-    assert_eq!(limit(&layer, "ada").await, "200000");
+    assert_eq!(limit(&layer, "ada").await, 200_000);
     assert!((ms(10)..=ms(12)).contains(&start.elapsed()), "{:?}", start.elapsed());
-    assert_eq!(limit(&layer, "ada").await, "200000");
+    assert_eq!(limit(&layer, "ada").await, 200_000);
     assert!(start.elapsed() <= ms(12), "one request waits for it: {:?}", start.elapsed());
     sleep(ms(40)).await;
-    assert_eq!(limit(&layer, "ada").await, "300000");
-    assert_eq!(directory.asked(), 2);
+    assert_eq!((limit(&layer, "ada").await, directory.asked()), (300_000, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_result_is_replaced_by_one_that_is_not_late() {
-    let directory = Directory::default();
-    let layer = RateLimitLayer::new(memory(), tiered(then(&directory, ms(8), Ok(Quota::fixed_window(300_000, HOUR)))));
-    assert_eq!(limit(&layer, "ada").await, "200000");
-    advance(Duration::from_secs(60)).await;
-    assert_eq!(limit(&layer, "ada").await, "300000");
+    let layer = layer(tiered(Directory::default().then(ms(8), Ok(NEW))));
+    assert_eq!(limit(&layer, "ada").await, 200_000);
+    advance(MINUTE).await;
+    assert_eq!(limit(&layer, "ada").await, 300_000);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_result_is_used_for_as_long_again_while_lookups_fail() {
-    let directory = Directory::default();
-    let layer = RateLimitLayer::new(memory(), tiered(then(&directory, ms(0), Err("the directory is away"))));
-    for (passes, expected, lookups) in
-        [(0, "200000", 1), (60_000, "200000", 2), (900, "200000", 2), (200, "200000", 3), (59_000, "100000", 4)]
-    {
-        advance(ms(passes)).await;
-        assert_eq!((limit(&layer, "ada").await.as_str(), directory.asked()), (expected, lookups), "after {passes} ms");
+    for (life, rows) in [
+        (
+            60_000,
+            &[(0, 200_000, 1), (60_000, 200_000, 2), (900, 200_000, 2), (200, 200_000, 3), (59_000, 100_000, 4)][..],
+        ),
+        (200, &[(0, 200_000, 1), (250, 200_000, 2), (900, 100_000, 3)]),
+    ] {
+        let directory = Directory::default();
+        let layer = layer(tiered(directory.then(ms(0), Err("the directory is away")).ttl(ms(life))));
+        for (passes, expected, lookups) in rows {
+            advance(ms(*passes)).await;
+            assert_eq!(limit(&layer, "ada").await, *expected, "{life}: after {passes} ms");
+            assert_eq!(directory.asked(), *lookups, "{life}: after {passes} ms");
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_result_is_used_where_no_lookup_may_start() {
     let directory = Directory::default();
-    let lookup = then(&directory, ms(20), Ok(Quota::fixed_window(300_000, HOUR))).in_flight(1);
-    let layer = RateLimitLayer::new(memory(), tiered(lookup));
-    assert_eq!(limit(&layer, "ada").await, "200000");
-    advance(Duration::from_secs(60)).await;
+    let layer = layer(tiered(directory.then(ms(20), Ok(NEW)).in_flight(1)));
+    assert_eq!(limit(&layer, "ada").await, 200_000);
+    advance(MINUTE).await;
     let (bob, ada) = tokio::join!(limit(&layer, "bob"), limit(&layer, "ada"));
-    assert_eq!((bob.as_str(), ada.as_str(), directory.asked()), ("300000", "200000", 2));
+    assert_eq!((bob, ada, directory.asked()), (300_000, 200_000, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_result_is_used_long_before_a_long_timeout() {
-    let directory = Directory::default();
-    let lookup = then(&directory, ms(900), Ok(Quota::fixed_window(300_000, HOUR))).timeout(ms(1_000));
-    let layer = RateLimitLayer::new(memory(), tiered(lookup));
-    assert_eq!(limit(&layer, "ada").await, "200000");
-    advance(Duration::from_secs(60)).await;
-    assert_eq!(limit(&layer, "ada").await, "200000");
-    sleep(ms(900)).await;
-    assert_eq!((limit(&layer, "ada").await.as_str(), directory.asked()), ("300000", 2));
+async fn a_request_that_is_left_does_not_lose_the_expired_result_of_all_others() {
+    let layer = layer(tiered(Directory::default().then(ms(40), Err("the directory is away"))));
+    assert_eq!(limit(&layer, "ada").await, 200_000);
+    advance(MINUTE).await;
+    {
+        let mut left = pin!(send(&layer, with_token("ada")));
+        assert!((&mut left).now_or_never().is_none());
+        // Its thread is kept, or nobody polls it; then the client is gone.
+        advance(ms(12)).await;
+    }
+    sleep(ms(1)).await;
+    assert_eq!(limit(&layer, "ada").await, 200_000, "an expired result is used while the fresh one is late");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_result_of_a_short_lifetime_is_used_for_as_long_again_and_no_longer() {
+async fn a_client_that_leaves_is_limited_by_its_tier_and_by_its_key() {
+    let small = Directory::default().tiers_by(|_| async {
+        sleep(ms(40)).await;
+        Ok(Some(ONE))
+    });
+    let by_key = Policy::new("account", ONE).key(Directory::default().accounts(ms(40)));
+    for layer in [layer(tiered(small.on_unknown(UnknownTier::Skip))), layer(by_key).on_failure(OnFailure::Allow)] {
+        let left = timeout(ms(15), send(&layer, with_token("ada"))).await;
+        assert!(left.is_err(), "the client has left");
+        sleep(ms(1)).await;
+        let mut served = 0;
+        for _ in 0..100 {
+            served += usize::from(status(&layer, "ada").await == 200);
+        }
+        assert_eq!(served, 1, "24 ms later it was found: of 100 were served");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_banned_key_stays_banned_while_its_tier_is_unknown() {
     let directory = Directory::default();
-    let lookup = then(&directory, ms(0), Err("the directory is away")).ttl(ms(200));
-    let layer = RateLimitLayer::new(memory(), tiered(lookup));
-    assert_eq!(limit(&layer, "ada").await, "200000");
-    advance(ms(250)).await;
-    assert_eq!(limit(&layer, "ada").await, "200000");
-    advance(ms(900)).await;
-    assert_eq!(limit(&layer, "ada").await, "100000", "1150 ms after a result with a lifetime of 200 ms");
+    let asked = directory.clone();
+    let lookup = directory.tiers_by(move |_| ready(if asked.asked() == 1 { Ok(Some(ONE)) } else { Err("away") }));
+    let lookup = lookup.ttl(ms(1_000)).on_unknown(UnknownTier::Skip);
+    let ban = Ban::new(1, HOUR, HOUR).of_verified_keys();
+    let layer = layer(tiered(lookup).ban(ban));
+    assert_eq!(status(&layer, "ada").await, 200);
+    assert_eq!(status(&layer, "ada").await, 429, "it is banned");
+    sleep(ms(10_000)).await;
+    assert_eq!(status(&layer, "ada").await, 429, "it is banned, whatever its quota");
 }

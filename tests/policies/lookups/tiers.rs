@@ -1,15 +1,14 @@
-//! Tiers that are not known in time: what applies instead, and what operators are told.
+//! Quotas that are looked up by the key, and what applies where that is not known in time.
 
 use std::future::ready;
 
-use http::request::Parts;
 use tokio::time::{Instant, sleep};
+use tollgate::key::Lookup;
 use tollgate::policy::{TierLookup, UnknownTier};
-use tollgate::{Key, Limiter, Quota, RateLimitLayer, Rule};
-use tracing::Level;
+use tollgate::{Key, Limiter, Quota, Rule};
 
-use super::rig::{Directory, HOUR, PRO, memory, ms, send, status, tiered, told, with_token};
-use crate::support::log::Log;
+use super::rig::{Directory, PRO, layer, limit, memory, ms, send, status, tiered, with_token};
+use crate::rig::{HOUR, line, on_each_store};
 
 const SMALL: Quota = Quota::fixed_window(1_000, HOUR);
 
@@ -17,37 +16,48 @@ fn failing() -> TierLookup {
     Directory::default().tiers_by(|_| ready(Err("the directory is away")))
 }
 
-async fn limit(layer: &RateLimitLayer, token: &str) -> String {
-    told(layer, token, "x-ratelimit-limit").await
+#[tokio::test]
+async fn the_quota_of_a_key_is_looked_up_and_shown() {
+    let by_name = |user: Lookup| ready(Ok((user.text() == Some("pro")).then_some(PRO)));
+    on_each_store(async |rig| {
+        let layer = rig.layer([tiered(Directory::default().tiers_by(by_name))]);
+        let response = send(&layer, with_token("pro")).await;
+        assert_eq!(line(&response, "ratelimit-policy"), r#""token";q=200000;w=3600"#, "{}", rig.name);
+        assert_eq!(line(&response, "x-ratelimit-remaining"), "199999", "{}", rig.name);
+        assert_eq!(limit(&layer, "free").await, 100_000, "{}", rig.name);
+    })
+    .await;
 }
+
 #[tokio::test(start_paused = true)]
 async fn a_database_that_takes_70_ms_costs_no_customer_the_tier() {
     let directory = Directory::default();
-    let layer = RateLimitLayer::new(memory(), tiered(directory.tiers(ms(70))));
-    assert_eq!(limit(&layer, "ada").await, "200000", "the first request waits for it");
+    let layer = layer(tiered(directory.tiers(ms(70))));
+    assert_eq!(limit(&layer, "ada").await, 200_000, "the first request waits for it");
     sleep(ms(61_000)).await;
     let start = Instant::now();
-    assert_eq!(limit(&layer, "ada").await, "200000", "an expired tier is used while the next one is late");
+    assert_eq!(limit(&layer, "ada").await, 200_000, "an expired tier is used while the next one is late");
     assert!(start.elapsed() < ms(15), "{:?}", start.elapsed());
     assert_eq!(directory.asked(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_a_tier_the_policy_chooses_what_applies() {
-    let with = |unknown| RateLimitLayer::new(memory(), tiered(failing().on_unknown(unknown)));
-    assert_eq!(limit(&with(UnknownTier::Own), "ada").await, "100000");
-    assert_eq!(limit(&with(UnknownTier::Quota(SMALL)), "ada").await, "1000");
+    let with = |unknown| layer(tiered(failing().on_unknown(unknown)));
+    assert_eq!(limit(&with(UnknownTier::Own), "ada").await, 100_000);
+    assert_eq!(limit(&with(UnknownTier::Quota(SMALL)), "ada").await, 1_000);
     let skipped = send(&with(UnknownTier::Skip), with_token("ada")).await;
     assert_eq!((skipped.status().as_u16(), skipped.headers().get("x-ratelimit-limit")), (200, None));
     assert_eq!(status(&with(UnknownTier::Deny), "ada").await, 503);
     let late = Directory::default().tiers(ms(1_001)).on_unknown(UnknownTier::Deny);
-    assert_eq!(status(&RateLimitLayer::new(memory(), tiered(late.clone())), "ada").await, 503);
-    assert_eq!(status(&RateLimitLayer::new(memory(), tiered(late).shadow()), "bob").await, 200, "in shadow mode");
+    assert_eq!(status(&layer(tiered(late.clone())), "ada").await, 503);
+    assert_eq!(status(&layer(tiered(late).shadow()), "bob").await, 200, "in shadow mode");
 }
 
 #[tokio::test]
 async fn a_limiter_chooses_alike() {
-    let with = |unknown| Limiter::new(memory(), [Rule::new("user", PRO).tier_lookup(failing().on_unknown(unknown))]);
+    let rule = |unknown| Rule::new("user", PRO).tier_lookup(failing().on_unknown(unknown));
+    let with = |unknown| Limiter::new(memory(), [rule(unknown)]);
     let ada = Key::new("user", "ada");
     let quota = async |unknown| *with(unknown).check(&ada).await.expect("a decision").outcomes()[0].quota();
     assert_eq!(quota(UnknownTier::Own).await, PRO);
@@ -56,27 +66,11 @@ async fn a_limiter_chooses_alike() {
     assert!(with(UnknownTier::Deny).check(&ada).await.is_err());
     assert!(with(UnknownTier::Deny).peek(&ada).await.is_err());
     assert!(with(UnknownTier::Deny).check_n(&ada, 3).await.is_err());
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_log_and_explain_name_the_policy_the_cause_and_what_applies() {
-    let log = Log::default();
-    let _noting = log.note(Level::WARN);
-    let layer = RateLimitLayer::new(memory(), tiered(failing().on_unknown(UnknownTier::Quota(SMALL))));
-    let late = RateLimitLayer::new(memory(), tiered(Directory::default().tiers(ms(2_000))));
-    for _ in 0..50 {
-        assert_eq!(limit(&layer, "ada").await, "1000");
-    }
-    let parts: Parts = with_token("ada").into_parts().0;
-    let explained = layer.clone().live().explain(&parts).to_string();
-    assert!(explained.contains("its tier could not be looked up: on_unknown decides the quota"), "{explained}");
-    sleep(ms(1_100)).await;
-    assert_eq!(limit(&late, "ada").await, "100000");
-    sleep(ms(1_100)).await;
-    let text = log.text();
-    let of = |part: &str| text.lines().filter(|line| line.contains("tier_unknown") && line.contains(part)).count();
-    assert_eq!(of("the directory is away"), 1, "{text}");
-    assert!(text.contains(r#"policy="token""#) && text.contains("applies=Quota("), "{text}");
-    assert_eq!(of("a lookup took longer than its timeout of 1s"), 1, "{text}");
-    assert!(text.contains("it took longer than its timeout of 1s"), "{text}");
+    let shadow = Limiter::new(memory(), [Rule::new("own", PRO), rule(UnknownTier::Deny).shadow()]);
+    assert!(shadow.check(&ada).await.is_ok_and(|decision| decision.is_allowed()), "shadow mode refuses nothing");
+    // The counter to reset or to refund may be that of the tier.
+    let own = with(UnknownTier::Own);
+    assert!(own.check(&ada).await.expect("a decision").is_allowed());
+    assert!(own.reset(&ada).await.is_err());
+    assert!(own.refund(&ada, 1).await.is_err());
 }

@@ -2,22 +2,22 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
 use http::{Request, Response};
+use tokio::task::JoinHandle;
 use tollgate::response::ActualCost;
-use tollgate::store::Change;
+use tollgate::store::Change::{self, Charge, Refund};
 use tollgate::test_util::{FailingStore, ManualClock};
-use tollgate::{MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer};
+use tollgate::{Error, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer};
 use tollgate_test::{Recorded, RecordingStore};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::rig::{Answer, HOUR, Rig, Service, Text, background, get, line, on_each_store, send};
-use crate::support::soon::soon;
+use crate::rig::{HOUR, Service, Text, background, get, line, on_each_store, send};
 use crate::support::time::memory;
 
 const TEN: Quota = Quota::fixed_window(10, HOUR);
@@ -42,9 +42,10 @@ where
     })))
 }
 
-/// The handle that is kept with a response.
-fn kept(response: &Answer) -> &RateLimitHandle {
-    response.extensions().get().expect("it was kept")
+/// The only handle of a request that was served.
+async fn handle_of(layer: &RateLimitLayer) -> RateLimitHandle {
+    let service = handled(layer, |_| async { Response::new(Text::default()) });
+    send(&service, get()).await.extensions_mut().remove().expect("it was kept")
 }
 
 fn really(units: u64) -> Response<Text> {
@@ -53,7 +54,15 @@ fn really(units: u64) -> Response<Text> {
     response
 }
 
-/// A store that records what is settled, and a layer over it.
+/// Begins a flush.
+async fn flush(handle: &RateLimitHandle) -> JoinHandle<Result<(), Error>> {
+    let handle = handle.clone();
+    let flush = tokio::spawn(async move { handle.flush().await });
+    background().await;
+    flush
+}
+
+/// A store that records what is settled, around one that fails where a test says so.
 #[derive(Clone)]
 struct Watched {
     store: RecordingStore<FailingStore<MemoryStore>>,
@@ -80,85 +89,91 @@ impl Watched {
         }
         changes
     }
-
-    async fn left(&self) -> u64 {
-        let mut rig = Rig::memory();
-        rig.store = Arc::new(self.failing.clone());
-        rig.left_of_all("metered", TEN).await
-    }
 }
 
 #[tokio::test]
 async fn what_a_handler_changes_is_settled_once_with_the_response() {
     let watched = Watched::new();
-    let seen = watched.clone();
-    let service = handled(&watched.layer(), move |handle| {
-        handle.charge(3);
-        handle.charge(2);
-        handle.refund(1);
-        assert_eq!(seen.settled(), []);
-        async { Response::new(Text::default()) }
-    });
-    let response = send(&service, get()).await;
-    assert_eq!((line(&response, "x-ratelimit-remaining"), watched.settled()), ("5", vec![Change::Charge(4)]));
-    let service = handled(&watched.layer(), |handle| {
-        handle.charge(3);
-        handle.refund(3);
-        async { Response::new(Text::default()) }
-    });
-    let response = send(&service, get()).await;
-    assert_eq!((line(&response, "x-ratelimit-remaining"), watched.settled().len()), ("4", 1), "nothing has changed");
+    for (charges, refund, left, settled) in [([3, 2], 1, "5", &[Charge(4)][..]), ([3, 0], 3, "4", &[Charge(4)])] {
+        let seen = watched.clone();
+        let service = handled(&watched.layer(), move |handle| {
+            let before = seen.settled().len();
+            for units in charges {
+                handle.charge(units);
+            }
+            handle.refund(refund);
+            assert_eq!(seen.settled().len(), before, "not yet");
+            async { Response::new(Text::default()) }
+        });
+        let response = send(&service, get()).await;
+        assert_eq!(line(&response, "x-ratelimit-remaining"), left);
+        assert_eq!(watched.settled(), settled, "what has not changed is not settled");
+    }
 }
 
 #[tokio::test]
 async fn what_changes_after_the_response_waits_for_a_flush_or_the_end_of_the_last_handle() {
     let watched = Watched::new();
-    let service = handled(&watched.layer(), |_| async { Response::new(Text::default()) });
-    let response = send(&service, get()).await;
-    let handle = kept(&response);
+    let handle = handle_of(&watched.layer()).await;
     handle.charge(2);
     handle.charge(3);
     background().await;
     assert_eq!(watched.settled(), []);
     handle.flush().await.expect("the store works");
     handle.flush().await.expect("nothing has changed");
-    assert_eq!(watched.settled(), [Change::Charge(5)]);
+    assert_eq!(watched.settled(), [Charge(5)]);
     let last = handle.clone();
     last.refund(2);
-    drop(response);
+    drop(handle);
     background().await;
-    assert_eq!(watched.settled(), [Change::Charge(5)]);
+    assert_eq!(watched.settled(), [Charge(5)]);
     drop(last);
-    assert_eq!(watched.settled(), [Change::Charge(5), Change::Refund(2)]);
-    assert_eq!(watched.left().await, 6);
+    assert_eq!(watched.settled(), [Charge(5), Refund(2)]);
 }
 
 #[tokio::test]
-async fn while_a_settlement_is_in_flight_changes_accumulate() {
-    let watched = Watched::new();
-    let seen = watched.clone();
-    let service = handled(&watched.layer(), move |handle| {
-        let seen = seen.clone();
-        async move {
-            let held = seen.failing.hold();
-            let flush = |handle: RateLimitHandle| tokio::spawn(async move { handle.flush().await });
-            handle.charge(3);
-            let first = flush(handle.clone());
-            background().await;
+async fn a_handle_that_is_dropped_outside_of_a_runtime_settles_all_the_same() {
+    on_each_store(async |rig| {
+        let handle = handle_of(&rig.layer([metered()])).await;
+        let dropped = thread::spawn(move || {
             handle.charge(2);
-            handle.charge(1);
-            let others = [flush(handle.clone()), flush(handle.clone())];
-            background().await;
-            assert_eq!(seen.settled(), [Change::Charge(3)]);
-            held.release();
-            for flushed in join_all([first].into_iter().chain(others)).await {
-                flushed.expect("it ends").expect("the store works");
-            }
-            assert_eq!(seen.settled(), [Change::Charge(3), Change::Charge(3)]);
-            Response::new(Text::default())
-        }
+            drop(handle);
+        });
+        dropped.join().expect("it does not panic");
+        rig.until_left_of_all("metered", TEN, 7).await;
+    })
+    .await;
+    let watched = Watched::new();
+    let handle = handle_of(&watched.layer()).await;
+    let panicked = tokio::spawn(async move {
+        handle.charge(2);
+        panic!("as the test wants");
     });
-    assert_eq!(line(&send(&service, get()).await, "x-ratelimit-remaining"), "3");
+    assert!(panicked.await.is_err());
+    background().await;
+    assert_eq!(watched.settled(), [Charge(2)], "one that is dropped by a panic does, too");
+}
+
+#[tokio::test]
+async fn while_a_settlement_is_in_flight_changes_accumulate_and_each_flush_has_the_result_of_its_own() {
+    for fails in [false, true] {
+        let watched = Watched::new();
+        let handle = handle_of(&watched.layer()).await;
+        let held = watched.failing.hold();
+        let mut flushes = Vec::new();
+        for units in [1, 2, 4] {
+            handle.charge(units);
+            flushes.push(flush(&handle).await);
+        }
+        assert_eq!(watched.settled(), [Charge(1)]);
+        if fails {
+            watched.failing.fail();
+        }
+        held.release();
+        let results = join_all(flushes).await.into_iter().map(|flushed| flushed.expect("it ends").is_ok());
+        assert_eq!(results.collect::<Vec<_>>(), [true, !fails, !fails], "which were told that all is settled");
+        assert_eq!(watched.settled(), [Charge(1), Charge(6)]);
+    }
 }
 
 #[tokio::test]
@@ -171,14 +186,14 @@ async fn the_result_of_a_flush_that_nobody_waits_for_is_applied() {
             let held = seen.failing.hold();
             handle.charge(4);
             assert!(handle.flush().now_or_never().is_none());
-            assert_eq!(seen.settled(), [Change::Charge(4)]);
+            assert_eq!(seen.settled(), [Charge(4)]);
             held.release();
             background().await;
             really(0)
         }
     });
     assert_eq!(line(&send(&service, get()).await, "x-ratelimit-remaining"), "10");
-    assert_eq!(watched.settled(), [Change::Charge(4), Change::Refund(5)]);
+    assert_eq!(watched.settled(), [Charge(4), Refund(5)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,52 +215,14 @@ async fn a_response_that_comes_during_a_flush_waits_for_both_and_shows_what_is_l
         });
         let response = service.oneshot(get()).await.expect("the service does not fail");
         assert_eq!(line(&response, "x-ratelimit-remaining"), left.to_string(), "{charged}, really {real}");
-        assert_eq!(watched.left().await, left, "{charged}, really {real}");
     }
-}
-
-#[tokio::test]
-async fn a_handle_that_is_dropped_outside_of_a_runtime_settles_all_the_same() {
-    on_each_store(async |rig| {
-        let service = handled(&rig.layer([metered()]), |_| async { Response::new(Text::default()) });
-        let mut response = send(&service, get()).await;
-        let handle = response.extensions_mut().remove::<RateLimitHandle>().expect("it was kept");
-        let dropped = std::thread::spawn(move || {
-            handle.charge(2);
-            drop(handle);
-        });
-        dropped.join().expect("it does not panic");
-        soon(async { while rig.left_of_all("metered", TEN).await != 7 {} }).await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_flush_settles_the_policies_of_every_layer() {
-    on_each_store(async |rig| {
-        let layer = |name| rig.layer([Policy::new(name, TEN).metered()]);
-        let inside = handled(&layer("inner"), |handle| async move {
-            handle.charge(4);
-            handle.flush().await.expect("the store works");
-            Response::new(Text::default())
-        });
-        let service = layer("outer").layer(inside);
-        let response = service.oneshot(get()).await.expect("the service does not fail");
-        for name in ["inner", "outer"] {
-            assert_eq!(rig.left_of_all(name, TEN).await, 5, "{}: {name}", rig.name);
-        }
-        drop(response);
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn handles_of_one_request_add_up_on_several_threads() {
     const AMPLE: Quota = Quota::fixed_window(10_000, HOUR);
     on_each_store(async |rig| {
-        let policy = Policy::new("metered", AMPLE).metered();
-        let service = handled(&rig.layer([policy]), |_| async { Response::new(Text::default()) });
-        let response = send(&service, get()).await;
+        let handle = handle_of(&rig.layer([Policy::new("metered", AMPLE).metered()])).await;
         let use_up = |handle: RateLimitHandle| async move {
             for number in 0..400 {
                 handle.charge(3);
@@ -255,53 +232,12 @@ async fn handles_of_one_request_add_up_on_several_threads() {
                 }
             }
         };
-        let tasks: Vec<_> = (0..4).map(|_| tokio::spawn(use_up(kept(&response).clone()))).collect();
-        for task in tasks {
-            task.await.expect("it ends");
+        for ended in join_all((0..4).map(|_| tokio::spawn(use_up(handle.clone())))).await {
+            ended.expect("it ends");
         }
         assert_eq!(rig.left_of_all("metered", AMPLE).await, 10_000 - 1 - 4 * 400 * 2, "{}", rig.name);
     })
     .await;
-}
-
-#[tokio::test]
-async fn a_flush_whose_charge_another_flush_sent_has_its_error() {
-    let watched = Watched::new();
-    let service = handled(&watched.layer(), |_| async { Response::new(Text::default()) });
-    let response = send(&service, get()).await;
-    let handle = kept(&response);
-    let held = watched.failing.hold();
-    let flush = |handle: RateLimitHandle| tokio::spawn(async move { handle.flush().await });
-    handle.charge(1);
-    let first = flush(handle.clone());
-    background().await;
-    handle.charge(2);
-    let second = flush(handle.clone());
-    background().await;
-    handle.charge(4);
-    let third = flush(handle.clone());
-    background().await;
-    watched.failing.fail();
-    held.release();
-    let results = join_all([first, second, third]).await;
-    let results: Vec<_> = results.into_iter().map(|result| result.expect("it ends").is_ok()).collect();
-    assert_eq!(watched.settled(), [Change::Charge(1), Change::Charge(6)]);
-    assert_eq!(results, [true, false, false], "which flushes were told that all is settled");
-}
-
-#[tokio::test]
-async fn a_handle_that_is_dropped_by_a_panic_settles_all_the_same() {
-    let watched = Watched::new();
-    let service = handled(&watched.layer(), |_| async { Response::new(Text::default()) });
-    let mut response = send(&service, get()).await;
-    let handle = response.extensions_mut().remove::<RateLimitHandle>().expect("it was kept");
-    let stream = tokio::spawn(async move {
-        handle.charge(2);
-        panic!("as the test wants");
-    });
-    assert!(stream.await.is_err());
-    background().await;
-    assert_eq!(watched.settled(), [Change::Charge(2)]);
 }
 
 #[tokio::test]

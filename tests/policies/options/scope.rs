@@ -1,14 +1,21 @@
 //! Which requests a policy applies to.
 
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use axum::Router;
 use axum::body::Body;
 use axum::routing::{get as on_get, post as on_post};
+use bytes::Bytes;
 use futures::FutureExt;
-use http::{Method, Request};
-use tollgate::{Policy, Quota, key};
+use http::{Method, Request, Response};
+use tollgate::key::Lookup;
+use tollgate::policy::{AccessList, MissingKey};
+use tollgate::{Key, Policy, Quota, key};
 use tower::ServiceExt;
 
-use super::rig::{Rig, Service, Text, and, expect, line, method, now, with};
+use crate::rig::{Rig, Service, Text, and, expect, from, method, now, with};
 
 const ONE: Quota = Quota::per_hour(1);
 
@@ -16,9 +23,23 @@ fn service(policy: Policy) -> Service {
     Rig::memory().service([policy])
 }
 
-/// What a browser sends before a request from another site.
-fn preflight() -> Request<Text> {
-    and(and(method(Method::OPTIONS), "origin", "https://a.example"), "access-control-request-method", "PUT")
+#[test]
+fn a_policy_applies_to_its_methods_only() {
+    let (get, head, post, put) = (Method::GET, Method::HEAD, Method::POST, Method::PUT);
+    for (methods, sent, expected) in [
+        (vec![post.clone(), put.clone()], [&get, &post, &get, &put, &post], [200, 200, 200, 429, 429]),
+        // HEAD runs the handlers of GET.
+        (vec![get.clone(), post.clone()], [&head, &head, &get, &post, &put], [200, 429, 429, 429, 200]),
+        (vec![head.clone()], [&head, &head, &get, &get, &put], [200, 429, 200, 200, 200]),
+    ] {
+        let service = service(Policy::new("some", ONE).methods(methods));
+        for (sent, status) in sent.into_iter().zip(expected) {
+            let response = now(&service, method(sent.clone()));
+            assert_eq!(response.status(), status, "{sent}");
+        }
+        let other = now(&service, method(Method::DELETE));
+        assert_eq!(other.headers().len(), 0, "it is not told of a policy that does not apply");
+    }
 }
 
 /// An app of three routes, with a policy for some of them.
@@ -29,121 +50,136 @@ fn app(policy: Policy) -> Router {
 }
 
 #[track_caller]
-fn route(app: &Router, method: Method, uri: &str, status: u16) {
-    let request = Request::builder().method(method).uri(uri).body(Body::empty()).expect("a request");
-    let response = app.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response");
-    assert_eq!(response.status(), status, "{uri}");
-}
-
-#[test]
-fn a_policy_applies_to_its_methods_only() {
-    let service = service(Policy::new("writes", ONE).methods([Method::POST, Method::PUT]));
-    for (sent, status) in [
-        (Method::GET, 200),
-        (Method::POST, 200),
-        (Method::GET, 200),
-        (Method::PUT, 429),
-        (Method::POST, 429),
-        (Method::DELETE, 200),
-    ] {
-        expect(&service, method(sent), status);
+fn routed(policy: Policy, rows: &[(&str, u16)]) {
+    let app = app(policy);
+    for (line, status) in rows {
+        let (method, uri) = line.split_once(' ').expect("a method and a URI");
+        let request = Request::builder().method(method).uri(uri).body(Body::empty()).expect("a request");
+        let response = app.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response");
+        assert_eq!(response.status(), *status, "{line}");
     }
 }
 
 #[test]
-fn a_request_a_policy_does_not_apply_to_is_not_told_of_it() {
-    let service = service(Policy::new("writes", ONE).methods([Method::POST]));
-    assert_eq!(now(&service, method(Method::GET)).headers().len(), 0);
-    assert_eq!(line(&now(&service, method(Method::POST)), "ratelimit-policy"), r#""writes";q=1;w=3600"#);
-}
-
-#[test]
 fn a_policy_applies_to_the_templates_of_its_routes_only() {
-    let app = app(Policy::new("users", ONE).routes(["/users/{id}"]));
-    route(&app, Method::GET, "/users/1", 200);
-    route(&app, Method::GET, "/users/2", 429);
-    route(&app, Method::POST, "/search", 200);
-    route(&app, Method::POST, "/search", 200);
-}
-
-#[test]
-fn a_route_is_the_template_and_not_the_path() {
-    let app = app(Policy::new("users", ONE).routes(["/users/1", "/users"]));
-    route(&app, Method::GET, "/users/1", 200);
-    route(&app, Method::GET, "/users/1", 200);
-}
-
-#[test]
-fn a_nested_route_is_named_with_its_prefix() {
-    let app = app(Policy::new("nested", ONE).routes(["/api/nested/{id}"]));
-    route(&app, Method::GET, "/api/nested/1", 200);
-    route(&app, Method::GET, "/api/nested/2", 429);
-}
-
-#[test]
-fn a_policy_for_routes_does_not_apply_where_there_is_no_router() {
-    let service = service(Policy::new("users", ONE).routes(["/"]));
-    expect(&service, method(Method::GET), 200);
-    expect(&service, method(Method::GET), 200);
+    let of = |routes: &[&str]| Policy::new("some", ONE).routes(routes);
+    routed(
+        of(&["/users/{id}"]),
+        &[("GET /users/1", 200), ("GET /users/2", 429), ("POST /search", 200), ("POST /search", 200)],
+    );
+    routed(of(&["/users/1", "/users"]), &[("GET /users/1", 200), ("GET /users/1", 200)]);
+    routed(of(&["/api/nested/{id}"]), &[("GET /api/nested/1", 200), ("GET /api/nested/2", 429)]);
+    // There is no router around it.
+    expect(&service(of(&["/"])), [(method(Method::GET), 200), (method(Method::GET), 200)]);
 }
 
 #[test]
 fn a_closure_says_where_a_policy_applies() {
     let service = service(Policy::new("beta", ONE).when(|parts| parts.headers.contains_key("x-beta")));
-    for (name, status) in [("x-other", 200), ("x-beta", 200), ("x-other", 200), ("x-beta", 429)] {
-        expect(&service, with(name, "1"), status);
-    }
+    expect(&service, [("x-other", 200), ("x-beta", 200), ("x-other", 200), ("x-beta", 429)].map(named));
+}
+
+fn named((name, status): (&'static str, u16)) -> (Request<Text>, u16) {
+    (with(name, "1"), status)
 }
 
 #[test]
 fn methods_routes_and_the_closure_must_all_agree() {
     let policy = Policy::new("all", ONE).methods([Method::POST]).routes(["/search"]);
-    let app = app(policy.clone().when(|parts| parts.uri.query().is_some()));
-    for (method, uri, status) in [
-        (Method::POST, "/search", 200),
-        (Method::GET, "/users/1?q", 200),
-        (Method::POST, "/search?q", 200),
-        (Method::POST, "/search", 200),
-        (Method::POST, "/search?q", 429),
+    routed(
+        policy.when(|parts| parts.uri.query().is_some()),
+        &[
+            ("POST /search", 200),
+            ("GET /users/1?q", 200),
+            ("POST /search?q", 200),
+            ("POST /search", 200),
+            ("POST /search?q", 429),
+        ],
+    );
+}
+
+/// What a browser sends before a request from another site, and anybody else whenever they like.
+fn preflight() -> Request<Text> {
+    and(and(method(Method::OPTIONS), "origin", "https://a.example"), "access-control-request-method", "PUT")
+}
+
+#[test]
+fn a_preflight_is_not_counted_and_nothing_else_is_one() {
+    let all = || Policy::new("all", ONE);
+    expect(
+        &service(all()),
+        [(preflight(), 200), (preflight(), 200), (method(Method::GET), 200), (method(Method::GET), 429)],
+    );
+    let mut disguised = preflight();
+    *disguised.method_mut() = Method::GET;
+    for other in [
+        disguised,
+        method(Method::OPTIONS),
+        and(method(Method::OPTIONS), "origin", "https://a.example"),
+        and(method(Method::OPTIONS), "access-control-request-method", "PUT"),
     ] {
-        route(&app, method, uri, status);
+        expect(&service(all()), [(other.clone(), 200), (other, 429)]);
     }
+    expect(&service(all().count_preflights()), [(preflight(), 200), (preflight(), 429)]);
 }
 
-#[test]
-fn a_preflight_is_not_counted() {
-    let service = service(Policy::new("all", ONE));
-    for _ in 0..3 {
-        expect(&service, preflight(), 200);
+fn list<const N: usize>(entries: [&str; N]) -> AccessList {
+    AccessList::parse(entries).expect("the entries are right")
+}
+
+/// A preflight from a peer, and of a user.
+fn of(peer: Option<&str>, user: Option<&str>) -> Request<Text> {
+    let mut request = preflight();
+    if let Some(peer) = peer {
+        request.extensions_mut().extend(from(peer).extensions().clone());
     }
-    expect(&service, method(Method::GET), 200);
-    expect(&service, preflight(), 200);
-    expect(&service, method(Method::GET), 429);
+    user.into_iter().fold(request, |request, user| and(request, "x-user", user))
 }
 
 #[test]
-fn an_options_request_that_is_no_preflight_is_counted() {
-    let service = service(Policy::new("all", Quota::per_hour(2)));
-    expect(&service, method(Method::OPTIONS), 200);
-    expect(&service, and(method(Method::OPTIONS), "origin", "https://a.example"), 200);
-    expect(&service, and(method(Method::OPTIONS), "access-control-request-method", "PUT"), 429);
+fn a_preflight_is_spared_the_counting_and_nothing_else() {
+    let by_user = || Policy::new("user", ONE).key(key::header("x-user"));
+    let strict = || by_user().missing_key(MissingKey::Deny);
+    let denying = |policy: Policy| policy.deny(list(["10.0.0.0/8", "stolen"]));
+    let rejecting = key::from_fn(|parts| {
+        let unknown = || Response::builder().status(401).body(Bytes::new()).expect("a response");
+        parts.headers.get("x-user").map(|user| Key::new("user", user)).ok_or_else(|| Box::new(unknown()))
+    });
+    let (inside, outside, ada, stolen) = (Some("10.0.0.1"), Some("11.0.0.1"), Some("ada"), Some("stolen"));
+    for (policy, peer, user, status) in [
+        (denying(by_user()), inside, ada, 403),
+        (denying(by_user()), None, ada, 403),
+        (denying(by_user()), outside, None, 200),
+        (denying(by_user()), outside, stolen, 403),
+        (denying(strict()).methods([Method::PUT]), inside, stolen, 200),
+        (strict(), outside, None, 403),
+        (strict(), outside, ada, 200),
+        (denying(strict()).preflights_without_key(), outside, None, 200),
+        (denying(strict()).preflights_without_key(), inside, None, 403),
+        (denying(strict()).preflights_without_key(), outside, stolen, 403),
+        (Policy::new("user", ONE).key(rejecting), None, None, 401),
+        (Policy::new("user", ONE).key(rejecting), None, ada, 200),
+    ] {
+        expect(&service(policy), [(of(peer, user), status), (of(peer, user), status)]);
+    }
+    expect(&service(strict().preflights_without_key()), [(preflight(), 200), (method(Method::GET), 403)]);
 }
 
 #[test]
-fn a_request_of_another_method_is_no_preflight_whatever_its_headers() {
-    let service = service(Policy::new("all", ONE));
-    let disguised = || {
-        let mut request = preflight();
-        *request.method_mut() = Method::GET;
-        request
+fn a_preflight_has_a_key_looked_up_only_where_that_may_refuse_it() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let account = || {
+        let looks = Arc::clone(&looks);
+        key::lookup(key::header("x-user"), move |user: Lookup| {
+            looks.fetch_add(1, Ordering::Relaxed);
+            let user = user.text().map(|user| Key::new("account", user));
+            std::future::ready(Ok::<_, Infallible>(user))
+        })
     };
-    expect(&service, disguised(), 200);
-    expect(&service, disguised(), 429);
-}
-
-#[test]
-fn a_policy_can_count_preflights_too() {
-    let service = service(Policy::new("all", ONE).count_preflights().key(key::global()));
-    expect(&service, preflight(), 200);
-    expect(&service, preflight(), 429);
+    let by_account = |name| Policy::new(name, ONE).key(account());
+    for (policy, status, looked) in [(by_account("plain"), 200, 0), (by_account("listed").deny(list(["ada"])), 403, 1)]
+    {
+        let response = tokio_test::block_on(service(policy).oneshot(of(None, Some("ada")))).expect("a response");
+        assert_eq!((response.status().as_u16(), looks.load(Ordering::Relaxed)), (status, looked));
+    }
 }

@@ -1,10 +1,9 @@
 //! Layers around layers that refuse: what one of them refuses, another does not charge for.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Version};
 use tollgate::body::ResponseBody;
 use tollgate::key::Ambiguous;
 use tollgate::policy::{Count, MissingKey};
@@ -13,7 +12,7 @@ use tollgate::{Key, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, k
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::rig::{HOUR, Rig, Service, Text, and, as_told, background, get, line, on_each_store, send, statuses, with};
+use crate::rig::{HOUR, Rig, Service, Text, and, as_told, background, get, line, on_each_store, send, with};
 
 const FIVE: Quota = Quota::fixed_window(5, HOUR);
 const ONE: Quota = Quota::fixed_window(1, HOUR);
@@ -25,7 +24,7 @@ fn around(outer: &RateLimitLayer, inner: Service) -> Nested {
 }
 
 fn outer(rig: &Rig, name: &str, quota: Quota) -> RateLimitLayer {
-    rig.layer([Policy::new(name, quota).count(Count::served())])
+    rig.layer([Policy::new(name, quota).count(Count::served()), Policy::new(&format!("{name}-all"), FIVE)])
 }
 
 /// A response, and what is sent in the background after it.
@@ -41,13 +40,13 @@ async fn what_a_layer_inside_refuses_is_refunded() {
         let quotas = [FIVE, Quota::token_bucket(5, HOUR), Quota::sliding_window(5, HOUR), Quota::sliding_log(5, HOUR)];
         for (place, quota) in quotas.into_iter().enumerate() {
             let (address, user) = (format!("address-{place}"), format!("user-{place}"));
-            let inner = rig.layer([Policy::new(&user, ONE)]);
-            let service = around(&outer(rig, &address, quota), as_told(&inner));
-            for (status, left) in [(200, 4), (429, 4), (429, 4)] {
+            let service = around(&outer(rig, &address, quota), as_told(&rig.layer([Policy::new(&user, ONE)])));
+            for (status, left, left_of_all) in [(200, 4, 4), (429, 4, 3), (429, 4, 2)] {
                 assert_eq!(answer(&service, get()).await.status(), status, "{}: {quota}", rig.name);
                 assert_eq!(rig.left_of_all(&address, quota).await, left, "{}: {quota}", rig.name);
+                let all = rig.left_of_all(&format!("{address}-all"), FIVE).await;
+                assert_eq!(all, left_of_all, "{}: another policy counts them", rig.name);
             }
-            assert_eq!(rig.left_of_all(&user, ONE).await, 0);
         }
     })
     .await;
@@ -61,7 +60,7 @@ fn refusing(rig: &Rig) -> Vec<(&'static str, u16, RateLimitLayer)> {
     let missing = tenant().key(key::from_fn(|_| None::<Key>));
     let teapot = || Response::builder().status(StatusCode::IM_A_TEAPOT).body(Bytes::new()).expect("a response");
     let rejected = tenant().key(key::from_fn(move |_| Err::<Key, _>(Box::new(teapot()))));
-    let failing = FailingStore::new(Arc::clone(&rig.store));
+    let failing = FailingStore::new(rig.store.clone());
     failing.fail();
     let failed = RateLimitLayer::new(failing, Policy::new("failed", FIVE)).on_failure(OnFailure::Deny);
     vec![
@@ -75,25 +74,22 @@ fn refusing(rig: &Rig) -> Vec<(&'static str, u16, RateLimitLayer)> {
 }
 
 #[tokio::test]
-async fn every_refusal_of_a_layer_inside_is_refunded() {
+async fn every_refusal_of_a_layer_inside_is_refunded_however_many_are_around() {
     on_each_store(async |rig| {
         for (place, (how, status, inner)) in refusing(rig).into_iter().enumerate() {
-            let name = format!("address-{place}");
-            let service = around(&outer(rig, &name, FIVE), as_told(&inner));
-            assert_eq!(answer(&service, get()).await.status(), status, "{}: {how}", rig.name);
-            assert_eq!(rig.left_of_all(&name, FIVE).await, 5, "{}: {how}", rig.name);
+            let [middle, outmost] = ["middle", "outer"].map(|name| format!("{name}-{place}"));
+            let inside = around(&outer(rig, &middle, FIVE), as_told(&inner));
+            let response = outer(rig, &outmost, FIVE).layer(inside).oneshot(get()).await.expect("it does not fail");
+            assert_eq!(response.status(), status, "{}: {how}", rig.name);
+            background().await;
+            for name in [middle, outmost] {
+                assert_eq!(rig.left_of_all(&name, FIVE).await, 5, "{}: {how}, {name}", rig.name);
+            }
         }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_refused_grpc_call_is_refunded() {
-    on_each_store(async |rig| {
         let inner = rig.layer([Policy::new("calls", FIVE).cost_by(|_| 6)]);
         let service = around(&outer(rig, "address", FIVE), as_told(&inner));
         let mut call = and(with("content-type", "application/grpc"), "te", "trailers");
-        (*call.method_mut(), *call.version_mut()) = (http::Method::POST, http::Version::HTTP_2);
+        (*call.method_mut(), *call.version_mut()) = (Method::POST, Version::HTTP_2);
         let response = answer(&service, call).await;
         assert_eq!((response.status().as_u16(), line(&response, "grpc-status")), (200, "8"), "{}", rig.name);
         assert_eq!(rig.left_of_all("address", FIVE).await, 5, "{}", rig.name);
@@ -102,76 +98,37 @@ async fn a_refused_grpc_call_is_refunded() {
 }
 
 #[tokio::test]
-async fn what_the_service_itself_responds_counts() {
+async fn what_the_service_itself_or_a_handler_responds_counts() {
     on_each_store(async |rig| {
         let service = as_told(&outer(rig, "address", FIVE));
-        for (status, left) in [("200", 4), ("403", 3), ("429", 2), ("503", 1)] {
+        for (status, left) in [("200", 4), ("403", 3), ("429", 2), ("503", 1), ("200", 0)] {
             assert_eq!(send(&service, with("x-status", status)).await.status().as_str(), status);
             assert_eq!(rig.left_of_all("address", FIVE).await, left, "{}: {status}", rig.name);
         }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn what_a_handler_refuses_counts() {
-    on_each_store(async |rig| {
+        assert_eq!(send(&service, get()).await.status(), 429, "{}: it refuses for itself", rig.name);
         let inner = service_fn(async |request: Request<Text>| {
             let handle = request.extensions().get::<RateLimitHandle>().expect("the layer inserts it");
             let decision = handle.check(&Policy::new("more", FIVE).cost(6), &Key::new("global", "")).await;
             Ok::<_, Infallible>(handle.denial(&decision.expect("the store decides")).map(Text::new))
         });
-        let response = outer(rig, "address", FIVE).layer(inner).oneshot(get()).await.expect("it does not fail");
+        let response = outer(rig, "checked", FIVE).layer(inner).oneshot(get()).await.expect("it does not fail");
         assert_eq!(response.status(), 429);
         background().await;
-        assert_eq!(rig.left_of_all("address", FIVE).await, 4, "{}", rig.name);
+        assert_eq!(rig.left_of_all("checked", FIVE).await, 4, "{}", rig.name);
     })
     .await;
 }
 
-#[tokio::test]
-async fn an_error_of_the_service_counts() {
-    on_each_store(async |rig| {
-        let broken = service_fn(async |_: Request<Text>| Err::<Response<Text>, _>(std::io::Error::other("broken")));
-        outer(rig, "address", FIVE).layer(broken).oneshot(get()).await.expect_err("the service is broken");
-        background().await;
-        assert_eq!(rig.left_of_all("address", FIVE).await, 4, "{}", rig.name);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn all_layers_around_the_one_that_refuses_refund() {
-    on_each_store(async |rig| {
-        let inner = rig.layer([Policy::new("user", FIVE).cost_by(|_| 6)]);
-        let middle = around(&outer(rig, "middle", FIVE), as_told(&inner));
-        let response = outer(rig, "outer", FIVE).layer(middle).oneshot(get()).await.expect("it does not fail");
-        assert_eq!(response.status(), 429);
-        background().await;
-        for name in ["middle", "outer"] {
-            assert_eq!(rig.left_of_all(name, FIVE).await, 5, "{}: {name}", rig.name);
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_layer_that_counts_what_is_served_refuses_for_itself() {
-    on_each_store(async |rig| {
-        let service = as_told(&outer(rig, "address", ONE));
-        let sent = [get(), get(), get()];
-        assert_eq!(statuses(&service, sent).await, [200, 429, 429], "{}", rig.name);
-        assert_eq!(rig.left_of_all("address", ONE).await, 0, "{}", rig.name);
-    })
-    .await;
-}
-
-/// It makes its check before it calls the layer inside, or after.
-fn in_between(inner: &RateLimitLayer, user: &Policy, is_before: bool) -> Service {
-    let (inner, user) = (as_told(inner), user.clone());
-    Service::new(service_fn(move |request: Request<Text>| {
+/// It makes its check before it calls the layer inside, or after; and takes the handle out if it makes none.
+fn in_between(inner: &RateLimitLayer, user: Option<&Policy>, is_before: bool) -> Service {
+    let (inner, user) = (as_told(inner), user.cloned());
+    Service::new(service_fn(move |mut request: Request<Text>| {
         let (inner, user) = (inner.clone(), user.clone());
         async move {
+            let Some(user) = user else {
+                request.extensions_mut().remove::<RateLimitHandle>();
+                return inner.oneshot(request).await;
+            };
             let handle = request.extensions().get::<RateLimitHandle>().expect("the layer outside inserts it").clone();
             let check = async || {
                 let checked = handle.check(&user, &Key::new("user", "ada")).await.expect("the store decides");
@@ -190,34 +147,23 @@ fn in_between(inner: &RateLimitLayer, user: &Policy, is_before: bool) -> Service
 }
 
 #[tokio::test]
-async fn a_check_of_a_service_in_between_counts_what_is_served() {
+async fn a_service_in_between_may_check_what_is_served_or_take_the_handle_out() {
     on_each_store(async |rig| {
         for (name, is_before) in [("before", true), ("after", false)] {
             let user = Policy::new(name, FIVE).count(Count::served());
-            let (outer, inner) = (format!("outer-{name}"), format!("inner-{name}"));
-            let inner = rig.layer([Policy::new(&inner, ONE)]);
-            let service = around(&rig.layer([Policy::new(&outer, FIVE)]), in_between(&inner, &user, is_before));
-            for (status, left) in [(200, 4), (429, 4), (429, 4)] {
+            let inner = rig.layer([Policy::new(&format!("inner-{name}"), ONE)]);
+            let outmost = outer(rig, &format!("outer-{name}"), FIVE);
+            let service = around(&outmost, in_between(&inner, Some(&user), is_before));
+            for status in [200, 429, 429] {
                 assert_eq!(answer(&service, get()).await.status(), status, "{}, {name}", rig.name);
-                assert_eq!(rig.left(name, &Key::new("user", "ada"), FIVE).await, left, "{}, {name}", rig.name);
+                assert_eq!(rig.left(name, &Key::new("user", "ada"), FIVE).await, 4, "{}, {name}", rig.name);
             }
         }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_service_in_between_may_take_the_handle_out() {
-    on_each_store(async |rig| {
-        let inner = as_told(&rig.layer([Policy::new("user", ONE)]));
-        let without_handle = Service::new(service_fn(move |mut request: Request<Text>| {
-            request.extensions_mut().remove::<RateLimitHandle>();
-            inner.clone().oneshot(request)
-        }));
-        let service = around(&outer(rig, "address", FIVE), without_handle);
-        for (status, left) in [(200, 4), (429, 4), (429, 4)] {
+        let inner = rig.layer([Policy::new("user", ONE)]);
+        let service = around(&outer(rig, "address", FIVE), in_between(&inner, None, false));
+        for status in [200, 429, 429] {
             assert_eq!(answer(&service, get()).await.status(), status, "{}", rig.name);
-            assert_eq!(rig.left_of_all("address", FIVE).await, left, "{}", rig.name);
+            assert_eq!(rig.left_of_all("address", FIVE).await, 4, "{}", rig.name);
         }
     })
     .await;

@@ -18,13 +18,13 @@ pub(super) fn listed() -> Kind {
         name,
         sees,
         plain: |client| Spelling::with("x-forwarded-for", [client]),
-        keys: keys![by_hops(), by_nets()],
+        keys: keys([by_hops(), by_nets()]),
     };
     let forwarded = |name, sees| App {
         name,
         sees,
         plain: |client| Spelling::with("forwarded", [format!("for=\"{client}\"")]),
-        keys: keys![by_hops().forwarded(), by_nets().forwarded()],
+        keys: keys([by_hops().forwarded(), by_nets().forwarded()]),
     };
     let apps = vec![
         x_forwarded_for("the last of X-Forwarded-For", |parts| address(&last(parts, "x-forwarded-for")?)),
@@ -47,7 +47,7 @@ pub(super) fn single() -> Kind {
         name,
         sees,
         plain: |client| Spelling::with("x-real-ip", [client]),
-        keys: keys![by_hops().header("x-real-ip"), by_nets().header("x-real-ip")],
+        keys: keys([by_hops().header("x-real-ip"), by_nets().header("x-real-ip")]),
     };
     let apps = vec![
         app("the address in X-Real-IP", |parts| address(&lines(parts, "x-real-ip").next()?)),

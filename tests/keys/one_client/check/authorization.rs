@@ -16,7 +16,7 @@ const NAME: &str = "authorization";
 
 pub(super) fn bearers() -> Kind {
     let bearer = |token: &str| Spelling::with(NAME, [format!("Bearer {token}")]);
-    let app = |name, sees| App { name, sees, plain: bearer, keys: keys![key::bearer()] };
+    let app = |name, sees| App { name, sees, plain: bearer, keys: keys([key::bearer()]) };
     let apps = vec![
         app("TypedHeader<Authorization<Bearer>>", |parts| {
             Some(parts.headers.typed_get::<Authorization<Bearer>>()?.token().to_owned())
@@ -44,9 +44,9 @@ pub(super) fn users() -> Kind {
         name,
         sees,
         plain,
-        keys: keys![key::basic_user().plain(), key::basic_user().plain().ignore_case()],
+        keys: keys([key::basic_user().plain(), key::basic_user().plain().ignore_case()]),
     };
-    let cased = |name, sees| App { name, sees, plain, keys: keys![key::basic_user().plain().ignore_case()] };
+    let cased = |name, sees| App { name, sees, plain, keys: keys([key::basic_user().plain().ignore_case()]) };
     let apps = vec![
         app("TypedHeader<Authorization<Basic>>", typed),
         cased("TypedHeader<Authorization<Basic>> in lower case", |parts| Some(typed(parts)?.to_ascii_lowercase())),

@@ -16,27 +16,28 @@ const NAME: &str = "cookie";
 
 pub(super) fn kind() -> Kind {
     let session = || key::cookie("s").plain();
-    let first = |name, sees| App { name, sees, plain: as_it_is, keys: keys![session(), session().first()] };
-    let last = |name, sees| App { name, sees, plain: as_it_is, keys: keys![session(), session().last()] };
+    let first = |name, sees| App { name, sees, plain: as_it_is, keys: keys([session(), session().first()]) };
+    let last = |name, sees| App { name, sees, plain: as_it_is, keys: keys([session(), session().last()]) };
     let apps = vec![
         App {
             name: "CookieJar",
             sees: jar,
             plain: encoded,
-            keys: keys![session(), session().last(), key::cookie("s").last()],
+            keys: keys([session(), session().last(), key::cookie("s").last()]),
         },
         App {
             name: "CookieJar in lower case",
             sees: |parts| Some(jar(parts)?.to_ascii_lowercase()),
             plain: encoded,
-            keys: keys![session().ignore_case(), session().last().ignore_case()],
+            keys: keys([session().ignore_case(), session().last().ignore_case()]),
         },
-        App { name: "actix-web", sees: actix, plain: encoded, keys: keys![session(), session().first()] },
+        App { name: "actix-web", sees: actix, plain: encoded, keys: keys([session(), session().first()]) },
         first("Go", |parts| go(parts, true)),
         first("Go, names as they are", |parts| go(parts, false)),
         first("Express", express),
         first("Rack", rack),
-        last("Starlette", starlette),
+        last("Starlette", |parts| starlette(&lines(parts))),
+        last("a server that reads bytes as characters", |parts| starlette(&latin(parts))),
     ];
     Kind { name: "cookie", spell, is_routed: false, shared: None, apps }
 }
@@ -44,15 +45,22 @@ pub(super) fn kind() -> Kind {
 fn spell(choices: &mut Choices<'_>) -> Spelling {
     const PIECES: &[&str] = &[
         "s=", "s=REAL", "%73=", "s=%52EAL", "; ", ";", "\"", "\\", "%", "%FF", "%22", "%20", " ", "\t", "\u{e9}", "=",
-        "x", ",", "s", "s =", "+", "\u{a0}",
+        "x", ",", "s", "s =", "+", "\u{a0}", "\u{85}",
     ];
     let lines = choices.lines(|choices| {
-        if choices.one_in(4) {
-            return choices.text(PIECES, 8).into_bytes();
-        }
         let many = choices.pick(&[1, 1, 1, 2, 2, 3]);
         let pairs: Vec<String> = (0..many).map(|_| pair(choices)).collect();
-        pairs.join(choices.pick(&["; ", "; ", ";", " ; ", ";;", ";\t", ", "])).into_bytes()
+        let line = if choices.one_in(4) {
+            choices.text(PIECES, 8)
+        } else {
+            pairs.join(choices.pick(&["; ", "; ", ";", " ; ", ";;", ";\t", ", "]))
+        };
+        // What is no text, as a whole or at its end.
+        match choices.below(16) {
+            0 => line.chars().map(|letter| u8::try_from(letter).unwrap_or(b'?')).collect(),
+            1 => [line.as_bytes(), b"; x=\xff"].concat(),
+            _ => line.into_bytes(),
+        }
     });
     let lines = lines.into_iter().map(|line| line.trim_ascii().to_vec());
     Spelling::with(NAME, lines)
@@ -131,10 +139,15 @@ fn rack(parts: &Parts) -> Option<String> {
 }
 
 /// The last of whatever values.
-fn starlette(parts: &Parts) -> Option<String> {
-    let lines = lines(parts);
-    let last = pairs(&lines).rfind(|(name, _)| name.trim() == "s");
+fn starlette(lines: &[String]) -> Option<String> {
+    let last = pairs(lines).rfind(|(name, _)| name.trim() == "s");
     last.map(|(_, value)| unquoted(value.trim()).to_owned())
+}
+
+/// The lines, with a character for each byte.
+fn latin(parts: &Parts) -> Vec<String> {
+    let lines = parts.headers.get_all(COOKIE).iter();
+    lines.map(|line| line.as_bytes().iter().copied().map(char::from).collect()).collect()
 }
 
 fn unquoted(value: &str) -> &str {

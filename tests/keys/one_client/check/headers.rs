@@ -1,8 +1,7 @@
 //! A header.
 
-use axum_extra::headers::{Error, Header, HeaderMapExt};
+use http::HeaderValue;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue};
 use tollgate::key;
 use tonic::metadata::MetadataMap;
 
@@ -11,26 +10,6 @@ use super::{App, Choices, Kind, Spelling};
 
 const NAME: &str = "x-client";
 
-static TYPED: HeaderName = HeaderName::from_static(NAME);
-
-/// A typed header, as applications define them.
-struct Client(String);
-
-impl Header for Client {
-    fn name() -> &'static HeaderName {
-        &TYPED
-    }
-
-    fn decode<'i, I: Iterator<Item = &'i HeaderValue>>(values: &mut I) -> Result<Self, Error> {
-        let value = values.next().and_then(|value| value.to_str().ok()).ok_or_else(Error::invalid)?;
-        Ok(Self(value.to_owned()))
-    }
-
-    fn encode<E: Extend<HeaderValue>>(&self, values: &mut E) {
-        values.extend(HeaderValue::from_str(&self.0));
-    }
-}
-
 pub(super) fn kind() -> Kind {
     let (plain, header) = (plain as fn(&str) -> Spelling, || key::header(NAME).plain());
     let apps = vec![
@@ -38,29 +17,28 @@ pub(super) fn kind() -> Kind {
             name: "the first line",
             sees: |parts| parts.headers.get(NAME).map(text),
             plain,
-            keys: keys![header(), header().first()],
+            keys: keys([header(), header().first()]),
         },
-        App { name: "the last line", sees: last, plain, keys: keys![header(), header().last()] },
+        App { name: "the last line", sees: last, plain, keys: keys([header(), header().last()]) },
         App {
             name: "the first line, as it is",
             sees: |parts| Some(parts.headers.get(NAME)?.to_str().ok()?.to_owned()),
             plain,
-            keys: keys![header(), header().first(), key::header(NAME)],
+            keys: keys([header(), header().first(), key::header(NAME)]),
         },
-        App { name: "TypedHeader", sees: typed, plain, keys: keys![header(), header().first()] },
-        App { name: "tonic's metadata", sees: metadata, plain, keys: keys![header(), header().first()] },
-        App { name: "lines joined by a proxy", sees: joined, plain, keys: keys![header(), header().first()] },
+        App { name: "tonic's metadata", sees: metadata, plain, keys: keys([header(), header().first()]) },
+        App { name: "lines joined by a proxy", sees: joined, plain, keys: keys([header(), header().first()]) },
         App {
             name: "the first line in lower case",
             sees: |parts| parts.headers.get(NAME).map(|value| text(value).to_ascii_lowercase()),
             plain,
-            keys: keys![header().ignore_case(), header().first().ignore_case()],
+            keys: keys([header().ignore_case(), header().first().ignore_case()]),
         },
         App {
             name: "the last line in lower case",
             sees: |parts| last(parts).map(|value| value.to_ascii_lowercase()),
             plain,
-            keys: keys![header().ignore_case(), header().last().ignore_case()],
+            keys: keys([header().ignore_case(), header().last().ignore_case()]),
         },
     ];
     Kind { name: "header", spell, is_routed: false, shared: None, apps }
@@ -88,10 +66,6 @@ fn text(value: &HeaderValue) -> String {
 
 fn last(parts: &Parts) -> Option<String> {
     parts.headers.get_all(NAME).iter().next_back().map(text)
-}
-
-fn typed(parts: &Parts) -> Option<String> {
-    parts.headers.typed_get::<Client>().map(|Client(client)| client)
 }
 
 fn metadata(parts: &Parts) -> Option<String> {

@@ -13,7 +13,7 @@ use super::kind::keys;
 use super::{App, Choices, Kind, Spelling};
 
 pub(super) fn kind() -> Kind {
-    let app = |name, sees| App { name, sees, plain, keys: keys![key::host()] };
+    let app = |name, sees| App { name, sees, plain, keys: keys([key::host()]) };
     let apps = vec![
         app("Host", host),
         app("the name in Host", |parts| host(parts).map(|host| name(&host))),

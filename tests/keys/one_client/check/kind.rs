@@ -31,19 +31,13 @@ pub(crate) struct App {
     pub(crate) sees: fn(&Parts) -> Option<String>,
     /// How a client is usually written for it.
     pub(crate) plain: fn(&str) -> Spelling,
-    pub(crate) keys: Keys,
+    pub(crate) keys: Vec<Arc<dyn KeyExtractor>>,
 }
 
-/// The keys that fit an application, by name.
-pub(crate) type Keys = Vec<(&'static str, Arc<dyn KeyExtractor>)>;
-
-/// Makes `Keys` of extractors, with their own text as the name.
-macro_rules! keys {
-    ($($key:expr),+ $(,)?) => {
-        vec![$((stringify!($key), std::sync::Arc::new($key) as std::sync::Arc<dyn tollgate::key::KeyExtractor>)),+]
-    };
+/// The keys that fit an application.
+pub(crate) fn keys<const N: usize>(keys: [impl KeyExtractor; N]) -> Vec<Arc<dyn KeyExtractor>> {
+    keys.map(|key| Arc::new(key) as Arc<dyn KeyExtractor>).into()
 }
-pub(crate) use keys;
 
 impl Kind {
     /// The request that a layer gets, if a server would hand it on.

@@ -78,9 +78,10 @@ impl<'a> Ledger<'a> {
         spelling: &Spelling,
         parts: &Parts,
     ) -> Result<(), String> {
-        for (at, (name, key)) in app.keys.iter().enumerate() {
-            let whose =
-                || format!("{}: {:?}, who is {client:?} to {}, has by {name}", self.kind.name, spelling, app.name);
+        for (at, key) in app.keys.iter().enumerate() {
+            let whose = || {
+                format!("{}: {:?}, who is {client:?} to {}, has by its key {at}", self.kind.name, spelling, app.name)
+            };
             let found = self.kind.key(&**key, parts).map_err(|other| format!("{} no counter: {other}", whose()))?;
             self.tally.keys += 1;
             self.tally.certain += usize::from(found.is_some());

@@ -8,7 +8,7 @@ use super::routed::AtHandler;
 use super::{App, Choices, Kind, Spelling};
 
 pub(super) fn kind() -> Kind {
-    let app = |name, sees| App { name, sees, plain: |method| Spelling::by(method), keys: keys![key::method()] };
+    let app = |name, sees| App { name, sees, plain: |method| Spelling::by(method), keys: keys([key::method()]) };
     let apps = vec![
         app("the method", |parts| Some(parts.method.to_string())),
         app("the handler that axum runs", handler),

@@ -14,7 +14,7 @@ use super::routed::AtHandler;
 use super::{App, Choices, Kind, Spelling};
 
 pub(super) fn kind() -> Kind {
-    let app = |name, sees| App { name, sees, plain, keys: keys![key::path_param("id")] };
+    let app = |name, sees| App { name, sees, plain, keys: keys([key::path_param("id")]) };
     let apps = vec![
         app("Path<String>", |parts| extracted::<Path<String>>(parts).map(|Path(id)| id)),
         app("Path<HashMap>", map),
@@ -26,13 +26,13 @@ pub(super) fn kind() -> Kind {
             name: "Path<u64>",
             sees: |parts| extracted::<Path<u64>>(parts).map(|Path(id)| id.to_string()),
             plain,
-            keys: keys![key::path_param("id").normalize(as_number)],
+            keys: keys([key::path_param("id").normalize(as_number)]),
         },
         App {
             name: "Path<HashMap> in lower case",
             sees: |parts| Some(map(parts)?.to_ascii_lowercase()),
             plain,
-            keys: keys![key::path_param("id").ignore_case()],
+            keys: keys([key::path_param("id").ignore_case()]),
         },
         app("RawPathParams, the first", |parts| raw(parts).into_iter().next()),
         app("RawPathParams, the last", |parts| raw(parts).into_iter().next_back()),

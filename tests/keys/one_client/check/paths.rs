@@ -13,7 +13,7 @@ use super::routed::AtHandler;
 use super::{App, Choices, Kind, Spelling};
 
 pub(super) fn kind() -> Kind {
-    let app = |name, sees| App { name, sees, plain, keys: keys![key::path()] };
+    let app = |name, sees| App { name, sees, plain, keys: keys([key::path()]) };
     let apps = vec![
         app("the path as it is", |parts| Some(parts.uri.path().to_owned())),
         app("the decoded path", decoded),

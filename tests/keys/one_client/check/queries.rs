@@ -36,16 +36,16 @@ struct Many {
 
 pub(super) fn kind() -> Kind {
     let k = || key::query("k");
-    let any = |name, sees| App { name, sees, plain, keys: keys![k(), k().first(), k().last()] };
-    let first = |name, sees| App { name, sees, plain, keys: keys![k(), k().first()] };
-    let last = |name, sees| App { name, sees, plain, keys: keys![k(), k().last()] };
+    let any = |name, sees| App { name, sees, plain, keys: keys([k(), k().first(), k().last()]) };
+    let first = |name, sees| App { name, sees, plain, keys: keys([k(), k().first()]) };
+    let last = |name, sees| App { name, sees, plain, keys: keys([k(), k().last()]) };
     let apps = vec![
         last("Query<HashMap>", map),
         App {
             name: "Query<HashMap> in lower case",
             sees: |parts| Some(map(parts)?.to_ascii_lowercase()),
             plain,
-            keys: keys![k().ignore_case(), k().last().ignore_case()],
+            keys: keys([k().ignore_case(), k().last().ignore_case()]),
         },
         any("Query<struct>", |parts| Some(Query::<One>::try_from_uri(&parts.uri).ok()?.0.k)),
         any("Query<struct> of an option", |parts| Query::<Perhaps>::try_from_uri(&parts.uri).ok()?.0.k),
@@ -54,7 +54,7 @@ pub(super) fn kind() -> Kind {
             name: "Query<struct> of a number",
             sees: |parts| Some(Query::<Number>::try_from_uri(&parts.uri).ok()?.0.k.to_string()),
             plain,
-            keys: keys![key::query("k").normalize(as_number), key::query("k").last().normalize(as_number)],
+            keys: keys([key::query("k").normalize(as_number), key::query("k").last().normalize(as_number)]),
         },
         first("the first of axum-extra", |parts| many(parts).into_iter().next()),
         last("the last of axum-extra", |parts| many(parts).into_iter().next_back()),

@@ -80,11 +80,6 @@ impl Server {
             panic!("{}: {fault}", request());
         }
     }
-
-    /// How many clients were served under counters of their own.
-    pub(super) fn clients(&self) -> usize {
-        self.served.lock().expect("no test panics here").clients.len()
-    }
 }
 
 impl Served {
@@ -106,9 +101,9 @@ impl Served {
 }
 
 fn variants() -> impl Iterator<Item = (&'static Kind, &'static App, Arc<dyn KeyExtractor>)> {
-    KINDS.iter().flat_map(|kind| {
-        kind.apps.iter().flat_map(move |app| app.keys.iter().map(move |(_, key)| (kind, app, key.clone())))
-    })
+    KINDS
+        .iter()
+        .flat_map(|kind| kind.apps.iter().flat_map(move |app| app.keys.iter().map(move |key| (kind, app, key.clone()))))
 }
 
 async fn accept(listener: TcpListener, variants: Arc<[Router]>) {

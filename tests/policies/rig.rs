@@ -1,4 +1,4 @@
-//! A store and its clock, services behind a layer, and what is asked of them.
+//! Stores and their clock, services behind a layer, and what is sent to them.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -14,10 +14,12 @@ use tollgate::body::ResponseBody;
 use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Policy, Quota, RateLimitLayer, RedisStore};
+use tollgate_test::{Recorded, RecordingStore};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::server::RedisServer;
+use crate::support::soon::soon;
 use crate::support::time::memory;
 
 pub(crate) type Text = Full<Bytes>;
@@ -27,11 +29,11 @@ pub(crate) type Service = BoxCloneService<Request<Text>, Answer, Infallible>;
 pub(crate) const S: u64 = 1_000_000;
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A store under test.
+/// A store under test, which records what it is asked.
 pub(crate) struct Rig {
     pub(crate) name: &'static str,
     pub(crate) clock: ManualClock,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: RecordingStore<Arc<dyn Store>>,
     _server: Option<RedisServer>,
 }
 
@@ -44,19 +46,20 @@ pub(crate) async fn on_each_store(test: impl AsyncFn(&Rig)) {
 impl Rig {
     pub(crate) fn memory() -> Self {
         let clock = ManualClock::new();
-        let store = Arc::new(memory(&clock));
+        let store = RecordingStore::<Arc<dyn Store>>::new(Arc::new(memory(&clock)));
         Self { name: "memory", clock, store, _server: None }
     }
 
     pub(crate) async fn redis() -> Self {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
         let settings = RedisStore::builder().clock(clock.clone()).timeout(Duration::from_secs(10));
-        let store = Arc::new(settings.connect(&server.url()).await.expect("the server was started"));
+        let store = settings.connect(&server.url()).await.expect("the server was started");
+        let store = RecordingStore::<Arc<dyn Store>>::new(Arc::new(store));
         Self { name: "Redis", clock, store, _server: Some(server) }
     }
 
     pub(crate) fn layer(&self, policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
-        RateLimitLayer::composite(Arc::clone(&self.store)).policies(policies).expose_decisions()
+        RateLimitLayer::composite(self.store.clone()).policies(policies).expose_decisions()
     }
 
     pub(crate) fn service(&self, policies: impl IntoIterator<Item = Policy>) -> Service {
@@ -66,14 +69,34 @@ impl Rig {
     /// What a counter has left, past any layer.
     pub(crate) async fn left(&self, policy: &str, key: &Key, quota: Quota) -> u64 {
         let counter = Counter::new(policy.try_into().expect("a valid name"), key.clone(), quota);
-        let decided =
-            self.store.decide(&[Check::new(counter, 0)], Ask::default()).wait().await.expect("the store is there");
-        decided.decision.outcomes()[0].remaining()
+        let decided = self.store.decide(&[Check::new(counter, 0)], Ask::default()).wait().await;
+        decided.expect("the store is there").decision.outcomes()[0].remaining()
     }
 
     /// What a counter of all requests has left.
     pub(crate) async fn left_of_all(&self, policy: &str, quota: Quota) -> u64 {
         self.left(policy, &Key::new("global", ""), quota).await
+    }
+
+    /// Waits until a counter of all requests has so many left.
+    pub(crate) async fn until_left_of_all(&self, policy: &str, quota: Quota, left: u64) {
+        let wait = async {
+            while self.left_of_all(policy, quota).await != left {
+                background().await;
+            }
+        };
+        soon(wait).await;
+    }
+
+    /// How often the store decided, and how often it looked.
+    pub(crate) fn asked(&self) -> (usize, usize) {
+        let (mut decided, mut looked) = (0, 0);
+        for call in self.store.recorded() {
+            let Recorded::Decide(checks) = call else { continue };
+            let looks = checks.iter().all(|check| check.cost == 0);
+            *if looks { &mut looked } else { &mut decided } += 1;
+        }
+        (decided, looked)
     }
 }
 
@@ -138,8 +161,7 @@ pub(crate) fn from(peer: &str) -> Request<Text> {
 
 /// The response of a service that may have to wait, and what is sent in the background after it.
 pub(crate) async fn send(service: &Service, request: Request<Text>) -> Answer {
-    let response = service.clone().oneshot(request);
-    let response = tokio::time::timeout(Duration::from_secs(20), response).await.expect("it takes far too long");
+    let response = soon(service.clone().oneshot(request)).await;
     background().await;
     response.expect("the service does not fail")
 }
@@ -160,9 +182,13 @@ pub(crate) fn now(service: &Service, request: Request<Text>) -> Answer {
     response.expect("the service does not fail")
 }
 
+/// Sends requests one after the other, each of which is answered at once with this status.
 #[track_caller]
-pub(crate) fn expect(service: &Service, request: Request<Text>, status: u16) {
-    assert_eq!(now(service, request).status(), status);
+pub(crate) fn expect(service: &Service, rows: impl IntoIterator<Item = (Request<Text>, u16)>) {
+    for (place, (request, status)) in rows.into_iter().enumerate() {
+        let what = format!("request {place}: {} {} {:?}", request.method(), request.uri(), request.headers());
+        assert_eq!(now(service, request).status(), status, "{what}");
+    }
 }
 
 /// The one line of a field; empty if there is none.

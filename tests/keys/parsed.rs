@@ -18,7 +18,7 @@ fn random_key(rng: &mut fastrand::Rng) -> Key {
 #[test]
 fn a_key_is_parsed_from_the_text_that_it_displays() {
     let mut rng = fastrand::Rng::with_seed(41);
-    for _ in 0..20_000 {
+    for _ in 0..5_000 {
         let key = random_key(&mut rng);
         assert_eq!(key.to_string().parse::<Key>().ok(), Some(key));
     }
@@ -35,8 +35,8 @@ fn decoded(text: &str) -> Vec<u8> {
 #[test]
 fn other_text_is_refused_or_is_the_text_of_the_key_of_what_it_stands_for() {
     let mut rng = fastrand::Rng::with_seed(42);
-    let mut parsed = 0;
-    for _ in 0..100_000 {
+    let mut compared = 0;
+    for _ in 0..25_000 {
         let mut text = random_key(&mut rng).to_string().into_bytes();
         for _ in 0..rng.usize(1..4) {
             let at = rng.usize(..text.len());
@@ -44,48 +44,33 @@ fn other_text_is_refused_or_is_the_text_of_the_key_of_what_it_stands_for() {
         }
         let text = String::from_utf8(text).expect("it is ASCII");
         let Ok(key) = text.parse::<Key>() else { continue };
-        parsed += 1;
         let (kinds, values) = text.split_once(':').expect("a kind");
-        let parts = kinds.split('+').zip(values.split('|')).map(|(kind, value)| {
-            let kind = String::from_utf8(decoded(kind)).expect("a kind is text");
-            // No value makes a certain hash.
-            if value.starts_with('#') {
-                format!("{kind}:{value}").parse().unwrap()
-            } else {
-                Key::new(&kind, decoded(value))
-            }
-        });
-        if !values.contains('#') {
-            assert_eq!(parts.reduce(|first: Key, second| first.join(&second)), Some(key), "{text}");
+        // No value makes a certain hash.
+        if values.contains('#') {
+            continue;
         }
+        compared += 1;
+        let parts = kinds
+            .split('+')
+            .zip(values.split('|'))
+            .map(|(kind, value)| Key::new(&String::from_utf8(decoded(kind)).expect("a kind is text"), decoded(value)));
+        assert_eq!(parts.reduce(|first, second| first.join(&second)), Some(key), "{text}");
     }
-    assert!(parsed > 1_000, "{parsed} of them are the text of a key");
-}
-
-#[track_caller]
-fn refused(text: &str) {
-    let error = text.parse::<Key>().expect_err(text);
-    assert!(error.is_invalid(), "{error}");
+    assert!(compared > 250, "{compared} of them are the text of a key of values");
 }
 
 #[test]
-fn text_that_is_longer_than_a_kilobyte_is_refused() {
-    refused(&format!("{}:ada", "k".repeat(1_021)));
-    refused(&format!("a{}:{}", "+a".repeat(400), "|".repeat(400)));
+fn text_that_no_key_displays_or_that_is_longer_than_a_kilobyte_is_refused() {
+    let plain =
+        ["", "user", "user:a b", "user:a}b", "user:%61", "user:a%7db", "user:%", "user:é", "us\ner:a", "user:a\0"];
+    let parts = ["a+b:1", "a:1|2", "a+b:1|2|3", "user:#", "user:#abc", "a{b:1", "a%41:1", "%FF:1"];
+    let hashes = ["G", "A"].map(|digit| format!("user:#{}", digit.repeat(32)));
+    let long = format!("user:{}", "a".repeat(65));
+    let kilobyte = [format!("{}:ada", "k".repeat(1_021)), format!("a{}:{}", "+a".repeat(400), "|".repeat(400))];
+    let made = hashes.iter().chain([&long]).chain(&kilobyte).map(String::as_str);
+    for text in plain.into_iter().chain(parts).chain(made) {
+        let error = text.parse::<Key>().expect_err(text);
+        assert!(error.is_invalid(), "{error}");
+    }
     assert!(format!("{}:ada", "k".repeat(1_020)).parse::<Key>().is_ok());
-}
-
-#[test]
-fn text_that_no_key_displays_is_refused() {
-    for text in
-        ["", "user", "user:a b", "user:a}b", "user:%61", "user:a%7db", "user:%", "user:é", "us\ner:a", "user:a\0"]
-    {
-        refused(text);
-    }
-    for text in ["a+b:1", "a:1|2", "a+b:1|2|3", "user:#", "user:#abc", "a{b:1", "a%41:1", "%FF:1"] {
-        refused(text);
-    }
-    refused(&format!("user:#{}", "G".repeat(32)));
-    refused(&format!("user:#{}", "A".repeat(32)));
-    refused(&format!("user:{}", "a".repeat(65)));
 }

@@ -1,14 +1,12 @@
 //! The table of the text of keys in docs/names.md.
 
 use http::request::Parts;
-use tollgate::key::{self, KeyExtractor};
-use tollgate::{Key, Policy, Quota};
+use tollgate::key;
+use tollgate::{Key, Policy};
 
-const NAMES: &str = include_str!("../../../docs/names.md");
+use super::rig::policy;
 
-fn policy(key: impl KeyExtractor) -> Policy {
-    Policy::new("policy", Quota::per_hour(10)).key(key)
-}
+const NAMES: &str = include_str!("../../docs/names.md");
 
 /// The policy with the key that a row names.
 fn by(code: &str) -> Policy {
