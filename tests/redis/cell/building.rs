@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tollgate::policy::Count;
 use tollgate::store::{DenyCache, LeaseStore, Store};
-use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
+use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer};
 use tollgate_redis_cell::RedisCellStore;
 
 use super::rig::{HOUR, THREE, app, by_user, line, send, server, store};
@@ -101,20 +101,6 @@ async fn policies_that_cannot_replace_those_in_force_leave_them_as_they_are() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "fixed_window")]
-async fn the_form_without_a_result_panics_with_the_reason() {
-    let (_server, store) = with_server().await;
-    let _ = RateLimitLayer::new(store, policy(Quota::fixed_window(5, HOUR)));
-}
-
-#[tokio::test]
-#[should_panic(expected = "one policy")]
-async fn a_composite_of_two_panics_with_the_reason() {
-    let (_server, store) = with_server().await;
-    let _ = RateLimitLayer::composite(store).ip(THREE).user(THREE, key::header("x-user"));
-}
-
-#[tokio::test]
 async fn stores_around_it_refuse_what_it_cannot_do() {
     let (_server, store) = with_server().await;
     let bad = || policy(Quota::fixed_window(5, HOUR));
@@ -128,23 +114,6 @@ async fn stores_around_it_refuse_what_it_cannot_do() {
     assert_says(RateLimitLayer::try_new(LeaseStore::new(store.clone()), policy(THREE)), &["leases"]);
     assert_says(RateLimitLayer::try_new(DenyCache::new(overdrawn()), policy(THREE)), &["leases"]);
     let _ = RateLimitLayer::new(LeaseStore::new(MemoryStore::new()), policy(THREE).count(Count::failures()));
-}
-
-#[tokio::test]
-async fn a_handler_that_asks_what_cannot_be_done_gets_an_error() {
-    let (_server, store) = with_server().await;
-    let login = |limits: RateLimitHandle| async move {
-        let ada = || Key::new("account", "ada");
-        assert_says(limits.check(&policy(THREE).count(Count::failures()), &ada()).await, &["count"]);
-        assert_says(limits.check(&policy(Quota::sliding_log(5, HOUR)), &ada()).await, &["sliding_log"]);
-        let decision = limits.check(&policy(THREE), &ada()).await.unwrap();
-        assert_eq!(decision.outcomes()[0].remaining(), 2);
-        "welcome"
-    };
-    let layer = RateLimitLayer::new(store, by_user(THREE));
-    let handler = move |axum::Extension(limits): axum::Extension<RateLimitHandle>| login(limits);
-    let app = axum::Router::new().route("/", axum::routing::get(handler)).layer(layer);
-    assert_eq!(send(&app, "ada").await.status(), 200);
 }
 
 #[tokio::test]

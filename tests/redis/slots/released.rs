@@ -65,21 +65,6 @@ async fn clients_that_vanish_while_they_are_decided_leave_no_slots_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_that_are_released_while_redis_stands_still_are_free_when_it_goes_on() {
-    let redis = RedisServer::start();
-    let limiter = limiter(&redis.url(), quota(3_000)).await;
-    let key = ada();
-    let held = join_all((0..2_500).map(|_| limiter.acquire(&key))).await;
-    assert_eq!(left(&limiter).await, 500);
-    redis.pause();
-    drop(held);
-    sleep(Duration::from_millis(200)).await;
-    redis.resume();
-    let took = until_left(&limiter, 3_000, SOON).await;
-    println!("2,500 slots were free {took:?} after the server went on");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_vanish_all_at_once_leave_no_slots_behind() {
     let (redis, clients) = (RedisServer::start(), many([20_000, 100_000]));
     let limiter = limiter(&redis.url(), quota(clients)).await;
@@ -114,39 +99,6 @@ fn a_runtime_that_stops_releases_the_slots_of_its_tasks() {
     assert_eq!(here.block_on(left(&limiter)), 700);
     drop(other);
     here.block_on(until_left(&limiter, 1_000, SOON));
-}
-
-#[test]
-fn slots_that_outlive_their_runtime_are_released_from_anywhere() {
-    let (redis, here, other) = (RedisServer::start(), threads(1), threads(1));
-    let store = here.block_on(store(&redis.url()));
-    let limiter = limiter_of(&store, quota(1_000));
-    assert_eq!(here.block_on(left(&limiter)), 1_000);
-    let held = other.block_on(hold(&limiter, 200));
-    drop(other);
-    assert_eq!(here.block_on(left(&limiter)), 800);
-    // This thread is of no runtime.
-    drop(held);
-    here.block_on(until_left(&limiter, 1_000, SOON));
-}
-
-#[test]
-fn a_handler_that_blocks_its_thread_after_a_release_keeps_no_slot_from_others() {
-    let (redis, runtime) = (RedisServer::start(), threads(2));
-    runtime.block_on(async {
-        let limiter = limiter(&redis.url(), quota(10)).await;
-        let held = hold(&limiter, 10).await;
-        let (unblock, blocked) = std::sync::mpsc::channel::<()>();
-        let blocking = tokio::spawn(async move {
-            drop(held);
-            let _ = blocked.recv_timeout(LONG);
-        });
-        let took = until_left(&limiter, 10, SOON).await;
-        println!("the slots were free after {took:?}");
-        assert!(!blocking.is_finished(), "it blocks its thread for longer");
-        drop(unblock);
-        blocking.await.expect("it does not panic");
-    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

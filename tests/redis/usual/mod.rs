@@ -56,23 +56,11 @@ async fn usual_requests_of_one_check_each_come_to_what_any_do() {
     }
 }
 
-async fn compare_lone(algorithm: u8, name: &str) {
-    let of_it = format!("[{algorithm}] = {name},");
-    let rig = Rig::start("single", &of_it, ["local usual = ", "local usual = nil and "]).await;
-    compare(rig, |rng| vec![Key::of(rng, algorithm)], Call::singles);
-}
-
 #[tokio::test]
-async fn a_usual_check_of_a_token_bucket_comes_to_what_any_check_does() {
-    compare_lone(2, "token_bucket").await;
-}
-
-#[tokio::test]
-async fn a_usual_check_of_a_leaky_bucket_comes_to_what_any_check_does() {
-    compare_lone(5, "leaky_bucket").await;
-}
-
-#[tokio::test]
-async fn a_usual_check_of_a_fixed_window_comes_to_what_any_check_does() {
-    compare_lone(1, "fixed_window").await;
+async fn a_usual_check_alone_comes_to_what_any_check_does() {
+    for (algorithm, name) in [(1, "fixed_window"), (2, "token_bucket"), (5, "leaky_bucket")] {
+        let of_it = format!("[{algorithm}] = {name},");
+        let rig = Rig::start("single", &of_it, ["local usual = ", "local usual = nil and "]).await;
+        compare(rig, |rng| vec![Key::of(rng, algorithm)], Call::singles);
+    }
 }
