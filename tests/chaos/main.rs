@@ -17,14 +17,12 @@ mod bounds;
 mod case;
 mod client;
 mod load;
-mod proxy;
 mod ratios;
 mod report;
 mod rig;
 mod sample;
 mod shed;
 mod table;
-mod vault;
 
 use app::serve;
 use case::Case;

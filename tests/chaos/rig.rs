@@ -1,6 +1,5 @@
 //! One case: a Redis, a server, a load, and what happens meanwhile.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
@@ -13,10 +12,10 @@ use tollgate::RedisStore;
 
 use crate::case::{Case, Setup};
 use crate::load::Load;
-use crate::proxy::Proxy;
 use crate::sample::{Asks, Sample};
+use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
-use crate::vault::Vault;
+use crate::support::vault::Vault;
 
 /// Good times before and after.
 const BEFORE: Duration = Duration::from_millis(1_800);
@@ -92,19 +91,15 @@ impl Rig {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime can be built");
         let (mut redis, vault) = (RedisServer::start(), Vault::default());
-        let proxy = runtime.block_on(Proxy::start(redis.port()));
+        let proxy = Proxy::to(redis.port());
         let url = if case.setup == Setup::Proxy { proxy.url() } else { redis.url() };
         let mut settings = RedisStore::builder();
         match case.setup {
             Setup::Nothing | Setup::Proxy => {}
             Setup::Outage => redis.kill(),
             Setup::Password => {
-                vault.change(&redis, "staple");
-                let vault = vault.clone();
-                settings = settings.credentials(move || {
-                    let credentials = vault.credentials();
-                    async { Ok::<_, Infallible>(credentials) }
-                });
+                vault.change([&redis], "staple");
+                settings = vault.settings(settings);
             }
         }
         let store = runtime.block_on(settings.lazy().connect(&url)).expect("the URL is one");
