@@ -207,11 +207,15 @@ async fn clients_in_flight_when_the_server_is_paused_wait_for_the_budget_and_no_
     let app = App::start(&redis, MANY, |layer| layer.timeout(ms(60))).await;
     assert_eq!(app.ask("ada").await.source, "Store");
     redis.pause();
-    let told = futures::future::join_all((0..32).map(|_| app.ask("ada"))).await;
-    let slowest = told.iter().map(|told| told.took).max().expect("some");
-    println!("slowest of 32, budget 60ms: {slowest:?}");
-    assert!(slowest < ms(60) + BUSY, "{slowest:?}");
-    assert!(told.iter().all(|told| (told.status, told.source.as_str()) == (200, "Fallback")));
+    // Without the web server, so that all ask at the same time.
+    let told = futures::future::join_all((0..32).map(|_| async {
+        let (start, response) = (Instant::now(), ask(&app.layer, "ada").await);
+        (start.elapsed(), response.status().as_u16(), source(&response))
+    }));
+    for (took, status, source) in told.await {
+        assert!(took < ms(60) + BUSY, "{took:?}");
+        assert_eq!((status, source), (200, Source::Fallback));
+    }
     assert_eq!(
         app.layer.clone().live().breaker_state(),
         BreakerState::Closed,
@@ -219,33 +223,6 @@ async fn clients_in_flight_when_the_server_is_paused_wait_for_the_budget_and_no_
     );
     app.break_open().await;
     redis.resume();
-}
-
-#[tokio::test]
-async fn a_layer_may_admit_all_for_a_time_and_then_limits() {
-    let mut redis = RedisServer::start();
-    let one = Quota::per_hour(1);
-    let app = App::start(&redis, one, |layer| layer.on_failure(OnFailure::Allow).allow_for(ms(1_500))).await;
-    redis.kill();
-    let start = Instant::now();
-    let mut open = 0;
-    while start.elapsed() < Duration::from_secs(10) {
-        let told = app.ask("ada").await;
-        if told.source != "FailOpen" {
-            assert_eq!((told.status, told.source.as_str()), (200, "Fallback"));
-            break;
-        }
-        assert_eq!(told.status, 200);
-        open += 1;
-        tokio::time::sleep(ms(10)).await;
-    }
-    assert!(open > 1 && start.elapsed() >= ms(1_500), "{open} in {:?}", start.elapsed());
-    assert!(start.elapsed() < ms(1_500) + BUSY, "{:?}", start.elapsed());
-    assert_eq!(app.ask("ada").await.status, 429);
-    redis.restart();
-    assert!(app.time_to_return().await < RETURN);
-    redis.kill();
-    assert_eq!(app.ask("ada").await.source, "FailOpen", "another outage, another time");
 }
 
 #[tokio::test]
