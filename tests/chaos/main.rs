@@ -31,7 +31,7 @@ use rig::Rig;
 
 #[test]
 fn requests_are_answered_in_time_and_within_their_limits_whatever_happens_to_redis() {
-    rig::run(&Case::all(), attempt, table::print);
+    rig::run(&Case::all(), attempt);
 }
 
 fn attempt(case: &Case) -> Report {

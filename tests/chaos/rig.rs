@@ -16,6 +16,7 @@ use crate::sample::{Asks, Sample};
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::support::vault::Vault;
+use crate::table::{self, Row};
 
 /// Good times before and after.
 const BEFORE: Duration = Duration::from_millis(1_800);
@@ -49,6 +50,9 @@ pub(crate) struct Times {
 
 /// What came of a case.
 pub(crate) trait Judged {
+    fn name(&self) -> &'static str;
+    /// What is told of it in the table.
+    fn row(&self) -> Row;
     /// Whether the machine had too much else to do.
     fn is_of_a_busy_machine(&self) -> bool;
 
@@ -57,7 +61,7 @@ pub(crate) trait Judged {
 }
 
 /// Measures the cases whose names contain what the variable `CASES` says, and prints them; their faults fail the test.
-pub(crate) fn run<R: Judged>(cases: &[Case], attempt: impl Fn(&Case) -> R, print: impl Fn(&[R])) {
+pub(crate) fn run<R: Judged>(cases: &[Case], attempt: impl Fn(&Case) -> R) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let chosen = std::env::var("CASES").unwrap_or_default();
@@ -66,8 +70,10 @@ pub(crate) fn run<R: Judged>(cases: &[Case], attempt: impl Fn(&Case) -> R, print
     if reports.is_empty() {
         return println!("no case here is named {chosen:?}");
     }
-    print(&reports);
-    let faults: Vec<String> = reports.iter().flat_map(Judged::faults).collect();
+    table::print(&reports);
+    let told =
+        |report: &R| report.faults().into_iter().map(|text| format!("Redis {}: {text}", report.name())).collect();
+    let faults: Vec<String> = reports.iter().flat_map(|report| -> Vec<String> { told(report) }).collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 

@@ -107,6 +107,11 @@ async fn a_foreign_value_under_our_key_counts_as_new() {
         assert_eq!(server.ask::<Vec<u8>>(&["DUMP", &key]), before, "{foreign:?}: nothing was taken, nothing written");
         assert_eq!(first_remaining(&take(&store, "ours", 3).await.unwrap().decision), 47, "{foreign:?}");
         server.assert_every_key_expires();
+        // With others in one call.
+        put(&server, &key, foreign);
+        let both = [check("ours", FIFTY, 3), check("other", FIFTY, 0)];
+        let decided = store.decide(&both, Ask::default()).wait().await.unwrap().decision;
+        assert!(decided.is_allowed() && first_remaining(&decided) == 47, "{foreign:?}: {decided:?}");
         for (change, left) in [(Change::Charge(5), 45), (Change::Reset, 50)] {
             put(&server, &key, foreign);
             store.adjust(&ours, change).wait().await.unwrap();

@@ -36,4 +36,3 @@ mod stores;
 mod support;
 mod together;
 mod unused;
-mod usual;

@@ -13,8 +13,6 @@ use crate::support::checks::counter;
 use crate::support::server::RedisServer;
 
 const BUDGET: Duration = Duration::from_millis(100);
-/// A budget, and what a busy machine adds to it.
-const BOUND: Duration = Duration::from_millis(400);
 /// Limiting goes on within this time of the server's return.
 const RETURN: Duration = Duration::from_secs(1);
 
@@ -23,52 +21,6 @@ pub(super) const REFUSALS: [[&[&str]; 2]; 2] = [
     [&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]],
     [&["CONFIG", "SET", "maxmemory", "1"], &["CONFIG", "SET", "maxmemory", "0"]],
 ];
-
-/// Checks that decisions fail for want of a server, and in time.
-async fn assert_away(store: &RedisStore) {
-    for attempt in 0..5 {
-        let start = Instant::now();
-        let error = take(store, "away", 1).await.expect_err("there is no server");
-        assert!(start.elapsed() < BOUND, "attempt {attempt} took {:?}", start.elapsed());
-        assert!(error.is_connection() || error.is_timeout(), "attempt {attempt}: {error:#}");
-        let adjusting = store.adjust(&counter("away", FIFTY), Change::Charge(1)).wait().await;
-        let error = adjusting.expect_err("there is no server");
-        assert!(error.is_connection() || error.is_timeout(), "attempt {attempt}: {error:#}");
-        assert!(start.elapsed() < 2 * BOUND, "attempt {attempt} took {:?}", start.elapsed());
-    }
-}
-
-#[tokio::test]
-async fn a_server_that_was_killed_fails_decisions_in_time_until_it_is_back() {
-    let mut server = RedisServer::start();
-    let store = store_with_budget(&server, BUDGET).await;
-    for _ in 0..3 {
-        drop(take(&store, "before", 1).await.unwrap());
-        server.kill();
-        assert_away(&store).await;
-        server.restart();
-        let waited = time_to_decide(&store, "after").await;
-        assert!(waited < RETURN, "{waited:?} after its return");
-        assert_eq!(remaining(&store, "before").await, 50, "a restarted server knows nothing");
-    }
-}
-
-#[tokio::test]
-async fn a_paused_server_costs_each_decision_its_budget_and_no_more() {
-    let server = RedisServer::start();
-    let store = store_with_budget(&server, BUDGET).await;
-    drop(take(&store, "paused", 1).await.unwrap());
-    server.pause();
-    let start = Instant::now();
-    let error = take(&store, "paused", 1).await.expect_err("the server is paused");
-    assert!(error.is_timeout(), "{error:#}");
-    assert!(start.elapsed() >= BUDGET, "it had its budget: {:?}", start.elapsed());
-    assert!(error.to_string().contains("100ms"), "{error}");
-    assert_away(&store).await;
-    server.resume();
-    let waited = time_to_decide(&store, "resumed").await;
-    assert!(waited < RETURN, "{waited:?} after its return");
-}
 
 #[tokio::test]
 async fn a_decision_that_timed_out_is_not_sent_again() {

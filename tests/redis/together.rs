@@ -114,7 +114,7 @@ async fn compare(functions: bool, bans: bool, seed: u64) {
 
 #[tokio::test]
 async fn requests_that_share_a_call_are_decided_as_if_they_came_one_after_the_other() {
-    for seed in 0..3 {
+    for seed in 0..2 {
         for functions in [false, true] {
             for bans in [false, true] {
                 compare(functions, bans, seed).await;
@@ -165,20 +165,25 @@ async fn decide_all(redis: &RedisStore, requests: &[Vec<Check>]) {
     }
 }
 
+/// By a clock that stands still the unit of before is still owed; by the server's it has returned, and two are taken.
 #[tokio::test]
-async fn a_clock_slower_than_the_servers_shortens_no_life() {
+async fn a_clock_slower_than_the_servers_shortens_no_life_nor_does_the_time_since_a_state_was_written() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE).clock(clock.clone());
-    let redis = settings.connect(&server.url()).await.expect("the server was started");
+    let slow = settings(false).clock(clock.clone()).connect(&server.url()).await.expect("the server was started");
+    let own = settings(false).prefix("own").connect(&server.url()).await.expect("the server was started");
     let quota = Quota::token_bucket(1, Duration::from_secs(2)).burst(100);
-    let [each, all] = [both_ways(["a", "b", "c", "d"], quota, 1), both_ways(["e", "f", "g", "h"], quota, 1)];
-    for requests in [&each[0], &all[1]] {
-        decide_all(&redis, requests).await;
+    for costs in [[1, 1], [1, 2]] {
+        for (redis, cost) in [&slow, &own].into_iter().zip(costs) {
+            let [each, _] = both_ways(["a", "b", "c", "d"], quota, cost);
+            let [_, all] = both_ways(["e", "f", "g", "h"], quota, cost);
+            decide_all(redis, &each).await;
+            decide_all(redis, &all).await;
+        }
+        if costs == [1, 1] {
+            tokio::time::sleep(Duration::from_millis(2_500)).await;
+        }
     }
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
-    for requests in [&each[0], &all[1]] {
-        decide_all(&redis, requests).await;
-    }
+    assert_eq!(server.keys().len(), 16);
     for key in server.keys() {
         let left: i64 = server.ask(&["PTTL", &key]);
         assert!(left > 3_000, "{key}: its two units return in 4 s, but it lives for {left} ms");

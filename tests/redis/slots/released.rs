@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tollgate::Quota;
 use tollgate::deadpool_redis::redis::{Client, Value, cmd};
 
@@ -23,45 +23,6 @@ fn quota(limit: u64) -> Quota {
 
 fn threads(workers: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(workers).enable_all().build().expect("it starts")
-}
-
-/// Polls a future so many times, and drops it.
-async fn some_polls<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
-    let mut future = std::pin::pin!(future);
-    for _ in 0..polls {
-        if let std::task::Poll::Ready(value) = futures::poll!(&mut future) {
-            return Some(value);
-        }
-        tokio::task::yield_now().await;
-    }
-    None
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_vanish_while_they_are_decided_leave_no_slots_behind() {
-    let redis = RedisServer::start();
-    let limiter = limiter(&redis.url(), quota(400)).await;
-    let vanish = |number: u32| {
-        let limiter = limiter.clone();
-        tokio::spawn(async move {
-            let (mut held, key) = (0_u32, ada());
-            for round in 0..40 {
-                let acquiring = limiter.acquire(&key);
-                let got = match (number + round) % 3 {
-                    0 => timeout(Duration::from_micros(u64::from(number * 37 % 2_000)), acquiring).await.ok(),
-                    1 => some_polls(acquiring, round % 4).await,
-                    _ => Some(acquiring.await),
-                };
-                held += u32::from(got.is_some_and(|got| !got.expect("Redis is there").1.is_empty()));
-                sleep(Duration::from_micros(300)).await;
-            }
-            held
-        })
-    };
-    let held: u32 = join_all((0..200).map(vanish)).await.into_iter().map(|held| held.expect("none panics")).sum();
-    let all = 200 * 40;
-    assert!(0 < held && held < all, "{held} of {all} were held");
-    until_left(&limiter, 400, SOON).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
