@@ -70,7 +70,7 @@ async fn a_reset_starts_a_key_anew_and_no_other() {
 #[tokio::test]
 async fn a_server_that_hangs_costs_a_budget_and_what_was_asked_is_done_once() {
     let server = server();
-    let (patient, settings) = (store(&server).await, RedisStore::builder().timeout(Duration::from_millis(50)));
+    let (patient, settings) = (store(&server).await, RedisStore::builder().timeout(Duration::from_millis(300)));
     let redis = settings.connect_timeout(Duration::from_secs(5)).connect(&server.url()).await.unwrap();
     let store = RedisCellStore::connect(redis).await.unwrap();
     drop(decide(&patient, check("ada", THREE, 1)).await.unwrap());
