@@ -85,7 +85,9 @@ async fn compare(functions: bool, bans: bool, seed: u64) {
     for round in 0..ROUNDS {
         let mut requests: Vec<_> = (0..KEYS).map(|number| several(&mut rng, number, bans)).collect();
         if round % 3 == 0 {
-            requests.iter_mut().for_each(|checks| checks.truncate(1));
+            for checks in &mut requests {
+                checks.truncate(1);
+            }
         }
         let answers = join_all(requests.iter().map(|checks| redis.decide(checks, Ask::default()).wait())).await;
         for (checks, answer) in requests.iter().zip(answers) {

@@ -66,9 +66,9 @@ impl Proxy {
         listener.set_nonblocking(true).expect("a listener can be asked without waiting");
         let address = listener.local_addr().expect("it is bound");
         let mode = watch::Sender::new((Mode::Pass, usize::MAX));
-        let shared = Arc::new(Shared { mode, cuts: Notify::new(), calls: Mutex::default() });
-        runtime.spawn(accept(listener, port, Arc::clone(&shared)));
-        Self { address, shared, runtime: Some(runtime) }
+        let state = Arc::new(Shared { mode, cuts: Notify::new(), calls: Mutex::default() });
+        runtime.spawn(accept(listener, port, Arc::clone(&state)));
+        Self { address, shared: state, runtime: Some(runtime) }
     }
 
     /// A way on which each reply takes so long.
@@ -189,12 +189,11 @@ impl Shared {
             let (now, place) = (Instant::now(), number % 3);
             let (due, reply) = match mode {
                 Mode::Mute => continue,
-                Mode::Pass | Mode::Closed => (now, bytes),
                 Mode::Delay(delay) => (now + delay, bytes),
                 Mode::Garbage => (now, GARBAGE[place].to_vec()),
                 Mode::Others => (now, OTHERS[place].to_vec()),
                 Mode::Stray(stray) if is_new => (now, [stray, &bytes].concat()),
-                Mode::Stray(_) => (now, bytes),
+                Mode::Pass | Mode::Closed | Mode::Stray(_) => (now, bytes),
                 Mode::Cut => (now, bytes[..bytes.len() / 2].to_vec()),
             };
             let _ = to.send((due, reply));

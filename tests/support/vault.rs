@@ -38,7 +38,7 @@ impl Vault {
 
     /// Checks that the user is known to a server, and that nobody used what was no password any more.
     #[track_caller]
-    pub(crate) fn assert_used_rightly(&self, server: &RedisServer) {
+    pub(crate) fn assert_used_rightly(server: &RedisServer) {
         let (clients, refused): (String, Vec<Value>) = (server.ask(&["CLIENT", "LIST"]), server.ask(&["ACL", "LOG"]));
         assert!(clients.contains("user=limiter"), "{clients}");
         assert!(refused.is_empty(), "somebody used what was no password any more: {refused:?}");

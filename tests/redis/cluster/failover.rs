@@ -72,7 +72,7 @@ async fn every_node_is_logged_in_to_with_the_password_of_the_time() {
             }
         }
     }
-    cluster.nodes.iter().for_each(|node| vault.assert_used_rightly(node));
+    cluster.nodes.iter().for_each(Vault::assert_used_rightly);
 }
 
 #[tokio::test]

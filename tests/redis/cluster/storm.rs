@@ -54,12 +54,12 @@ async fn while_half_of_a_slot_moves_no_others_fail_and_every_counter_is_exact() 
     let mut cluster = Cluster::start();
     let new = cluster.add();
     let (near, far) = (cluster.keys_on(0, 2), cluster.key_on(1));
-    let (mut tasks, mut watches) = (Vec::new(), Vec::new());
+    let (mut tasks, mut counting) = (Vec::new(), Vec::new());
     for _ in 0..STORES {
         let store = RedisStore::builder().timeout(BUDGET).without_deny_cache();
         let store = store.connect_cluster([cluster.nodes[2].url()]).await.expect("the Cluster was started");
         let watched = store.clone();
-        watches.push(thread::spawn(move || count_opened(&watched)));
+        counting.push(thread::spawn(move || count_opened(&watched)));
         for (place, (_, checks, _)) in kinds([&near[0], &near[1], &far]).into_iter().enumerate() {
             tasks.extend((0..TASKS).map(|_| (place, tokio::spawn(ask(store.clone(), checks.clone())))));
         }
@@ -71,7 +71,7 @@ async fn while_half_of_a_slot_moves_no_others_fail_and_every_counter_is_exact() 
         (all.asked, all.admitted, all.failed) =
             (all.asked + one.asked, all.admitted + one.admitted, all.failed + one.failed);
     }
-    let opened: u64 = watches.into_iter().map(|watch| watch.join().expect("watching does not fail")).sum();
+    let opened: u64 = counting.into_iter().map(|watch| watch.join().expect("watching does not fail")).sum();
     tokio::time::sleep(SETTLED).await;
     assert_eq!(opened, 0, "breakers opened");
     let mut admitted = BTreeMap::new();

@@ -71,7 +71,7 @@ async fn passwords_that_change_under_load_cost_no_more_than_a_reconnect_and_old_
         let gap = gap.await.expect("it does not panic");
         assert!(gap < RETURN, "{gap:?} without a decision");
     }
-    vault.assert_used_rightly(&server);
+    Vault::assert_used_rightly(&server);
 }
 
 #[tokio::test]

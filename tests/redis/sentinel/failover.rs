@@ -84,7 +84,7 @@ async fn the_primary_is_logged_in_to_with_the_password_of_the_time_and_what_cann
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
-    vault.assert_used_rightly(&watched.primary);
+    Vault::assert_used_rightly(&watched.primary);
 
     watched.lock("secret");
     let error = RedisStore::connect_sentinel(watched.urls(), NAME).await.expect_err("no password was given");
