@@ -129,9 +129,9 @@ async fn a_killed_or_paused_server_costs_no_client_more_than_the_budget_and_is_u
     for is_killed in [true, false, true, false] {
         assert_eq!(app.ask("ada").await.source, "Store", "killed: {is_killed}");
         if is_killed {
-            redis.kill()
+            redis.kill();
         } else {
-            redis.pause()
+            redis.pause();
         }
         app.break_open().await;
         let usual = app.median("Fallback").await;
@@ -140,9 +140,9 @@ async fn a_killed_or_paused_server_costs_no_client_more_than_the_budget_and_is_u
         let worst = app.ask("probe").await.took;
         assert!(worst < ms(100) + BUSY, "a probe waited {worst:?}");
         if is_killed {
-            redis.restart()
+            redis.restart();
         } else {
-            redis.resume()
+            redis.resume();
         }
         let waited = app.time_to_return().await;
         assert!(waited < RETURN, "{waited:?} after its return, killed: {is_killed}");

@@ -96,8 +96,8 @@ impl Proxy {
 
     /// What happens from now on on the connections that there are. New ones work.
     pub(crate) fn set_old(&self, mode: Mode) {
-        let made = self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).len();
-        self.shared.mode.send_replace((mode, made));
+        let count = self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).len();
+        self.shared.mode.send_replace((mode, count));
     }
 
     /// Ends all connections that there are.
