@@ -9,9 +9,8 @@ use tollgate::deadpool_redis::redis::{Client, Connection, cmd};
 
 use crate::app::{BLOCKS, LEAVES, METERED, SETTLES};
 use crate::load::{QUIET_RATE, RATE};
-use crate::proxy::Mode;
 use crate::rig::Rig;
-use crate::vault::USER;
+use crate::support::proxy::Mode;
 
 /// How long each lasts.
 pub(crate) const HOLD: Duration = Duration::from_millis(2_500);
@@ -161,8 +160,7 @@ impl Case {
                 setup: Setup::Password,
                 ..Self::harmless("changes the password, and ends connections (3 times, a closure returns it)", |rig| {
                     for change in 0..CUTS {
-                        rig.vault.change(&rig.redis, &format!("horse {change}"));
-                        let _: i64 = rig.redis.ask(&["CLIENT", "KILL", "USER", USER]);
+                        rig.vault.change([&rig.redis], &format!("horse {change}"));
                         thread::sleep(HOLD / CUTS);
                     }
                 })

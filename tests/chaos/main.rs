@@ -17,14 +17,12 @@ mod bounds;
 mod case;
 mod client;
 mod load;
-mod proxy;
 mod ratios;
 mod report;
 mod rig;
 mod sample;
 mod shed;
 mod table;
-mod vault;
 
 use app::serve;
 use case::Case;
@@ -33,7 +31,7 @@ use rig::Rig;
 
 #[test]
 fn requests_are_answered_in_time_and_within_their_limits_whatever_happens_to_redis() {
-    rig::run(&Case::all(), attempt, table::print);
+    rig::run(&Case::all(), attempt);
 }
 
 fn attempt(case: &Case) -> Report {

@@ -6,6 +6,7 @@ use crate::bounds::Flood;
 use crate::case::Case;
 use crate::rig::{Judged, Times};
 use crate::sample::{By, FLOODING, Sample, User};
+use crate::table::{Row, millis};
 
 /// A decision has 100 ms; the rest is for a busy machine. A request that waits for Redis without end
 /// takes longer.
@@ -138,6 +139,34 @@ impl Report {
 }
 
 impl Judged for Report {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn row(&self) -> Row {
+        let Self { shares, recovery, floods, .. } = self;
+        let admitted: Vec<String> = floods.iter().map(|flood| flood.admitted().to_string()).collect();
+        // All floods are alike.
+        let allowed = floods.first().map(|flood| format!("{:.0} to {:.0}", flood.least, flood.most()));
+        let again = recovery.first.map_or("never".to_owned(), millis);
+        vec![
+            ("requests", self.sent.to_string()),
+            ("hung", self.late.to_string()),
+            ("5xx", self.errors.to_string()),
+            ("wrongly refused", self.wrongly_refused.to_string()),
+            ("p99 before, ms", millis(self.calm.p99)),
+            ("p99 meanwhile, ms", millis(self.meanwhile.p99)),
+            ("worst added, ms", millis(self.worst.saturating_sub(self.calm.p50))),
+            ("admitted of each flood", admitted.join(", ")),
+            ("allowed", allowed.unwrap_or_default()),
+            (
+                "by Redis / memory / fallback, %",
+                format!("{:.1} / {:.1} / {:.1}", shares.redis, shares.memory, shares.fallback),
+            ),
+            ("first / all again, ms", format!("{again} / {}", millis(recovery.all))),
+        ]
+    }
+
     fn is_of_a_busy_machine(&self) -> bool {
         self.free.p99 > BUSY
     }
@@ -150,7 +179,7 @@ impl Judged for Report {
             wrong.extend(self.wrong_times());
             wrong.extend(self.floods.iter().filter_map(Flood::shortage));
         }
-        wrong.into_iter().map(|text| format!("Redis {}: {text}", self.name)).collect()
+        wrong
     }
 }
 

@@ -1,6 +1,5 @@
 //! One case: a Redis, a server, a load, and what happens meanwhile.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
@@ -13,10 +12,11 @@ use tollgate::RedisStore;
 
 use crate::case::{Case, Setup};
 use crate::load::Load;
-use crate::proxy::Proxy;
 use crate::sample::{Asks, Sample};
+use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
-use crate::vault::Vault;
+use crate::support::vault::Vault;
+use crate::table::{self, Row};
 
 /// Good times before and after.
 const BEFORE: Duration = Duration::from_millis(1_800);
@@ -50,6 +50,9 @@ pub(crate) struct Times {
 
 /// What came of a case.
 pub(crate) trait Judged {
+    fn name(&self) -> &'static str;
+    /// What is told of it in the table.
+    fn row(&self) -> Row;
     /// Whether the machine had too much else to do.
     fn is_of_a_busy_machine(&self) -> bool;
 
@@ -58,7 +61,7 @@ pub(crate) trait Judged {
 }
 
 /// Measures the cases whose names contain what the variable `CASES` says, and prints them; their faults fail the test.
-pub(crate) fn run<R: Judged>(cases: &[Case], attempt: impl Fn(&Case) -> R, print: impl Fn(&[R])) {
+pub(crate) fn run<R: Judged>(cases: &[Case], attempt: impl Fn(&Case) -> R) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let chosen = std::env::var("CASES").unwrap_or_default();
@@ -67,8 +70,10 @@ pub(crate) fn run<R: Judged>(cases: &[Case], attempt: impl Fn(&Case) -> R, print
     if reports.is_empty() {
         return println!("no case here is named {chosen:?}");
     }
-    print(&reports);
-    let faults: Vec<String> = reports.iter().flat_map(Judged::faults).collect();
+    table::print(&reports);
+    let told =
+        |report: &R| report.faults().into_iter().map(|text| format!("Redis {}: {text}", report.name())).collect();
+    let faults: Vec<String> = reports.iter().flat_map(|report| -> Vec<String> { told(report) }).collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
@@ -92,19 +97,15 @@ impl Rig {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime can be built");
         let (mut redis, vault) = (RedisServer::start(), Vault::default());
-        let proxy = runtime.block_on(Proxy::start(redis.port()));
+        let proxy = Proxy::to(redis.port());
         let url = if case.setup == Setup::Proxy { proxy.url() } else { redis.url() };
         let mut settings = RedisStore::builder();
         match case.setup {
             Setup::Nothing | Setup::Proxy => {}
             Setup::Outage => redis.kill(),
             Setup::Password => {
-                vault.change(&redis, "staple");
-                let vault = vault.clone();
-                settings = settings.credentials(move || {
-                    let credentials = vault.credentials();
-                    async { Ok::<_, Infallible>(credentials) }
-                });
+                vault.change([&redis], "staple");
+                settings = vault.settings(settings);
             }
         }
         let store = runtime.block_on(settings.lazy().connect(&url)).expect("the URL is one");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 use tokio::time::{Instant, advance};
-use tollgate::store::{Ask, BreakerState, Check, LeaseStore, MaybeFuture, Store, StoreDecision};
+use tollgate::store::{Ask, BreakerState, Check, MaybeFuture, Store, StoreDecision};
 use tollgate::{Decision, Error, MemoryStore, Quota, RateLimitLayer, Source};
 
 use super::rig::{MANY, Mood, Moody, decided_by, layer, ms, per_user};
@@ -24,16 +24,6 @@ async fn broken(store: &Moody) -> RateLimitLayer {
     }
     assert_eq!((layer.clone().live().breaker_state(), store.asked()), (BreakerState::Open, MOST));
     layer
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_store_that_failed_five_times_in_a_row_is_not_asked() {
-    let store = Moody::new(Mood::Fails);
-    let layer = broken(&store).await;
-    for _ in 0..100 {
-        assert_eq!(decided_by(&layer).await, Source::Fallback);
-    }
-    assert_eq!(store.asked(), MOST);
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,19 +133,6 @@ async fn late_answers_to_earlier_questions_do_not_make_it_be_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeouts_count() {
-    let store = Moody::new(Mood::Hangs);
-    let layer = layer(&store, MANY);
-    let start = Instant::now();
-    join_all((0..MOST).map(|_| decided_by(&layer))).await;
-    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
-    for _ in 0..10 {
-        decided_by(&layer).await;
-    }
-    assert!((ms(100)..=ms(101)).contains(&start.elapsed()), "only the first ones waited: {:?}", start.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
 async fn questions_that_can_never_be_answered_say_nothing_of_the_store() {
     let store = Moody::new(Mood::Refuses);
     let layer = layer(&store, MANY);
@@ -237,20 +214,4 @@ async fn a_layer_and_what_is_made_of_it_ask_by_one_breaker_and_other_layers_by_t
     assert_eq!(other.clone().live().breaker_state(), BreakerState::Closed);
     decided_by(&other).await;
     assert_eq!(store.asked(), asked + 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn stores_around_the_store_are_asked_no_more_either() {
-    let store = Moody::new(Mood::Fails);
-    let layer = RateLimitLayer::new(LeaseStore::new(store.store()), per_user(MANY));
-    for _ in 0..MOST {
-        decided_by(&layer).await;
-    }
-    let asked = store.asked();
-    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
-    decided_by(&layer).await;
-    assert_eq!(store.asked(), asked);
-    store.becomes(Mood::Decides);
-    advance(ms(50)).await;
-    assert_eq!(decided_by(&layer).await, Source::Store);
 }

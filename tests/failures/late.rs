@@ -65,21 +65,16 @@ async fn assert_given_back(redis: &RedisServer, store: &RedisStore, layer: &Rate
     assert!(comes_back(store).await, "the unit of a success is kept");
 }
 
+/// Stores around the store pass the deadline on.
 #[tokio::test]
 async fn what_a_late_decision_took_is_given_back_when_its_answer_comes() {
     let redis = RedisServer::start();
     let store = connected(&redis).await;
-    assert_given_back(&redis, &store, &layer(store.clone())).await;
-}
-
-#[tokio::test]
-async fn stores_around_the_store_pass_the_deadline_on() {
-    let redis = RedisServer::start();
-    let store = connected(&redis).await;
     let overdrawn = LeaseStore::builder(store.clone()).overdraft(10).build();
-    assert_given_back(&redis, &store, &layer(LeaseStore::new(store.clone()))).await;
-    assert_given_back(&redis, &store, &layer(overdrawn)).await;
-    assert_given_back(&redis, &store, &layer(DenyCache::new(Arc::new(store.clone())))).await;
+    let cached = DenyCache::new(Arc::new(store.clone()));
+    for layer in [layer(store.clone()), layer(LeaseStore::new(store.clone())), layer(overdrawn), layer(cached)] {
+        assert_given_back(&redis, &store, &layer).await;
+    }
 }
 
 #[tokio::test]

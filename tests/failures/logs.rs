@@ -19,15 +19,15 @@ async fn a_change_is_one_line_however_many_requests_there_are() {
             decided_by(&layer).await;
             advance(ms(100)).await;
         }
-        assert_eq!(log.count("the store is not called for now"), outage, "{}", log.text());
-        assert_eq!(log.count("a local one limits now"), outage, "{}", log.text());
-        assert_eq!(log.count("the store decides again"), outage - 1, "{}", log.text());
+        assert_eq!(log.count("code=\"store_unavailable\""), outage, "{}", log.text());
+        assert_eq!(log.count("code=\"outage_exceeds\""), outage, "{}", log.text());
+        assert_eq!(log.count("code=\"store_available\""), outage - 1, "{}", log.text());
         store.becomes(Mood::Decides);
         advance(ms(500)).await;
         for _ in 0..100 {
             decided_by(&layer).await;
         }
-        assert_eq!(log.count("the store decides again"), outage, "{}", log.text());
+        assert_eq!(log.count("code=\"store_available\""), outage, "{}", log.text());
     }
     assert!(log.count("") <= 2 * 4, "{}", log.text());
     assert!(log.text().contains("the store is away: gone"), "{}", log.text());

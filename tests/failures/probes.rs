@@ -30,17 +30,6 @@ async fn impatient(layer: &RateLimitLayer, patience: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_is_heard_of_though_its_client_went_away() {
-    let store = Moody::new(Mood::Fails);
-    let layer = probed_next(&store, |layer| layer).await;
-    store.becomes(Mood::DecidesIn(ms(30)));
-    impatient(&layer, ms(1)).await;
-    assert_eq!(layer.clone().live().breaker_state(), BreakerState::HalfOpen);
-    sleep(ms(30)).await;
-    assert_eq!((layer.clone().live().breaker_state(), store.asked()), (BreakerState::Closed, 6));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_probe_is_heard_of_though_it_is_never_polled_again() {
     let store = Moody::new(Mood::Fails);
     let layer = probed_next(&store, |layer| layer).await;
@@ -51,18 +40,6 @@ async fn a_probe_is_heard_of_though_it_is_never_polled_again() {
     assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed);
     assert_eq!(decided_by(&layer).await, Source::Store);
     assert_eq!(left.await.status(), 200, "its answer was kept");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_probe_took_stays_taken_if_its_client_went_away() {
-    let store = Moody::new(Mood::Fails);
-    let layer = probed_next(&store, |layer| layer).await;
-    store.becomes(Mood::DecidesIn(ms(30)));
-    impatient(&layer, ms(1)).await;
-    sleep(ms(30)).await;
-    store.becomes(Mood::Decides);
-    let response = ask(&layer, "ada").await;
-    assert_eq!((super::rig::header(&response, "x-ratelimit-remaining").as_str(), store.settled()), ("998", 0));
 }
 
 #[tokio::test(start_paused = true)]

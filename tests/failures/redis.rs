@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tollgate::store::BreakerState;
-use tollgate::{Decision, OnFailure, Quota, RateLimitLayer, RedisStore, Source};
+use tollgate::{Decision, Quota, RateLimitLayer, RedisStore, Source};
 
 use super::rig::{ask, ms, per_user, source};
 use crate::support::server::RedisServer;
@@ -123,39 +123,29 @@ impl Drop for App {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_server_costs_no_client_a_wait_and_is_used_again_within_a_second() {
+async fn a_killed_or_paused_server_costs_no_client_more_than_the_budget_and_is_used_again_within_a_second() {
     let mut redis = RedisServer::start();
     let app = App::start(&redis, MANY, |layer| layer).await;
-    for outage in 0..3 {
-        assert_eq!(app.ask("ada").await.source, "Store", "outage {outage}");
-        redis.kill();
-        app.break_open().await;
-        let usual = app.median("Fallback").await;
-        assert!(usual < ms(50), "{usual:?} while the breaker is open");
-        redis.restart();
-        let waited = app.time_to_return().await;
-        println!("restarted: {waited:?}");
-        assert!(waited < RETURN, "{waited:?} after its return");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_server_costs_single_clients_the_budget_and_is_used_again_within_a_second() {
-    let redis = RedisServer::start();
-    let app = App::start(&redis, MANY, |layer| layer).await;
-    for _ in 0..3 {
-        assert_eq!(app.ask("ada").await.source, "Store");
-        redis.pause();
+    for is_killed in [true, false, true, false] {
+        assert_eq!(app.ask("ada").await.source, "Store", "killed: {is_killed}");
+        if is_killed {
+            redis.kill();
+        } else {
+            redis.pause();
+        }
         app.break_open().await;
         let usual = app.median("Fallback").await;
         assert!(usual < ms(50), "{usual:?} while the breaker is open");
         tokio::time::sleep(ms(700)).await;
         let worst = app.ask("probe").await.took;
         assert!(worst < ms(100) + BUSY, "a probe waited {worst:?}");
-        redis.resume();
+        if is_killed {
+            redis.restart();
+        } else {
+            redis.resume();
+        }
         let waited = app.time_to_return().await;
-        println!("resumed: {waited:?}");
-        assert!(waited < RETURN, "{waited:?} after its return");
+        assert!(waited < RETURN, "{waited:?} after its return, killed: {is_killed}");
     }
 }
 
@@ -207,11 +197,15 @@ async fn clients_in_flight_when_the_server_is_paused_wait_for_the_budget_and_no_
     let app = App::start(&redis, MANY, |layer| layer.timeout(ms(60))).await;
     assert_eq!(app.ask("ada").await.source, "Store");
     redis.pause();
-    let told = futures::future::join_all((0..32).map(|_| app.ask("ada"))).await;
-    let slowest = told.iter().map(|told| told.took).max().expect("some");
-    println!("slowest of 32, budget 60ms: {slowest:?}");
-    assert!(slowest < ms(60) + BUSY, "{slowest:?}");
-    assert!(told.iter().all(|told| (told.status, told.source.as_str()) == (200, "Fallback")));
+    // Without the web server, so that all ask at the same time.
+    let told = futures::future::join_all((0..32).map(|_| async {
+        let (start, response) = (Instant::now(), ask(&app.layer, "ada").await);
+        (start.elapsed(), response.status().as_u16(), source(&response))
+    }));
+    for (took, status, source) in told.await {
+        assert!(took < ms(60) + BUSY, "{took:?}");
+        assert_eq!((status, source), (200, Source::Fallback));
+    }
     assert_eq!(
         app.layer.clone().live().breaker_state(),
         BreakerState::Closed,
@@ -219,49 +213,6 @@ async fn clients_in_flight_when_the_server_is_paused_wait_for_the_budget_and_no_
     );
     app.break_open().await;
     redis.resume();
-}
-
-#[tokio::test]
-async fn a_layer_may_admit_all_for_a_time_and_then_limits() {
-    let mut redis = RedisServer::start();
-    let one = Quota::per_hour(1);
-    let app = App::start(&redis, one, |layer| layer.on_failure(OnFailure::Allow).allow_for(ms(1_500))).await;
-    redis.kill();
-    let start = Instant::now();
-    let mut open = 0;
-    while start.elapsed() < Duration::from_secs(10) {
-        let told = app.ask("ada").await;
-        if told.source != "FailOpen" {
-            assert_eq!((told.status, told.source.as_str()), (200, "Fallback"));
-            break;
-        }
-        assert_eq!(told.status, 200);
-        open += 1;
-        tokio::time::sleep(ms(10)).await;
-    }
-    assert!(open > 1 && start.elapsed() >= ms(1_500), "{open} in {:?}", start.elapsed());
-    assert!(start.elapsed() < ms(1_500) + BUSY, "{:?}", start.elapsed());
-    assert_eq!(app.ask("ada").await.status, 429);
-    redis.restart();
-    assert!(app.time_to_return().await < RETURN);
-    redis.kill();
-    assert_eq!(app.ask("ada").await.source, "FailOpen", "another outage, another time");
-}
-
-#[tokio::test]
-async fn a_layer_may_refuse_with_503_and_says_when_to_come_back() {
-    let mut redis = RedisServer::start();
-    let app = App::start(&redis, MANY, |layer| layer.on_failure(OnFailure::Deny)).await;
-    redis.kill();
-    for _ in 0..20 {
-        let told = app.ask("ada").await;
-        assert_eq!(told.status, 503);
-        let wait: u64 = told.headers["retry-after"].to_str().unwrap().parse().unwrap();
-        assert!(wait >= 1);
-    }
-    redis.restart();
-    tokio::time::sleep(Duration::from_secs(1) + BUSY).await;
-    assert_eq!(app.ask("ada").await.status, 200, "a client that waits as it is told is served");
 }
 
 #[tokio::test]

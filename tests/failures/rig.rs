@@ -23,7 +23,7 @@ pub(crate) type Answered = Response<ResponseBody<Full<Bytes>>>;
 pub(crate) const MANY: Quota = Quota::per_hour(1_000);
 
 /// What a store does with the next questions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mood {
     /// Decides at once.
     Decides,

@@ -69,13 +69,6 @@ async fn failures_with_answers_in_between_are_no_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn to_admit_all_for_no_time_is_to_fall_back() {
-    let layer = allowing(&Moody::new(Mood::Fails)).allow_for(Duration::ZERO);
-    assert_eq!(decided_by(&layer).await, Source::Fallback);
-    assert_eq!(ask(&layer, "ada").await.status(), 429);
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_no_store_can_decide_is_limited_even_where_all_is_admitted() {
     let layer = allowing(&Moody::new(Mood::Refuses));
     assert_eq!(decided_by(&layer).await, Source::Fallback);

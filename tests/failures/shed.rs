@@ -10,9 +10,9 @@ use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use tokio::time::{Instant, sleep};
 use tollgate::body::ResponseBody;
-use tollgate::store::{BreakerState, DenyCache};
+use tollgate::store::BreakerState;
 use tollgate::test_util::ManualClock;
-use tollgate::{Decision, MemoryStore, OnFailure, Quota, RateLimitHandle, RateLimitLayer, Source};
+use tollgate::{Decision, OnFailure, Quota, RateLimitHandle, RateLimitLayer, Source};
 use tollgate_shed::{Class, FleetShedLayer, Shed};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
@@ -134,21 +134,4 @@ async fn a_limit_inside_that_denies_without_its_store_is_no_shedder_and_keeps_no
     }
     assert_eq!(log.count("code=\"shedding\""), 0, "{}", log.text());
     assert_eq!(served(&layer, 30, Class::Write).await.len(), 16, "all slots are free");
-}
-
-#[tokio::test]
-async fn what_a_shedder_refuses_is_cached_nowhere() {
-    let inner = MemoryStore::new();
-    let cache = DenyCache::new(inner);
-    let quota = Quota::concurrency(20).slot_ttl(Duration::from_secs(3));
-    let layer = FleetShedLayer::new(cache.clone(), "fleet", quota, 0.2);
-    let mut held = served(&layer, 60, Class::Read).await;
-    assert_eq!(held.len(), 16);
-    for _ in 0..16 {
-        held.pop();
-        held.extend(served(&layer, 2, Class::Read).await);
-        assert_eq!(held.len(), 16, "a slot that is free is taken by the next request");
-    }
-    assert_eq!(served(&layer, 20, Class::Critical).await.len(), 20);
-    assert_eq!((cache.denied_from_cache(), cache.len()), (0, 0));
 }

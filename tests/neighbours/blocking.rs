@@ -3,91 +3,41 @@
 use std::time::{Duration, Instant};
 
 use axum::middleware::{from_fn, map_response};
-use futures::FutureExt;
 use tollgate::{Key, Limiter, RedisStore, Rule};
 
 use crate::http::{SLOTS, ask_beside, by_store, fleet, layer, serve, with_decision};
-use crate::rig::{Rig, assert_none_failed, current_thread, few_workers, ms};
+use crate::rig::{Rig, assert_none_failed, every_runtime, ms};
+use crate::support::slow::many;
 
-/// Between two requests of a client.
-const REST: Duration = ms(4);
+/// How long clients rest between two requests; with a rest the server is mostly idle.
+const RESTS: [&[Duration]; 2] = [&[Duration::ZERO], &[Duration::ZERO, ms(4)]];
 
-#[track_caller]
-fn assert_harms_nobody(scenario: &str, path: &'static str, rest: Duration) {
-    let rig = Rig::new();
-    assert_harms_nobody_on(&rig, &rig.store, scenario, path, rest);
-}
-
-#[track_caller]
-fn assert_harms_nobody_on(rig: &Rig, store: &RedisStore, scenario: &str, path: &'static str, rest: Duration) {
-    let scenario = format!("{scenario}, on {} threads, clients rest {rest:?}", rig.threads());
-    assert_none_failed(&scenario, |watch| {
-        let layer = layer(store);
-        let watched = layer.clone();
-        watch.breaker_of(move || watched.clone().live().breaker_state());
-        ask_beside(path, serve(rig, |app| app.layer(layer)), &rig.runtime, rest)
-    });
-}
-
+/// While the only thread of a runtime is kept, no reply is read: the budget has to be longer.
 #[test]
-fn a_handler_that_keeps_its_thread_fails_no_request_of_others() {
-    assert_harms_nobody("a handler that blocks 150 ms", "/blocks", Duration::ZERO);
-}
-
-#[test]
-#[ignore = "slow: scripts/slow runs it"]
-fn nor_does_one_in_a_server_that_is_mostly_idle() {
-    assert_harms_nobody("a handler that blocks 150 ms", "/blocks", REST);
-}
-
-#[test]
-fn nor_does_one_that_charges_before() {
-    assert_harms_nobody("a handler that charges, then blocks 150 ms", "/charges", Duration::ZERO);
-}
-
-#[test]
-#[ignore = "slow: scripts/slow runs it"]
-fn nor_does_one_that_charges_before_in_a_server_that_is_mostly_idle() {
-    assert_harms_nobody("a handler that charges, then blocks 150 ms", "/charges", REST);
-}
-
-#[test]
-fn nor_does_one_that_asks_for_more_before() {
-    assert_harms_nobody("a handler that checks an account, then blocks 150 ms", "/checks", Duration::ZERO);
-}
-
-/// Both of them, on another runtime.
-#[track_caller]
-fn assert_both_harm_nobody_on(rig: &Rig, store: &RedisStore) {
-    assert_harms_nobody_on(rig, store, "a handler that blocks 150 ms", "/blocks", Duration::ZERO);
-    assert_harms_nobody_on(rig, store, "a handler that charges, then blocks 150 ms", "/charges", Duration::ZERO);
-}
-
-#[test]
-fn nor_do_both_on_two_workers() {
-    let rig = Rig::on(few_workers(2));
-    assert_both_harm_nobody_on(&rig, &rig.store);
-}
-
-/// While the only thread is kept, no reply is read: the budget has to be longer.
-#[test]
-fn nor_do_both_on_the_only_thread_of_a_runtime_for_less_than_the_budget() {
-    let rig = Rig::on(current_thread());
-    let patient = RedisStore::builder()
-        .timeout(ms(2_000))
-        .lazy()
-        .connect(&rig.redis.url())
-        .now_or_never()
-        .expect("it does not wait")
-        .expect("the URL is one");
-    assert_both_harm_nobody_on(&rig, &patient);
+fn a_handler_that_keeps_its_thread_fails_no_request_of_others_nor_if_it_charges_or_asks_for_more_before() {
+    for rig in every_runtime() {
+        let (url, settings) = (rig.redis.url(), RedisStore::builder().timeout(ms(2_000)).lazy());
+        let patient = rig.runtime.block_on(settings.connect(&url)).expect("the URL is one");
+        let store = if rig.threads() == 1 { &patient } else { &rig.store };
+        for path in ["/blocks", "/charges", "/checks"] {
+            for rest in many(RESTS) {
+                let scenario = format!("{path}, then 150 ms in line, on {} threads, rests {rest:?}", rig.threads());
+                assert_none_failed(&scenario, |watch| {
+                    let layer = layer(store);
+                    let watched = layer.clone();
+                    watch.breaker_of(move || watched.clone().live().breaker_state());
+                    ask_beside(path, serve(&rig, |app| app.layer(layer)), &rig.runtime, *rest)
+                });
+            }
+        }
+    }
 }
 
 /// A slot that is not released is free after its life, which is longer.
 const BACK: Duration = Duration::from_secs(20);
 
 #[test]
-fn nor_does_one_behind_a_fleet_shedder_and_all_slots_are_released() {
+fn a_handler_that_keeps_its_thread_behind_a_fleet_shedder_fails_nobody_and_all_slots_are_released() {
     let rig = Rig::new();
     assert_none_failed("a handler that blocks 150 ms, behind a fleet shedder", |watch| {
         let layer = fleet(&rig.store);

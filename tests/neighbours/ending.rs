@@ -1,23 +1,17 @@
 //! Runtimes that end, with decisions and settlements on their way.
 
 use std::pin::Pin;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::runtime::{Builder, Runtime};
 use tollgate::store::{Ask, Receipt, Store, StoreDecision};
 use tollgate::{Error, RedisStore};
 
-use crate::others::Tally;
-use crate::rig::{BUDGET, GRACE, Rig, WORKERS, assert_none_failed, check, current_thread, give_back, ms, take};
+use crate::rig::{BUDGET, GRACE, Rig, assert_none_failed, check, current_thread, give_back, keys, ms, take};
 
 type Asked = Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
-
-/// Keys by number.
-fn keys(kind: &str, count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("{kind}-{number}")).collect()
-}
 
 /// Decisions that were asked for on a runtime, and are on their way.
 fn begin(runtime: &Runtime, store: &RedisStore, count: usize) -> Vec<Asked> {
@@ -85,91 +79,12 @@ fn give_all_back(store: &RedisStore, receipts: Vec<Receipt>) {
 }
 
 #[test]
-fn what_is_settled_outside_any_runtime_arrives() {
+fn what_is_settled_outside_any_runtime_or_as_the_last_on_one_arrives() {
     assert_arrives("settled by a thread without a runtime", |store, receipts| give_all_back(&store, receipts));
-}
-
-/// Settles when dropped.
-struct Settles(RedisStore, Vec<Receipt>);
-
-impl Drop for Settles {
-    fn drop(&mut self) {
-        give_all_back(&self.0, std::mem::take(&mut self.1));
-    }
-}
-
-#[test]
-fn what_is_settled_by_a_drop_arrives() {
-    assert_arrives("settled by a drop in a thread without a runtime", |store, receipts| {
-        drop(Settles(store, receipts));
-    });
-}
-
-#[test]
-fn what_is_settled_as_the_last_on_a_runtime_arrives() {
-    assert_arrives("settled on a runtime that ends right after", |store, receipts| {
-        current_thread().block_on(async { give_all_back(&store, receipts) });
-    });
-}
-
-#[test]
-fn what_is_settled_as_the_last_on_a_runtime_that_decided_before_arrives() {
     assert_arrives("settled on a runtime that decided, and ends right after", |store, receipts| {
         current_thread().block_on(async {
             take(&store, "before", 1).await.store();
             give_all_back(&store, receipts);
         });
-    });
-}
-
-/// Keeps all workers of a runtime but one busy.
-fn keep_busy(runtime: &Runtime, count: usize, tell: &Sender<()>, work: Duration) {
-    for _ in 0..count {
-        let tell = tell.clone();
-        runtime.spawn(async move {
-            tell.send(()).expect("somebody waits");
-            thread::sleep(work);
-        });
-    }
-}
-
-#[test]
-fn what_is_settled_on_a_runtime_whose_threads_are_all_busy_until_it_ends_arrives() {
-    assert_arrives("settled on a runtime that is busy until it ends", |store, receipts| {
-        let (runtime, (tell, heard)) = (crate::rig::workers(), channel());
-        keep_busy(&runtime, WORKERS - 1, &tell, ms(300));
-        let hear = || heard.recv_timeout(ms(5_000)).expect("each of them begins");
-        (1..WORKERS).for_each(|_| hear());
-        runtime.spawn(async move {
-            give_all_back(&store, receipts);
-            tell.send(()).expect("somebody waits");
-            thread::sleep(ms(300));
-        });
-        hear();
-        runtime.shutdown_background();
-    });
-}
-
-#[test]
-fn a_runtime_that_ends_under_load_stalls_no_other() {
-    let rig = Rig::new();
-    assert_none_failed("runtimes that end under load, 20 times", |_| {
-        let store = rig.store.clone();
-        let ending = thread::spawn(move || {
-            for _ in 0..20 {
-                let runtime = crate::rig::workers();
-                for key in keys("ending", 64) {
-                    let store = store.clone();
-                    runtime
-                        .spawn(async move { store.decide(&[check(&key, 1)], Ask::default()).wait().await.map(drop) });
-                }
-                thread::sleep(ms(fastrand::u64(..4)));
-                runtime.shutdown_background();
-                thread::sleep(ms(20));
-            }
-        });
-        let tally: Tally = rig.ask_steadily(300, ms(2));
-        ending.join().expect("it does not fail");
-        tally
     });
 }

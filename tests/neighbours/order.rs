@@ -8,7 +8,7 @@ use tollgate::store::{Ask, Change, Settlement, Store};
 use tollgate::{Quota, RedisStore};
 
 use crate::others::{Tally, ask};
-use crate::rig::{Rig, assert_none_failed, current_thread, few_workers, ms};
+use crate::rig::{Rig, assert_none_failed, every_runtime, ms};
 use crate::support::checks::check;
 
 const ONE: Quota = Quota::token_bucket(1, Duration::from_secs(30 * 86_400));
@@ -64,23 +64,14 @@ fn take_turns_in_a_crowd(rig: &Rig, attempt: usize) -> Tally {
     tally
 }
 
-#[track_caller]
-fn assert_finds_it(rig: &Rig) {
-    let mut attempt = 0;
-    let scenario = format!("a refund, then a decision in the same task, on {} threads", rig.threads());
-    assert_none_failed(&scenario, |_| {
-        attempt += 1;
-        take_turns_in_a_crowd(rig, attempt)
-    });
-}
-
 #[test]
 fn the_next_decision_after_a_settlement_finds_it() {
-    assert_finds_it(&Rig::new());
-}
-
-#[test]
-fn so_it_does_on_two_workers_and_on_the_only_thread_of_a_runtime() {
-    assert_finds_it(&Rig::on(few_workers(2)));
-    assert_finds_it(&Rig::on(current_thread()));
+    for rig in every_runtime() {
+        let mut attempt = 0;
+        let scenario = format!("a refund, then a decision in the same task, on {} threads", rig.threads());
+        assert_none_failed(&scenario, |_| {
+            attempt += 1;
+            take_turns_in_a_crowd(&rig, attempt)
+        });
+    }
 }

@@ -6,13 +6,15 @@ use std::sync::mpsc::channel;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use tokio::task::unconstrained;
-use tollgate::store::{Ask, Store, StoreDecision};
-use tollgate::{Error, RedisStore};
+use tollgate::store::{Ask, BreakerState, Store, StoreDecision};
+use tollgate::{Error, Key, Limiter, RedisStore};
 
+use crate::counted::layer;
 use crate::others::{Answered, Tally};
-use crate::proxy::Proxy;
 use crate::rig::{check, left, ms, turn, workers};
+use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
 use crate::watch::Watch;
 
@@ -30,9 +32,10 @@ const BUSY_GRACE: Duration = ms(12_000);
 
 type Asked = Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
 
-/// Asks for all, none of which can be answered yet; returns who waits, since when, and how many do not.
-async fn flood(store: &RedisStore) -> (Vec<(Instant, Asked)>, usize) {
-    let (mut waiting, mut refused) = (Vec::new(), 0);
+/// Asks for all, none of which can be answered yet; returns who waits, since when, and how many do not. Some of the
+/// others ask by a layer, too; returns how many of these are turned away at once.
+async fn flood(store: &RedisStore, limiter: &Limiter) -> (Vec<(Instant, Asked)>, [usize; 2]) {
+    let (mut waiting, mut refused, mut turned_away) = (Vec::new(), 0, 0);
     for number in 0..FLOOD {
         let mut asked: Asked = Box::pin(store.decide(&[check(&format!("flood-{number}"), 1)], Ask::default()).wait());
         let start = Instant::now();
@@ -42,6 +45,10 @@ async fn flood(store: &RedisStore) -> (Vec<(Instant, Asked)>, usize) {
             Poll::Ready(answer) => {
                 answer.expect_err("Redis is paused");
                 refused += 1;
+                if refused % 1_000 == 0 {
+                    let turned = limiter.check(&Key::hashed("header x-api-key", "turned away")).now_or_never();
+                    turned_away += usize::from(turned.is_some_and(|answer| answer.is_err()));
+                }
             }
             Poll::Pending => waiting.push((start, asked)),
         }
@@ -49,7 +56,7 @@ async fn flood(store: &RedisStore) -> (Vec<(Instant, Asked)>, usize) {
             tokio::task::yield_now().await;
         }
     }
-    (waiting, refused)
+    (waiting, [refused, turned_away])
 }
 
 /// Returns how many waited at the same time at least: those that began so soon after each other that none was over.
@@ -81,11 +88,10 @@ fn before_a_paused_redis_a_bounded_number_waits_and_two_calls_are_in_flight() {
     proxy.take_calls();
     redis.pause();
     let (watch, start) = (Watch::start(), Instant::now());
-    let asking = {
-        let store = store.clone();
-        runtime.spawn(async move { flood(&store).await })
-    };
-    let (waiting, refused) = runtime.block_on(asking).expect("asking does not fail");
+    let (layer, of_flood) = (layer(&store, 4_000), store.clone());
+    let limiter = layer.clone().live().limiter();
+    let asking = runtime.spawn(async move { flood(&of_flood, &limiter).await });
+    let (waiting, [refused, turned_away]) = runtime.block_on(asking).expect("asking does not fail");
     // Nobody looks for the answers meanwhile.
     let flooding = start.elapsed();
     let (count, at_once) = (waiting.len(), at_once(&waiting));
@@ -96,6 +102,9 @@ fn before_a_paused_redis_a_bounded_number_waits_and_two_calls_are_in_flight() {
         "a paused Redis, {FLOOD} decisions: {count} wait ({at_once} at once), {refused} fail at once; {tally}; calls {calls:?}"
     );
     redis.resume();
+    // A machine so busy that most are late before all have asked turns few away.
+    assert!(turned_away >= refused / 2_000, "{turned_away} were turned away at once, beside {refused}");
+    assert_eq!(layer.live().breaker_state(), BreakerState::Closed, "who is turned away is no failure of Redis");
     assert!(at_once <= MOST_WAITING + CALLS * BATCH, "{at_once} wait at once");
     assert!(calls.iter().all(|&calls| calls <= CALLS), "calls on each connection: {calls:?}");
     assert!(tally.longest() < BUDGET.max(flooding) + grace, "{tally}");

@@ -1,5 +1,6 @@
 //! A store on a Redis of its own, and the runtime of a server.
 
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -84,6 +85,24 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
 /// A runtime as a server has it.
 pub(crate) fn workers() -> Runtime {
     few_workers(WORKERS)
+}
+
+/// A rig on each kind of runtime, one after the other: with several workers, with two, and with one thread.
+pub(crate) fn every_runtime() -> impl Iterator<Item = Rig> {
+    [workers, || few_workers(2), current_thread].into_iter().map(|runtime: fn() -> Runtime| Rig::on(runtime()))
+}
+
+/// Waits until so many have begun.
+#[track_caller]
+pub(crate) fn await_all(heard: &Receiver<()>, count: usize) {
+    for _ in 0..count {
+        heard.recv_timeout(ms(5_000)).expect("each of them begins");
+    }
+}
+
+/// Keys by number.
+pub(crate) fn keys(kind: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{kind}-{number}")).collect()
 }
 
 pub(crate) fn few_workers(count: usize) -> Runtime {

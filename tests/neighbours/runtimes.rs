@@ -11,7 +11,7 @@ use tokio::task::LocalSet;
 use tollgate::RedisStore;
 use tollgate::store::{Change, Store};
 
-use crate::others::{Tally, ask};
+use crate::others::Tally;
 use crate::rig::{AMPLE, BUDGET, assert_none_failed, check, connect, current_thread, give_back, left, ms, take, turn};
 use crate::rig::{Rig, workers};
 use crate::support::server::RedisServer;
@@ -35,61 +35,17 @@ fn ask_elsewhere(redis: &RedisServer, after: After) -> Tally {
     tally
 }
 
-#[track_caller]
-fn assert_elsewhere_decides(scenario: &str, after: After) {
+#[test]
+fn the_first_decisions_elsewhere_do_not_wait_for_the_runtime_that_connected() {
     let (_turn, redis) = (turn(), RedisServer::start());
-    assert_none_failed(scenario, |_| ask_elsewhere(&redis, after));
-}
-
-#[test]
-fn the_first_decisions_elsewhere_do_not_wait_for_the_thread_that_connected() {
-    let blocks = |runtime: Runtime| runtime.block_on(async { thread::sleep(BUSY) });
-    assert_elsewhere_decides("the runtime that connected is blocked", blocks);
-}
-
-#[test]
-fn nor_for_a_runtime_that_nobody_drives_any_more() {
-    assert_elsewhere_decides("the runtime that connected is not driven", |_runtime| thread::sleep(BUSY));
-}
-
-#[test]
-fn nor_for_one_that_has_ended() {
-    assert_elsewhere_decides("the runtime that connected has ended", drop);
-}
-
-/// Decides on a runtime of its own, one after the other; between two of them the thread does `work`.
-fn ask_on_own(store: &RedisStore, work: Duration, first: u32) -> Tally {
-    current_thread().block_on(async {
-        let (mut tally, end) = (Tally::default(), Instant::now() + ms(1_500));
-        for number in first.. {
-            let start = Instant::now();
-            if start > end {
-                break;
-            }
-            let answer = ask(store, number).await;
-            tally.add((start.elapsed(), answer));
-            thread::sleep(work);
-        }
-        tally
-    })
-}
-
-/// Threads with runtimes of their own, some of which work in line most of the time, beside workers.
-fn ask_on_several(rig: &Rig) -> Tally {
-    let ask = |work, first| {
-        let store = rig.store.clone();
-        thread::spawn(move || ask_on_own(&store, work, first))
-    };
-    let busy: Vec<_> = (4..8).map(|number| ask(ms(300), number * 100_000)).collect();
-    let quick: Vec<_> = (1..4).map(|number| ask(ms(1), number * 100_000)).collect();
-    let tally = rig.ask_steadily(500, ms(2));
-    busy.into_iter().chain(quick).map(|thread| thread.join().expect("it decides")).fold(tally, Tally::and)
-}
-
-#[test]
-fn runtimes_that_work_in_line_stall_no_other() {
-    let rig = Rig::new();
-    assert_none_failed("several runtimes, four of which block 300 ms after each decision", |_| ask_on_several(&rig));
+    let rows: [(&str, After); 3] = [
+        ("is blocked", |runtime| runtime.block_on(async { thread::sleep(BUSY) })),
+        ("is not driven", |_runtime| thread::sleep(BUSY)),
+        ("has ended", drop),
+    ];
+    for (what, after) in rows {
+        assert_none_failed(&format!("the runtime that connected {what}"), |_| ask_elsewhere(&redis, after));
+    }
 }
 
 /// All that a store does, by many at once, each with a key of its own.
@@ -108,22 +64,13 @@ async fn use_all(store: RedisStore, number: usize) {
 
 #[test]
 fn all_works_on_a_runtime_of_one_thread() {
-    let (_turn, redis) = (turn(), RedisServer::start());
-    current_thread().block_on(async {
+    let (_turn, redis, local) = (turn(), RedisServer::start(), LocalSet::new());
+    local.block_on(&current_thread(), async {
         let store = connect(&redis.url()).await;
         join_all((0..16).map(|number| use_all(store.clone(), number))).await;
         let spawned = (16..32).map(|number| tokio::spawn(use_all(store.clone(), number)));
         join_all(spawned).await.into_iter().for_each(|done| done.expect("none fails"));
-    });
-}
-
-#[test]
-fn all_works_in_a_local_set() {
-    let (_turn, redis) = (turn(), RedisServer::start());
-    let local = LocalSet::new();
-    local.block_on(&current_thread(), async {
-        let store = connect(&redis.url()).await;
-        let spawned = (0..16).map(|number| tokio::task::spawn_local(use_all(store.clone(), number)));
+        let spawned = (32..48).map(|number| tokio::task::spawn_local(use_all(store.clone(), number)));
         join_all(spawned).await.into_iter().for_each(|done| done.expect("none fails"));
     });
 }

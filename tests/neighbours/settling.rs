@@ -10,7 +10,7 @@ use tollgate::RedisStore;
 use tollgate::store::Receipt;
 
 use crate::others::Tally;
-use crate::rig::{Rig, WORKERS, assert_none_failed, few_workers, give_back, ms, take};
+use crate::rig::{Rig, WORKERS, assert_none_failed, await_all, few_workers, give_back, keys, ms, take};
 
 const WORK: Duration = ms(600);
 const OTHERS: u32 = 200;
@@ -35,33 +35,18 @@ fn ask_beside_work(rig: &Rig, keys: &[String]) -> Tally {
         rig.runtime.spawn(async move { work(&store, receipt, &tell, &all) })
     };
     let work: Vec<_> = receipts.into_iter().map(spawn).collect();
-    for _ in &work {
-        heard.recv_timeout(ms(5_000)).expect("each of them settles");
-    }
+    await_all(&heard, keys.len());
     let tally = rig.ask_steadily(OTHERS, APART);
     rig.runtime.block_on(join_all(work));
     tally
 }
 
-#[track_caller]
-fn assert_harm_nobody(rig: &Rig, count: usize) {
-    let keys: Vec<_> = (0..count).map(|number| format!("settled-{number}")).collect();
-    let scenario = format!("settlements, then 600 ms of work, on {count} of {} workers", rig.threads());
-    assert_none_failed(&scenario, |_| ask_beside_work(rig, &keys));
-    rig.assert_whole(&keys);
-}
-
 #[test]
 fn work_after_a_settlement_stalls_no_decision_of_others() {
-    assert_harm_nobody(&Rig::new(), 1);
-}
-
-#[test]
-fn nor_does_such_work_on_all_threads_but_one() {
-    assert_harm_nobody(&Rig::new(), WORKERS - 1);
-}
-
-#[test]
-fn nor_does_such_work_on_one_of_two() {
-    assert_harm_nobody(&Rig::on(few_workers(2)), 1);
+    for (workers, count) in [(WORKERS, 1), (WORKERS, WORKERS - 1), (2, 1)] {
+        let (rig, keys) = (Rig::on(few_workers(workers)), keys("settled", count));
+        let scenario = format!("settlements, then 600 ms of work, on {count} of {workers} workers");
+        assert_none_failed(&scenario, |_| ask_beside_work(&rig, &keys));
+        rig.assert_whole(&keys);
+    }
 }

@@ -10,7 +10,7 @@ use tollgate::store::{Ask, Store};
 use tollgate::{Quota, RedisStore};
 
 use crate::others::{Tally, ask};
-use crate::rig::{Rig, assert_none_failed, current_thread, few_workers, ms};
+use crate::rig::{Rig, assert_none_failed, every_runtime, ms};
 use crate::support::checks::check;
 
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
@@ -18,7 +18,7 @@ const MONTH: Duration = Duration::from_secs(30 * 86_400);
 const SCARCE: Quota = Quota::token_bucket(500, MONTH);
 /// Does not.
 const PLENTY: Quota = Quota::token_bucket(100_000, MONTH);
-const SPAN: Duration = ms(1_500);
+const SPAN: Duration = ms(800);
 
 /// What those who go away asked for, and what of it they were told.
 #[derive(Default)]
@@ -105,22 +105,13 @@ fn assert_conserved(rig: &Rig, key: &str, quota: Quota, (admitted, asked): (u64,
     assert!(0 < admitted && admitted <= used && used <= asked.min(quota.limit()), "{admitted}, {used}, {asked}");
 }
 
-#[track_caller]
-fn assert_vanishing_harm_nobody(rig: &Rig) {
-    let mut attempt = 0;
-    assert_none_failed(&format!("callers who vanish, on {} threads", rig.threads()), |_| {
-        attempt += 1;
-        ask_beside_vanishing(rig, attempt)
-    });
-}
-
 #[test]
 fn callers_who_vanish_stall_no_others_and_units_are_conserved() {
-    assert_vanishing_harm_nobody(&Rig::new());
-}
-
-#[test]
-fn nor_do_they_on_two_workers_or_on_the_only_thread_of_a_runtime() {
-    assert_vanishing_harm_nobody(&Rig::on(few_workers(2)));
-    assert_vanishing_harm_nobody(&Rig::on(current_thread()));
+    for rig in every_runtime() {
+        let mut attempt = 0;
+        assert_none_failed(&format!("callers who vanish, on {} threads", rig.threads()), |_| {
+            attempt += 1;
+            ask_beside_vanishing(&rig, attempt)
+        });
+    }
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tollgate::policy::Calendar;
-use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Settlement, Store, StoreDecision};
+use tollgate::store::{Ask, BanCheck, Check, Mode, Store, StoreDecision};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Error, Quota, RedisStore};
 
@@ -118,18 +118,6 @@ async fn requests_of_two_windows_share_a_call() {
     }
 }
 
-#[tokio::test]
-async fn a_refund_that_is_late_changes_no_other_window() {
-    let rig = Rig::start().await;
-    let decided = rig.decide(MIDNIGHT - 1, MIDNIGHT - 1, &[check("ada", daily(5), 2)]).await.expect("decided");
-    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 3).await, (2, DAY));
-    *rig.made.lock().expect("nobody panics here") = Some(at(MIDNIGHT - 1));
-    let refunding = rig.store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(2))]);
-    let applied = refunding.wait().await.expect("the server is there");
-    assert_eq!(applied[0].units, 0);
-    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 0).await, (2, DAY));
-}
-
 /// Processes may have zone data of different years, and servers states of clocks that were set.
 #[tokio::test]
 async fn a_window_counts_until_the_end_that_its_state_names() {
@@ -158,47 +146,4 @@ async fn a_window_counts_until_the_end_that_its_state_names() {
     assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 0).await, (1, 3 * DAY));
     ends(MIDNIGHT + 3 * DAY + 1);
     assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 0).await, (5, 0));
-}
-
-/// No clock is set here: the windows are those of the system's time.
-#[tokio::test]
-async fn a_store_on_the_server_s_time_counts_by_the_calendar() {
-    let server = RedisServer::start();
-    let store = RedisStore::builder().timeout(LONG).connect(&server.url()).await.expect("the server was started");
-    let month = Calendar::monthly("Pacific/Kiritimati").map(|month| month.anchor(31)).expect("there are time zones");
-    let quota = Quota::calendar_window(5, month);
-    for left in [3, 1] {
-        let decided = store.decide(&[check("ada", quota, 2)], Ask::default()).wait().await.expect("decided");
-        let outcome = &decided.decision.outcomes()[0];
-        assert_eq!(outcome.remaining(), left);
-        assert!((28 * DAY..=31 * DAY).contains(&outcome.window().as_secs()), "{outcome:?}");
-        assert!(outcome.reset_after() <= outcome.window(), "{outcome:?}");
-    }
-    let [key] = &server.keys()[..] else { panic!("one key was expected") };
-    assert!(key.ends_with(":1fmonth31@Pacific/Kiritimati"), "{key}");
-}
-
-#[tokio::test]
-async fn keys_of_calendars_and_large_buckets_are_banned() {
-    let rig = Rig::start().await;
-    let large = [
-        Quota::token_bucket(1_000_000_000_000, Duration::from_secs(DAY)),
-        Quota::leaky_bucket(1_000_000_000, Duration::from_secs(DAY)).queue(999_999_999),
-    ];
-    for (mode, quota) in [Mode::Enforce, Mode::Shadow].into_iter().flat_map(|mode| {
-        let quotas = large.iter().copied().chain([daily(5)]);
-        quotas.map(move |quota| (mode, quota))
-    }) {
-        let ban = BanCheck::new(Ban::new(2, LONG, LONG));
-        let check = |cost| [check("ada", quota, cost).mode(mode).ban(ban.clone())];
-        let all = quota.capacity();
-        for (cost, fits, banned) in [(all, true, false), (1, false, false), (1, false, true), (0, false, true)] {
-            let decided = rig.decide(MIDNIGHT, MIDNIGHT, &check(cost)).await.expect("the server is there");
-            let outcome = &decided.decision.outcomes()[0];
-            assert_eq!((outcome.is_allowed(), outcome.is_banned()), (fits, banned), "{quota} {mode:?} {cost}");
-        }
-        for key in rig.server.keys() {
-            let _: u64 = rig.server.ask(&["DEL", &key]);
-        }
-    }
 }

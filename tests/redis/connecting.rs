@@ -1,55 +1,87 @@
-//! Connecting: what is refused, how soon, and what the error says.
+//! Connecting: what is refused, how soon, and why, in the error of a store that connects and in the log of a layer whose
+//! store connects later.
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use tollgate::store::RedisStoreBuilder;
-use tollgate::{Error, RedisStore};
+use tollgate::store::{BreakerState, RedisStoreBuilder};
+use tollgate::{Error, Policy, Quota, RateLimitLayer, RedisStore};
+use tower::{Layer, ServiceExt, service_fn};
+use tracing::Level;
 
 use super::stores::{patient_store, take};
+use crate::support::log::Log;
 use crate::support::server::RedisServer;
 
 /// Connecting may take 200 ms in these tests, twice: for the connection and for the scripts.
 const CONNECT: Duration = Duration::from_millis(200);
-const BOUND: Duration = Duration::from_millis(1_500);
+const BOUND: Duration = Duration::from_secs(4);
 
 async fn refusal(settings: RedisStoreBuilder, url: &str) -> Error {
     let start = Instant::now();
-    let error = settings.connect_timeout(CONNECT).connect(url).await.expect_err("it cannot be connected");
+    let error = settings.connect(url).await.expect_err("it cannot be connected");
     assert!(start.elapsed() < BOUND, "{error:#} took {:?}", start.elapsed());
     error
 }
 
-/// Checks that a text says all of these.
-#[track_caller]
-fn assert_says(error: &Error, words: &[&str]) {
-    let text = error.to_string();
-    for word in words {
-        assert!(text.contains(word), "{text:?} does not say {word:?}");
+fn in_short() -> RedisStoreBuilder {
+    RedisStore::builder().connect_timeout(CONNECT)
+}
+
+/// The line of a layer whose circuit breaker opens.
+async fn line(url: &str) -> String {
+    let log = Log::default();
+    let _noting = log.note(Level::WARN);
+    let settings = RedisStore::builder().connect_timeout(Duration::from_secs(1)).timeout(Duration::from_secs(2));
+    let store = settings.lazy().connect(url).await.expect("the URL is one");
+    let layer = RateLimitLayer::new(store, Policy::new("all", Quota::per_hour(100)));
+    let serve = |_: Request<String>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) };
+    for _ in 0..50 {
+        let response = layer.layer(service_fn(serve)).oneshot(Request::new(String::new())).await.expect("a response");
+        assert_eq!(response.status(), 200, "the fallback decides");
+        if layer.clone().live().breaker_state() == BreakerState::Open {
+            break;
+        }
     }
+    let lines = log.lines("code=\"store_unavailable\"");
+    assert_eq!(lines.len(), 1, "{}", log.text());
+    lines[0].clone()
 }
 
 #[tokio::test]
-async fn a_port_where_nobody_listens_is_a_connection_error_that_names_the_address() {
-    let mut server = RedisServer::start();
-    server.kill();
-    let error = refusal(RedisStore::builder(), &server.url()).await;
-    assert!(error.is_connection(), "{error:#}");
-    assert_says(&error, &["cannot use Redis", &format!("127.0.0.1:{}", server.port()), "is it running"]);
-    assert!(std::error::Error::source(&error).is_some(), "the cause is kept");
-}
-
-#[tokio::test]
-async fn a_wrong_password_is_a_connection_error_that_does_not_tell_it() {
-    let server = RedisServer::start_with_password("correct-horse");
-    for url in [server.url().replace("correct-horse", "battery-staple"), server.url().replace(":correct-horse@", "")] {
-        let error = refusal(RedisStore::builder(), &url).await;
-        assert!(error.is_connection(), "{error:#}");
-        assert_says(&error, &["password", "127.0.0.1"]);
-        assert!(!format!("{error:#} {error:?}").contains("battery"), "{error:?}");
+async fn each_cause_is_named_in_the_error_and_in_the_log_and_no_secret_is() {
+    let (locked, open, mut gone) =
+        (RedisServer::start_with_password("horse"), RedisServer::start(), RedisServer::start());
+    gone.kill();
+    let unknown = "redis://no-such-host.invalid:6379".to_owned();
+    let mut rows = vec![
+        (locked.url().replace("horse", "staple"), "WRONGPASS", "password"),
+        (locked.url().replace(":horse@", ""), "NOAUTH", "password"),
+        (gone.url(), "Connection refused", "is it running"),
+        (unknown, "failed to lookup address", "no-such-host.invalid"),
+    ];
+    if cfg!(feature = "tls") {
+        rows.push((open.url().replace("redis://", "rediss://"), "only one side may use TLS", "127.0.0.1"));
     }
-    drop(take(&patient_store(&server).await, "right", 1).await.unwrap());
+    for (url, cause, advice) in rows {
+        let error = refusal(RedisStore::builder().connect_timeout(Duration::from_secs(1)), &url).await;
+        let address = url.rsplit(['@', '/']).next().expect("it has one");
+        for word in ["cannot use Redis", address, advice] {
+            assert!(error.to_string().contains(word), "{error} does not say {word:?}");
+        }
+        assert!(error.is_connection() || cause.contains("TLS") && error.is_timeout(), "{error:?}");
+        assert!(!format!("{error:?}").contains("staple"), "{error:?}");
+        for text in [format!("{error:#}"), line(&url).await] {
+            assert!(text.contains(cause), "{text:?} does not name {cause:?}");
+            assert!(!text.contains("staple") && !text.contains(char::is_control), "{text:?}");
+        }
+    }
+    drop(take(&patient_store(&locked).await, "right", 1).await.expect("the password is right"));
 }
 
 /// A server that is no Redis: it answers whatever it is asked with the same text, if any.
@@ -68,63 +100,40 @@ async fn impostor(answer: &'static [u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_redis_is_told_from_one_in_time() {
-    for answer in
-        [&b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"[..], b"SSH-2.0-OpenSSH_9.2\r\n", b"\0\0\0\0"]
-    {
-        let error = refusal(RedisStore::builder(), &impostor(answer).await).await;
+async fn a_server_that_is_no_redis_is_given_up_in_time() {
+    let http = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+    let errors = b"-ERR unknown command\r\n".repeat(20).leak();
+    for answer in [&http[..], b"SSH-2.0-OpenSSH_9.2\r\n", b"\0\0\0\0", b"", errors] {
+        let error = refusal(in_short(), &impostor(answer).await).await;
         assert!(error.is_connection() || error.is_timeout(), "{error:#}");
-        assert_says(&error, &["cannot use Redis at 127.0.0.1:"]);
+        assert!(error.to_string().contains("cannot use Redis at 127.0.0.1:"), "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_given_up_in_time() {
-    let error = refusal(RedisStore::builder(), &impostor(b"").await).await;
-    assert!(error.is_timeout() || error.is_connection(), "{error:#}");
-    assert_says(&error, &["cannot use Redis at 127.0.0.1:"]);
-}
-
-#[tokio::test]
-async fn a_server_that_answers_with_errors_only_is_refused() {
-    let mut errors = Vec::new();
-    (0..20).for_each(|_| errors.extend(b"-ERR unknown command\r\n"));
-    let error = refusal(RedisStore::builder(), &impostor(errors.leak()).await).await;
-    assert!(error.is_connection() || error.is_timeout(), "{error:#}");
-}
-
-#[tokio::test]
-async fn what_is_no_redis_url_is_invalid_and_the_error_shows_one() {
-    for url in
-        ["", "127.0.0.1:6379", "http://127.0.0.1:6379", "redis://", "redis://127.0.0.1:port", "redis://127.0.0.1/x"]
-    {
-        let error = refusal(RedisStore::builder(), url).await;
-        assert!(error.is_invalid(), "{url:?}: {error:#}");
-        assert_says(&error, &["redis://", "host:port"]);
-    }
-}
-
-#[tokio::test]
-async fn settings_that_cannot_work_are_invalid_and_the_error_says_what_can() {
+async fn what_can_never_work_is_invalid_for_lazy_stores_too_and_the_error_says_what_can() {
+    type Set = fn(RedisStoreBuilder) -> RedisStoreBuilder;
     let server = RedisServer::start();
-    let long = "x".repeat(65);
-    for (settings, words) in [
-        (RedisStore::builder().pool_size(0), ["0 connections", "1 to 65536"]),
-        (RedisStore::builder().batch_size(0), ["0 checks", "1 to 128"]),
-        (RedisStore::builder().batch_size(129), ["129 checks", "1 to 128"]),
-        (RedisStore::builder().timeout(Duration::ZERO), ["0", "at least 1ms"]),
-        (RedisStore::builder().prefix(""), ["\"\"", "1 to 64"]),
-        (RedisStore::builder().prefix("a{b"), ["a{b", "without braces"]),
-        (RedisStore::builder().prefix("a b"), ["a b", "printable"]),
-        (RedisStore::builder().prefix("a\r\nb"), ["a\\r\\nb", "printable"]),
-        (RedisStore::builder().prefix(&long), ["xxxxx", "1 to 64"]),
-    ] {
-        let error = refusal(settings, &server.url()).await;
-        assert!(error.is_invalid(), "{error:#}");
-        assert_says(&error, &words);
+    let urls = ["", "127.0.0.1:6379", "http://127.0.0.1:6379", "redis://", "redis://127.0.0.1:port", "redis://a/x"];
+    let settings: [(Set, [&str; 2]); 10] = [
+        (|set| set.pool_size(0), ["0 connections", "1 to 65536"]),
+        (|set| set.batch_size(0), ["0 checks", "1 to 128"]),
+        (|set| set.batch_size(129), ["129 checks", "1 to 128"]),
+        (|set| set.timeout(Duration::ZERO), ["0", "at least 1ms"]),
+        (|set| set.connect_timeout(Duration::ZERO), ["0", "1ms"]),
+        (|set| set.prefix(""), ["\"\"", "1 to 64"]),
+        (|set| set.prefix("a{b"), ["a{b", "without braces"]),
+        (|set| set.prefix("a b"), ["a b", "printable"]),
+        (|set| set.prefix("a\r\nb"), ["a\\r\\nb", "printable"]),
+        (|set| set.prefix("x".repeat(65)), ["xxxxx", "1 to 64"]),
+    ];
+    let of_urls = urls.map(|url| ((|set| set) as Set, url.to_owned(), ["redis://", "host:port"]));
+    for (set, url, words) in of_urls.into_iter().chain(settings.map(|(set, words)| (set, server.url(), words))) {
+        for settings in [RedisStore::builder(), RedisStore::builder().lazy()] {
+            let error = refusal(set(settings), &url).await;
+            assert!(error.is_invalid() && words.iter().all(|word| error.to_string().contains(word)), "{url}: {error}");
+        }
     }
-    let error = RedisStore::builder().connect_timeout(Duration::ZERO).connect(&server.url()).await.unwrap_err();
-    assert!(error.is_invalid(), "{error:#}");
 }
 
 #[tokio::test]

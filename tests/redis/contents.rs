@@ -1,19 +1,16 @@
 //! What is in Redis: keys that no client chooses, and values that others may have written.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{Ask, Change, Check, Counter, Settlement, Store};
-use tollgate::test_util::ManualClock;
-use tollgate::{Key, Quota, RedisStore};
+use tollgate::store::{Ask, Change, Check, Counter, Store};
+use tollgate::{Key, Quota};
 use tracing::Level;
 
 use super::stores::{FIFTY, first_remaining, patient_store, remaining, take};
 use crate::support::checks::{check, counter};
 use crate::support::log::Log;
 use crate::support::server::RedisServer;
-use crate::support::time::at;
 
 const QUOTAS: [Quota; 5] = [
     Quota::fixed_window(50, Duration::from_secs(60)),
@@ -22,42 +19,6 @@ const QUOTAS: [Quota; 5] = [
     Quota::concurrency(50),
     FIFTY,
 ];
-
-#[tokio::test]
-async fn no_operation_leaves_a_key_that_never_expires() {
-    let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
-    let store = settings.connect(&server.url()).await.unwrap();
-    for (round, quota) in (1..).zip(QUOTAS) {
-        clock.set(at(round * 5_000_000));
-        for change in [Change::Refund(1), Change::Charge(1), Change::Charge(1_000)] {
-            let decided = store.decide(&[check("a", quota, 2)], Ask::default()).wait().await.unwrap();
-            server.assert_every_key_expires();
-            drop(store.settle(decided.receipt, &[Settlement::new(0, change)]));
-            store.adjust(&counter("b", quota), change).wait().await.unwrap();
-            server.assert_every_key_expires();
-            drop(store.decide(&[check("a", quota, 0)], Ask::default()).wait().await.unwrap());
-            drop(store.decide(&[check("a", quota, 51)], Ask::default()).wait().await.unwrap());
-            server.assert_every_key_expires();
-        }
-    }
-    assert_eq!(server.keys().len(), 10, "both keys of each quota are there");
-}
-
-#[tokio::test]
-async fn a_key_is_gone_once_its_state_says_nothing() {
-    let server = RedisServer::start();
-    let store = patient_store(&server).await;
-    let brief = Quota::token_bucket(1_000, Duration::from_millis(20));
-    drop(store.decide(&[check("brief", brief, 1_000)], Ask::default()).wait().await.unwrap());
-    for _ in 0..1_000 {
-        if server.ask::<u64>(&["DBSIZE"]) == 0 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    panic!("{:?} is still there", server.keys());
-}
 
 fn hostile_values() -> Vec<Vec<u8>> {
     let mut values: Vec<Vec<u8>> = [
@@ -110,24 +71,8 @@ async fn hostile_values_have_keys_of_their_own_that_are_bounded_and_have_one_pai
     }
 }
 
-#[tokio::test]
-async fn all_policies_over_one_key_share_a_slot_of_a_cluster() {
-    let server = RedisServer::start();
-    let store = patient_store(&server).await;
-    let mut checks = QUOTAS.map(|quota| check("ada", quota, 1));
-    checks[0].counter = Counter::new(
-        "other".try_into().expect("a valid name"),
-        checks[0].counter.key().clone(),
-        *checks[0].counter.quota(),
-    );
-    drop(store.decide(&checks, Ask::default()).wait().await.unwrap());
-    let tag = |key: &String| key.split(['{', '}']).nth(1).map(str::to_owned);
-    let tags: HashSet<_> = server.keys().iter().map(tag).collect();
-    assert_eq!((server.keys().len(), tags), (5, HashSet::from([Some("key:ada".to_owned())])));
-}
-
 /// What others may have put under our key.
-const FOREIGN: [&[&str]; 9] = [
+const FOREIGN: [&[&str]; 10] = [
     &["RPUSH", "KEY", "a", "b"],
     &["HSET", "KEY", "tokens", "3"],
     &["ZADD", "KEY", "1", "a"],
@@ -138,6 +83,8 @@ const FOREIGN: [&[&str]; 9] = [
     // A time not long ago, and a level that no bucket reaches.
     &["SET", "KEY", "\0\x01\x7f\x7f\x7f\x7f\x7fzzzzzzzzzzzzzz"],
     &["SET", "KEY", "as long as a window"],
+    // Of a bucket, and a byte more.
+    &["SET", "KEY", "\0\x01\x7f\x7f\x7f\x7f\x7f\0\0\0\0\0\0\x07\0\x01\x7f\x7f\x7f\x7f\x7fx"],
 ];
 
 fn put(server: &RedisServer, key: &str, foreign: &[&str]) {
@@ -151,7 +98,7 @@ async fn a_foreign_value_under_our_key_counts_as_new() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     drop(take(&store, "ours", 7).await.unwrap());
-    let key = server.keys().remove(0);
+    let (key, ours) = (server.keys().remove(0), counter("ours", FIFTY));
     for foreign in FOREIGN {
         put(&server, &key, foreign);
         let before: Vec<u8> = server.ask(&["DUMP", &key]);
@@ -159,8 +106,17 @@ async fn a_foreign_value_under_our_key_counts_as_new() {
         assert!(!take(&store, "ours", 51).await.unwrap().decision.is_allowed(), "{foreign:?}");
         assert_eq!(server.ask::<Vec<u8>>(&["DUMP", &key]), before, "{foreign:?}: nothing was taken, nothing written");
         assert_eq!(first_remaining(&take(&store, "ours", 3).await.unwrap().decision), 47, "{foreign:?}");
-        assert_eq!(remaining(&store, "ours").await, 47, "{foreign:?}");
         server.assert_every_key_expires();
+        // With others in one call.
+        put(&server, &key, foreign);
+        let both = [check("ours", FIFTY, 3), check("other", FIFTY, 0)];
+        let decided = store.decide(&both, Ask::default()).wait().await.unwrap().decision;
+        assert!(decided.is_allowed() && first_remaining(&decided) == 47, "{foreign:?}: {decided:?}");
+        for (change, left) in [(Change::Charge(5), 45), (Change::Reset, 50)] {
+            put(&server, &key, foreign);
+            store.adjust(&ours, change).wait().await.unwrap();
+            assert_eq!(remaining(&store, "ours").await, left, "{foreign:?}: {change:?}");
+        }
     }
 }
 
@@ -205,42 +161,4 @@ async fn counts_whose_product_with_the_window_no_number_holds_are_decided_exactl
     let refused = store.decide(&[check("ours", decades, 1)], Ask::default()).wait().await.unwrap().decision;
     let wait = refused.retry_after().expect("a wait helps");
     assert!(!refused.is_allowed() && wait > decades.window() && wait < 2 * decades.window(), "{wait:?}");
-}
-
-#[tokio::test]
-async fn a_state_with_a_byte_too_many_counts_as_new() {
-    let server = RedisServer::start();
-    let store = patient_store(&server).await;
-    drop(take(&store, "ours", 7).await.unwrap());
-    let key = server.keys().remove(0);
-    let _: i64 = server.ask(&["APPEND", &key, "x"]);
-    assert_eq!(remaining(&store, "ours").await, 50);
-}
-
-#[tokio::test]
-async fn a_foreign_value_under_our_key_can_be_charged_and_reset() {
-    let server = RedisServer::start();
-    let store = patient_store(&server).await;
-    drop(take(&store, "ours", 7).await.unwrap());
-    let (key, ours) = (server.keys().remove(0), counter("ours", FIFTY));
-    for foreign in FOREIGN {
-        put(&server, &key, foreign);
-        store.adjust(&ours, Change::Charge(5)).wait().await.unwrap();
-        assert_eq!(remaining(&store, "ours").await, 45, "{foreign:?}");
-        put(&server, &key, foreign);
-        store.adjust(&ours, Change::Reset).wait().await.unwrap();
-        assert!(server.keys().is_empty(), "{foreign:?}");
-    }
-}
-
-#[tokio::test]
-async fn the_time_is_the_servers_unless_a_clock_is_given() {
-    let server = RedisServer::start();
-    let store = patient_store(&server).await;
-    let daily = Quota::fixed_window(50, Duration::from_secs(86_400));
-    let decision = store.decide(&[check("day", daily, 1)], Ask::default()).wait().await.unwrap().decision;
-    let (seconds, _): (u64, u64) = server.ask(&["TIME"]);
-    let left = 86_400 - seconds % 86_400;
-    let told = decision.outcomes()[0].reset_after().as_secs();
-    assert!(told.abs_diff(left) <= 5 || told.abs_diff(left) >= 86_395, "{told} s are told, {left} s are left");
 }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::RedisStoreBuilder;
 use tollgate::{Error, RedisStore};
 
 use super::stores::{PATIENCE, take};
@@ -72,26 +71,16 @@ fn assert_refused(error: &Error, asked: &Asked) {
     assert_eq!(calls, 1, "{asked:?}");
 }
 
-fn by_both_ways() -> [RedisStoreBuilder; 2] {
-    [RedisStore::builder(), RedisStore::builder().functions()].map(|settings| settings.timeout(PATIENCE))
-}
-
 #[tokio::test]
-async fn a_server_whose_lua_packs_numbers_otherwise_is_refused_when_connected() {
-    for settings in by_both_ways() {
+async fn a_server_whose_lua_packs_numbers_otherwise_is_refused_and_a_pool_that_leads_to_it_decides_nothing() {
+    for settings in [RedisStore::builder, || RedisStore::builder().functions()] {
         let (url, asked) = foreign().await;
-        let error = settings.connect(&url).await.expect_err("it is no Redis");
+        let error = settings().connect(&url).await.expect_err("it is no Redis");
         assert!(error.is_connection(), "{error:?}");
         assert_refused(&error, &asked);
-    }
-}
-
-#[tokio::test]
-async fn a_pool_that_leads_to_such_a_server_decides_nothing() {
-    for settings in by_both_ways() {
         let (url, asked) = foreign().await;
         let pool = Config::from_url(url).create_pool(Some(Runtime::Tokio1)).expect("the URL is one");
-        let store = settings.from_pool(pool).expect("the settings are valid");
+        let store = settings().timeout(PATIENCE).from_pool(pool).expect("the settings are valid");
         let error = take(&store, "ada", 1).await.expect_err("it is no Redis");
         assert!(error.is_store(), "{error:?}");
         assert_refused(&error, &asked);

@@ -42,24 +42,3 @@ async fn a_lazy_store_that_was_made_while_redis_was_away_decides_once_it_is_ther
     let waited = time_to_decide(&store, "ada").await;
     assert!(waited.as_millis() < 1_000, "{waited:?}");
 }
-
-#[test]
-fn what_can_never_work_is_an_error_of_a_lazy_store_too() {
-    for url in ["", "http://127.0.0.1:6379", "redis://127.0.0.1/x"] {
-        let error = RedisStore::builder()
-            .lazy()
-            .connect(url)
-            .now_or_never()
-            .expect("it does not wait")
-            .expect_err("it is no URL of a Redis");
-        assert!(error.is_invalid(), "{url}: {error:#}");
-    }
-    let error = RedisStore::builder()
-        .pool_size(0)
-        .lazy()
-        .connect("redis://127.0.0.1:1")
-        .now_or_never()
-        .expect("it does not wait")
-        .expect_err("no connection");
-    assert!(error.is_invalid(), "{error:#}");
-}

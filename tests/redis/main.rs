@@ -6,7 +6,6 @@ mod bans;
 mod by_hand;
 #[cfg(feature = "calendar")]
 mod calendar;
-mod causes;
 #[cfg(all(feature = "axum", feature = "redis-cell"))]
 mod cell;
 #[cfg(feature = "cluster")]
@@ -21,9 +20,6 @@ mod foreign;
 mod functions;
 mod lazy;
 mod outages;
-#[allow(dead_code, reason = "features leave some of it out")]
-mod proxy;
-mod ratio_runtimes;
 mod ratios;
 #[cfg(unix)]
 mod reconnect;
@@ -40,4 +36,3 @@ mod stores;
 mod support;
 mod together;
 mod unused;
-mod usual;

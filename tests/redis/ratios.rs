@@ -1,8 +1,6 @@
 //! A tally in Redis: what processes report there is what all of them read, whatever becomes of the server.
 
 use std::ops::Range;
-use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -136,25 +134,13 @@ async fn redis_and_memory_add_random_reports_up_alike() {
             Err(_) => pair.clear().await,
         }
         if pair.rng.u8(..20) == 0 {
-            let pause = pair.rng.choice([5, 30, 60, 200]).expect("there are some");
+            // Some leave a hash that counts for nothing any more, and is still there.
+            let pause = pair.rng.choice([5, 30, 60, 140, 200]).expect("there are some");
             tokio::time::sleep(Duration::from_millis(pause)).await;
             late += 1;
         }
     }
     assert!(compared >= 300 && lasts > 20 && late > 5, "{compared} reports, {lasts} to the last tick, {late} pauses");
-}
-
-#[tokio::test]
-async fn shards_are_added_up_as_one_tally() {
-    let mut pair = Pair::start(3).await;
-    let tick = pair.long_tick().await;
-    for _ in 0..100 {
-        let mut report = pair.random(tick, 0).shards(3);
-        // Only the first shard knows whether a tick is over.
-        report.target = 0;
-        drop(pair.report(report).await.expect("the server is there"));
-    }
-    assert_eq!(pair.server.keys().len(), 3, "one of each shard");
 }
 
 #[tokio::test]
@@ -233,41 +219,6 @@ async fn hashes_of_a_tick_expire_after_four_and_there_are_three_of_a_shard() {
     assert_eq!(server.keys(), [""; 0]);
 }
 
-#[tokio::test]
-async fn a_hash_of_an_older_tick_that_is_still_there_counts_for_nothing() {
-    let server = RedisServer::start();
-    let tally = patient_store(&server).await;
-    let offered = |units| [Offered::new(id(1), units, units, 0)];
-    for (counters, live) in [(vec![], false), (offered(0).to_vec(), true)] {
-        let tried = async || {
-            let tick = next_tick(&tally, SHORT).await;
-            tokio::time::sleep(SHORT * 3 / 4).await;
-            let report = Report::new(SHORT, tick).counters(offered(5));
-            let added = number(&in_time(&tally, report).await?, SHORT);
-            tokio::time::sleep(SHORT * 3).await;
-            let now = next_tick(&tally, SHORT).await;
-            let is_there = server.keys().contains(&format!("tollgate:{{ratio-400000-1-0}}:{}", tick % 3));
-            let target = if live { 0 } else { now - 1 };
-            let report = Report::new(SHORT, target).live(live).counters(counters.clone());
-            let totals = in_time(&tally, report).await?;
-            let in_time = added == tick && now == tick + 4 && number(&totals, SHORT) == now;
-            (is_there && in_time).then_some(totals)
-        };
-        let totals = first(tried).await;
-        let of_each = vec![Some([0, 0]); counters.len()];
-        assert_eq!((totals.live, totals.counters), (0, of_each));
-        assert!(totals.hot.iter().all(|(_, units)| *units == [0, 0]), "{:?}", totals.hot);
-    }
-}
-
-#[tokio::test]
-async fn a_look_writes_nothing() {
-    let server = RedisServer::start();
-    let tally = patient_store(&server).await;
-    assert_eq!(look(&tally, LONG, []).await.live, 0);
-    assert_eq!(server.keys(), [""; 0]);
-}
-
 /// Reports five units of a counter at the begin of a tick, and returns what is read of it in the next one, and how
 /// many processes were live; `None` if the machine was too busy.
 async fn counted(tally: &RedisStore, before: impl Fn()) -> Option<(u64, [u64; 2])> {
@@ -320,26 +271,12 @@ async fn stores_that_call_functions_report_to_the_tally_of_scripts() {
 
 #[tokio::test]
 async fn an_emptied_server_has_no_live_processes_and_counts_from_the_next_report_on() {
-    let mut server = RedisServer::start();
+    let server = RedisServer::start();
     let tally = patient_store(&server).await;
-    for restarts in [false, true] {
-        assert_eq!(first(|| counted(&tally, || ())).await, (1, [3, 2]));
-        if restarts {
-            server.kill();
-            let start = Instant::now();
-            let lost = tally.report(Report::new(SHORT, 0)).await.expect_err("there is no server");
-            assert!(!lost.is_invalid() && start.elapsed() < PATIENCE / 2, "{lost:#}");
-            server.restart();
-            let start = Instant::now();
-            while tally.report(Report::new(SHORT, 0).live(false)).await.is_err() {
-                assert!(start.elapsed() < PATIENCE);
-            }
-        } else {
-            let (): () = server.ask(&["FLUSHALL"]);
-        }
-        let emptied = look(&tally, SHORT, [1]).await;
-        assert_eq!((emptied.live, &emptied.counters[..], emptied.hot.len()), (0, &[Some([0, 0])][..], 0));
-    }
+    assert_eq!(first(|| counted(&tally, || ())).await, (1, [3, 2]));
+    let (): () = server.ask(&["FLUSHALL"]);
+    let emptied = look(&tally, SHORT, [1]).await;
+    assert_eq!((emptied.live, &emptied.counters[..], emptied.hot.len()), (0, &[Some([0, 0])][..], 0));
     assert_eq!(first(|| counted(&tally, || ())).await, (1, [3, 2]));
 }
 
@@ -375,59 +312,4 @@ async fn a_key_of_another_kind_is_an_error_and_stays() {
     let error = tally.report(Report::new(LONG, 0)).await.expect_err("it cannot be added");
     assert!(error.is_store() && format!("{error:#}").contains("WRONGTYPE"), "{error:#}");
     assert_eq!(server.ask::<String>(&["GET", "tollgate:{ratio-60000000-1-0}:1"]), "mine");
-}
-
-/// Has eight processes report in the next tick, each in a runtime of its own; returns the number of the tick that each
-/// report was added to, unless the machine was too busy.
-fn report_together(tallies: &[RedisStore], units: impl Fn(usize) -> u64 + Sync) -> Vec<Option<u64>> {
-    let barrier = Barrier::new(tallies.len());
-    let (barrier, units) = (&barrier, &units);
-    thread::scope(|scope| {
-        let reporting = tallies.iter().enumerate().map(|(process, tally)| {
-            scope.spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-                runtime.block_on(async {
-                    // Connects, so that all report at once.
-                    let _ = look(tally, LONG, []).await;
-                    barrier.wait();
-                    let tick = next_tick(tally, SHORT).await;
-                    let counters = [0, 1].map(|counter| Offered::new(id(counter), units(process), counter, 1_000));
-                    let report = Report::new(SHORT, tick).counters(counters);
-                    let added = number(&in_time(tally, report).await?, SHORT);
-                    (added == tick).then_some(added)
-                })
-            })
-        });
-        let reporting: Vec<_> = reporting.collect();
-        reporting.into_iter().map(|process| process.join().expect("it reported")).collect()
-    })
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_processes_read_what_all_of_them_were_offered() {
-    let server = RedisServer::start();
-    let reader = patient_store(&server).await;
-    let mut tallies = Vec::new();
-    for _ in 0..8 {
-        tallies.push(patient_store(&server).await);
-    }
-    let even = |_| 1_000_u64;
-    let skewed = |process: usize| if process == 0 { 1 << 40 } else { 1 };
-    for (units, sum) in [(&even as &(dyn Fn(usize) -> u64 + Sync), 8_000), (&skewed, (1 << 40) + 7)] {
-        let round = async || {
-            let added = tokio::task::block_in_place(|| report_together(&tallies, units));
-            let tick = added[0]?;
-            let in_time = next_tick(&reader, SHORT).await == tick + 1;
-            let read = look(&reader, SHORT, [1, 0]).await;
-            let is_whole = in_time && added == [Some(tick); 8] && number(&read, SHORT) == tick + 1;
-            is_whole.then_some(read)
-        };
-        let read = first(round).await;
-        assert_eq!((read.live, read.counters), (8, vec![Some([sum, 8]), Some([sum, 0])]));
-        let mut hot: Vec<_> = read.hot.iter().map(|(counter, _)| *counter).collect();
-        hot.sort_unstable();
-        let mut both = [0, 1].map(id);
-        both.sort_unstable();
-        assert_eq!(hot, both);
-    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::{join_all, poll_immediate};
 use tollgate::RedisStore;
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{Ask, Change, MaybeFuture, Settlement, Store};
+use tollgate::store::{Ask, MaybeFuture, Store};
 
 use super::stores::{FIFTY, patient_store, remaining, take};
 use crate::support::checks::check;
@@ -49,21 +49,6 @@ async fn requests_over_two_counters_under_concurrency_take_from_both_or_none() {
 }
 
 #[tokio::test]
-async fn a_receipt_is_settled_by_the_store_that_gave_it_and_seen_by_all() {
-    let server = RedisServer::start();
-    let (one, other) = (patient_store(&server).await, patient_store(&server).await);
-    let decided = take(&one, "shared", 10).await.unwrap();
-    drop(one.settle(decided.receipt, &[Settlement::new(0, Change::Refund(4))]));
-    for _ in 0..1_000 {
-        if remaining(&other, "shared").await == 44 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    panic!("the refund did not arrive");
-}
-
-#[tokio::test]
 async fn a_prefix_keeps_stores_apart() {
     let server = RedisServer::start();
     let one = patient_store(&server).await;
@@ -72,29 +57,6 @@ async fn a_prefix_keeps_stores_apart() {
     assert_eq!(remaining(&other, "same").await, 50);
     drop(take(&other, "same", 1).await.unwrap());
     assert!(server.keys()[0].starts_with("other:{") && server.keys()[1].starts_with("tollgate:{"));
-}
-
-#[tokio::test]
-async fn a_caller_that_goes_away_does_not_break_the_others() {
-    let server = RedisServer::start();
-    let store = patient_store(&server).await;
-    for round in 0..50 {
-        let key = format!("round {round}");
-        let asked = (0..8).map(|_| store.decide(&[check(&key, FIFTY, 1)], Ask::default()));
-        let mut asked: Vec<_> = asked.map(|answer| Box::pin(answer.wait())).collect();
-        for answer in &mut asked {
-            assert!(poll_immediate(answer).await.is_none(), "Redis is not that quick");
-        }
-        for _ in 0..round % 5 {
-            tokio::task::yield_now().await;
-        }
-        let kept = asked.into_iter().step_by(2).collect::<Vec<_>>();
-        for decided in join_all(kept).await {
-            assert!(decided.unwrap().decision.is_allowed(), "{key}");
-        }
-        let left = remaining(&store, &key).await;
-        assert!((42..=46).contains(&left), "each is taken once, those of gone callers at most: {left}");
-    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What tests of several rooms use: servers, clocks, logs, and what stores are asked.
+//! What tests of several rooms use: servers, ways to them, clocks, logs, and what stores are asked.
 
 pub(crate) mod alone;
 pub(crate) mod checks;
@@ -9,8 +9,12 @@ pub(crate) mod doubles;
 pub(crate) mod log;
 pub(crate) mod nginx;
 #[cfg(feature = "redis")]
+pub(crate) mod proxy;
+#[cfg(feature = "redis")]
 pub(crate) mod server;
 pub(crate) mod slow;
 pub(crate) mod soon;
 pub(crate) mod stall;
 pub(crate) mod time;
+#[cfg(feature = "redis")]
+pub(crate) mod vault;

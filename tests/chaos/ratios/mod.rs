@@ -4,7 +4,6 @@
 mod app;
 mod cases;
 mod report;
-mod table;
 
 use self::report::Report;
 use crate::case::Case;
@@ -12,7 +11,7 @@ use crate::rig::{self, Rig};
 
 #[test]
 fn no_request_waits_for_redis_and_limits_hold_by_the_last_ratio_and_then_by_the_share() {
-    rig::run(&cases::all(), attempt, table::print);
+    rig::run(&cases::all(), attempt);
 }
 
 fn attempt(case: &Case) -> Report {

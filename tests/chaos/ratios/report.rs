@@ -9,6 +9,7 @@ use crate::case::{Case, Setup};
 use crate::report::{BOUND, BUSY, Latency, told};
 use crate::rig::{Judged, Times};
 use crate::sample::{By, Request, Sample as SampleOf};
+use crate::table::{Row, millis};
 
 type Sample = SampleOf<Request>;
 
@@ -122,6 +123,28 @@ impl Report {
 }
 
 impl Judged for Report {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn row(&self) -> Row {
+        let [by_ratio, by_share] = self.shares;
+        let rate = |rate: &Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
+        let rates = self.rates.each_ref().map(rate).join(" / ");
+        vec![
+            ("requests", self.sent.to_string()),
+            ("hung", self.hung.to_string()),
+            ("5xx", self.errors.to_string()),
+            ("critical refused", self.critical_refused.to_string()),
+            ("p99 meanwhile, ms", millis(self.meanwhile.p99)),
+            ("p99 without a layer, ms", millis(self.free.p99)),
+            ("worst added, ms", millis(self.worst.saturating_sub(self.calm.p50))),
+            ("admitted a second: before / within the life / after it / again", rates),
+            ("by ratio / share, %", format!("{by_ratio:.1} / {by_share:.1}")),
+            ("ratios again, ms", self.again.map_or("never".to_owned(), millis)),
+        ]
+    }
+
     fn is_of_a_busy_machine(&self) -> bool {
         self.calm.p99 > BUSY || self.times.stall > BUSY
     }
@@ -131,7 +154,7 @@ impl Judged for Report {
         if !self.is_of_a_busy_machine() {
             wrong.extend(self.wrong_times());
         }
-        wrong.into_iter().map(|text| format!("Redis {}: {text}", self.name)).collect()
+        wrong
     }
 }
 

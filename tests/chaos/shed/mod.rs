@@ -4,7 +4,6 @@ mod app;
 mod cases;
 mod jobs;
 mod report;
-mod table;
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
 fn no_critical_request_is_refused_and_no_slot_is_lost_whatever_happens_to_redis() {
-    rig::run(&cases::all(), attempt, table::print);
+    rig::run(&cases::all(), attempt);
 }
 
 fn attempt(case: &Case) -> Report {

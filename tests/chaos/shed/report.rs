@@ -8,6 +8,7 @@ use crate::case::{Case, Setup};
 use crate::report::{BOUND, BUSY, FEW_PERCENT, Latency, MOST_PERCENT, RETURN, WARMING, told};
 use crate::rig::{Judged, Times};
 use crate::sample::{By, Request, Sample as SampleOf, Shedder};
+use crate::table::{Row, millis};
 
 type Sample = SampleOf<Request>;
 
@@ -122,6 +123,28 @@ impl Report {
 }
 
 impl Judged for Report {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn row(&self) -> Row {
+        let [by_redis, by_fallback] = self.shares;
+        vec![
+            ("requests", self.sent.to_string()),
+            ("hung", self.hung.to_string()),
+            ("5xx but shed", self.errors.to_string()),
+            ("critical refused", self.critical_refused.to_string()),
+            ("others shed, %", format!("{:.1}", self.shed)),
+            ("p99 before, ms", millis(self.calm.p99)),
+            ("p99 meanwhile, ms", millis(self.meanwhile.p99)),
+            ("worst added, ms", millis(self.worst.saturating_sub(self.calm.p50))),
+            ("by Redis / fallback, %", format!("{by_redis:.1} / {by_fallback:.1}")),
+            ("Redis again, ms", self.again.map_or("never".to_owned(), millis)),
+            ("slots back, ms", self.outcome.back.map_or("never".to_owned(), millis)),
+            ("jobs before / meanwhile / after", self.jobs.map(|jobs| jobs.to_string()).join(" / ")),
+        ]
+    }
+
     fn is_of_a_busy_machine(&self) -> bool {
         self.free.p99 > BUSY || self.stall > BUSY
     }
@@ -131,7 +154,7 @@ impl Judged for Report {
         if !self.is_of_a_busy_machine() {
             wrong.extend(self.wrong_times());
         }
-        wrong.into_iter().map(|text| format!("Redis {}: {text}", self.name)).collect()
+        wrong
     }
 }
 

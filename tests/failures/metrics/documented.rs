@@ -111,30 +111,6 @@ async fn alerts_are_on_what_there_is() {
     }
 }
 
-#[tokio::test]
-async fn as_many_series_as_are_told() {
-    let found = first_seen().await;
-    let count = |prefix: &str| found.iter().filter(|(series, ..)| series.starts_with(prefix)).count();
-    let (decisions, times) = (count("tollgate_decisions_total"), count("tollgate_decision_seconds"));
-    let (policies, all) = (count("tollgate_policy_refusals_total"), found.len());
-    let ambiguous = count("tollgate_ambiguous_keys_total");
-    let tiers = count("tollgate_unknown_tiers_total");
-    let skipped = count("tollgate_policies_skipped_total");
-    let bans = count("tollgate_bans_total") + count("tollgate_ban_refusals_total");
-    let flows = count("tollgate_flow_");
-    let sheds = count("tollgate_shed_");
-    let ratios = count("tollgate_ratio_");
-    let stores = all - decisions - times - policies - ambiguous - tiers - skipped - bans - flows - sheds - ratios;
-    let told = format!("{decisions} series of decisions, {times} of times (each with its buckets), {stores} of stores");
-    let document = include_str!("../../../docs/metrics.md").split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(document.contains(&told), "{told}");
-    // Those of a fleet shedder are two policies more.
-    assert_eq!(
-        (policies, ambiguous, tiers, skipped, bans, flows, sheds, ratios),
-        (4, 4, 4, 4 * 3, 4, 2 * 6, 8 + 10, 4 + 2)
-    );
-}
-
 /// A metric's labels, each with the values it takes, in the order in which they are made.
 fn labels_of(found: &[(String, MetricKind, String)], name: &str) -> String {
     let mut labels: Vec<(&str, Vec<&str>)> = Vec::new();

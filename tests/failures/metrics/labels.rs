@@ -69,21 +69,3 @@ async fn nothing_of_a_request_is_a_label() {
     let refusing = all.iter().filter(|(series, ..)| series.starts_with("tollgate_policy_refusals_total"));
     assert_eq!(refusing.count(), policies().len(), "one series a policy, in three places");
 }
-
-#[tokio::test]
-async fn clients_that_come_and_go_add_no_series() {
-    let (watch, layer) = (Watch::start(), RateLimitLayer::composite(MemoryStore::new()));
-    let layer = layer.user(Quota::per_hour(1), key::from_fn(|_| Key::new("user", new_name())));
-    send(&layer).await;
-    let before = watch.all().len();
-    for _ in 0..1_000 {
-        send(&layer).await;
-    }
-    assert_eq!(watch.all().len(), before);
-}
-
-fn new_name() -> String {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed).to_string()
-}

@@ -1,65 +1,41 @@
 //! A store that fails: what went wrong, who decides instead, and whether it is asked.
 
+use std::io;
+
 use tokio::time::{advance, sleep, timeout};
-use tollgate::OnFailure;
 use tollgate::store::BreakerState;
+use tollgate::{Error, OnFailure};
 
 use super::watch::Watch;
 use crate::rig::{MANY, Mood, Moody, ask, layer, ms};
 
-const FAILED: (&str, i64) = ("store_failures_total{kind=store}", 1);
-
-#[tokio::test]
-async fn each_rule_for_failures_shows_in_who_decided() {
-    for (rule, status, decided) in [
-        (OnFailure::Fallback, 200, "decisions_total{source=fallback,verdict=allowed}"),
-        (OnFailure::Allow, 200, "decisions_total{source=fail_open,verdict=allowed}"),
-        (OnFailure::Deny, 503, "decisions_total{source=none,verdict=unavailable}"),
-    ] {
-        let (watch, store) = (Watch::start(), Moody::new(Mood::Fails));
-        let layer = layer(&store, MANY).on_failure(rule);
-        assert_eq!(ask(&layer, "ada").await.status(), status);
-        watch.saw(&[(decided, 1), FAILED]);
-        for _ in 1..5 {
-            ask(&layer, "ada").await;
-        }
-        watch.changes();
-        // It is not asked any more, so it does not fail any more.
-        assert_eq!(ask(&layer, "ada").await.status(), status);
-        watch.saw(&[(decided, 1)]);
-    }
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_store_that_does_not_answer_in_time_is_told_from_one_that_fails() {
-    let (watch, store) = (Watch::start(), Moody::new(Mood::Hangs));
-    let layer = layer(&store, MANY);
-    ask(&layer, "ada").await;
-    watch.saw(&[("decisions_total{source=fallback,verdict=allowed}", 1), ("store_failures_total{kind=timeout}", 1)]);
-    store.becomes(Mood::Fails);
-    ask(&layer, "ada").await;
-    watch.saw(&[("decisions_total{source=fallback,verdict=allowed}", 1), FAILED]);
-    // What can never be decided is no failure of the store.
-    store.becomes(Mood::Refuses);
-    ask(&layer, "ada").await;
-    watch.saw(&[("decisions_total{source=fallback,verdict=allowed}", 1)]);
-}
-
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn a_server_that_is_gone_is_a_lost_connection() {
-    use crate::rig::per_user;
-    use crate::support::server::RedisServer;
-    use tollgate::{RateLimitLayer, RedisStore};
-
-    let (watch, mut redis) = (Watch::start(), RedisServer::start());
-    let store = RedisStore::connect(&redis.url()).await.expect("the server was started");
-    let layer = RateLimitLayer::new(store, per_user(MANY));
-    ask(&layer, "ada").await;
-    watch.changes();
-    redis.kill();
-    ask(&layer, "ada").await;
-    watch.saw(&[("decisions_total{source=fallback,verdict=allowed}", 1), ("store_failures_total{kind=connection}", 1)]);
+async fn each_failure_has_its_kind_and_each_rule_shows_in_who_decided() {
+    for (rule, mood, status, decided, kind) in [
+        (OnFailure::Fallback, Mood::Fails, 200, "source=fallback,verdict=allowed", Some("store")),
+        (OnFailure::Allow, Mood::Fails, 200, "source=fail_open,verdict=allowed", Some("store")),
+        (OnFailure::Deny, Mood::Fails, 503, "source=none,verdict=unavailable", Some("store")),
+        (OnFailure::Fallback, Mood::Hangs, 200, "source=fallback,verdict=allowed", Some("timeout")),
+        // What can never be decided is no failure of the store.
+        (OnFailure::Fallback, Mood::Refuses, 200, "source=fallback,verdict=allowed", None),
+    ] {
+        let (watch, store) = (Watch::start(), Moody::new(mood));
+        let layer = layer(&store, MANY).on_failure(rule);
+        let decided = format!("decisions_total{{{decided}}}");
+        let failed = kind.map(|kind| format!("store_failures_total{{kind={kind}}}"));
+        // Then it is not asked any more, so it does not fail any more.
+        for request in 1..=6 {
+            assert_eq!(ask(&layer, "ada").await.status(), status);
+            let failed = failed.as_ref().filter(|_| request <= 5).map(|failed| (&failed[..], 1));
+            let expected: Vec<_> = [Some((&decided[..], 1)), failed].into_iter().flatten().collect();
+            if request == 1 || request == 6 { watch.saw(&expected) } else { drop(watch.changes()) }
+        }
+        if mood == Mood::Refuses {
+            store.fail_with(|| Error::connection("it is gone", io::Error::from(io::ErrorKind::ConnectionRefused)));
+            ask(&layer, "ada").await;
+            watch.saw(&[(&decided[..], 1), ("store_failures_total{kind=connection}", 1)]);
+        }
+    }
 }
 
 /// What has changed of circuit breakers: opened, closed, and open now more than before.

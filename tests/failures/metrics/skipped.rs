@@ -111,16 +111,3 @@ async fn a_look_at_the_status_is_no_skip() {
         watch.saw(&[]);
     }
 }
-
-#[tokio::test]
-async fn each_policy_counts_for_itself() {
-    let (watch, by_method) = (Watch::start(), Policy::new("method", MANY).key(key::method()));
-    let layer = RateLimitLayer::composite(MemoryStore::new()).policies([policy(), by_method]);
-    for request in [get(), of_user(), get()] {
-        assert_eq!(send(&layer, request).await, 200);
-    }
-    watch.saw(&[
-        ("decisions_total{source=store,verdict=allowed}", 3),
-        ("policies_skipped_total{policy=user,reason=key_missing}", 2),
-    ]);
-}

@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use tollgate::policy::Count;
 use tollgate::store::{DenyCache, LeaseStore, Store};
-use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
+use tollgate::{Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer};
 use tollgate_redis_cell::RedisCellStore;
 
-use super::rig::{HOUR, THREE, app, by_user, line, send, server, store};
+use super::rig::{HOUR, THREE, by_user, server, store};
 use crate::support::server::RedisServer;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -62,22 +62,6 @@ async fn each_thing_it_cannot_do_is_an_error_that_says_what_to_change() {
 }
 
 #[tokio::test]
-async fn what_it_can_do_is_built() {
-    let (_server, store) = with_server().await;
-    for policy in [
-        policy(Quota::token_bucket(1_000, SECOND)),
-        policy(Quota::per_minute(5)),
-        policy(Quota::token_bucket(1, HOUR * 24 * 365 * 60)),
-        policy(THREE).cost(3).shadow().unadvertised(),
-        policy(THREE).tier(|_| None).methods([http::Method::POST]),
-    ] {
-        assert!(RateLimitLayer::try_new(store.clone(), policy).is_ok());
-    }
-    let _ = RateLimitLayer::composite(store.clone()).ip(THREE);
-    let _ = Limiter::new(store, []);
-}
-
-#[tokio::test]
 async fn a_second_policy_is_refused_however_it_comes() {
     let (_server, store) = with_server().await;
     let one = RateLimitLayer::new(store.clone(), by_user(THREE));
@@ -86,32 +70,6 @@ async fn a_second_policy_is_refused_however_it_comes() {
     let both = || [by_user(THREE), policy(THREE)];
     assert_says(RateLimitLayer::composite(store.clone()).try_policies(both()), &["one policy"]);
     assert_says(Limiter::try_new(store, both().map(|policy| policy.rule().clone())), &["one policy"]);
-}
-
-#[tokio::test]
-async fn policies_that_cannot_replace_those_in_force_leave_them_as_they_are() {
-    let (_server, store) = with_server().await;
-    let layer = RateLimitLayer::new(store, by_user(THREE));
-    let app = app(&layer);
-    assert_says(layer.clone().live().replace_policies([by_user(Quota::fixed_window(9, HOUR))]), &["fixed_window"]);
-    assert_says(layer.clone().live().replace_policies([by_user(THREE), policy(THREE)]), &["one policy"]);
-    assert_eq!(line(&send(&app, "ada").await, "ratelimit-policy"), r#""user";q=3;w=3600"#);
-    layer.clone().live().replace_policies([by_user(Quota::token_bucket(5, HOUR))]).unwrap();
-    assert_eq!(line(&send(&app, "ada").await, "ratelimit-policy"), r#""user";q=5;w=3600"#);
-}
-
-#[tokio::test]
-#[should_panic(expected = "fixed_window")]
-async fn the_form_without_a_result_panics_with_the_reason() {
-    let (_server, store) = with_server().await;
-    let _ = RateLimitLayer::new(store, policy(Quota::fixed_window(5, HOUR)));
-}
-
-#[tokio::test]
-#[should_panic(expected = "one policy")]
-async fn a_composite_of_two_panics_with_the_reason() {
-    let (_server, store) = with_server().await;
-    let _ = RateLimitLayer::composite(store).ip(THREE).user(THREE, key::header("x-user"));
 }
 
 #[tokio::test]
@@ -128,23 +86,6 @@ async fn stores_around_it_refuse_what_it_cannot_do() {
     assert_says(RateLimitLayer::try_new(LeaseStore::new(store.clone()), policy(THREE)), &["leases"]);
     assert_says(RateLimitLayer::try_new(DenyCache::new(overdrawn()), policy(THREE)), &["leases"]);
     let _ = RateLimitLayer::new(LeaseStore::new(MemoryStore::new()), policy(THREE).count(Count::failures()));
-}
-
-#[tokio::test]
-async fn a_handler_that_asks_what_cannot_be_done_gets_an_error() {
-    let (_server, store) = with_server().await;
-    let login = |limits: RateLimitHandle| async move {
-        let ada = || Key::new("account", "ada");
-        assert_says(limits.check(&policy(THREE).count(Count::failures()), &ada()).await, &["count"]);
-        assert_says(limits.check(&policy(Quota::sliding_log(5, HOUR)), &ada()).await, &["sliding_log"]);
-        let decision = limits.check(&policy(THREE), &ada()).await.unwrap();
-        assert_eq!(decision.outcomes()[0].remaining(), 2);
-        "welcome"
-    };
-    let layer = RateLimitLayer::new(store, by_user(THREE));
-    let handler = move |axum::Extension(limits): axum::Extension<RateLimitHandle>| login(limits);
-    let app = axum::Router::new().route("/", axum::routing::get(handler)).layer(layer);
-    assert_eq!(send(&app, "ada").await.status(), 200);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use tollgate::store::{Change, RedisStoreBuilder, Store};
 use tollgate::{Error, Limiter, RedisStore, Rule};
 use tollgate_redis_cell::RedisCellStore;
 
-use super::rig::{THREE, assert_empty, decide, server, store};
+use super::rig::{THREE, decide, server};
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
 
@@ -69,14 +69,6 @@ async fn a_redis_store_without_scripts_decides_no_policies_by_itself() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_an_error_of_the_connection() {
-    let mut server = RedisServer::start();
-    server.kill();
-    let error = refusal(RedisStore::builder(), &server.url()).await;
-    assert!(error.is_connection(), "{error:#}");
-}
-
-#[tokio::test]
 async fn keys_have_the_prefix_of_the_redis_store() {
     let server = server();
     let redis =
@@ -85,19 +77,4 @@ async fn keys_have_the_prefix_of_the_redis_store() {
     let store = RedisCellStore::connect(redis).await.unwrap();
     drop(decide(&store, check("ada", THREE, 1)).await.unwrap());
     assert!(server.keys().contains(&"shop:{key:ada}:policy:1c3600s".to_owned()), "{:?}", server.keys());
-}
-
-#[tokio::test]
-async fn a_replica_is_refused_as_it_can_count_nothing() {
-    let (primary, replica) = (server(), server());
-    let _: String = replica.ask(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
-    let error = refusal(RedisStore::builder(), &replica.url()).await;
-    assert!(error.is_connection() || error.is_store(), "{error:#}");
-}
-
-#[tokio::test]
-async fn connecting_leaves_nothing_behind() {
-    let server = server();
-    let _store = store(&server).await;
-    assert_empty(&server).await;
 }

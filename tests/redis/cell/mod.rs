@@ -5,7 +5,6 @@ mod building;
 mod conformance;
 mod connecting;
 mod module;
-mod outages;
 mod requests;
 mod rig;
 mod twins;

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::store::BreakerState;
 use tollgate::{Decision, Quota, RateLimitLayer, Source};
 
-use super::rig::{HOUR, THREE, app, by_user, line, send, server, store};
+use super::rig::{THREE, app, by_user, line, send, server, store};
 
 #[tokio::test]
 async fn a_burst_is_admitted_and_then_refused_with_a_true_wait() {
@@ -61,32 +60,4 @@ async fn a_cost_from_outside_never_takes_more_than_is_there_nor_gives_any() {
         assert_eq!(line(&response, "x-ratelimit-remaining"), "3", "{user}");
     }
     server.assert_every_key_expires();
-}
-
-#[tokio::test]
-async fn a_policy_in_shadow_counts_and_refuses_nobody() {
-    let server = server();
-    let app = app(&RateLimitLayer::new(store(&server).await, by_user(THREE).shadow()).expose_decisions());
-    for fits in [true, true, true, false, false] {
-        let response = send(&app, "ada").await;
-        assert_eq!(response.status(), 200);
-        assert_eq!(response.extensions().get::<Decision>().unwrap().outcomes()[0].is_allowed(), fits);
-    }
-}
-
-#[tokio::test]
-async fn a_tier_that_cannot_be_counted_is_decided_as_without_a_store_and_trips_no_breaker() {
-    let server = server();
-    let policy = by_user(THREE).tier(|parts| (parts.headers["x-user"] == "pro").then(|| Quota::fixed_window(9, HOUR)));
-    let layer = RateLimitLayer::new(store(&server).await, policy).expose_decisions();
-    let app = app(&layer);
-    for _ in 0..9 {
-        let response = send(&app, "pro").await;
-        assert_eq!(response.status(), 200);
-        assert_eq!(response.extensions().get::<Decision>().unwrap().source(), Source::Fallback);
-    }
-    assert_eq!(send(&app, "pro").await.status(), 429);
-    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Closed);
-    let response = send(&app, "ada").await;
-    assert_eq!(response.extensions().get::<Decision>().unwrap().source(), Source::Store);
 }

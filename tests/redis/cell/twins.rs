@@ -40,21 +40,14 @@ async fn compare(quota: Quota) {
 }
 
 #[tokio::test]
-async fn both_decide_alike_where_the_burst_is_the_limit() {
-    compare(Quota::token_bucket(30, HOUR * 24 * 30)).await;
-}
-
-#[tokio::test]
-async fn both_decide_alike_where_the_burst_is_another() {
-    compare(Quota::token_bucket(24, HOUR * 24 * 30).burst(100)).await;
-}
-
-#[tokio::test]
-async fn both_decide_alike_where_the_time_between_two_units_is_no_whole_number() {
-    compare(Quota::token_bucket(7, HOUR * 24 * 30).burst(23)).await;
-}
-
-#[tokio::test]
-async fn both_decide_alike_at_the_longest_window() {
-    compare(Quota::token_bucket(3, Duration::from_secs((1 << 41) / 1_000))).await;
+async fn both_decide_alike_whatever_the_burst_and_the_window() {
+    for quota in [
+        Quota::token_bucket(30, HOUR * 24 * 30),
+        Quota::token_bucket(24, HOUR * 24 * 30).burst(100),
+        // The time between two units is no whole number.
+        Quota::token_bucket(7, HOUR * 24 * 30).burst(23),
+        Quota::token_bucket(3, Duration::from_secs((1 << 41) / 1_000)),
+    ] {
+        compare(quota).await;
+    }
 }

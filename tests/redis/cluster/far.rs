@@ -6,10 +6,10 @@ use tollgate::RedisStore;
 use tollgate::deadpool_redis::redis::Value;
 
 use super::rig::{Cluster, PATIENCE, take, wait_for};
-use crate::proxy::Proxy;
+use crate::support::proxy::Proxy;
 
-/// On the way there, and on the way back.
-const DELAY: Duration = Duration::from_millis(130);
+/// On the way there and back.
+const DELAY: Duration = Duration::from_millis(260);
 
 #[tokio::test]
 async fn a_cluster_far_away_is_connected_to_with_the_default_timeouts() {

@@ -2,16 +2,12 @@
 
 mod apart;
 mod breakers;
-#[cfg(feature = "calendar")]
-mod calendar;
-mod credentials;
 mod failover;
 mod far;
 mod holding;
 mod lazy;
 mod moves;
 mod rig;
-mod runtimes;
 mod settling;
 mod storm;
 mod tally;

@@ -1,15 +1,11 @@
-//! Slots that move to another primary, under load.
+//! Slots that move to another primary.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tollgate::store::Store;
-use tollgate::store::{Ask, Change};
-use tollgate::{Outcome, RedisStore};
+use tollgate::Outcome;
+use tollgate::store::{Ask, Store};
 
 use super::rig::{Cluster, PATIENCE, check_of, id, quota, remaining, take};
-use crate::support::checks::check;
 use crate::support::server::RedisServer;
 
 /// How long a slot stays on its way, before and after its keys.
@@ -33,47 +29,6 @@ fn move_slot(cluster: &Cluster, slot: usize, from: usize, to: usize) {
     }
     set_slot(to, slot, &["NODE", &id(to)]);
     set_slot(from, slot, &["NODE", &id(to)]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moves_in_the_middle_of_a_load_counts_on_exactly() {
-    let mut cluster = Cluster::start();
-    let new = cluster.add();
-    let store = cluster.store(PATIENCE).await;
-    let key = cluster.key_on(0);
-    let slot = cluster.slot_of(&key);
-    for (from, to) in [(0, 1), (1, new)] {
-        store.adjust(&check(&key, quota(500), 1).counter, Change::Reset).wait().await.unwrap();
-        drop(take(&store, &key, 1).await.unwrap());
-        let done = Arc::new(AtomicBool::new(false));
-        let asked: Vec<_> =
-            (0..8).map(|_| tokio::spawn(count(store.clone(), key.clone(), Arc::clone(&done)))).collect();
-        tokio::task::block_in_place(|| move_slot(&cluster, slot, from, to));
-        done.store(true, Ordering::Relaxed);
-        let (mut allowed, mut asked_in_all) = (1, 1);
-        for task in asked {
-            let (more, all) = task.await.unwrap();
-            allowed += more;
-            asked_in_all += all;
-        }
-        assert!(asked_in_all > 500, "there was a load: {asked_in_all}");
-        assert_eq!(allowed, 500, "of {asked_in_all}");
-        let keys: Vec<String> = cluster.nodes[to].ask(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "9"]);
-        assert!(keys.len() == 1, "{keys:?}");
-    }
-}
-
-/// Asks until told to stop, and at least 100 times; returns how many were admitted, and all.
-async fn count(store: RedisStore, key: String, done: Arc<AtomicBool>) -> (u64, u64) {
-    let (mut allowed, mut all) = (0, 0);
-    while all < 100 || (all < 50_000 && !done.load(Ordering::Relaxed)) {
-        let decided =
-            store.decide(&[check(&key, quota(500), 1)], Ask::default()).wait().await.expect("moving is no failure");
-        allowed += u64::from(decided.decision.is_allowed());
-        all += 1;
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    (allowed, all)
 }
 
 #[tokio::test]

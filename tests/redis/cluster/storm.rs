@@ -1,9 +1,6 @@
-//! Half of a slot moves, under load from three processes: nobody else fails, and every counter is exact.
+//! Half of a slot moves, under load from three stores: nobody else fails, and every counter is exact.
 
 use std::collections::BTreeMap;
-use std::env;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,31 +10,26 @@ use tollgate::{Quota, RedisStore};
 use super::moves::set_slot;
 use super::rig::{Cluster, PATIENCE, check_of, id, quota};
 
-const PROCESSES: usize = 3;
-/// Tasks of each kind in a process.
+const STORES: usize = 3;
+/// Tasks of each kind over a store.
 const TASKS: usize = 4;
-const BUDGET: Duration = Duration::from_millis(300);
+/// Less than the slot is half moved for.
+const BUDGET: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(5);
-/// How long a process asks; the slot is half moved in between.
+/// How long they ask; the slot is half moved in between.
 const SPAN: Duration = Duration::from_secs(4);
 const WHOLE: Duration = Duration::from_millis(700);
 const HALF: Duration = Duration::from_secs(2);
 /// What is given back in the background has arrived after this time.
 const SETTLED: Duration = Duration::from_secs(1);
-
 /// No counter comes near it, and no unit returns during the test.
 const AMPLE: Quota = quota(20_000);
 /// Runs out: what is asked for with it is refused then, and given back elsewhere.
 const SCARCE: Quota = quota(300);
 
-/// What makes this test a process of the storm: the URL of a node, and the keys.
-const VARIABLE: &str = "TOLLGATE_TEST_STORM";
-
-/// A key in the slot that moves, another on the same primary, and one on another primary.
-type Keys<'a> = [&'a str; 3];
-
-/// Checks that are asked for together, by name, and whether they may fail while the slot is half moved.
-fn kinds([moved, beside, far]: Keys<'_>) -> [(&'static str, Vec<Check>, bool); 5] {
+/// Checks that are asked for together, by name, and whether they may fail while the slot is half moved: of a key in the
+/// slot that moves, another on the same primary, and one on another primary.
+fn kinds([moved, beside, far]: [&str; 3]) -> [(&'static str, Vec<Check>, bool); 5] {
     let ample = |policy, key| check_of(policy, key, AMPLE);
     [
         ("both halves", vec![ample("a", moved), ample("b", moved), ample("c", far)], true),
@@ -48,63 +40,60 @@ fn kinds([moved, beside, far]: Keys<'_>) -> [(&'static str, Vec<Check>, bool); 5
     ]
 }
 
-/// What came of one kind in one process, or of a counter.
-type Counts = BTreeMap<String, u64>;
+/// What came of one kind over one store.
+#[derive(Default)]
+struct Counts {
+    asked: u64,
+    admitted: u64,
+    failed: u64,
+}
 
-#[test]
-fn while_half_of_a_slot_moves_no_others_fail_and_every_counter_is_exact() {
-    match env::var(VARIABLE) {
-        Ok(told) => {
-            let told: Vec<&str> = told.split(' ').collect();
-            let [url, keys @ ..] = &told[..] else { panic!("a URL and keys") };
-            load(url, keys.try_into().expect("three keys"));
+/// The slot goes to a primary that no store knows yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_half_of_a_slot_moves_no_others_fail_and_every_counter_is_exact() {
+    let mut cluster = Cluster::start();
+    let new = cluster.add();
+    let (near, far) = (cluster.keys_on(0, 2), cluster.key_on(1));
+    let (mut tasks, mut counting) = (Vec::new(), Vec::new());
+    for _ in 0..STORES {
+        let store = RedisStore::builder().timeout(BUDGET).without_deny_cache();
+        let store = store.connect_cluster([cluster.nodes[2].url()]).await.expect("the Cluster was started");
+        let watched = store.clone();
+        counting.push(thread::spawn(move || count_opened(&watched)));
+        for (place, (_, checks, _)) in kinds([&near[0], &near[1], &far]).into_iter().enumerate() {
+            tasks.extend((0..TASKS).map(|_| (place, tokio::spawn(ask(store.clone(), checks.clone())))));
         }
-        Err(_) => storm(),
+    }
+    tokio::task::block_in_place(|| move_in_halves(&cluster, &near[0], new));
+    let mut counts: [Counts; 5] = Default::default();
+    for (place, task) in tasks {
+        let (one, all) = (task.await.expect("no task fails"), &mut counts[place]);
+        (all.asked, all.admitted, all.failed) =
+            (all.asked + one.asked, all.admitted + one.admitted, all.failed + one.failed);
+    }
+    let opened: u64 = counting.into_iter().map(|watch| watch.join().expect("watching does not fail")).sum();
+    tokio::time::sleep(SETTLED).await;
+    assert_eq!(opened, 0, "breakers opened");
+    let mut admitted = BTreeMap::new();
+    for ((kind, checks, may_fail), Counts { asked, admitted: more, failed }) in
+        kinds([&near[0], &near[1], &far]).into_iter().zip(counts)
+    {
+        assert!((failed == 0 || may_fail) && asked >= 100 && failed < asked, "{kind}: {failed} of {asked} failed");
+        for check in checks {
+            admitted.entry(check.counter.policy().to_string()).or_insert((check, 0)).1 += more;
+        }
+    }
+    let store = cluster.store(PATIENCE).await;
+    for (policy, (check, admitted)) in admitted {
+        let looked = store.decide(&[check.cost(0)], Ask::default()).wait().await.expect("the Cluster is whole");
+        let outcome = &looked.decision.outcomes()[0];
+        assert_eq!(outcome.limit() - outcome.remaining(), admitted, "what counter {policy} holds, and was admitted");
     }
 }
 
-fn storm() {
-    let cluster = Cluster::start();
-    let (near, far) = (cluster.keys_on(0, 2), cluster.key_on(1));
-    let keys = [&*near[0], &near[1], &far];
-    let processes: Vec<Child> = (0..PROCESSES).map(|_| start(&cluster, keys)).collect();
-    move_in_halves(&cluster, near[0].as_str());
-    let counts = processes.into_iter().map(finish).fold(Counts::new(), |mut all, counts| {
-        for (name, count) in counts {
-            *all.entry(name).or_default() += count;
-        }
-        all
-    });
-    thread::sleep(SETTLED);
-    println!("{counts:#?}");
-    let wrong = [wrong_answers(&counts, keys), wrong_counters(&cluster, &counts, keys)].concat();
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-}
-
-fn start(cluster: &Cluster, keys: Keys<'_>) -> Child {
-    let name = "cluster::storm::while_half_of_a_slot_moves_no_others_fail_and_every_counter_is_exact";
-    let mut process = Command::new(env::current_exe().expect("it runs"));
-    process.args([name, "--exact", "--nocapture"]);
-    process.env(VARIABLE, format!("{} {}", cluster.nodes[2].url(), keys.join(" ")));
-    process.stdout(Stdio::piped()).spawn().expect("it can be started again")
-}
-
-/// What a process tells at its end.
-fn finish(mut process: Child) -> Counts {
-    let output = BufReader::new(process.stdout.take().expect("it is piped"));
-    let lines = output.lines().map_while(Result::ok);
-    let counts = lines.filter_map(|line| {
-        let (name, count) = line.strip_prefix("storm: ")?.rsplit_once(' ')?;
-        Some((name.to_owned(), count.parse().ok()?))
-    });
-    let counts = counts.collect();
-    assert!(process.wait().expect("a child ends").success(), "a process of the storm failed");
-    counts
-}
-
 /// Moves one of the keys of a slot, and the others later.
-fn move_in_halves(cluster: &Cluster, key: &str) {
-    let (from, to, slot) = (&cluster.nodes[0], &cluster.nodes[1], &cluster.slot_of(key).to_string());
+fn move_in_halves(cluster: &Cluster, key: &str, to: usize) {
+    let (from, to, slot) = (&cluster.nodes[0], &cluster.nodes[to], &cluster.slot_of(key).to_string());
     thread::sleep(WHOLE);
     set_slot(to, slot, &["IMPORTING", &id(from)]);
     set_slot(from, slot, &["MIGRATING", &id(to)]);
@@ -120,83 +109,18 @@ fn move_in_halves(cluster: &Cluster, key: &str) {
     set_slot(from, slot, &["NODE", &id(to)]);
 }
 
-fn wrong_answers(counts: &Counts, keys: Keys<'_>) -> Vec<String> {
-    let of = |name: String| counts.get(&name).copied().unwrap_or_default();
-    let mut wrong = Vec::new();
-    for (kind, _, may_fail) in kinds(keys) {
-        let (failed, asked) = (of(format!("{kind}, failed")), of(format!("{kind}, asked")));
-        println!("{kind}: {failed} of {asked} failed");
-        if (failed > 0 && !may_fail) || asked < 100 || failed == asked {
-            wrong.push(format!("{kind}: {failed} of {asked} failed"));
-        }
-    }
-    let opened = of("breakers opened".to_owned());
-    if opened > 0 {
-        wrong.push(format!("breakers opened {opened} times"));
-    }
-    wrong
-}
-
-/// Compares what every counter holds with what was admitted.
-#[tokio::main(flavor = "current_thread")]
-async fn wrong_counters(cluster: &Cluster, counts: &Counts, keys: Keys<'_>) -> Vec<String> {
-    let (store, mut admitted, mut wrong) = (cluster.store(PATIENCE).await, BTreeMap::new(), Vec::new());
-    for (kind, checks, _) in kinds(keys) {
-        for check in checks {
-            let more = counts.get(&format!("{kind}, admitted")).copied().unwrap_or_default();
-            admitted.entry(check.counter.policy().to_string()).or_insert((check, 0)).1 += more;
-        }
-    }
-    for (policy, (check, admitted)) in admitted {
-        let look = check.cost(0);
-        let looked = store.decide(&[look], Ask::default()).wait().await.expect("the Cluster is whole");
-        let outcome = &looked.decision.outcomes()[0];
-        let used = outcome.limit() - outcome.remaining();
-        println!("counter {policy}: {used} used, {admitted} admitted");
-        if used != admitted {
-            wrong.push(format!("counter {policy}: {used} used, {admitted} admitted"));
-        }
-    }
-    wrong
-}
-
-/// One process of the storm.
-#[tokio::main(worker_threads = 4)]
-async fn load(url: &str, keys: Keys<'_>) {
-    let store = RedisStore::builder().timeout(BUDGET).without_deny_cache();
-    let store = store.connect_cluster([url]).await.expect("the Cluster was started");
-    let watched = store.clone();
-    let watch = thread::spawn(move || count_opened(&watched));
-    let mut tasks = Vec::new();
-    for (kind, checks, _) in kinds(keys) {
-        tasks.extend((0..TASKS).map(|_| (kind, tokio::spawn(ask(store.clone(), checks.clone())))));
-    }
-    let mut counts = Counts::new();
-    for (kind, task) in tasks {
-        for (what, count) in task.await.expect("no task fails") {
-            *counts.entry(format!("{kind}, {what}")).or_default() += count;
-        }
-    }
-    counts.insert("breakers opened".to_owned(), watch.join().expect("watching does not fail"));
-    for (name, count) in counts {
-        println!("storm: {name} {count}");
-    }
-    // What is given back in the background is on its way.
-    tokio::time::sleep(SETTLED / 2).await;
-}
-
-async fn ask(store: RedisStore, checks: Vec<Check>) -> [(&'static str, u64); 3] {
-    let (mut asked, mut admitted, mut failed) = (0, 0, 0);
+async fn ask(store: RedisStore, checks: Vec<Check>) -> Counts {
+    let mut counts = Counts::default();
     let end = Instant::now() + SPAN;
     while Instant::now() < end {
-        asked += 1;
+        counts.asked += 1;
         match store.decide(&checks, Ask::default()).wait().await {
-            Ok(decided) => admitted += u64::from(decided.decision.is_allowed()),
-            Err(_) => failed += 1,
+            Ok(decided) => counts.admitted += u64::from(decided.decision.is_allowed()),
+            Err(_) => counts.failed += 1,
         }
         tokio::time::sleep(REST).await;
     }
-    [("asked", asked), ("admitted", admitted), ("failed", failed)]
+    counts
 }
 
 /// How often the breaker of any primary opens.

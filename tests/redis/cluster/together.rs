@@ -74,35 +74,22 @@ async fn settlements_adjustments_and_resets_find_their_node() {
 }
 
 #[tokio::test]
-async fn nodes_that_lost_their_scripts_get_them_back_and_take_once() {
+async fn nodes_that_lost_their_scripts_or_functions_get_them_back_and_take_once() {
     let cluster = Cluster::start();
-    let store = cluster.store(PATIENCE).await;
-    for round in 1..=3 {
-        for primary in cluster.primaries() {
-            let (): () = primary.ask(&["SCRIPT", "FLUSH"]);
-        }
+    for (functions, lost) in [(false, ["SCRIPT", "FLUSH", "SYNC"]), (true, ["FUNCTION", "FLUSH", "SYNC"])] {
+        let builder = RedisStore::builder().timeout(PATIENCE).prefix(lost[0]);
+        let builder = if functions { builder.functions() } else { builder };
+        let store = builder.connect_cluster([cluster.nodes[0].url()]).await.expect("the Cluster was started");
+        let libraries = || cluster.primaries().iter().map(|node| node.ask::<Vec<Value>>(&["FUNCTION", "LIST"]).len());
+        assert!(!functions || libraries().eq([1, 1, 1]));
         for place in 0..3 {
+            let () = cluster.nodes[place].ask(&lost);
             let key = cluster.key_on(place);
             drop(take(&store, &key, 2).await.unwrap());
-            assert_eq!(remaining(&store, &key).await, 50 - 2 * round);
+            assert_eq!(remaining(&store, &key).await, 48, "{lost:?}");
         }
+        assert!(!functions || libraries().eq([1, 1, 1]));
     }
-}
-
-#[tokio::test]
-async fn functions_are_loaded_on_every_primary_and_again_where_they_are_lost() {
-    let cluster = Cluster::start();
-    let builder = RedisStore::builder().functions().timeout(PATIENCE);
-    let store = builder.connect_cluster([cluster.nodes[0].url()]).await.unwrap();
-    let libraries = || cluster.primaries().iter().map(|node| node.ask::<Vec<Value>>(&["FUNCTION", "LIST"]).len());
-    assert!(libraries().eq([1, 1, 1]));
-    let _: String = cluster.nodes[1].ask(&["FUNCTION", "FLUSH", "SYNC"]);
-    for place in 0..3 {
-        let key = cluster.key_on(place);
-        drop(take(&store, &key, 2).await.unwrap());
-        assert_eq!(remaining(&store, &key).await, 48);
-    }
-    assert!(libraries().eq([1, 1, 1]));
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 //! Streams that a closure opens.
 
-use std::convert::Infallible;
 use std::error::Error as _;
 use std::future::ready;
 use std::io;
@@ -8,19 +7,14 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{BreakerState, Change, Receipt, ReceiptItem, RedisStoreBuilder, Settlement, Store};
-use tollgate::{Decision, Policy, Quota, RateLimitLayer, RedisStore, Source};
-use tower::{Layer, ServiceExt, service_fn};
+use tollgate::store::{Change, Receipt, ReceiptItem, RedisStoreBuilder, Settlement, Store};
+use tollgate::{Quota, RedisStore};
 
-use super::rig::{RETURN, assert_keeps, assert_returns, kept, take};
+use super::rig::{assert_keeps, assert_returns, kept, take};
 use crate::support::checks::counter;
 use crate::support::server::RedisServer;
 
@@ -29,15 +23,6 @@ const URL: &str = "redis://redis.invalid:4711";
 
 fn settings() -> RedisStoreBuilder {
     RedisStore::builder().without_deny_cache()
-}
-
-/// Who decides about a request to a layer.
-async fn source(layer: &RateLimitLayer) -> Source {
-    let hello = |_: Request<Full<Bytes>>| ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello"))));
-    let answered = layer.layer(service_fn(hello)).oneshot(Request::new(Full::default())).await;
-    let response = answered.expect("it never fails");
-    assert_eq!(response.status(), 200);
-    response.extensions().get::<Decision>().expect("a decision among the extensions").source()
 }
 
 #[tokio::test]
@@ -75,37 +60,6 @@ async fn an_error_of_the_closure_is_the_cause_of_an_error_of_the_connection() {
     assert_eq!(found, [(io::ErrorKind::HostUnreachable, "the tunnel is shut".to_owned())], "{error:?}");
 }
 
-#[tokio::test]
-async fn while_the_closure_fails_the_layer_decides_by_its_rule_and_an_open_breaker_calls_it_seldom() {
-    let (server, is_open, dials) = (RedisServer::start(), Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
-    let (open, count, redis) = (Arc::clone(&is_open), Arc::clone(&dials), server.port());
-    let settings = settings().dial(move |_, _| {
-        count.fetch_add(1, Ordering::SeqCst);
-        let is_open = open.load(Ordering::SeqCst);
-        async move {
-            if is_open {
-                TcpStream::connect(("127.0.0.1", redis)).await
-            } else {
-                Err(io::ErrorKind::ConnectionRefused.into())
-            }
-        }
-    });
-    let store = settings.lazy().connect(URL).await.expect("the URL is one");
-    let layer = RateLimitLayer::new(store, Policy::new("all", Quota::per_hour(1_000))).expose_decisions();
-    for _ in 0..100 {
-        assert_eq!(source(&layer).await, Source::Fallback);
-    }
-    assert_eq!(layer.clone().live().breaker_state(), BreakerState::Open);
-    let dials = dials.load(Ordering::SeqCst);
-    assert!((5..10).contains(&dials), "dialed {dials} times for 100 requests");
-    is_open.store(true, Ordering::SeqCst);
-    let start = Instant::now();
-    while source(&layer).await != Source::Store {
-        assert!(start.elapsed() < RETURN, "the breaker is {:?}", layer.clone().live().breaker_state());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn for_what_waits_to_be_settled_the_closure_is_called_again_after_a_pause() {
     let dials = Arc::<AtomicU32>::default();
@@ -126,14 +80,6 @@ async fn for_what_waits_to_be_settled_the_closure_is_called_again_after_a_pause(
         assert_eq!((dials.load(Ordering::SeqCst), settling.is_finished()), (dialed, false));
     }
     settling.abort();
-}
-
-#[tokio::test]
-async fn a_pool_that_is_there_already_takes_no_closure_that_dials() {
-    let pool = Config::from_url(URL).create_pool(Some(Runtime::Tokio1)).expect("the URL is one");
-    let settings = settings().dial(|host, port| async move { TcpStream::connect((host, port)).await });
-    let error = settings.from_pool(pool).expect_err("it connects by itself");
-    assert!(error.is_invalid() && error.to_string().contains("a closure that dials"), "{error:#}");
 }
 
 /// A stream that panics once.

@@ -9,7 +9,9 @@ use tollgate::{Error, Quota, RedisStore};
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
 
-const FIFTY: Quota = Quota::token_bucket(50_000, Duration::from_secs(30 * 86_400));
+/// Hardly a unit returns during a test.
+pub(crate) const AMPLE: Quota = Quota::token_bucket(LIMIT, Duration::from_secs(30 * 86_400));
+pub(crate) const LIMIT: u64 = 50_000;
 
 /// Limiting goes on within this time of a working server's return.
 pub(crate) const RETURN: Duration = Duration::from_secs(1);
@@ -21,7 +23,7 @@ pub(crate) async fn connect(url: &str) -> RedisStore {
 }
 
 pub(crate) async fn take(store: &RedisStore) -> Result<StoreDecision, Error> {
-    store.decide(&[check("ada", FIFTY, 1)], Ask::default()).wait().await
+    store.decide(&[check("ada", AMPLE, 1)], Ask::default()).wait().await
 }
 
 /// Checks that a decision fails in time; returns how, with all causes.

@@ -102,12 +102,8 @@ async fn assert_least(rules: &[&str], settings: impl Fn() -> RedisStoreBuilder) 
 }
 
 #[tokio::test]
-async fn a_user_with_the_documented_rules_can_do_all_by_scripts_and_none_of_them_is_idle() {
+async fn a_user_with_the_documented_rules_can_do_all_by_scripts_and_by_functions_and_none_of_them_is_idle() {
     assert_least(&BY_SCRIPTS, settings).await;
-}
-
-#[tokio::test]
-async fn a_user_with_the_documented_rules_can_do_all_by_functions_and_none_of_them_is_idle() {
     assert_least(&BY_FUNCTIONS, || settings().functions()).await;
 }
 
@@ -139,24 +135,17 @@ async fn a_tally_takes_some_rules_more_none_of_which_is_idle_and_without_one_lea
 }
 
 #[tokio::test]
-async fn a_pool_whose_connections_others_use_too_takes_two_rules_more() {
-    let server = RedisServer::start();
-    let rules = [&BY_SCRIPTS[..], &["+ping", "+unwatch"]].concat();
-    let pool = Config::from_url(user(&server, &rules)).create_pool(Some(Runtime::Tokio1)).expect("the URL is one");
-    drop(pool.get().await.expect("the user may connect"));
-    let store = settings().from_pool(pool).expect("the settings are valid");
-    assert!(take(&store, QUOTAS[0], 1).await.expect("a connection is taken").decision.is_allowed());
-    let list: String = server.ask(&["CLIENT", "LIST"]);
-    assert_eq!(list.matches("user=limiter").count(), 1, "the pool's connection is the one used: {list}");
-}
-
-#[tokio::test]
-async fn a_database_in_the_url_takes_one_rule_more() {
+async fn a_pool_whose_connections_others_use_too_and_a_database_in_the_url_take_rules_more() {
     let server = RedisServer::start();
     let url = user(&server, &BY_SCRIPTS);
     settings().connect(&format!("{url}/3")).await.expect_err("the user may not select");
     user(&server, &[&BY_SCRIPTS[..], &["+select"]].concat());
     settings().connect(&format!("{url}/3")).await.expect("the user may select");
+    let url = user(&server, &[&BY_SCRIPTS[..], &["+ping", "+unwatch"]].concat());
+    let pool = Config::from_url(url).create_pool(Some(Runtime::Tokio1)).expect("the URL is one");
+    drop(pool.get().await.expect("the user may connect"));
+    let store = settings().from_pool(pool).expect("the settings are valid");
+    assert!(take(&store, QUOTAS[0], 1).await.expect("a connection is taken").decision.is_allowed());
 }
 
 #[test]
@@ -171,13 +160,18 @@ fn the_rules_are_those_that_the_documentation_has() {
 }
 
 #[tokio::test]
-async fn the_rules_allow_nothing_beyond_the_prefix() {
+async fn the_rules_allow_nothing_beyond_the_prefix_and_who_lacks_one_is_told_the_command() {
     let server = RedisServer::start();
     let url = user(&server, &BY_SCRIPTS);
     settings().prefix("others").connect(&url).await.expect("loading is allowed");
     let store = settings().prefix("others").connect(&url).await.unwrap();
     let error = take(&store, QUOTAS[0], 1).await.expect_err("the key is another's");
     assert!(error.is_store() && format!("{error:#}").to_lowercase().contains("permission"), "{error:#}");
+    let error = settings().connect(&user(&server, &BY_SCRIPTS[..2])).await.expect_err("it may not load");
+    assert!(error.is_connection() && format!("{error:#}").contains("cannot use Redis"), "{error:#}");
+    let cause = std::error::Error::source(&error).map(|cause| format!("{cause:?}")).unwrap_or_default();
+    assert!(cause.contains("eval"), "{cause}");
+    user(&server, &BY_SCRIPTS);
     let mut connection = Client::open(url).unwrap().get_connection().unwrap();
     for command in ["FLUSHALL", "KEYS *", "CONFIG GET dir", "GET tollgate:x", "ACL WHOAMI", "SCRIPT FLUSH"] {
         let mut words = command.split(' ');
@@ -185,13 +179,4 @@ async fn the_rules_allow_nothing_beyond_the_prefix() {
         let told = refused.expect_err("it is not allowed").to_string();
         assert!(told.to_lowercase().contains("permission"), "{command}: {told}");
     }
-}
-
-#[tokio::test]
-async fn a_user_who_lacks_a_rule_is_told_which_command_it_may_not_run() {
-    let server = RedisServer::start();
-    let error = settings().connect(&user(&server, &BY_SCRIPTS[..2])).await.expect_err("it may not load");
-    assert!(error.is_connection() && format!("{error:#}").contains("cannot use Redis"), "{error:#}");
-    let cause = std::error::Error::source(&error).map(|cause| format!("{cause:?}")).unwrap_or_default();
-    assert!(cause.contains("eval"), "{cause}");
 }

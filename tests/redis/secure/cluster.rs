@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, iter, process, thread};
 
-use tollgate::Key;
-
-use super::tls::{Authority, remaining_of, settings};
+use super::tls::Authority;
 use crate::support::server::RedisServer;
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -69,21 +67,4 @@ fn free_ports() -> impl Iterator<Item = u16> {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let ports = iter::repeat_with(move || first + NEXT.fetch_add(1, Ordering::Relaxed) % 1_000);
     ports.take(1_000).filter(move |port| is_free(*port) && is_free(port + 10_000))
-}
-
-#[tokio::test]
-async fn the_nodes_of_a_cluster_are_all_reached_over_tls() {
-    let (nodes, authority) = start(&["127.0.0.1"]);
-    let url = format!("rediss://127.0.0.1:{}", nodes[0].port);
-    let store = settings().root_certificates(authority.pem()).connect_cluster([&url]).await.unwrap();
-    for number in 0..20 {
-        let key = Key::new("key", number.to_string());
-        assert_eq!(remaining_of(&store, key.clone(), 1).await.unwrap(), 49, "{key}");
-        assert_eq!(remaining_of(&store, key.clone(), 1).await.unwrap(), 48, "{key}");
-    }
-    let kept = nodes.iter().map(|node| node.plain.ask::<usize>(&["DBSIZE"]));
-    assert!(kept.clone().all(|kept| kept > 0) && kept.sum::<usize>() == 20, "each has a part of the keys");
-
-    let error = settings().connect_cluster([&url]).await.unwrap_err();
-    assert!(error.is_connection() && error.to_string().contains(&nodes[0].port.to_string()), "{error:#}");
 }

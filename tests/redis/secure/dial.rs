@@ -92,13 +92,15 @@ async fn a_sentinel_is_dialed_by_its_url_and_the_primary_as_it_names_that() {
     let (authority, dialed) = (Authority::new(), Dialed::default());
     let shown = authority.identity(&[HOST, "127.0.0.1"], |_| {});
     let primary = TlsServer::start(&authority, &shown, "yes");
-    let sentinel = super::sentinel::Sentinel::of(&primary, &authority, &shown);
+    let sentinel = super::sentinel::sentinel_of(&primary, &authority, &shown);
     let (client, url) = (authority.identity(&["client"], |_| {}), format!("rediss://{HOST}:{PORT}"));
     let store = super::sentinel::connected(|| {
         let settings = dialed.settings(&authority, sentinel.port);
         settings.client_certificate(client.certificate.clone(), client.key.clone()).connect_sentinel([&url], "limits")
     });
     let store = store.await;
+    let stranger = dialed.settings(&authority, sentinel.port).connect_sentinel([&url], "limits").await;
+    assert!(stranger.is_err_and(|error| error.is_connection()), "a certificate is asked for");
     assert_eq!(remaining_of(&store, key(0), 1).await.expect("it is connected"), 49);
     assert_eq!(dialed.names(), BTreeSet::from([(HOST.to_owned(), PORT), ("127.0.0.1".to_owned(), primary.port)]));
     let clients: String = primary.plain.ask(&["CLIENT", "LIST", "TYPE", "normal"]);

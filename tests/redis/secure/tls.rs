@@ -4,8 +4,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
-use tollgate::deadpool_redis::redis::{Client, Value, cmd};
-use tollgate::store::{Ask, Check, Counter, Credentials, RedisStoreBuilder, Store};
+use tollgate::deadpool_redis::redis::{Client, cmd};
+use tollgate::store::{Ask, Check, Counter, RedisStoreBuilder, Store};
 use tollgate::{Error, Key, Quota, RedisStore};
 
 use crate::support::server::RedisServer;
@@ -115,8 +115,10 @@ async fn refusal(settings: RedisStoreBuilder, url: &str, cause: &str) -> Error {
 async fn a_store_decides_over_tls_with_a_private_root_and_comes_back_after_its_connection_was_closed() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1", "localhost"], |_| {}), "no");
+    // One of several roots is enough.
+    let roots = format!("{}{}", Authority::new().pem(), authority.pem());
     for host in ["127.0.0.1", "localhost"] {
-        let store = settings().root_certificates(authority.pem()).connect(&server.url(host)).await.unwrap();
+        let store = settings().root_certificates(roots.clone()).connect(&server.url(host)).await.unwrap();
         remaining(&store, 1).await.unwrap();
         let _: i64 = server.plain.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
         let mut again = remaining(&store, 1).await;
@@ -130,42 +132,6 @@ async fn a_store_decides_over_tls_with_a_private_root_and_comes_back_after_its_c
     }
     let store = settings().connect(&server.plain.url()).await.unwrap();
     assert_eq!(remaining(&store, 0).await.unwrap(), 46, "both ways lead to one Redis");
-}
-
-#[tokio::test]
-async fn passwords_that_change_are_asked_for_over_tls_too() {
-    let (authority, vault) = (Authority::new(), std::sync::Arc::<std::sync::Mutex<String>>::default());
-    let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1"], |_| {}), "no");
-    let rotate = |password: &str| {
-        password.clone_into(&mut vault.lock().expect("nobody panics here"));
-        let rules = ["on", "resetpass", &format!(">{password}"), "~*", "+@all"];
-        let (): () = server.plain.ask(&[&["ACL", "SETUSER", "limiter"], &rules[..]].concat());
-        let _: i64 = server.plain.ask(&["CLIENT", "KILL", "USER", "limiter"]);
-    };
-    rotate("first");
-    let now = std::sync::Arc::clone(&vault);
-    let settings = settings().root_certificates(authority.pem()).credentials(move || {
-        let password = now.lock().expect("nobody panics here").clone();
-        async move { Ok::<_, std::convert::Infallible>(Credentials::new("limiter", password)) }
-    });
-    let store = settings.connect(&server.url("127.0.0.1")).await.unwrap();
-    for round in 0..3 {
-        rotate(&format!("password-{round}"));
-        let start = Instant::now();
-        while let Err(error) = remaining(&store, 1).await {
-            assert!(start.elapsed() < BOUND, "{error:#}");
-        }
-    }
-    let refused: Vec<Value> = server.plain.ask(&["ACL", "LOG"]);
-    assert!(refused.is_empty(), "somebody used what was no password any more: {refused:?}");
-}
-
-#[tokio::test]
-async fn one_of_several_roots_is_enough() {
-    let (authority, other) = (Authority::new(), Authority::new());
-    let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1"], |_| {}), "no");
-    let roots = format!("{}{}", other.pem(), authority.pem());
-    settings().root_certificates(roots).connect(&server.url("127.0.0.1")).await.unwrap();
 }
 
 #[tokio::test]
@@ -189,20 +155,6 @@ async fn a_certificate_for_another_host_or_one_that_is_over_is_refused() {
         let trusting = settings().root_certificates(authority.pem());
         assert!(refusal(trusting, &server.url("127.0.0.1"), cause).await.is_connection());
     }
-}
-
-#[tokio::test]
-async fn a_plain_connection_to_a_port_for_tls_and_the_reverse_are_refused_in_time() {
-    let authority = Authority::new();
-    let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1"], |_| {}), "no");
-    // What waits for the other's first word waits as long as this.
-    let settings = || settings().connect_timeout(Duration::from_millis(500));
-    let plain = format!("redis://127.0.0.1:{}", server.port);
-    let error = refusal(settings(), &plain, "cannot use Redis").await;
-    assert!(error.is_connection() || error.is_timeout(), "{error:#}");
-    let encrypted = server.plain.url().replace("redis://", "rediss://");
-    let error = refusal(settings().root_certificates(authority.pem()), &encrypted, "cannot use Redis").await;
-    assert!(error.is_connection() || error.is_timeout(), "{error:#}");
 }
 
 #[tokio::test]

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Ask, Store, StoreDecision};
+use tollgate::store::{Ask, Credentials, Store, StoreDecision};
 use tollgate::{Error, Quota, RedisStore};
 
-use super::rig::{NAME, Watched, wait_for};
+use super::rig::{NAME, Watched};
 use crate::support::checks::check;
+use crate::support::vault::Vault;
 
 /// Hardly a unit returns during a test.
 const FIFTY: Quota = Quota::token_bucket(50, Duration::from_secs(30 * 86_400));
@@ -14,7 +15,7 @@ const BUDGET: Duration = Duration::from_millis(300);
 /// A budget, and what a busy machine adds to it.
 const BOUND: Duration = Duration::from_millis(800);
 const LIMIT: Duration = Duration::from_secs(20);
-/// Limiting goes on within this time of the sentinels' naming another primary.
+/// Limiting goes on within this time of the sentinels' naming another primary, or of a change of a password.
 const RETURN: Duration = Duration::from_secs(1);
 
 async fn take(store: &RedisStore, cost: u64) -> Result<StoreDecision, Error> {
@@ -39,10 +40,12 @@ async fn time_to_decide(store: &RedisStore, watched: &Watched) -> Duration {
     panic!("no decision was made in {:?}", start.elapsed());
 }
 
+/// One of the sentinels that a store knows is away.
 #[tokio::test]
 async fn decisions_resume_on_the_replica_after_the_primary_was_killed() {
     let mut watched = Watched::start();
-    let store = RedisStore::builder().timeout(BUDGET).connect_sentinel(watched.urls(), NAME).await.unwrap();
+    let urls = [&["redis://127.0.0.1:1".to_owned()], &watched.urls()[..]].concat();
+    let store = RedisStore::builder().timeout(BUDGET).connect_sentinel(urls, NAME).await.expect("three are there");
     drop(take(&store, 10).await.unwrap());
     assert_eq!(watched.primary.keys().len(), 1);
     let replicas: u64 = watched.primary.ask(&["WAIT", "1", "5000"]);
@@ -60,46 +63,32 @@ async fn decisions_resume_on_the_replica_after_the_primary_was_killed() {
 }
 
 #[tokio::test]
-#[ignore = "slow: scripts/slow runs it"]
-async fn decisions_leave_a_primary_that_became_a_replica() {
-    let watched = Watched::start();
-    let store = RedisStore::builder().timeout(BUDGET).connect_sentinel(watched.urls(), NAME).await.unwrap();
-    drop(take(&store, 1).await.unwrap());
-    let _: String = watched.sentinels[0].ask(&["SENTINEL", "FAILOVER", NAME]).expect("there is a good replica");
-    let demoted = || watched.primary.ask::<String>(&["INFO", "replication"]).contains("role:slave");
-    wait_for("the old primary follows the new one", demoted);
-    let waited = time_to_decide(&store, &watched).await;
-    assert!(waited < RETURN, "{waited:?}");
-}
+async fn the_primary_is_logged_in_to_with_the_password_of_the_time_and_what_cannot_be_found_is_told_at_connect() {
+    let (watched, vault) = (Watched::start(), Vault::default());
+    let none = vec!["redis://127.0.0.1:1".to_owned()];
+    let rows = [(watched.urls(), "other", "\"other\""), (none, NAME, ""), (vec![watched.primary.url()], NAME, "")];
+    for (urls, name, told) in rows {
+        let error = RedisStore::connect_sentinel(&urls, name).await.expect_err("there is no such primary");
+        assert!(error.is_connection() && error.to_string().contains(told), "{urls:?}: {error:#}");
+    }
+    assert!(RedisStore::connect_sentinel([""; 0], NAME).await.expect_err("no URL").is_invalid());
 
-#[tokio::test]
-async fn a_sentinel_that_is_away_is_passed_over() {
-    let mut watched = Watched::start();
-    let urls = watched.urls();
-    watched.sentinels[0].kill();
-    let store = RedisStore::builder().timeout(BUDGET).connect_sentinel(&urls, NAME).await.expect("two are left");
-    drop(take(&store, 1).await.unwrap());
-}
+    vault.change([&watched.primary], "first");
+    let settings = vault.settings(RedisStore::builder().without_deny_cache());
+    let store = settings.lazy().connect_sentinel(watched.urls(), NAME).await.expect("the URLs are some");
+    for round in 0..3 {
+        vault.change([&watched.primary], &format!("password-{round}"));
+        let start = Instant::now();
+        while let Err(error) = take(&store, 1).await {
+            assert!(start.elapsed() < RETURN, "{error:#}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    Vault::assert_used_rightly(&watched.primary);
 
-#[tokio::test]
-async fn the_primary_may_ask_for_a_password_and_the_sentinels_for_none() {
-    let watched = Watched::start();
     watched.lock("secret");
     let error = RedisStore::connect_sentinel(watched.urls(), NAME).await.expect_err("no password was given");
     assert!(error.is_connection(), "{error:#}");
-    let store = RedisStore::builder().primary_credentials(tollgate::store::Credentials::new("default", "secret"));
-    let store = store.connect_sentinel(watched.urls(), NAME).await.unwrap();
-    drop(take(&store, 1).await.unwrap());
-}
-
-#[tokio::test]
-async fn what_cannot_be_found_is_told_at_connect() {
-    let watched = Watched::start();
-    let error = RedisStore::connect_sentinel(watched.urls(), "other").await.expect_err("no such name");
-    assert!(error.is_connection() && error.to_string().contains("\"other\""), "{error:#}");
-    let error = RedisStore::connect_sentinel(["redis://127.0.0.1:1"], NAME).await.expect_err("nobody listens");
-    assert!(error.is_connection(), "{error:#}");
-    let error = RedisStore::connect_sentinel([watched.primary.url()], NAME).await.expect_err("it is no sentinel");
-    assert!(error.is_connection(), "{error:#}");
-    assert!(RedisStore::connect_sentinel([""; 0], NAME).await.expect_err("no URL").is_invalid());
+    let settings = RedisStore::builder().primary_credentials(Credentials::new("default", "secret"));
+    drop(take(&settings.connect_sentinel(watched.urls(), NAME).await.unwrap(), 1).await.unwrap());
 }

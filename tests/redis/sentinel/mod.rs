@@ -1,5 +1,4 @@
 //! A store on the primary that real sentinels name.
 
-mod credentials;
 mod failover;
-mod rig;
+pub(crate) mod rig;

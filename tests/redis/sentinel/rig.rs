@@ -56,19 +56,21 @@ impl Watched {
 /// A sentinel on a loopback port, stopped when dropped.
 pub(crate) struct Sentinel {
     process: Child,
-    port: u16,
+    pub(crate) port: u16,
     folder: PathBuf,
 }
 
 impl Sentinel {
     fn start(primary: u16) -> Self {
         for _ in 0..ATTEMPTS {
-            let listener = net::TcpListener::bind(("127.0.0.1", 0)).expect("a loopback port is free");
-            let port = listener.local_addr().expect("it has an address").port();
-            drop(listener);
-            let folder = env::temp_dir().join(format!("tollgate-sentinel-{}-{port}", process::id()));
-            fs::create_dir_all(&folder).expect("the temporary folder can be written");
-            let mut sentinel = Self { process: spawn(port, primary, &folder), port, folder };
+            let settings = |port: u16, _: &Path| {
+                format!(
+                    "port {port}\nsentinel monitor {NAME} 127.0.0.1 {primary} {QUORUM}\n\
+                     sentinel down-after-milliseconds {NAME} {}\nsentinel failover-timeout {NAME} 2000\n",
+                    DOWN_AFTER.as_millis(),
+                )
+            };
+            let mut sentinel = Self::start_with(settings);
             if sentinel.answers() {
                 return sentinel;
             }
@@ -76,16 +78,27 @@ impl Sentinel {
         panic!("no sentinel could be started in {ATTEMPTS} attempts");
     }
 
+    /// Starts a sentinel with settings for its port and its folder, and does not wait until it answers.
+    pub(crate) fn start_with(settings: impl FnOnce(u16, &Path) -> String) -> Self {
+        let listener = net::TcpListener::bind(("127.0.0.1", 0)).expect("a loopback port is free");
+        let port = listener.local_addr().expect("it has an address").port();
+        drop(listener);
+        let folder = env::temp_dir().join(format!("tollgate-sentinel-{}-{port}", process::id()));
+        fs::create_dir_all(&folder).expect("the temporary folder can be written");
+        let (file, dir) = (folder.join("sentinel.conf"), folder.display());
+        let settings = format!("bind 127.0.0.1\ndir {dir}\n{}", settings(port, &folder));
+        fs::write(&file, settings).expect("the temporary folder can be written");
+        let mut sentinel = Command::new("redis-server");
+        sentinel.arg(file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = sentinel.spawn().expect("the servers were started, so sentinels can be");
+        Self { process, port, folder }
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn kill(&mut self) {
-        self.process.kill().expect("a child can be killed");
-        self.process.wait().expect("a child can be waited for");
-    }
-
-    pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
+    fn ask<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
         let mut connection = Client::open(self.url())?.get_connection_with_timeout(LIMIT)?;
         cmd(command[0]).arg(&command[1..]).query(&mut connection)
     }
@@ -119,20 +132,6 @@ impl Drop for Sentinel {
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
-}
-
-fn spawn(port: u16, primary: u16, folder: &Path) -> Child {
-    let settings = format!(
-        "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {primary} {QUORUM}\n\
-         sentinel down-after-milliseconds {NAME} {}\nsentinel failover-timeout {NAME} 2000\n",
-        folder.display(),
-        DOWN_AFTER.as_millis(),
-    );
-    let file = folder.join("sentinel.conf");
-    fs::write(&file, settings).expect("the temporary folder can be written");
-    let mut sentinel = Command::new("redis-server");
-    sentinel.arg(file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    sentinel.spawn().expect("the servers were started, so sentinels can be")
 }
 
 #[track_caller]

@@ -14,14 +14,12 @@ use crate::support::slow::many;
 
 const KEYS: usize = 8;
 const LIMIT: u64 = 6;
-const LIFE: Duration = Duration::from_secs(3);
-
 /// A life in which a renewal can be lost with its connection, and once more, before the slots expire.
-const LONG_LIFE: Duration = Duration::from_secs(8);
+const LIFE: Duration = Duration::from_secs(8);
 
-async fn process(server: &RedisServer, life: Duration) -> Limiter {
+async fn process(server: &RedisServer) -> Limiter {
     let store = RedisStore::connect(&server.url()).await.expect("the server is up");
-    let rule = Rule::new("streams", Quota::concurrency(LIMIT).slot_ttl(life));
+    let rule = Rule::new("streams", Quota::concurrency(LIMIT).slot_ttl(LIFE));
     Limiter::new(store, [rule]).on_failure(OnFailure::Deny)
 }
 
@@ -79,9 +77,9 @@ async fn until_none_is_served(served: &Served) {
     }
 }
 
-async fn history(life: Duration, mishap: impl AsyncFn(&RedisServer, &Limiter, &Served)) {
+async fn history(mishap: impl AsyncFn(&RedisServer, &Limiter, &Served)) {
     let server = RedisServer::start();
-    let processes = [process(&server, life).await, process(&server, life).await, process(&server, life).await];
+    let processes = [process(&server).await, process(&server).await, process(&server).await];
     let (all_served, until) = (Served::default(), Instant::now() + Duration::from_secs(many([5, 14])));
     let mut clients = JoinSet::new();
     for number in 0..96 {
@@ -102,34 +100,9 @@ async fn history(life: Duration, mishap: impl AsyncFn(&RedisServer, &Limiter, &S
         if all == [LIMIT; KEYS] {
             return;
         }
-        assert!(start.elapsed() < life + life / 8 + Duration::from_secs(3), "{all:?} are left");
+        assert!(start.elapsed() < LIFE + LIFE / 8 + Duration::from_secs(3), "{all:?} are left");
         sleep(Duration::from_millis(20)).await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_processes_never_serve_more_than_the_limit_and_all_slots_come_back() {
-    history(LIFE, async |_, _, _| sleep(Duration::from_millis(100)).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_do_they_while_connections_are_lost() {
-    history(LONG_LIFE, async |server, _, _| {
-        let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        sleep(Duration::from_millis(fastrand::u64(..900))).await;
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_do_they_while_the_server_stands_still_for_a_moment() {
-    history(LONG_LIFE, async |server, _, _| {
-        server.pause();
-        sleep(Duration::from_millis(fastrand::u64(..400))).await;
-        server.resume();
-        sleep(Duration::from_millis(fastrand::u64(200..1_500))).await;
-    })
-    .await;
 }
 
 /// A runtime that ends, stands still or is not driven any more while it holds a slot.
@@ -161,12 +134,22 @@ fn stray(limiter: &Limiter, served: &Served) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_do_they_while_other_runtimes_end_or_stand_still() {
-    history(LIFE, async |_, limiter, served| {
+async fn processes_never_serve_more_than_the_limit_and_all_slots_come_back_whatever_happens() {
+    history(async |server, limiter, served| {
         // First, because slots are renewed on the runtime that takes the first one.
-        sleep(Duration::from_millis(fastrand::u64(20..200))).await;
-        let (limiter, served) = (limiter.clone(), Arc::clone(served));
-        std::thread::spawn(move || stray(&limiter, &served));
+        sleep(Duration::from_millis(fastrand::u64(20..600))).await;
+        match fastrand::u8(..3) {
+            0 => drop(server.ask::<i64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])),
+            1 => {
+                server.pause();
+                sleep(Duration::from_millis(fastrand::u64(..400))).await;
+                server.resume();
+            }
+            _ => {
+                let (limiter, served) = (limiter.clone(), Arc::clone(served));
+                std::thread::spawn(move || stray(&limiter, &served));
+            }
+        }
     })
     .await;
 }

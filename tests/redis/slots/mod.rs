@@ -1,7 +1,6 @@
 //! Slots in Redis: of processes that die, servers that forget, clients that vanish and runtimes that stop.
 
 mod dying;
-mod fleet;
 mod forgotten;
 mod histories;
 mod released;

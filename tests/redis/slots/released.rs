@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tollgate::Quota;
 use tollgate::deadpool_redis::redis::{Client, Value, cmd};
 
@@ -23,60 +23,6 @@ fn quota(limit: u64) -> Quota {
 
 fn threads(workers: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(workers).enable_all().build().expect("it starts")
-}
-
-/// Polls a future so many times, and drops it.
-async fn some_polls<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
-    let mut future = std::pin::pin!(future);
-    for _ in 0..polls {
-        if let std::task::Poll::Ready(value) = futures::poll!(&mut future) {
-            return Some(value);
-        }
-        tokio::task::yield_now().await;
-    }
-    None
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_vanish_while_they_are_decided_leave_no_slots_behind() {
-    let redis = RedisServer::start();
-    let limiter = limiter(&redis.url(), quota(400)).await;
-    let vanish = |number: u32| {
-        let limiter = limiter.clone();
-        tokio::spawn(async move {
-            let (mut held, key) = (0_u32, ada());
-            for round in 0..40 {
-                let acquiring = limiter.acquire(&key);
-                let got = match (number + round) % 3 {
-                    0 => timeout(Duration::from_micros(u64::from(number * 37 % 2_000)), acquiring).await.ok(),
-                    1 => some_polls(acquiring, round % 4).await,
-                    _ => Some(acquiring.await),
-                };
-                held += u32::from(got.is_some_and(|got| !got.expect("Redis is there").1.is_empty()));
-                sleep(Duration::from_micros(300)).await;
-            }
-            held
-        })
-    };
-    let held: u32 = join_all((0..200).map(vanish)).await.into_iter().map(|held| held.expect("none panics")).sum();
-    let all = 200 * 40;
-    assert!(0 < held && held < all, "{held} of {all} were held");
-    until_left(&limiter, 400, SOON).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_that_are_released_while_redis_stands_still_are_free_when_it_goes_on() {
-    let redis = RedisServer::start();
-    let limiter = limiter(&redis.url(), quota(3_000)).await;
-    let key = ada();
-    let held = join_all((0..2_500).map(|_| limiter.acquire(&key))).await;
-    assert_eq!(left(&limiter).await, 500);
-    redis.pause();
-    drop(held);
-    sleep(Duration::from_millis(200)).await;
-    redis.resume();
-    let took = until_left(&limiter, 3_000, SOON).await;
-    println!("2,500 slots were free {took:?} after the server went on");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,39 +60,6 @@ fn a_runtime_that_stops_releases_the_slots_of_its_tasks() {
     assert_eq!(here.block_on(left(&limiter)), 700);
     drop(other);
     here.block_on(until_left(&limiter, 1_000, SOON));
-}
-
-#[test]
-fn slots_that_outlive_their_runtime_are_released_from_anywhere() {
-    let (redis, here, other) = (RedisServer::start(), threads(1), threads(1));
-    let store = here.block_on(store(&redis.url()));
-    let limiter = limiter_of(&store, quota(1_000));
-    assert_eq!(here.block_on(left(&limiter)), 1_000);
-    let held = other.block_on(hold(&limiter, 200));
-    drop(other);
-    assert_eq!(here.block_on(left(&limiter)), 800);
-    // This thread is of no runtime.
-    drop(held);
-    here.block_on(until_left(&limiter, 1_000, SOON));
-}
-
-#[test]
-fn a_handler_that_blocks_its_thread_after_a_release_keeps_no_slot_from_others() {
-    let (redis, runtime) = (RedisServer::start(), threads(2));
-    runtime.block_on(async {
-        let limiter = limiter(&redis.url(), quota(10)).await;
-        let held = hold(&limiter, 10).await;
-        let (unblock, blocked) = std::sync::mpsc::channel::<()>();
-        let blocking = tokio::spawn(async move {
-            drop(held);
-            let _ = blocked.recv_timeout(LONG);
-        });
-        let took = until_left(&limiter, 10, SOON).await;
-        println!("the slots were free after {took:?}");
-        assert!(!blocking.is_finished(), "it blocks its thread for longer");
-        drop(unblock);
-        blocking.await.expect("it does not panic");
-    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
