@@ -158,12 +158,6 @@ fn a_clock_that_steps_back_neither_stops_nor_keeps_up_shedding() {
     assert_eq!(log.count("code=\"shedding_ended\""), 1, "{}", log.text());
 }
 
-#[test]
-fn a_name_that_no_policy_may_have_is_an_error() {
-    let error = WorkerShedLayer::try_measured("two words", || 0.0).expect_err("a name");
-    assert!(error.is_invalid() && error.to_string().contains("\"two words\""), "{error}");
-}
-
 #[tokio::test]
 async fn the_ready_instance_is_called_and_none_is_for_a_request_that_is_shed() {
     let (layer, _) = bad_for(120);
