@@ -23,8 +23,6 @@ mod lazy;
 mod outages;
 #[allow(dead_code, reason = "features leave some of it out")]
 mod proxy;
-mod ratio_runtimes;
-mod ratios;
 #[cfg(unix)]
 mod reconnect;
 mod refusals;
