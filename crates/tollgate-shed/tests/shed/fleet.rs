@@ -10,7 +10,7 @@ use futures::future::join_all;
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::store::{BreakerState, DenyCache, Store};
+use tollgate::store::{BreakerState, Store};
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{
     Decision, MemoryStore, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Source, key,
@@ -133,19 +133,6 @@ async fn slots_of_clients_that_vanish_are_released() {
         becomes(&store, "fleet", [0, 0]).await;
     })
     .await;
-}
-
-#[tokio::test]
-async fn slots_are_renewed_as_long_as_they_are_held() {
-    let store = MemoryStore::builder().clock(ManualClock::paused()).build();
-    let quota = TEN.slot_ttl(Duration::from_secs(3));
-    let service = behind(&FleetShedLayer::new(store, "fleet", quota, 0.2).classify(said), hello());
-    let _critical = served(&service, 6, Class::Critical).await;
-    let _others = served(&service, 4, Class::Read).await;
-    for _ in 0..20 {
-        sleep(Duration::from_secs(1)).await;
-        assert!(served(&service, 1, Class::Read).await.is_empty());
-    }
 }
 
 #[tokio::test]
@@ -306,19 +293,4 @@ async fn a_limit_inside_that_denies_without_its_store_is_no_shedder_and_keeps_no
     }
     assert_eq!(log.count("code=\"shedding\""), 0, "{}", log.text());
     assert_eq!(served(&behind(&layer, hello()), 30, Class::Write).await.len(), 16, "all slots are free");
-}
-
-#[tokio::test]
-async fn what_a_shedder_refuses_is_cached_nowhere() {
-    let cache = DenyCache::new(MemoryStore::new());
-    let service = behind(&of_two(cache.clone()), hello());
-    let mut held = served(&service, 60, Class::Read).await;
-    assert_eq!(held.len(), 16);
-    for _ in 0..16 {
-        held.pop();
-        held.extend(served(&service, 2, Class::Read).await);
-        assert_eq!(held.len(), 16, "a slot that is free is taken by the next request");
-    }
-    assert_eq!(served(&service, 20, Class::Critical).await.len(), 20);
-    assert_eq!((cache.denied_from_cache(), cache.len()), (0, 0));
 }

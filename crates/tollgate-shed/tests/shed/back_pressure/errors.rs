@@ -52,19 +52,6 @@ async fn a_service_waits_while_no_decision_can_be_made_and_goes_on_after_that() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_fallback_admits_what_is_its_share() {
-    let store = FailingStore::new(MemoryStore::new());
-    store.fail();
-    let limiter = Limiter::new(store, [Rule::new("mail", Quota::per_hour(2))]);
-    let layer = BackPressureLayer::new(limiter, key());
-    let mut service = layer.layer(echo());
-    for job in 0..2 {
-        assert_eq!(service.ready().await.unwrap().call(job).await, Ok(job));
-    }
-    assert!(!is_ready(&mut service));
-}
-
-#[tokio::test(start_paused = true)]
 async fn rules_that_are_replaced_are_followed() {
     let store = RecordingStore::new(memory(&ManualClock::paused()));
     let policy = |quota| Policy::new("mail", quota).key(header("x-job"));
