@@ -11,9 +11,10 @@ mod effect;
 mod garbage;
 mod identity;
 mod layer;
+#[path = "../../../../tests/support/log.rs"]
+mod log;
 mod mistakes;
 mod served;
-mod support;
 mod watch;
 
 /// A file that says all there is, what excludes another thing in a comment.

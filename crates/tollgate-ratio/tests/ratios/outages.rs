@@ -44,18 +44,6 @@ async fn before_the_first_totals_shares_are_admitted() {
     assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT / 2) <= 4), "{admitted:?}");
 }
 
-#[tokio::test]
-async fn an_emptied_tally_is_no_data() {
-    let fleet = Fleet::new(2);
-    fleet.load(1_000, 5).await;
-    let before = fleet.ratio().expect("it is known");
-    for _ in 0..10 {
-        fleet.tally.tally.clear();
-        sleep(TICK / 10).await;
-    }
-    assert_eq!((fleet.ratio(), fleet.stores[0].live()), (Some(before), Some(2)));
-}
-
 /// A tally that never replies, and how long it was waited for each time.
 struct Unanswered(Arc<Mutex<Vec<Duration>>>);
 

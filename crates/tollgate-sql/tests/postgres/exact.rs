@@ -1,11 +1,11 @@
-//! Decisions are those of the store in memory, and exact over all stores of one database.
+//! Decisions are exact over all stores of one database.
 
 use std::env;
 use std::process::{Command, Stdio};
 
 use futures::future::join_all;
 use tollgate::Quota;
-use tollgate::store::{Change, Check, StateId, Store};
+use tollgate::store::{Check, StateId};
 use tollgate_sql::postgres::Postgres;
 use tollgate_sql::{BackendStore, StateBackend};
 
@@ -58,41 +58,6 @@ async fn admitted(store: BackendStore<Postgres>, quota: Quota, requests: usize) 
         count += usize::from(is_allowed(decide(&store, &[check("api", "ada", quota)]).await));
     }
     count
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn units_are_conserved_over_keys_stores_and_refunds() {
-    let server = Server::start();
-    let first = database(&server).await;
-    let stores = [first.store().expect("a store"), on(&server.url(), AMPLE, 4).store().expect("a store")];
-    let quotas =
-        [("user", Quota::token_bucket(100, HOUR.saturating_mul(100))), ("all", Quota::fixed_window(150, HOUR))];
-    let tasks = (0..32_usize).map(|task| {
-        let store = stores[task % 2].clone();
-        tokio::spawn(async move {
-            let mut taken = [0_u64; 3];
-            for round in 0..20 {
-                let user = (task + round) % 2;
-                let checks = [check("user", ["ada", "bob"][user], quotas[0].1), check("all", "all", quotas[1].1)];
-                if is_allowed(decide(&store, &checks).await) {
-                    taken[user] += 1;
-                    taken[2] += 1;
-                    if round % 5 == 0 {
-                        let refunded = store.adjust(&checks[1].counter, Change::Refund(1)).wait().await;
-                        taken[2] -= refunded.expect("it is there").units;
-                    }
-                }
-            }
-            taken
-        })
-    });
-    let taken = join_all(tasks).await.into_iter().map(|taken| taken.expect("no panic"));
-    let taken = taken.fold([0; 3], |sum, taken| [sum[0] + taken[0], sum[1] + taken[1], sum[2] + taken[2]]);
-    for (place, (policy, key)) in [("user", "ada"), ("user", "bob"), ("all", "all")].into_iter().enumerate() {
-        let (quota, limit) = if policy == "user" { (quotas[0].1, 100) } else { (quotas[1].1, 150) };
-        let look = decide(&stores[0], &[check(policy, key, quota).cost(0)]).await.expect("a decision").decision;
-        assert_eq!(look.outcomes()[0].remaining(), limit - taken[place], "{policy} {key}: {taken:?}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
