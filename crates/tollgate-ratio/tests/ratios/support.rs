@@ -9,6 +9,3 @@ pub(crate) mod log;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../tests/support/server.rs"]
 pub(crate) mod server;
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../../../../tests/support/slow.rs"]
-pub(crate) mod slow;
