@@ -78,9 +78,12 @@ fn a_constructor_panics_where_it_is_called_with_the_sentence_of_its_error() {
         let twin = if is_request { BandwidthLayer::try_requests } else { BandwidthLayer::try_responses };
         let error = twin(metered(), OnLimit::Abort).expect_err("bytes are not metered").to_string();
         // Called by name: a pointer to a function has no place of its caller.
-        let panicked = catch_unwind(|| match is_request {
-            true => BandwidthLayer::requests(metered(), OnLimit::Abort),
-            false => BandwidthLayer::responses(metered(), OnLimit::Abort),
+        let panicked = catch_unwind(|| {
+            if is_request {
+                BandwidthLayer::requests(metered(), OnLimit::Abort)
+            } else {
+                BandwidthLayer::responses(metered(), OnLimit::Abort)
+            }
         });
         assert_eq!(panicked.expect_err("it panics").downcast_ref(), Some(&error));
         assert_eq!(FILE.take(), file!(), "{error}");

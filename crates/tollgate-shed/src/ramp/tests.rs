@@ -214,10 +214,12 @@ fn the_loop_of_shedding_and_utilization_comes_to_rest_between_the_thresholds() {
 
 const S: Duration = Duration::from_secs(1);
 
-/// Changes of the number in progress from one second on, each with its second; the average that is taken at a second.
+/// The second from which changes are counted, each of them with its second, when the average is taken, and what it is.
+type Averaged = (u32, &'static [(f64, u32)], u32, f64);
+
 #[test]
 fn the_average_weighs_each_number_by_its_time_also_over_a_clock_that_steps_back() {
-    let rows: [(u32, &[(f64, u32)], u32, f64); 4] = [
+    let rows: [Averaged; 4] = [
         // 1 for 1 s, 2 for 3 s, 1 for 4 s.
         (1, &[(1.0, 1), (1.0, 2), (-1.0, 5)], 9, 11.0 / 8.0),
         // 1 for 1 s, 0 for 99 s.
@@ -229,7 +231,9 @@ fn the_average_weighs_each_number_by_its_time_also_over_a_clock_that_steps_back(
     ];
     for (from, changes, at, expected) in rows {
         let mut usage = Usage { last: S * from, ..Usage::default() };
-        changes.iter().for_each(|(change, second)| usage.add(*change, S * *second));
+        for (change, second) in changes {
+            usage.add(*change, S * *second);
+        }
         let found = usage.take(S * at);
         assert!((found - expected).abs() < 1e-9, "{found} instead of {expected}");
     }

@@ -11,7 +11,7 @@ use crate::support::table::Table;
 const BUDGET: Duration = Duration::from_secs(10);
 
 /// A store by a clock, of whose table each load and each commit takes so long.
-async fn made(clock: ManualClock, trip: Duration) -> BackendStore<Table> {
+fn made(clock: ManualClock, trip: Duration) -> BackendStore<Table> {
     BackendStore::builder(Table::new(move || clock.now(), trip)).timeout(BUDGET).build()
 }
 
@@ -24,11 +24,11 @@ fn assert_whole(report: &Report) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_on_a_database_conforms_at_once() {
-    let suite = Conformance::new(async |clock| made(clock, Duration::ZERO).await).expires_by_clock();
+    let suite = Conformance::new(async |clock| made(clock, Duration::ZERO)).expires_by_clock();
     assert_whole(&suite.run().await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_on_a_database_that_waits_conforms() {
-    assert_whole(&conformance(async |clock| made(clock, Duration::from_micros(1)).await).await);
+    assert_whole(&conformance(async |clock| made(clock, Duration::from_micros(1))).await);
 }

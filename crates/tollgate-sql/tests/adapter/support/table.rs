@@ -162,7 +162,7 @@ impl StateBackend for Table {
             Next::PanicsInLoad => panic!("the table panics"),
             Next::PanicsWhenDropped => {
                 let _panics = Panics;
-                pending().await
+                pending::<()>().await;
             }
             Next::ForgetsOne => drop(states.pop()),
             Next::ReturnsNoState => states.fill(Some(b"\x02none".to_vec())),
