@@ -17,7 +17,6 @@ mod redis;
 mod rig;
 mod rules;
 mod shares;
-mod shed;
 mod slots;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]

@@ -1,9 +1,5 @@
 //! Requests and responses: through the layer, over sockets, behind and before proxies, and of the example server.
 
-#[cfg(feature = "redis")]
-mod back_pressure;
-#[cfg(feature = "axum")]
-mod bandwidth;
 mod bans;
 #[cfg(all(unix, feature = "axum"))]
 mod behind_nginx;
@@ -40,7 +36,6 @@ mod readme;
 mod refused_uploads;
 #[cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
 mod server;
-mod shed;
 mod slots;
 #[cfg(feature = "axum")]
 mod sockets;

@@ -20,7 +20,6 @@ mod foreign;
 mod functions;
 mod lazy;
 mod outages;
-mod ratios;
 #[cfg(unix)]
 mod reconnect;
 mod refusals;

@@ -184,16 +184,6 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_in_the_shard_of_their_identity_in_the_order_of_the_report() {
-        let counters = [3, 4, 5, 7, 0].map(|first| Offered::new(id(first), 1, 0, 1));
-        let parts = ShardReport::all("t", &report(counters).shards(4)).expect("the report is valid");
-        let places: Vec<&[usize]> = parts.iter().map(|part| &part.places[..]).collect();
-        assert_eq!(places, [&[1, 4][..], &[2], &[], &[0, 3]]);
-        assert_eq!(parts[3].keys[0], "t:{ratio-1000000-4-3}:0");
-        assert_eq!(parts[3].counters.len(), 2 * OFFERED_SIZE);
-    }
-
-    #[test]
     fn what_a_script_could_not_count_is_refused() {
         let many = (0..513_u16).map(|place| {
             let mut id = [0; CounterId::LENGTH];

@@ -212,15 +212,6 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_place_goes_together() {
-        let mut queue = TxQueue::new(1);
-        let (jobs, _waiters): (Vec<TxJob>, Vec<Waiter>) = (0..9).map(|key| job(&[key])).unzip();
-        let begun: Vec<Batch> = jobs.into_iter().filter_map(|job| queue.push(job)).collect();
-        assert_eq!(begun.len(), 1);
-        assert_eq!(end(&mut queue, &begun[0]).expect("all may go").0.len(), 8);
-    }
-
-    #[test]
     fn many_that_wait_for_one_state_hold_up_no_other() {
         let mut queue = TxQueue::new(2);
         let (jobs, _waiters): (Vec<TxJob>, Vec<Waiter>) = (0..2 * MOST_JOBS).map(|_| job(&[1])).unzip();

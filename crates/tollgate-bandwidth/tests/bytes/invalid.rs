@@ -1,12 +1,19 @@
 //! Options that make no sense with bytes.
 
+use std::cell::RefCell;
+use std::panic::{catch_unwind, set_hook, take_hook};
 use std::time::Duration;
 
 use tollgate::policy::Count;
 use tollgate::{Ban, Error, MemoryStore, Policy, Quota, RateLimitLayer};
 use tollgate_bandwidth::{BandwidthLayer, OnLimit};
+use tollgate_config::Config;
 
 const MINUTE: Quota = Quota::per_minute(1_000);
+
+fn limits(policy: Policy) -> RateLimitLayer {
+    RateLimitLayer::new(MemoryStore::new(), policy)
+}
 
 #[track_caller]
 fn names(error: &Error, text: &str) {
@@ -17,18 +24,19 @@ fn names(error: &Error, text: &str) {
 fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built_and_when_policies_are_replaced() {
     let bytes = |quota| Policy::new("bytes", quota);
     let ban = Ban::new(3, Duration::from_secs(60), Duration::from_secs(60));
-    let limits = |policy| RateLimitLayer::new(MemoryStore::new(), policy);
     let layer = BandwidthLayer::responses(limits(bytes(MINUTE)), OnLimit::Throttle);
+    // A policy that comes back is checked again.
+    let found = || layer.limits().find_policy("bytes").expect("it is there");
+    let leaky = Quota::leaky_bucket(5, Duration::from_secs(1)).queue(5);
     let wrong = [
         (bytes(Quota::concurrency(5)), "a concurrency has no units that are taken by the number"),
-        (
-            bytes(Quota::leaky_bucket(5, Duration::from_secs(1)).queue(5)),
-            "a leaky_bucket has no units that are taken by the number",
-        ),
+        (bytes(leaky), "a leaky_bucket has no units that are taken by the number"),
         (bytes(MINUTE).cost(2), "leave out cost"),
+        (found().cost(7), "leave out cost"),
         (bytes(MINUTE).cost_by(|_| 1), "leave out cost"),
         (bytes(MINUTE).count(Count::failures()), "leave out count"),
         (bytes(MINUTE).metered(), "leave out metered"),
+        (found().metered(), "leave out metered"),
         (bytes(MINUTE).refund_dropped(), "leave out refund_dropped"),
         (bytes(MINUTE).ban(ban.of_verified_keys()), "leave out ban"),
     ];
@@ -39,10 +47,45 @@ fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built_and_when_policies
         names(&BandwidthLayer::try_requests(limits, OnLimit::Abort).expect_err("it makes no sense"), text);
     }
     assert!(BandwidthLayer::try_requests(limits(bytes(MINUTE).shadow().unadvertised()), OnLimit::Throttle).is_ok());
+    assert!(BandwidthLayer::try_requests(limits(bytes(MINUTE)).without_handle(), OnLimit::Abort).is_ok());
 }
 
 #[test]
-fn layers_of_one_that_has_no_handles_limit_bytes() {
-    let limits = RateLimitLayer::new(MemoryStore::new(), Policy::new("bytes", MINUTE)).without_handle();
-    assert!(BandwidthLayer::try_requests(limits, OnLimit::Abort).is_ok());
+fn the_limits_of_a_file_are_those_of_a_layer_of_bandwidth_unless_they_have_a_cost() {
+    let of_file = |line: &str| {
+        let file = format!("[[policy]]\nname = \"a\"\nlimit = 5\nwindow = \"60s\"\n{line}\n");
+        Config::from_toml(&file).and_then(|config| config.layer(MemoryStore::new())).expect("it is valid")
+    };
+    assert!(BandwidthLayer::try_responses(of_file("key = \"header:x-user\""), OnLimit::Throttle).is_ok());
+    let error = BandwidthLayer::try_responses(of_file("cost = 2"), OnLimit::Throttle).expect_err("bytes cost one unit");
+    names(&error, "leave out cost");
+}
+
+thread_local! {
+    /// The file in which this thread panicked last.
+    static FILE: RefCell<String> = RefCell::default();
+}
+
+#[test]
+fn a_constructor_panics_where_it_is_called_with_the_sentence_of_its_error() {
+    let usual = take_hook();
+    set_hook(Box::new(move |panic| {
+        FILE.set(panic.location().map(|location| location.file().to_owned()).unwrap_or_default());
+        usual(panic);
+    }));
+    let metered = || limits(Policy::new("a", MINUTE).metered());
+    for is_request in [true, false] {
+        let twin = if is_request { BandwidthLayer::try_requests } else { BandwidthLayer::try_responses };
+        let error = twin(metered(), OnLimit::Abort).expect_err("bytes are not metered").to_string();
+        // Called by name: a pointer to a function has no place of its caller.
+        let panicked = catch_unwind(|| {
+            if is_request {
+                BandwidthLayer::requests(metered(), OnLimit::Abort)
+            } else {
+                BandwidthLayer::responses(metered(), OnLimit::Abort)
+            }
+        });
+        assert_eq!(panicked.expect_err("it panics").downcast_ref(), Some(&error));
+        assert_eq!(FILE.take(), file!(), "{error}");
+    }
 }

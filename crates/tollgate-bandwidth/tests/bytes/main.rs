@@ -1,9 +1,13 @@
-//! Bodies whose bytes are limited. What needs a server is among the tests of the root.
+//! Bodies whose bytes are limited.
 
+#[allow(dead_code, reason = "flows use more of it")]
+#[path = "../flows/audit.rs"]
+mod audit;
 mod bodies;
 mod invalid;
-mod panics;
 mod requests;
 mod rig;
-mod support;
+mod sockets;
+#[path = "../../../../tests/support/soon.rs"]
+mod soon;
 mod terms;

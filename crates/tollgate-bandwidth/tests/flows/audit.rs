@@ -1,16 +1,19 @@
-//! A store that counts what it admits and refunds.
+//! A store that counts what it admits and refunds, and flows over it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::store::{Ask, Change, Check, MaybeFuture, Receipt, Settlement, Settling, Store, StoreDecision};
-use tollgate::{Error, Key, Limiter, Quota, Rule};
-
-use crate::support::doubles::passes_on;
+use tollgate::store::{
+    Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Requirement, Settlement, Settling,
+    Store, StoreDecision,
+};
+use tollgate::test_util::{FailingStore, ManualClock};
+use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, Quota, Rule};
+use tollgate_bandwidth::Flow;
 
 /// What a store has admitted and refunded, and how often it was called.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     admitted: AtomicU64,
     refunded: AtomicU64,
     calls: AtomicU64,
@@ -18,16 +21,16 @@ pub(super) struct Counts {
 
 impl Counts {
     /// The units that stay taken, as far as flows know: what a bucket has refilled meanwhile counts as refunded.
-    pub(super) fn taken(&self) -> u64 {
-        self.admitted.load(Ordering::SeqCst) - self.refunded.load(Ordering::SeqCst)
+    pub(crate) fn taken(&self) -> u64 {
+        self.admitted.load(Ordering::SeqCst) - self.refunded()
     }
 
-    pub(super) fn refunded(&self) -> u64 {
+    pub(crate) fn refunded(&self) -> u64 {
         self.refunded.load(Ordering::SeqCst)
     }
 
     /// The decisions so far.
-    pub(super) fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 
@@ -41,14 +44,19 @@ impl Counts {
 }
 
 /// It passes decisions and settlements on, counts those of the first check, and has no budget of its own.
-pub(super) struct Audit<S> {
+pub(crate) struct Audit<S> {
     inner: S,
     counts: Arc<Counts>,
 }
 
-impl<S: Store> Store for Audit<S> {
-    passes_on!(inner: adjust, capabilities);
+impl<S: Store> Audit<S> {
+    pub(crate) fn new(inner: S) -> (Self, Arc<Counts>) {
+        let counts = Arc::<Counts>::default();
+        (Self { inner, counts: Arc::clone(&counts) }, counts)
+    }
+}
 
+impl<S: Store> Store for Audit<S> {
     fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let counts = Arc::clone(&self.counts);
         match self.inner.decide(checks, ask) {
@@ -65,6 +73,7 @@ impl<S: Store> Store for Audit<S> {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        assert!(!changes.is_empty(), "what stays taken is not settled");
         for change in changes.iter().filter(|change| change.check == 0) {
             let Change::Refund(units) = change.change else { panic!("a flow only refunds") };
             assert!(units <= receipt.items()[0].units, "no more than was taken");
@@ -72,20 +81,50 @@ impl<S: Store> Store for Audit<S> {
         }
         self.inner.settle(receipt, changes)
     }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
+        self.inner.adjust(counter, change)
+    }
+
+    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
+        self.inner.capabilities(requirements)
+    }
+}
+
+/// A store in memory by tokio's paused time.
+pub(crate) fn memory() -> MemoryStore {
+    MemoryStore::builder().clock(ManualClock::paused()).build()
 }
 
 /// A limiter of one rule over an audited store, and its counts.
-pub(super) fn limiter(store: impl Store, quota: Quota) -> (Limiter, Arc<Counts>) {
+pub(crate) fn limiter(store: impl Store, quota: Quota) -> (Limiter, Arc<Counts>) {
     limiter_of(store, Rule::new("bytes", quota))
 }
 
 /// The same, of a rule that is more than a quota.
-pub(super) fn limiter_of(store: impl Store, rule: Rule) -> (Limiter, Arc<Counts>) {
-    let counts = Arc::<Counts>::default();
-    let audit = Audit { inner: store, counts: Arc::clone(&counts) };
+pub(crate) fn limiter_of(store: impl Store, rule: Rule) -> (Limiter, Arc<Counts>) {
+    let (audit, counts) = Audit::new(store);
     (Limiter::new(audit, [rule]), counts)
 }
 
-pub(super) fn ada() -> Key {
+/// A flow over a store in memory, its limiter and counts.
+pub(crate) async fn flow(quota: Quota) -> (Flow, Limiter, Arc<Counts>) {
+    let (limiter, counts) = limiter(memory(), quota);
+    (flow_of(&limiter).await, limiter, counts)
+}
+
+/// The same, over a store that a test has fail.
+pub(crate) async fn failing(quota: Quota, rule: OnFailure) -> (FailingStore<MemoryStore>, Flow, Limiter, Arc<Counts>) {
+    let store = FailingStore::new(memory());
+    let (limiter, counts) = limiter(store.clone(), quota);
+    let limiter = limiter.on_failure(rule);
+    (store, flow_of(&limiter).await, limiter, counts)
+}
+
+pub(crate) async fn flow_of(limiter: &Limiter) -> Flow {
+    Flow::of(limiter, &ada()).await.expect("a flow")
+}
+
+pub(crate) fn ada() -> Key {
     Key::new("user", "ada")
 }

@@ -10,8 +10,7 @@ use tollgate::test_util::FailingStore;
 use tollgate::{Key, Limiter, OnFailure, Quota};
 use tollgate_bandwidth::Flow;
 
-use super::audit::{Counts, limiter};
-use super::taking::memory;
+use super::audit::{Counts, limiter, memory};
 use crate::support::slow::many;
 
 /// One history: some keys, and what has passed of each.

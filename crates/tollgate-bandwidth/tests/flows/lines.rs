@@ -12,15 +12,13 @@ use tollgate::test_util::FailingStore;
 use tollgate::{Limiter, MemoryStore, Quota, Rule};
 use tollgate_bandwidth::Flow;
 
-use super::audit::{ada, limiter};
-use super::taking::memory;
+use super::audit::{ada, flow, flow_of, limiter, memory};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn who_needs_little_does_not_wait_for_what_somebody_needed_who_left() {
-    let (limiter, counts) = limiter(memory(), Quota::token_bucket(10, SECOND).burst(1_000));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, _, counts) = flow(Quota::token_bucket(10, SECOND).burst(1_000)).await;
     flow.acquire(1_000).await.expect("the burst");
     let other = flow.clone();
     let large = tokio::spawn(async move { timeout(SECOND, other.acquire(500)).await });
@@ -41,8 +39,7 @@ async fn who_needs_little_does_not_wait_for_what_somebody_needed_who_left() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_gained_for_somebody_who_left_is_not_passed_by_others_at_once() {
-    let (limiter, _) = limiter(memory(), Quota::per_second(10));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, ..) = flow(Quota::per_second(10)).await;
     timeout(30 * SECOND, flow.acquire(10_000)).await.expect_err("it takes 1000 s");
     let mut passed = 0;
     while flow.check(1).await.is_ok() {
@@ -54,8 +51,7 @@ async fn what_was_gained_for_somebody_who_left_is_not_passed_by_others_at_once()
 
 #[tokio::test(start_paused = true)]
 async fn grants_that_nobody_claims_do_not_pile_up() {
-    let (limiter, _) = limiter(memory(), Quota::per_second(10));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, ..) = flow(Quota::per_second(10)).await;
     let mut idle: Vec<_> = (0..55).map(|_| Box::pin(flow.acquire(10))).collect();
     let mut passed: u64 = idle.iter_mut().map(|taking| u64::from(taking.now_or_never().is_some()) * 10).sum();
     assert_eq!(passed, 10, "the burst");
@@ -68,23 +64,25 @@ async fn grants_that_nobody_claims_do_not_pile_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_leased_for_somebody_who_is_not_polled_is_refunded() {
-    let (limiter, counts) = limiter(memory(), Quota::per_second(1_000));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
-    flow.acquire(1_000).await.expect("the burst");
-    let mut idle = Box::pin(flow.acquire(10));
-    assert!((&mut idle).now_or_never().is_none());
+async fn a_grant_that_nobody_claims_is_refunded_and_keeps_no_other_waiting() {
+    let (flow, _, counts) = flow(Quota::per_second(4)).await;
+    flow.acquire(4).await.expect("the burst");
+    let mut idle = Box::pin(flow.acquire(1));
+    assert!(idle.as_mut().now_or_never().is_none());
     sleep(5 * SECOND).await;
-    assert_eq!(counts.taken(), 1_000);
+    // It was granted long ago, and never polled since.
+    assert_eq!(counts.taken(), 4);
+    for _ in 0..3 {
+        flow.acquire(1).await.expect("memory decides");
+    }
     idle.await.expect("it joins the line again");
     drop(flow);
-    assert_eq!(counts.taken(), 1_010);
+    assert_eq!(counts.taken(), 8);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_flow_begins_and_a_check_ends_although_somebody_waits_for_much() {
-    let (limiter, _) = limiter(memory(), Quota::per_second(10));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, limiter, _) = flow(Quota::per_second(10)).await;
     let other = flow.clone();
     let large = tokio::spawn(async move { other.acquire(1_000).await });
     sleep(Duration::from_millis(1_234)).await;
@@ -99,7 +97,7 @@ async fn where_nothing_is_enforced_several_take_all_that_a_number_holds() {
     let store = FailingStore::new(memory());
     store.delay(Duration::from_millis(20));
     let limiter = Limiter::new(store.clone(), [Rule::new("bytes", Quota::per_second(10)).shadow()]);
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let flow = flow_of(&limiter).await;
     let mut takes = [(); 3].map(|()| Box::pin(flow.acquire(u64::MAX)));
     assert!(takes.iter_mut().all(|take| take.now_or_never().is_none()), "a call is in flight");
     // The first one is granted all of them, and has not claimed them when the second one is decided.

@@ -7,6 +7,7 @@ mod lines;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod portions;
+mod redis;
 mod runtimes;
 #[cfg(feature = "stream")]
 mod streams;

@@ -2,42 +2,38 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::time::{Instant, sleep};
-use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate::{Key, Policy, Quota, RateLimitLayer};
 use tollgate_bandwidth::Flow;
 
-use super::audit::{ada, limiter};
-use super::taking::memory;
+use super::audit::{ada, flow, flow_of, limiter, memory};
 use crate::support::slow;
 
 const MB: u64 = 1_000_000;
 
 #[tokio::test(start_paused = true)]
 async fn ten_megabytes_need_no_call_per_chunk() {
-    let (limiter, counts) = limiter(memory(), Quota::per_second(MB));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
-    for _ in 0..10 * MB / 65_536 {
-        flow.acquire(65_536).await.expect("memory decides");
+    for (quota, chunks, seconds) in [
+        (Quota::per_second(MB), 10 * MB / 65_536, 8.9..9.5),
+        // Portions of a burst grow.
+        (Quota::fixed_window(1_000 * MB, Duration::from_secs(3_600)), 500 * MB / 65_536, 0.0..1.0),
+    ] {
+        let (flow, _, counts) = flow(quota).await;
+        let start = Instant::now();
+        for _ in 0..chunks {
+            flow.acquire(65_536).await.expect("memory decides");
+        }
+        assert!(seconds.contains(&start.elapsed().as_secs_f64()), "{:?}", start.elapsed());
+        assert!(counts.calls() <= 60, "{} calls for {chunks} chunks of {quota}", counts.calls());
+        drop(flow);
+        assert_eq!(counts.taken(), chunks * 65_536);
     }
-    assert!(counts.calls() <= 60, "{} calls for 152 chunks", counts.calls());
-}
-
-#[tokio::test(start_paused = true)]
-async fn portions_of_a_burst_grow() {
-    let (limiter, counts) = limiter(memory(), Quota::fixed_window(1_000 * MB, Duration::from_secs(3_600)));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
-    for _ in 0..500 * MB / 65_536 {
-        flow.acquire(65_536).await.expect("memory decides");
-    }
-    assert!(counts.calls() <= 60, "{} calls for 7629 chunks", counts.calls());
-    drop(flow);
-    assert_eq!(counts.taken(), 500 * MB / 65_536 * 65_536);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_nobody_takes_for_a_second_is_returned() {
-    let (limiter, counts) = limiter(memory(), Quota::fixed_window(1_000, Duration::from_secs(3_600)));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, limiter, counts) = flow(Quota::fixed_window(1_000, Duration::from_secs(3_600))).await;
     flow.try_acquire(0).expect("nothing");
     assert!((1..=250).contains(&counts.taken()), "{} are held", counts.taken());
     sleep(Duration::from_millis(1_100)).await;
@@ -48,8 +44,7 @@ async fn what_nobody_takes_for_a_second_is_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flow_that_is_slow_passes_no_unit_long_after_it_was_charged() {
-    let (limiter, counts) = limiter(memory(), Quota::fixed_window(10_000, Duration::from_secs(60)));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, _, counts) = flow(Quota::fixed_window(10_000, Duration::from_secs(60))).await;
     for _ in 0..50 {
         flow.acquire(1).await.expect("memory decides");
         sleep(Duration::from_millis(300)).await;
@@ -63,8 +58,7 @@ async fn a_flow_that_is_slow_passes_no_unit_long_after_it_was_charged() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_units_of_a_window_pass() {
-    let (limiter, counts) = limiter(memory(), Quota::fixed_window(1_003, Duration::from_secs(3_600)));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, _, counts) = flow(Quota::fixed_window(1_003, Duration::from_secs(3_600))).await;
     for _ in 0..1_003 {
         flow.check(1).await.expect("the window has 1003");
     }
@@ -112,8 +106,7 @@ async fn a_check_for_more_than_a_window_has_left_waits_for_the_next_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_check_for_more_than_the_store_was_called_for_waits_until_that_is_gained() {
-    let (limiter, _) = limiter(memory(), Quota::sliding_window(100, Duration::from_secs(60)));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, ..) = flow(Quota::sliding_window(100, Duration::from_secs(60))).await;
     flow.check(100).await.expect("the window has 100");
     flow.check(1).await.expect_err("no more");
     let wait = flow.check(90).await.expect_err("no more").retry_after().expect("a wait helps");
@@ -123,8 +116,7 @@ async fn a_check_for_more_than_the_store_was_called_for_waits_until_that_is_gain
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_is_noticed_by_who_waits() {
-    let (limiter, _) = limiter(memory(), Quota::fixed_window(10, Duration::from_secs(3_600)));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, limiter, _) = flow(Quota::fixed_window(10, Duration::from_secs(3_600))).await;
     flow.acquire(10).await.expect("the window has 10");
     let waiting = tokio::spawn({
         let flow = flow.clone();
@@ -155,10 +147,7 @@ async fn quotas_that_are_replaced_hold_from_the_next_portion_on() {
     assert!(fast < Duration::from_millis(2_500), "{fast:?}");
     layer.clone().live().remove_policies();
     assert!(paced(1_000_000).await < Duration::from_secs(1), "nothing limits");
-}
 
-#[tokio::test(start_paused = true)]
-async fn a_check_of_more_than_the_former_quota_held_is_admitted_by_the_new_one() {
     let layer = RateLimitLayer::new(memory(), Policy::new("bytes", Quota::per_second(10)));
     let flow = Flow::of(&layer.clone().live().limiter(), &Key::new("global", "")).await.expect("a flow");
     assert!(flow.check(50).await.expect_err("a bucket of 10").is_denied());
@@ -169,10 +158,7 @@ async fn a_check_of_more_than_the_former_quota_held_is_admitted_by_the_new_one()
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_flows_of_one_key_share_their_portions() {
     let (limiter, counts) = limiter(memory(), Quota::per_second(100 * MB));
-    let mut flows = Vec::new();
-    for _ in 0..10_000 {
-        flows.push(Flow::of(&limiter, &ada()).await.expect("a flow"));
-    }
+    let flows = join_all((0..10_000).map(|_| flow_of(&limiter))).await;
     assert!(counts.taken() <= 25 * MB, "{} are held", counts.taken());
     let (start, chunks) = (Instant::now(), slow::many([2, 5]));
     let mut all = tokio::task::JoinSet::new();
@@ -189,18 +175,4 @@ async fn ten_thousand_flows_of_one_key_share_their_portions() {
     assert!(passed <= most, "{passed} in {elapsed:?}");
     assert_eq!(counts.taken(), passed);
     assert!(counts.calls() <= 20 * chunks, "{} calls for {} chunks", counts.calls(), 10_000 * chunks);
-}
-
-#[tokio::test]
-async fn flows_that_are_gone_leave_nothing_behind() {
-    let (limiter, counts) = limiter(MemoryStore::new(), Quota::per_hour(1_000_000));
-    for number in 0..1_000 {
-        let flow = Flow::of(&limiter, &Key::new("user", number.to_string())).await.expect("a flow");
-        flow.acquire(1).await.expect("memory decides");
-    }
-    assert_eq!(counts.taken(), 1_000);
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
 }

@@ -3,20 +3,17 @@
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 use tollgate::test_util::FailingStore;
 use tollgate::{MemoryStore, OnFailure, Quota};
 use tollgate_bandwidth::Flow;
 
-use super::audit::{ada, limiter};
+use super::audit::{ada, flow_of, limiter};
 use crate::support::soon::soon;
-
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
 
 #[test]
 fn a_flow_goes_on_after_its_runtime_has_ended() {
+    let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
     let store = FailingStore::new(MemoryStore::new());
     let (limiter, counts) = limiter(store.clone(), Quota::per_second(1_000));
     let (first, second) = (runtime(), runtime());
@@ -39,38 +36,33 @@ fn a_flow_goes_on_after_its_runtime_has_ended() {
 }
 
 /// The handler has a portion called for, and then blocks its thread for longer than a decision may take.
-fn a_handler_blocks_on(runtime: &Runtime) {
-    let store = FailingStore::new(MemoryStore::new());
-    store.delay(Duration::from_millis(5));
-    let (limiter, _) = limiter(store, Quota::per_second(1_000_000));
-    let limiter = limiter.on_failure(OnFailure::Deny);
-    runtime.block_on(async {
-        let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
-        let blocking = tokio::spawn({
-            let flow = flow.clone();
-            async move {
-                let _ = flow.try_acquire(250_000);
-                let _ = flow.try_acquire(1);
-                thread::sleep(Duration::from_millis(150));
-            }
-        });
-        for _ in 0..10 {
-            let flow = flow.clone();
-            soon(tokio::spawn(async move { flow.acquire(50_000).await })).await.expect("no panic").expect("it passes");
-        }
-        blocking.await.expect("no panic");
-    });
-}
-
 #[test]
 fn a_handler_that_blocks_its_thread_fails_no_other_flow() {
+    let mut runtimes = vec![Builder::new_current_thread()];
     for workers in [2, 4] {
-        let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build();
-        a_handler_blocks_on(&runtime.expect("a runtime"));
+        let mut threads = Builder::new_multi_thread();
+        threads.worker_threads(workers);
+        runtimes.push(threads);
     }
-}
-
-#[test]
-fn nor_does_one_on_the_only_thread_of_a_runtime() {
-    a_handler_blocks_on(&runtime());
+    for mut runtime in runtimes {
+        let store = FailingStore::new(MemoryStore::new());
+        store.delay(Duration::from_millis(5));
+        let (limiter, _) = limiter(store, Quota::per_second(1_000_000));
+        let limiter = limiter.on_failure(OnFailure::Deny);
+        runtime.enable_all().build().expect("a runtime").block_on(async {
+            let flow = flow_of(&limiter).await;
+            let other = flow.clone();
+            let blocking = tokio::spawn(async move {
+                let _ = other.try_acquire(250_000);
+                let _ = other.try_acquire(1);
+                thread::sleep(Duration::from_millis(150));
+            });
+            for _ in 0..10 {
+                let flow = flow.clone();
+                let taking = tokio::spawn(async move { flow.acquire(50_000).await });
+                soon(taking).await.expect("no panic").expect("it passes");
+            }
+            blocking.await.expect("no panic");
+        });
+    }
 }

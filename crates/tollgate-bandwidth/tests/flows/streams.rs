@@ -7,12 +7,10 @@ use std::time::Duration;
 use futures::channel::mpsc::{SendError, UnboundedSender};
 use futures::{FutureExt, Sink, SinkExt, Stream, StreamExt, stream};
 use tokio::time::Instant;
-use tollgate::test_util::FailingStore;
 use tollgate::{OnFailure, Quota};
-use tollgate_bandwidth::{Flow, PacedError};
+use tollgate_bandwidth::PacedError;
 
-use super::audit::{ada, limiter};
-use super::taking::memory;
+use super::audit::{failing, flow};
 
 fn size(item: &&str) -> u64 {
     item.len() as u64
@@ -54,8 +52,7 @@ impl<S: Unpin> Sink<&'static str> for Duplex<S> {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_paced_and_yields_all_items_in_order() {
-    let (limiter, counts) = limiter(memory(), Quota::per_second(100));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, _, counts) = flow(Quota::per_second(100)).await;
     let items: Vec<u64> = (0..300).collect();
     let paced = flow.pace(stream::iter(items.clone()), |_: &u64| 1);
     assert_eq!(paced.size_hint(), (300, Some(300)));
@@ -70,8 +67,7 @@ async fn a_stream_is_paced_and_yields_all_items_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_holds_one_item_and_drops_it_untaken() {
-    let (limiter, counts) = limiter(memory(), Quota::per_second(10));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, _, counts) = flow(Quota::per_second(10)).await;
     flow.acquire(10).await.expect("the burst");
     let mut polled = 0;
     let items = stream::iter(["first", "second"]).inspect(|_| polled += 1);
@@ -88,8 +84,7 @@ async fn a_stream_holds_one_item_and_drops_it_untaken() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sink_is_paced_and_receives_all_items_in_order() {
-    let (limiter, counts) = limiter(memory(), Quota::per_second(10));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, _, counts) = flow(Quota::per_second(10)).await;
     let (sender, receiver) = futures::channel::mpsc::channel(1);
     let mut sink = flow.pace(sender, size);
     let all = tokio::spawn(receiver.collect::<Vec<_>>());
@@ -107,9 +102,7 @@ async fn a_sink_is_paced_and_receives_all_items_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_is_an_error_of_the_item() {
-    let store = FailingStore::new(memory());
-    let (limiter, _) = limiter(store.clone(), Quota::per_second(10));
-    let flow = Flow::of(&limiter.on_failure(OnFailure::Deny), &ada()).await.expect("a flow");
+    let (store, flow, ..) = failing(Quota::per_second(10), OnFailure::Deny).await;
     store.fail();
     let mut items = flow.pace(stream::iter(["a long item", "x"]), size);
     assert!(items.next().await.expect("an item").expect_err("it fails").is_unavailable());
@@ -120,8 +113,7 @@ async fn a_store_that_fails_is_an_error_of_the_item() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_a_stream_and_a_sink_is_paced_in_both_directions() {
-    let (limiter, _) = limiter(memory(), Quota::per_second(10));
-    let flow = Flow::of(&limiter, &ada()).await.expect("a flow");
+    let (flow, ..) = flow(Quota::per_second(10)).await;
     flow.acquire(10).await.expect("the burst");
     let (sender, mut sent) = futures::channel::mpsc::unbounded();
     let mut both = flow.pace(Duplex { items: stream::iter(["received"]), sender }, size);

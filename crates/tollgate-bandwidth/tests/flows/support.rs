@@ -1,14 +1,10 @@
 //! What tests of the root use, too.
 
 #[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../../../../tests/support/doubles.rs"]
-pub(crate) mod doubles;
+#[path = "../../../../tests/support/server.rs"]
+pub(crate) mod server;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../tests/support/slow.rs"]
 pub(crate) mod slow;
 #[path = "../../../../tests/support/soon.rs"]
 pub(crate) mod soon;
-#[cfg(feature = "metrics")]
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../../../../tests/failures/metrics/watch.rs"]
-pub(crate) mod watch;

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::any;
 use tollgate::policy::AccessList;
-use tollgate::store::{Capabilities, Requirement, Store};
-use tollgate::{Error, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::test_util::FailingStore;
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tollgate_config::Config;
+use tollgate_test::StoreFn;
 use tracing::Level;
 
 use super::policy;
 use super::served::send;
-use crate::support::doubles::{passes_on, unavailable};
-use crate::support::log::Log;
+use crate::log::Log;
 
 /// Of two clients, the first again, behind proxies.
 const TWO_CLIENTS: [&str; 3] = [
@@ -48,20 +48,11 @@ async fn statuses<const N: usize>(app: &Router, requests: [&str; N]) -> [u16; N]
     statuses
 }
 
-/// A store that supports no policy of the name `unheard`; those of `test_util` support all that the inner one does.
-struct Unhearing(MemoryStore);
-
-impl Store for Unhearing {
-    passes_on!(0: decide, settle, adjust);
-
-    fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
-        let unheard = requirements.iter().any(|one| one.policy == "unheard");
-        if unheard {
-            Err(Error::store("policy \"unheard\" is not supported", "never"))
-        } else {
-            self.0.capabilities(&[])
-        }
-    }
+/// A store that is unavailable.
+fn unavailable() -> FailingStore<MemoryStore> {
+    let store = FailingStore::new(MemoryStore::new());
+    store.fail();
+    store
 }
 
 #[tokio::test]
@@ -120,15 +111,14 @@ async fn all_is_admitted_for_no_longer_than_the_file_says() {
 
 #[test]
 fn what_the_store_does_not_support_is_an_error() {
-    let unheard = read(&policy("name = \"unheard\""));
-    let error = unheard.layer(Unhearing(MemoryStore::new())).expect_err("the store does not support it").to_string();
-    assert!(error.contains("\"unheard\" is not supported"), "{error}");
-
-    let config = read(&policy("limit = 1"));
-    let layer = config.layer(Unhearing(MemoryStore::new())).expect("the store supports it");
-    let error = unheard.update(&layer.clone().live()).expect_err("the store does not support it").to_string();
-    assert!(error.contains("\"unheard\" is not supported"), "{error}");
-    assert!(format!("{layer:?}").contains("\"a\""), "its policies stay: {layer:?}");
+    let banning = read(&policy("key = \"peer_ip\"\nban = { after = 3, within = \"5m\", duration = \"15m\" }"));
+    let without_bans = || StoreFn::new(|_| true);
+    let layer = read(&policy("limit = 1")).layer(without_bans()).expect("the store supports it");
+    for error in [banning.layer(without_bans()).map(drop), banning.update(&layer.clone().live())] {
+        let error = error.expect_err("the store does not support it").to_string();
+        assert!(error.contains("\"a\" has a ban, which this store does not have"), "{error}");
+    }
+    assert!(layer.live().find_policy("a").is_some_and(|policy| policy.quota().limit() == 1), "its policies stay");
 }
 
 #[tokio::test]

@@ -11,9 +11,10 @@ mod effect;
 mod garbage;
 mod identity;
 mod layer;
+#[path = "../../../../tests/support/log.rs"]
+mod log;
 mod mistakes;
 mod served;
-mod support;
 mod watch;
 
 /// A file that says all there is, what excludes another thing in a comment.
@@ -63,6 +64,7 @@ fn a_good_file_gives_its_policies_in_order() {
     ];
     assert_eq!(shapes.collect::<Vec<_>>(), expected);
     assert_eq!(config.into_policies().len(), 3);
+    assert!(Config::from_toml("").expect("it says nothing").policies().is_empty());
 }
 
 /// What a file may say in a place, as its reader lists it for one that says something else.
@@ -139,12 +141,6 @@ fn a_concurrency_has_times_of_slots_instead_of_a_window() {
 }
 
 #[test]
-fn an_empty_file_has_no_policies() {
-    let config = Config::from_toml("").unwrap();
-    assert!(config.policies().is_empty());
-}
-
-#[test]
 fn the_file_in_the_readme_is_a_good_one() {
     let blocks = include_str!("../../../../README.md").split("```toml\n").skip(1);
     let files: Vec<_> = blocks.map(|block| block.split("```").next().unwrap()).collect();
@@ -191,70 +187,36 @@ fn all_refused(mistakes: &[Mistake<'_>]) {
 fn every_mistake_in_a_policy_names_its_line() {
     let table: &[Mistake<'_>] = &[
         ("colour = \"red\"", 3, &["unknown field `colour`", "`missing_key`"]),
-        ("tier = { free = 1 }", 3, &["unknown field `tier`", "`tiers`"]),
         ("name = \"9lives\"", 3, &["\"9lives\"", "start with a letter"]),
-        ("name = \"\"", 3, &["\"\"", "start with a letter"]),
-        ("name = 7", 3, &["policy.name: ", "integer `7`", "a string, in quotes"]),
         ("name = \"a\"\nname = \"b\"", 4, &["duplicate key"]),
         ("# no name", 1, &["policy: missing field `name`"]),
         ("# no limit", 1, &["policy: missing field `limit`"]),
         ("# no window", 4, &["no window", "window = \"60s\""]),
         ("limit = 0", 3, &["limit 0", "at least 1"]),
-        ("limit = -5", 3, &["policy.limit: ", "`-5`", "a whole number without sign"]),
-        ("limit = 1.5", 3, &["policy.limit: ", "`1.5`", "a whole number"]),
-        ("limit = \"5\"", 3, &["policy.limit: ", "\"5\"", "a whole number without sign or quotes"]),
         ("limit = 9_223_372_036_854_775_807", 3, &["limit 9223372036854775807 is too large", "at most"]),
         ("limit = 99_999_999_999_999_999_999", 3, &["policy.limit: ", "at most 18446744073709551615"]),
         ("algorithm = \"sliding_log\"\nlimit = 20_000", 4, &["at most 10000"]),
         ("algorithm = \"long_sliding_log\"\nlimit = 1_000_001", 4, &["at most 1000000"]),
         ("algorithm = \"long_sliding_log\"\nlimit = 20_000\nwindow = \"50d\"", 5, &["less than 49 days"]),
-        ("\nwindow = \"fast\"", 4, &["policy.window: \"fast\" is not a duration", "60s", "expected number"]),
         ("window = \"18446744073709551615s 1000000000ns\"", 3, &["is too long", "60s"]),
-        ("window = \"1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s\"", 3, &["is too long", "60s"]),
-        ("window = \"99999999999d 99999999999d 99999999999d\"", 3, &["too long", "69 years"]),
-        ("window = \"60\"", 3, &["policy.window: \"60\" is not a duration", "unit"]),
-        ("window = \"\"", 3, &["is not a duration"]),
-        ("window = \"-1s\"", 3, &["is not a duration"]),
-        ("window = 60", 3, &["policy.window: expected a duration in quotes, such as \"100ms\""]),
         ("window = \"0s\"", 3, &["window 0s", "at least 1us"]),
         ("limit = 1\nwindow = \"1ns\"", 4, &["not a whole number of ticks"]),
         ("window = \"36500d\"", 3, &["too long", "69 years"]),
-        (
-            "algorithm = \"leaky\"",
-            3,
-            &["algorithm \"leaky\" is unknown", "give one of fixed_window, sliding_log, ", ", long_sliding_log"],
-        ),
+        ("algorithm = \"leaky\"", 3, &["\"leaky\" is unknown", "one of fixed_window, ", ", long_sliding_log"]),
         ("algorithm = \"fixed_window\"\nburst = 5", 4, &["burst 5", "token bucket only"]),
-        ("nodelay = 5", 3, &["nodelay 5", "leaky bucket only"]),
-        ("queue = 5", 3, &["queue 5", "leaky bucket only"]),
-        (
-            "algorithm = \"leaky_bucket\"\nqueue = 9_000_000_000_000",
-            4,
-            &["queue 9000000000000 is too large", "at most"],
-        ),
+        ("algorithm = \"leaky_bucket\"\nqueue = 9_000_000_000_000", 4, &["queue 9000000000000 is too"]),
         ("algorithm = \"leaky_bucket\"\nnodelay = 9\nqueue = 4", 4, &["nodelay 9 is more than the queue holds", "5"]),
-        ("burst = 0", 3, &["burst 0", "at least 1"]),
-        ("burst = 9_000_000_000_000", 3, &["burst 9000000000000 is too large", "at most"]),
         (
             "key = \"client\"",
             3,
-            &[
-                "key \"client\" is unknown",
-                "client_ip, peer_ip, route, path, method",
-                "global",
-                "header:NAME, cookie:NAME",
-            ],
+            &["key \"client\" is unknown", "client_ip, peer_ip, route", "header:NAME, cookie:NAME"],
         ),
-        ("key = \"\"", 3, &["key \"\" is unknown"]),
         ("key = \"header\"", 3, &["header:NAME", "x-api-key", "\"\""]),
         ("key = \"header:x y\"", 3, &["key header:NAME has \"x y\" for a name", "x-api-key"]),
         ("key = []", 3, &["a list of 0 keys", "1 to 8"]),
         ("key = [\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\"]", 3, &["9 keys"]),
         ("key = [\n  \"path\",\n  \"user\",\n]", 5, &["key \"user\" is unknown"]),
-        ("key = [\"path\", 3]", 3, &["integer `3`", "string"]),
-        ("key = { header = \"a\" }", 3, &["policy.key: ", "a string, in quotes, or a list"]),
         ("missing_key = \"ignore\"", 3, &["missing_key \"ignore\" is unknown", "skip, deny, share"]),
-        ("advertise = \"no\"", 3, &["policy.advertise: ", "\"no\"", "true or false, without quotes"]),
         ("advertise", 3, &[]),
         ("\"a\\nb\" = 1", 3, &["unknown field `a\\nb`"]),
         ("key = \"a\\r\\n\\u001b[31m\"", 3, &["unknown"]),
@@ -264,47 +226,38 @@ fn every_mistake_in_a_policy_names_its_line() {
 
 #[test]
 fn every_mistake_outside_a_policy_names_its_line() {
-    refused("\n[[polices]]\nname = \"a\"", 2, &["unknown field `polices`", "`policy`", "`server`"]);
-    refused("[policy]\nname = \"a\"", 1, &["policy: ", "expected a list"]);
-    refused("[server]\ntrusted = []", 2, &["unknown field `trusted`", "`on_failure`"]);
-    refused("[server]\n\non_failure = \"open\"", 3, &["on_failure \"open\" is unknown", "fallback, allow, deny"]);
     let idle = "allow_for has no effect without a line on_failure = \"allow\"";
-    refused("[server]\ninstances = 1\nallow_for = \"60s\"", 3, &[idle]);
-    refused("[server]\nallow_for = \"60s\"\non_failure = \"deny\"", 2, &[idle]);
-    refused(
-        "[server]\non_failure = \"allow\"\nallow_for = \"0s\"",
-        3,
-        &["allow_for of 0", "on_failure = \"fallback\""],
-    );
-    refused(
-        "[server]\non_failure = \"allow\"\nallow_for = \"soon\"",
-        3,
-        &["server.allow_for: \"soon\" is not a duration"],
-    );
-    refused(
-        "[server]\non_failure = \"allow\"\nallow_for = 60",
-        3,
-        &["server.allow_for: expected a duration in quotes"],
-    );
-    refused("[server]\ninstances = 0", 2, &["server.instances: ", "integer `0`", "1 to 4294967295"]);
-    refused("[server]\ntrusted_proxies = [\"10.0.0.0/8\",\n\"proxy\"]", 3, &["trusted proxy \"proxy\"", "CIDR"]);
-    refused("[server]\ntrusted_proxies = \"10.0.0.0/8\"", 2, &["server.trusted_proxies: ", "expected a list"]);
-    refused(
-        "[server]\ntrusted_proxies = [\"10.0.0.0/8\",\n\"0.0.0.0/0\"]",
-        3,
-        &["every peer would be a trusted proxy"],
-    );
-    refused("[server]\ntrusted_proxies = [\"::/1\",\n\"8000::/1\"]", 2, &["every peer would be a trusted proxy"]);
-    refused("[server]\ntrusted_proxies = []\ntrusted_hops = 1", 3, &["exclude each other"]);
-    refused("[server]\ntrusted_hops = 65", 2, &["trusted_hops 65", "0 to 64"]);
-    refused("[server]\ntrusted_hops = -1", 2, &["server.trusted_hops: ", "`-1`"]);
-    refused("[server]\nforwarded = \"forwarded\"", 2, &["without a trusted proxy", "trusted_proxies"]);
-    refused("[server]\ntrusted_hops = 0\nforwarded = \"forwarded\"", 3, &["without a trusted proxy"]);
-    refused("[server]\ntrusted_proxies = []\nforwarded = \"forwarded\"", 3, &["without a trusted proxy"]);
-    refused("[server]\ntrusted_hops = 1\nforwarded = \"a b\"", 3, &["forwarded has \"a b\" for a name"]);
-    refused("[server]\ninstances = 4294967296", 2, &["server.instances: ", "integer `4294967296`"]);
-    refused("a = [1,\n2,\n", 2, &["unclosed array"]);
-    refused("name = \"open\n", 1, &[]);
+    let every = "every peer would be a trusted proxy";
+    for (file, line, fragments) in [
+        ("\n[[polices]]\nname = \"a\"", 2, &["unknown field `polices`", "`policy`", "`server`"][..]),
+        ("[policy]\nname = \"a\"", 1, &["policy: ", "expected a list"]),
+        ("policy = [[\"a\"]]", 1, &["expected a table, under [[policy]]"]),
+        ("server = [[\"10.0.0.0/8\"], 1]", 1, &["expected a table, under [server]"]),
+        ("[server]\ntrusted = []", 2, &["unknown field `trusted`", "`on_failure`"]),
+        ("[server]\n\non_failure = \"open\"", 3, &["on_failure \"open\" is unknown", "fallback, allow, deny"]),
+        ("[server]\ninstances = 1\nallow_for = \"60s\"", 3, &[idle]),
+        ("[server]\nallow_for = \"60s\"\non_failure = \"deny\"", 2, &[idle]),
+        ("[server]\non_failure = \"allow\"\nallow_for = \"0s\"", 3, &["allow_for of 0", "on_failure = \"fallback\""]),
+        ("[server]\ninstances = 0", 2, &["server.instances: ", "integer `0`", "1 to 4294967295"]),
+        ("[server]\ntrusted_proxies = [\"10.0.0.0/8\",\n\"proxy\"]", 3, &["trusted proxy \"proxy\"", "CIDR"]),
+        ("[server]\ntrusted_proxies = [\"10.0.0.0/8\",\n\"0.0.0.0/0\"]", 3, &[every]),
+        ("[server]\ntrusted_proxies = [\"::/1\",\n\"8000::/1\"]", 2, &[every]),
+        ("[server]\ntrusted_proxies = []\ntrusted_hops = 1", 3, &["exclude each other"]),
+        ("[server]\ntrusted_hops = 65", 2, &["trusted_hops 65", "0 to 64"]),
+        ("[server]\nforwarded = \"forwarded\"", 2, &["without a trusted proxy", "trusted_proxies"]),
+        ("[server]\ntrusted_proxies = []\nforwarded = \"forwarded\"", 3, &["without a trusted proxy"]),
+        ("[server]\ntrusted_hops = 1\nforwarded = \"a b\"", 3, &["forwarded has \"a b\" for a name"]),
+        ("[server]\ntrusted_unix_socket = false\nforwarded = \"forwarded\"", 3, &["without a trusted proxy"]),
+        ("a = [1,\n2,\n", 2, &["unclosed array"]),
+        ("name = \"open\n", 1, &[]),
+        (&GOOD.replace("\"short\"", "\"ip\""), 22, &["policy name \"ip\" is taken on line 4"]),
+    ] {
+        refused(file, line, fragments);
+    }
+    for header in ["x-forwarded-for", "forwarded", "cf-connecting-ip"] {
+        let text = format!("[server]\ntrusted_unix_socket = true\nforwarded = \"{header}\"");
+        assert!(Config::from_toml(&text).is_ok(), "{header}");
+    }
 }
 
 #[test]
@@ -313,21 +266,6 @@ fn instances_that_nothing_shares_are_refused() {
     refused(deny, 3, &["instances has no effect without another on_failure, or a table of another crate"]);
     assert!(Config::from_toml(&deny.replace("deny", "fallback")).is_ok());
     assert!(Config::from_toml_without(&format!("{deny}[ratios]\n"), &["ratios"]).is_ok());
-}
-
-#[test]
-fn a_proxy_at_a_unix_socket_may_name_the_client_in_any_header() {
-    for header in ["x-forwarded-for", "forwarded", "cf-connecting-ip"] {
-        let text = format!("[server]\ntrusted_unix_socket = true\nforwarded = \"{header}\"");
-        assert!(Config::from_toml(&text).is_ok(), "{header}");
-    }
-    refused("[server]\ntrusted_unix_socket = false\nforwarded = \"forwarded\"", 3, &["without a trusted proxy"]);
-}
-
-#[test]
-fn a_name_used_twice_is_told_with_both_lines() {
-    let both = GOOD.replace("\"short\"", "\"ip\"");
-    refused(&both, 22, &["policy name \"ip\" is taken on line 4"]);
 }
 
 #[test]

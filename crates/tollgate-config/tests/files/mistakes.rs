@@ -8,64 +8,36 @@ use super::{all_refused, policy};
 fn keys_without_a_name_are_told() {
     all_refused(&[
         ("key = \"cookie:\"", 3, &["cookie:NAME has \"\" for a name", "cookie:session"]),
-        ("key = \"cookie:a b\"", 3, &["\"a b\""]),
         ("key = \"cookie\"", 3, &["cookie:session"]),
         ("key = \"query:\"", 3, &["query:NAME has \"\" for a name"]),
         ("key = \"path_param:{id}\"", 3, &["\"{id}\"", "path_param:id"]),
         ("key = \"bearer:x\"", 3, &["key \"bearer:x\" is unknown", "bearer"]),
-        ("key = \"path_param\"", 3, &["path_param:NAME has \"\"", "path_param:id"]),
-        ("key = \"query\"", 3, &["query:NAME has \"\" for a name", "query:api_key"]),
     ]);
 }
 
 #[test]
 fn costs_counts_scopes_and_lists_are_checked() {
     all_refused(&[
-        ("cost = -1", 3, &["policy.cost: expected a whole number without sign or quotes, or \"header:NAME\""]),
         ("cost = 0", 3, &["requests cost 0, so this policy limits nothing"]),
         ("limit = 50\ncost = 60", 4, &["a request costs 60 and the quota holds 50 at most"]),
         ("cost = \"x-cost\"", 3, &["cost \"x-cost\" is unknown", "header:NAME"]),
         ("cost = \"header:\"", 3, &["cost header:NAME has \"\" for a name", "x-api-key"]),
-        ("cost = \"header:x y\"", 3, &["\"x y\""]),
-        ("cost = [1]", 3, &["policy.cost: expected a whole number without sign or quotes, or \"header:NAME\""]),
-        ("cost = 1.5", 3, &["a whole number"]),
         ("min_cost = 2", 3, &["min_cost has no effect without a line cost = \"header:NAME\""]),
         ("cost = 2\nmin_cost = 2", 4, &["min_cost has no effect"]),
-        ("cost = \"header:x-cost\"\nmin_cost = -1", 4, &["policy.min_cost: ", "`-1`", "a whole number"]),
         ("limit = 50\ncost = \"header:x-cost\"\nmin_cost = 51", 5, &["min_cost 51 is above what the quota holds"]),
         ("count = \"errors\"", 3, &["count \"errors\" is unknown", "all, failures, successes, served"]),
-        ("count = 401", 3, &["policy.count: ", "integer `401`", "a list"]),
         ("count = []", 3, &["count is an empty list", "at least one"]),
         ("count = [401,\n99]", 4, &["status 99", "100 to 999"]),
-        ("count = [1000]", 3, &["status 1000"]),
-        ("count = [70000]", 3, &["status 70000"]),
-        ("count = [-1]", 3, &["policy.count: ", "`-1`"]),
-        ("count = [\"401\"]", 3, &["policy.count: ", "a whole number without sign or quotes"]),
-        ("methods = [\"post\"]", 3, &["method \"post\" is unknown", "GET, HEAD, POST"]),
         ("methods = [\"GET\",\n \"FETCH\"]", 4, &["method \"FETCH\" is unknown"]),
-        ("methods = []", 3, &["methods is an empty list"]),
-        ("methods = \"GET\"", 3, &["policy.methods: ", "expected a list"]),
         ("routes = [\"users\"]", 3, &["route \"users\"", "begins with a slash"]),
-        ("routes = []", 3, &["routes is an empty list"]),
-        (
-            "allow = [\"10.0.0.0/8\",\n \"10.0.0.0/33\"]",
-            4,
-            &["allow: \"10.0.0.0/33\" looks like an address but is not a valid one", "10.0.0.0/8"],
-        ),
+        ("allow = [\"10.0.0.0/8\",\n \"10.0.0.0/33\"]", 4, &["allow: \"10.0.0.0/33\" looks like an address"]),
         ("deny = [\"2001:db8::/129\"]", 3, &["deny: \"2001:db8::/129\" looks like an address but is not a valid one"]),
         ("deny = []", 3, &["deny is an empty list: give at least one, or leave it out"]),
-        ("allow = []", 3, &["allow is an empty list"]),
         ("deny = [\"\"]", 3, &["deny: an empty entry: give a CIDR or the value of a key"]),
         ("deny = [\"friend\"]", 3, &["deny has an entry that can never match", "give the policy a key that has it"]),
         ("key = \"host\"\nallow = [\"10.0.0.0/8\",\n\"Example.com\"]", 5, &["allow has an entry that can never match"]),
         ("key = [\"method\", \"path\"]\ndeny = [\"login\"]", 4, &["deny has an entry that can never match"]),
-        ("allow = \"10.0.0.0/8\"", 3, &["policy.allow: ", "expected a list"]),
-        ("allow = [10]", 3, &["policy.allow: expected a string, in quotes or a table { value"]),
-        (
-            "allow = [\"::1\",\n { value = \"a\", or = 1 }]",
-            4,
-            &["policy.allow: expected a string, in quotes or a table { value"],
-        ),
+        ("allow = [\"::1\",\n { value = \"a\", or = 1 }]", 4, &["policy.allow: expected a string"]),
     ]);
 }
 
@@ -94,14 +66,10 @@ fn reserves_tiers_and_switches_are_checked() {
         ("reserve = 0.2", 3, &["reserve has no effect without critical requests", "critical = {"]),
         ("critical = { header = \"a\", value = \"b\" }", 3, &["without a reserve", "reserve = 0.2"]),
         ("reserve = 1\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve 1 ", "above 0 and below 1"]),
-        ("reserve = 0.0\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve 0 ", "above 0 and below 1"]),
         ("reserve = nan\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve NaN"]),
-        ("reserve = -0.5\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve -0.5"]),
-        ("reserve = \"20%\"", 3, &["policy.reserve: ", "a number such as 0.2"]),
         ("reserve = 0.2\ncritical = { header = \"a b\", value = \"c\" }", 4, &["critical has \"a b\" for a name"]),
         ("critical = { header = \"a\" }", 3, &["missing field `value`"]),
         ("critical = { header = \"a\", value = \"b\", or = 1 }", 3, &["unknown field `or`"]),
-        ("critical = \"a\"", 3, &["critical"]),
         ("tiers = { free = 1 }", 3, &["tiers has no by", "by = \"header:NAME\""]),
         ("tiers = { by = \"header:a\" }", 3, &["tiers has no tier", "pro = 5000"]),
         ("tiers = { by = \"a\", free = 1 }", 3, &["tiers by \"a\" is unknown", "header:NAME"]),
@@ -110,23 +78,10 @@ fn reserves_tiers_and_switches_are_checked() {
         ("tiers = { by = \"header:a\", free = \"header:b\" }", 3, &["tier \"free\" is no limit", "(column 35)"]),
         ("tiers = { by = \"header:a\", free = 0 }", 3, &["tier \"free\": limit 0 admits nothing"]),
         ("cost = 3\ntiers = { by = \"header:a\", free = 2 }", 4, &["tier \"free\": a request costs at least 3"]),
-        (
-            "cost = \"header:c\"\nmin_cost = 3\ntiers = { by = \"header:a\",\nfree = 2 }",
-            6,
-            &["tier \"free\": a request costs at least 3"],
-        ),
-        ("tiers = { by = \"header:a\", free = \"1\" }", 3, &["without quotes"]),
-        (
-            "tiers = { by = \"header:a\",\n free = 1,\n pro = 9_000_000_000_000 }",
-            5,
-            &["tier \"pro\": limit 9000000000000"],
-        ),
-        ("tiers = { by = \"header:a\", free = 1, free = 2 }", 3, &["duplicate key"]),
-        ("tiers = 5", 3, &["policy.tiers: ", "integer `5`", "expected a table"]),
-        ("shadow = 1", 3, &["policy.shadow: ", "true or false"]),
-        ("metered = \"yes\"", 3, &["policy.metered: ", "true or false"]),
-        ("preflights = []", 3, &["policy.preflights: ", "true or false"]),
-        ("refund_dropped = 0", 3, &["policy.refund_dropped: ", "true or false"]),
+        ("cost = \"header:c\"\nmin_cost = 3\ntiers = { by = \"header:a\",\nfree = 2 }", 6, &["costs at least 3"]),
+        ("tiers = { by = \"header:a\",\n free = 1,\n pro = 9_000_000_000_000 }", 5, &["tier \"pro\": limit"]),
+        ("slot_ttl = \"30s\"", 3, &["slot_ttl 30s is for a concurrency only"]),
+        ("max_hold = \"1h\"", 3, &["max_hold 3600s is for a concurrency only"]),
     ]);
 }
 
@@ -134,42 +89,24 @@ fn reserves_tiers_and_switches_are_checked() {
 fn bans_are_checked_at_the_field_at_fault() {
     let usual = "within = \"5m\", duration = \"15m\"";
     let with = |more: &str| format!("key = \"peer_ip\"\nban = {{ after = 3, {usual}, {more} }}");
+    let times = |within: &str, duration: &str| {
+        format!("ban = {{\n after = 3,\n within = \"{within}\",\n duration = \"{duration}\" }}")
+    };
     let cases = [
-        ("ban = 3".to_owned(), 3, "policy.ban: invalid type: integer `3`, expected a table such as { after = 10"),
+        ("ban = [10, \"5m\", \"15m\"]".to_owned(), 3, "expected a table such as { after = 10"),
         ("ban = {}".to_owned(), 3, "policy.ban: missing field `after`"),
-        (format!("ban = {{ {usual} }}"), 3, "policy.ban: missing field `after`"),
         ("ban = { after = 3, duration = \"1m\" }".to_owned(), 3, "policy.ban: missing field `within`"),
         ("ban = { after = 3, within = \"1m\" }".to_owned(), 3, "policy.ban: missing field `duration`"),
         (format!("ban = {{ after = 0, {usual} }}"), 3, "after must be from 1 to 100000 strikes"),
-        (format!("ban = {{ after = 99_999_999_999, {usual} }}"), 3, "after must be from 1 to 100000 strikes"),
         (format!("ban = {{\n after = -1,\n {usual} }}"), 4, "policy.ban.after: invalid value: integer `-1`"),
-        (
-            "ban = {\n after = 3,\n within = \"0s\",\n duration = \"1m\" }".to_owned(),
-            5,
-            "within must be whole milliseconds, from 1ms to 366 days",
-        ),
-        (
-            "ban = {\n after = 3,\n within = \"1m\",\n duration = \"0s\" }".to_owned(),
-            6,
-            "duration must be whole milliseconds, from 1ms",
-        ),
-        (
-            "ban = {\n after = 3,\n within = \"1m\",\n duration = \"9000d\" }".to_owned(),
-            6,
-            "duration must be whole milliseconds, from 1ms to 366 days",
-        ),
+        (times("0s", "1m"), 5, "within must be whole milliseconds, from 1ms to 366 days"),
+        (times("1m", "0s"), 6, "duration must be whole milliseconds, from 1ms"),
+        (times("1m", "9000d"), 6, "duration must be whole milliseconds, from 1ms to 366 days"),
         (with("backoff = 2"), 4, "backoff has no effect without the longest ban, such as max = \"1d\": add it"),
         (with("max = \"1d\""), 4, "max has no effect without backoff, such as backoff = 2: add it"),
         (with("\n backoff = 0.5, max = \"1d\""), 5, "backoff must be from 1 to 100, not 0.5"),
         (with("\n backoff = nan, max = \"1d\""), 5, "backoff must be from 1 to 100, not NaN"),
-        (with("\n backoff = 101, max = \"1d\""), 5, "backoff must be from 1 to 100, not 101"),
-        (
-            with("\n backoff = \"2\", max = \"1d\""),
-            5,
-            "policy.ban.backoff: invalid type: string \"2\", expected a number such as 0.2 or 2, without quotes",
-        ),
         (with("\n backoff = 1, max = \"1d\""), 5, "backoff has no effect without a factor above 1"),
-        (with("\n backoff = 1.0001, max = \"1d\""), 5, "backoff has no effect without a factor above 1"),
         (with("backoff = 2,\n max = \"5m\""), 5, "from the first of 900s to 366 days, not 300s"),
         (with("backoff = 2,\n max = \"9000d\""), 5, "the longest ban must be whole milliseconds"),
         (with("\n forever = true"), 5, "unknown field `forever`"),
@@ -177,9 +114,7 @@ fn bans_are_checked_at_the_field_at_fault() {
         (with("\n layer = \"yes\""), 5, "policy.ban.layer: "),
         (with("\n on = \"errors\""), 5, "on \"errors\" is unknown"),
         (with("\n on = []"), 5, "on is an empty list: give at least one"),
-        (with("\n on = [99]"), 5, "status 99"),
         (format!("ban = {{ after = 3, {usual} }}"), 3, "all clients share this key"),
-        (format!("key = \"header:x-user\"\nban = {{ after = 3, {usual} }}"), 4, "clients choose this key"),
         (
             format!("key = \"header:x-user\"\nban = {{ after = 3, {usual} }}"),
             4,
@@ -196,25 +131,12 @@ fn bans_are_checked_at_the_field_at_fault() {
         Config::from_toml(&format!("{policy}[server]\ntrusted_hops = 1\n")).map(drop)
     };
     assert!(hops("").is_ok());
+    let all =
+        with("backoff = 1.5, max = \"1d\", extend = true, verified_key = true").replace("peer_ip", "header:x-user");
+    assert!(Config::from_toml(&policy(&all)).is_ok());
     let error = hops(&format!("ban = {{ after = 3, {usual}, verified_key = true }}")).expect_err("it can be spoofed");
     let error = error.to_string();
     assert!(error.contains("line 6") && error.contains("give trusted_proxies"), "{error}");
-}
-
-#[test]
-fn a_ban_in_a_file_is_the_one_in_code() {
-    let file = "[[policy]]\nname = \"a\"\nkey = \"header:x-user\"\nlimit = 1\nwindow = \"1h\"\n\
-        ban = { after = 2, within = \"1h\", duration = \"10m\", backoff = 1.5, max = \"1d\", extend = true, verified_key = true }\n";
-    assert!(Config::from_toml(file).is_ok());
-}
-
-#[test]
-fn times_of_slots_are_for_a_concurrency() {
-    all_refused(&[
-        ("slot_ttl = \"30s\"", 3, &["slot_ttl 30s is for a concurrency only"]),
-        ("max_hold = \"1h\"", 3, &["max_hold 3600s is for a concurrency only"]),
-        ("slot_ttl = 30", 3, &["policy.slot_ttl: expected a duration in quotes"]),
-    ]);
 }
 
 #[test]
@@ -241,13 +163,9 @@ fn options_without_effect_are_refused() {
         (
             "key = \"header:a\"\nmissing_key = \"deny\"\nmethods = [\"POST\"]\npreflights_without_key = true",
             6,
-            &["preflights_without_key has no effect without \"OPTIONS\" in methods"],
+            &["preflights_without_key has no effect"],
         ),
-        (
-            "# no window\nalgorithm = \"concurrency\"\nrefund_dropped = true",
-            5,
-            &["refund_dropped has no effect without an algorithm other than concurrency"],
-        ),
+        ("# no window\nalgorithm = \"concurrency\"\nrefund_dropped = true", 5, &["refund_dropped has no effect"]),
     ]);
     let preflights = "methods = [\"POST\", \"OPTIONS\"]\npreflights = true";
     assert!(Config::from_toml(&policy(preflights)).is_ok());
@@ -255,16 +173,4 @@ fn options_without_effect_are_refused() {
     assert!(Config::from_toml(&policy(by_header)).is_ok(), "it is the rule for ambiguous costs");
     let addresses = "deny = [\"192.0.2.1\"]\nserve_unknown_addresses = true";
     assert!(Config::from_toml(&policy(addresses)).is_ok());
-}
-
-#[test]
-fn a_list_is_no_table() {
-    all_refused(&[("ban = [10, \"5m\", \"15m\"]", 3, &["policy.ban: ", "expected a table such as { after = 10"])]);
-    for (text, expected) in [
-        ("policy = [[\"a\"]]", "expected a table, under [[policy]]"),
-        ("server = [[\"10.0.0.0/8\"], 1]", "expected a table, under [server]"),
-    ] {
-        let error = Config::from_toml(text).expect_err("it is a list").to_string();
-        assert!(error.contains(expected), "{error}");
-    }
 }

@@ -8,7 +8,7 @@ use tollgate_config::Config;
 use tracing::Level;
 
 use super::{TempFile, policy};
-use crate::support::log::Log;
+use crate::log::Log;
 
 const INTERVAL: Duration = Duration::from_millis(5);
 

@@ -29,12 +29,6 @@ fn draws(seed: u64) -> impl FnMut() -> f64 {
 }
 
 #[test]
-fn a_rate_is_the_part_of_a_limit_that_a_tick_has() {
-    let is = |quota: Quota, expected: f64| (rate(&quota, SECOND / 10) - expected).abs() < 1e-9;
-    assert!(is(Quota::per_second(1_000), 100.0) && is(Quota::per_minute(1), 1.0 / 600.0));
-}
-
-#[test]
 fn a_keep_is_a_share_whatever_the_totals() {
     for limit in [1, 1_000, 1 << 40] {
         for ordinary in [0, 1, 999, (1 << 52) - 1, u64::MAX] {

@@ -3,11 +3,15 @@
 mod keys;
 mod outages;
 mod policies;
+#[cfg(feature = "redis")]
+mod redis;
 mod runtimes;
 mod steady;
+mod support;
 mod tally;
 
 use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -104,6 +108,48 @@ fn decide(store: &RatioStore, checks: &[Check]) -> Decision {
     decided.expect("it decides").decision
 }
 
+/// How many requests over these checks are admitted, of one.
+fn admits(store: &RatioStore, checks: &[Check]) -> u64 {
+    u64::from(decide(store, checks).is_allowed())
+}
+
+/// Makes a step fifty times a second, and returns the sums of what was admitted in it, in a part of the seconds.
+async fn offered<const N: usize>(counted: Range<u64>, mut step: impl FnMut(u64) -> [u64; N]) -> [u64; N] {
+    let (mut sums, mut steps) = ([0; N], Steps::new());
+    for number in 0..counted.end * 50 {
+        let admitted = step(number);
+        if number >= counted.start * 50 {
+            sums.iter_mut().zip(admitted).for_each(|(sum, admitted)| *sum += admitted);
+        }
+        steps.next().await;
+    }
+    sums
+}
+
+/// Processes that report to one tally, and a check of a unit of all requests.
+struct Fleet {
+    tally: Switch,
+    stores: Vec<RatioStore>,
+    check: Check,
+}
+
+impl Fleet {
+    fn new(processes: u64) -> Self {
+        let tally = Switch::new();
+        let stores = tally.stores(processes);
+        Self { tally, stores, check: Check::new(all(), 1) }
+    }
+
+    /// Sends requests evenly to all stores, for some seconds; returns how many were admitted in each.
+    async fn load(&self, each: u64, seconds: usize) -> Vec<u64> {
+        load(&self.stores, &self.check, each, seconds).await
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        self.stores[0].ratio(&all())
+    }
+}
+
 /// Sends requests of one unit evenly to all stores, for some seconds; returns what was admitted in each.
 async fn load(stores: &[RatioStore], check: &Check, each: u64, seconds: usize) -> Vec<u64> {
     let mut admitted = vec![0; seconds];
@@ -112,7 +158,7 @@ async fn load(stores: &[RatioStore], check: &Check, each: u64, seconds: usize) -
         for _ in 0..50 {
             for store in stores {
                 for _ in 0..each / 50 {
-                    *second += u64::from(decide(store, std::slice::from_ref(check)).is_allowed());
+                    *second += admits(store, std::slice::from_ref(check));
                 }
             }
             steps.next().await;

@@ -6,32 +6,32 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate::store::Check;
-use tollgate::{Error, Source};
-use tollgate_ratio::{CounterId, Offered, Report, Tally, Totals};
+use tollgate::store::{BreakerState, Check, DenyCache};
+use tollgate::{Error, Key, Limiter, OnFailure, Quota, Rule, Source};
+use tollgate_ratio::{CounterId, Offered, RatioStore, Report, Tally, Totals};
+use tracing::Level;
 
-use super::{LIMIT, Switch, TICK, all, decide, load};
+use super::{Fleet, LIMIT, Switch, TICK, admits, all, counter, decide, load, offered};
+use crate::support::log::Log;
 
 #[tokio::test]
 async fn the_last_ratio_holds_for_its_life_and_then_the_share_of_an_instance() {
-    let tally = Switch::new();
-    let stores = tally.stores(4);
-    let check = Check::new(all(), 1);
-    load(&stores, &check, 500, 5).await;
-    tally.set_off(true);
-    let admitted = load(&stores, &check, 500, 9).await;
+    let fleet = Fleet::new(4);
+    fleet.load(500, 5).await;
+    fleet.tally.set_off(true);
+    let admitted = fleet.load(500, 9).await;
     assert!(admitted.iter().all(|second| second.abs_diff(LIMIT) <= LIMIT / 10), "{admitted:?}");
-    assert!(stores[0].ratio(&all()).is_some());
-    load(&stores, &check, 500, 2).await;
-    assert_eq!((stores[0].ratio(&all()), stores[0].live()), (None, None));
-    assert_eq!(decide(&stores[0], std::slice::from_ref(&check)).source(), Source::Fallback);
-    let admitted = load(&stores, &check, 500, 5).await;
+    assert!(fleet.ratio().is_some());
+    fleet.load(500, 2).await;
+    assert_eq!((fleet.ratio(), fleet.stores[0].live()), (None, None));
+    assert_eq!(decide(&fleet.stores[0], std::slice::from_ref(&fleet.check)).source(), Source::Fallback);
+    let admitted = fleet.load(500, 5).await;
     assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT) <= LIMIT / 10), "{admitted:?}");
-    tally.set_off(false);
-    let admitted = load(&stores, &check, 500, 14).await;
+    fleet.tally.set_off(false);
+    let admitted = fleet.load(500, 14).await;
     let mean = admitted[4..].iter().sum::<u64>() / 10;
     assert!(mean.abs_diff(LIMIT) * 20 <= LIMIT, "{admitted:?}");
-    assert_eq!(stores[0].live(), Some(4));
+    assert_eq!(fleet.stores[0].live(), Some(4));
 }
 
 #[tokio::test]
@@ -42,48 +42,6 @@ async fn before_the_first_totals_shares_are_admitted() {
     let admitted = load(&stores, &Check::new(all(), 1), 1_000, 5).await;
     // Two of four processes are there; buckets begin full.
     assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT / 2) <= 4), "{admitted:?}");
-}
-
-#[tokio::test]
-async fn an_emptied_tally_is_no_data() {
-    let tally = Switch::new();
-    let stores = tally.stores(2);
-    load(&stores, &Check::new(all(), 1), 1_000, 5).await;
-    let before = stores[0].ratio(&all()).expect("it is known");
-    for _ in 0..10 {
-        tally.tally.clear();
-        sleep(TICK / 10).await;
-    }
-    assert_eq!((stores[0].ratio(&all()), stores[0].live()), (Some(before), Some(2)));
-}
-
-#[tokio::test]
-async fn a_false_report_holds_a_key_for_three_ticks_at_most() {
-    let tally = Switch::new();
-    let stores = tally.stores(2);
-    let check = Check::new(all(), 1);
-    load(&stores, &check, 100, 4).await;
-    let report = Report::new(TICK, 0).counters([Offered::new(CounterId::new(&all()), u64::MAX, u64::MAX, u64::MAX)]);
-    drop(tally.tally.report(report).await.expect("it replies"));
-    let admitted = load(&stores, &check, 100, 8).await;
-    assert!(admitted.iter().filter(|second| **second < 100).count() <= 3, "{admitted:?}");
-    assert!(admitted.iter().any(|second| *second < 100), "it was read: {admitted:?}");
-    assert_eq!(admitted[4..], [200; 4], "of all that is offered");
-}
-
-#[tokio::test]
-async fn a_false_report_holds_a_key_for_a_life_if_the_tally_fails_then() {
-    let tally = Switch::new();
-    let stores = tally.stores(2);
-    let check = Check::new(all(), 1);
-    load(&stores, &check, 100, 4).await;
-    let report = Report::new(TICK, 0).counters([Offered::new(CounterId::new(&all()), u64::MAX, u64::MAX, u64::MAX)]);
-    drop(tally.tally.report(report).await.expect("it replies"));
-    load(&stores, &check, 100, 2).await;
-    assert!(stores[0].ratio(&all()).is_some_and(|ratio| ratio > 0.9), "it was read");
-    tally.set_off(true);
-    let admitted = load(&stores, &check, 100, 14).await;
-    assert_eq!((admitted[0], &admitted[11..]), (0, &[200; 3][..]), "from then on by shares: {admitted:?}");
 }
 
 /// A tally that never replies, and how long it was waited for each time.
@@ -111,32 +69,12 @@ impl Tally for Unanswered {
 async fn a_tally_that_does_not_reply_is_waited_for_a_quarter_of_a_tick() {
     tokio::time::pause();
     let waits = Arc::default();
-    let store = tollgate_ratio::RatioStore::new(Unanswered(Arc::clone(&waits)));
+    let store = RatioStore::new(Unanswered(Arc::clone(&waits)));
     let admitted = load(std::slice::from_ref(&store), &Check::new(all(), 1), 1_000, 4).await;
     assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT) <= 8), "{admitted:?}");
     let waits = waits.lock().expect("no test panicked");
     let is_quarter = |wait: &Duration| wait.abs_diff(TICK / 4) <= Duration::from_millis(2);
     assert!(waits.len() >= 3 && waits.iter().all(is_quarter), "{waits:?}");
-}
-
-#[tokio::test]
-async fn a_clock_that_is_set_does_not_stop_reports() {
-    let (hour, end) = (Duration::from_secs(3_600), Duration::from_micros(u64::MAX));
-    for steps in [[hour, Duration::ZERO], [Duration::ZERO, hour], [end, Duration::ZERO]] {
-        let tally = Switch::new();
-        let stores = tally.stores(2);
-        let check = Check::new(all(), 1);
-        for ahead in steps {
-            tally.set_ahead(ahead);
-            load(&stores, &check, 1_000, 5).await;
-            let before = tally.reports().len();
-            let admitted = load(&stores, &check, 1_000, 4).await;
-            let reports = tally.reports().len() - before;
-            assert!((4..=12).contains(&reports), "{reports} of two processes in 4 ticks, {ahead:?} ahead");
-            let is_limited = |second: &u64| second.abs_diff(LIMIT) <= LIMIT / 10;
-            assert!(ahead == end || admitted.iter().all(is_limited), "{admitted:?}, {ahead:?} ahead");
-        }
-    }
 }
 
 /// A tally whose clock leaps by nearly a tick with each report.
@@ -152,7 +90,7 @@ impl Tally for Leaping {
 #[tokio::test]
 async fn a_tally_whose_clock_leaps_with_each_report_is_not_called_without_a_pause() {
     let tally = Switch::new();
-    let store = tollgate_ratio::RatioStore::builder(Leaping(tally.clone())).seed(1).build();
+    let store = RatioStore::builder(Leaping(tally.clone())).seed(1).build();
     load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 5).await;
     let reports = tally.reports().len();
     assert!((3..=60).contains(&reports), "{reports} in 5 ticks");
@@ -175,54 +113,20 @@ async fn the_task_ends_without_requests_and_with_the_last_clone() {
 }
 
 #[tokio::test]
-async fn a_closed_store_reports_once_more() {
-    let tally = Switch::new();
-    let store = tally.stores(1).remove(0);
-    load(std::slice::from_ref(&store), &Check::new(all(), 1), 1_000, 3).await;
-    let before = tally.reports().len();
-    store.close().await;
-    let last = tally.reports().split_off(before);
-    let [report] = &last[..] else { panic!("{last:?}") };
-    assert!(
-        report.counters[0].critical > 0 && !report.live,
-        "what is left, of a process that has reported: {report:?}"
-    );
-    let reports = tally.reports().len();
-    load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 3).await;
-    assert_eq!(tally.reports().len(), reports);
-}
-
-#[tokio::test]
-async fn a_closed_store_admits_its_share() {
-    let tally = Switch::new();
-    let stores = tally.stores(2);
-    let check = Check::new(all(), 1);
-    load(&stores, &check, 500, 5).await;
-    stores[0].close().await;
-    let admitted = load(&stores[..1], &check, 500, 12).await;
-    let share = LIMIT / 2;
-    assert!(admitted[0] <= 2 * share, "its bucket begins full: {admitted:?}");
-    assert!(admitted[1..].iter().all(|second| second.abs_diff(share) <= share / 10), "{admitted:?}");
-    assert_eq!((stores[0].ratio(&all()), stores[0].live()), (None, None));
-}
-
-#[tokio::test]
 async fn a_tick_that_has_lost_reports_is_no_data() {
     for clear in [true, false] {
-        let tally = Switch::new();
-        let stores = tally.stores(8);
-        let check = Check::new(all(), 1);
-        load(&stores, &check, 250, 5).await;
-        let begun = tally.clone();
+        let fleet = Fleet::new(8);
+        fleet.load(250, 5).await;
+        let begun = fleet.tally.clone();
         tokio::spawn(async move {
             begun.set_off(!clear);
             sleep(TICK * 5 / 2).await;
             begun.tally.clear();
             begun.set_off(false);
         });
-        let admitted = load(&stores, &check, 250, 7).await;
+        let admitted = fleet.load(250, 7).await;
         assert!(admitted.iter().all(|second| *second * 10 <= LIMIT * 13), "cleared: {clear}: {admitted:?}");
-        assert_eq!(stores[0].live(), Some(8));
+        assert_eq!(fleet.stores[0].live(), Some(8));
     }
 }
 
@@ -251,32 +155,6 @@ fn a_runtime_that_has_ended_leaves_the_bound_of_a_tick() {
     assert!(admitted <= 500, "{admitted} in one tick of {LIMIT}");
 }
 
-#[tokio::test]
-async fn what_was_divided_among_callers_holds_for_a_life_too() {
-    let tally = Switch::new();
-    let store = tally.store(1).fair("all", "caller").build();
-    let caller = Check::new(super::counter("caller", "large", tollgate::Quota::per_second(1 << 20)), 1);
-    let checks = [Check::new(all(), 1), caller];
-    let admitted = async |each: u64, seconds: u64| {
-        let (mut admitted, mut steps) = (0, super::Steps::new());
-        for _ in 0..seconds * 5 {
-            admitted += (0..each / 5).filter(|_| decide(&store, &checks).is_allowed()).count();
-            for _ in 0..10 {
-                steps.next().await;
-            }
-        }
-        admitted
-    };
-    // A hundred times the limit.
-    admitted(100 * LIMIT, 5).await;
-    tally.set_off(true);
-    admitted(5, 15).await;
-    tally.set_off(false);
-    admitted(5, 2).await;
-    assert_eq!(store.live(), Some(1), "the tally replies again");
-    assert_eq!(admitted(5, 20).await, 100, "far below the limit");
-}
-
 /// A tally that replies nonsense while it is told to, of any number and any length.
 struct Nonsense(Switch, Arc<Mutex<Option<fastrand::Rng>>>);
 
@@ -300,7 +178,7 @@ impl Tally for Nonsense {
 async fn nonsense_of_a_tally_ends_no_reports_and_is_forgotten_in_a_few_ticks() {
     for seed in 0..4 {
         let (tally, rng) = (Switch::new(), Arc::default());
-        let settings = tollgate_ratio::RatioStore::builder(Nonsense(tally.clone(), Arc::clone(&rng))).seed(seed);
+        let settings = RatioStore::builder(Nonsense(tally.clone(), Arc::clone(&rng))).seed(seed);
         let store = settings.build();
         let (stores, check) = (std::slice::from_ref(&store), Check::new(all(), 1));
         load(stores, &check, 1_000, 4).await;
@@ -311,29 +189,157 @@ async fn nonsense_of_a_tally_ends_no_reports_and_is_forgotten_in_a_few_ticks() {
         }
         *rng.lock().expect("no test panicked") = None;
         let admitted = load(stores, &check, 1_000, 12).await;
-        let is_limited = |second: &u64| second.abs_diff(LIMIT) <= LIMIT / 10;
-        assert!(admitted[6..].iter().all(is_limited), "seed {seed}: {admitted:?}");
+        assert!(is_limited(&admitted[6..]), "seed {seed}: {admitted:?}");
         assert_eq!(store.live(), Some(1), "seed {seed}");
     }
 }
 
 #[tokio::test]
-async fn a_clock_that_steps_again_and_again_neither_stops_requests_nor_lets_all_pass() {
+async fn a_false_report_holds_a_key_for_three_ticks_or_a_life_if_the_tally_fails_then() {
+    for fails in [false, true] {
+        let fleet = Fleet::new(2);
+        fleet.load(100, 4).await;
+        let counter = Offered::new(CounterId::new(&all()), u64::MAX, u64::MAX, u64::MAX);
+        drop(fleet.tally.tally.report(Report::new(TICK, 0).counters([counter])).await.expect("it replies"));
+        let mut admitted = fleet.load(100, 2).await;
+        assert!(fleet.ratio().is_some_and(|ratio| ratio > 0.9), "it was read: {admitted:?}");
+        fleet.tally.set_off(fails);
+        admitted.extend(fleet.load(100, 14).await);
+        // Then all that is offered, by shares if the tally fails.
+        let held = if fails { 13 } else { 4 };
+        assert!(admitted[2] == 0 && admitted[held..].iter().all(|second| *second == 200), "{fails}: {admitted:?}");
+        assert!(fails || admitted.iter().filter(|second| **second < 100).count() <= 3, "{admitted:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_closed_store_reports_once_more_and_admits_its_share() {
+    let fleet = Fleet::new(2);
+    fleet.load(500, 5).await;
+    let before = fleet.tally.reports().len();
+    fleet.stores[0].close().await;
+    let last = fleet.tally.reports().split_off(before);
+    let [report] = &last[..] else { panic!("{last:?}") };
+    let is_last = report.counters[0].critical > 0 && !report.live;
+    assert!(is_last, "what is left, of a process that has reported: {report:?}");
+    let admitted = load(&fleet.stores[..1], &fleet.check, 500, 12).await;
+    let share = LIMIT / 2;
+    assert!(admitted[0] <= 2 * share, "its bucket begins full: {admitted:?}");
+    assert!(admitted[1..].iter().all(|second| second.abs_diff(share) <= share / 10), "{admitted:?}");
+    assert_eq!((fleet.ratio(), fleet.stores[0].live()), (None, None));
+    fleet.stores[1].close().await;
+    let reports = fleet.tally.reports().len();
+    fleet.load(100, 3).await;
+    assert_eq!(fleet.tally.reports().len(), reports);
+}
+
+/// Whether so much is admitted in each of some seconds as the limit says.
+fn is_limited(seconds: &[u64]) -> bool {
+    seconds.iter().all(|second| second.abs_diff(LIMIT) <= LIMIT / 10)
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_neither_stops_reports_nor_lets_all_pass() {
+    let (hour, end) = (Duration::from_secs(3_600), Duration::from_micros(u64::MAX));
+    for steps in [[hour, Duration::ZERO], [Duration::ZERO, hour], [end, Duration::ZERO]] {
+        let tally = Switch::new();
+        let stores = tally.stores(2);
+        let check = Check::new(all(), 1);
+        for ahead in steps {
+            tally.set_ahead(ahead);
+            load(&stores, &check, 1_000, 5).await;
+            let before = tally.reports().len();
+            let admitted = load(&stores, &check, 1_000, 4).await;
+            let reports = tally.reports().len() - before;
+            assert!((4..=12).contains(&reports), "{reports} of two processes in 4 ticks, {ahead:?} ahead");
+            assert!(ahead == end || is_limited(&admitted), "{admitted:?}, {ahead:?} ahead");
+        }
+    }
+    // Again and again.
     for seed in 0..4 {
         let (tally, mut rng) = (Switch::new(), fastrand::Rng::with_seed(seed));
         let (stores, check) = (tally.stores(2), Check::new(all(), 1));
         load(&stores, &check, 1_000, 4).await;
-        let mut all_admitted = 0;
+        let mut admitted = 0;
         for _ in 0..30 {
             tally.set_ahead(Duration::from_millis(rng.u64(..4_000)));
-            let admitted = load(&stores, &check, 1_000, 1).await;
-            all_admitted += admitted[0];
+            admitted += load(&stores, &check, 1_000, 1).await[0];
         }
         // Of five times the limit.
-        let bounds = LIMIT / 2..=LIMIT * 2;
-        assert!(bounds.contains(&(all_admitted / 30)), "seed {seed}: {all_admitted} in 30 s");
+        assert!((LIMIT / 2..=LIMIT * 2).contains(&(admitted / 30)), "seed {seed}: {admitted} in 30 s");
         let admitted = load(&stores, &check, 1_000, 12).await;
-        let is_limited = |second: &u64| second.abs_diff(LIMIT) <= LIMIT / 10;
-        assert!(admitted[6..].iter().all(is_limited), "seed {seed}: {admitted:?}");
+        assert!(is_limited(&admitted[6..]), "seed {seed}: {admitted:?}");
     }
+}
+
+#[tokio::test]
+async fn what_was_divided_among_callers_holds_for_a_life_too() {
+    let tally = Switch::new();
+    let store = tally.store(1).fair("all", "caller").build();
+    let caller = Check::new(counter("caller", "large", Quota::per_second(1 << 20)), 1);
+    let checks = [Check::new(all(), 1), caller];
+    let admitted = async |each: u64, seconds: u64| {
+        let of_step = |step: u64| if step.is_multiple_of(10) { each / 5 } else { 0 };
+        offered(0..seconds, |step| [(0..of_step(step)).map(|_| admits(&store, &checks)).sum()]).await
+    };
+    // A hundred times the limit.
+    admitted(100 * LIMIT, 5).await;
+    tally.set_off(true);
+    admitted(5, 15).await;
+    tally.set_off(false);
+    admitted(5, 2).await;
+    assert_eq!(store.live(), Some(1), "the tally replies again");
+    assert_eq!(admitted(5, 20).await, [100], "far below the limit");
+}
+
+#[tokio::test]
+async fn an_outage_is_one_line_when_it_begins_one_when_the_life_ends_and_one_on_return() {
+    const HOLD: &str = "WARN tollgate_ratio::ticking: the tally does not reply: the last ratios hold";
+    const SHARES: &str = "WARN tollgate_ratio::ticking: the tally does not reply: this process admits its share";
+    const BACK: &str = "INFO tollgate_ratio::ticking: the tally replies again";
+    let log = Log::default();
+    let _noting = log.note(Level::INFO);
+    let (tally, check) = (Switch::new(), Check::new(all(), 1));
+    let stores = [tally.store(1).ttl(4 * TICK).build()];
+    let logged = || [HOLD, SHARES, BACK].map(|line| log.count(line));
+    load(&stores, &check, 500, 4).await;
+    // Each is off for a part of the life, and for longer.
+    for (outage, [off, longer], shares) in [(1, [2, 8], 1), (2, [2, 8], 2), (3, [2, 0], 2)] {
+        tally.set_off(true);
+        load(&stores, &check, 500, off).await;
+        assert_eq!(logged(), [outage, shares - usize::from(longer > 0), outage - 1], "{}", log.text());
+        load(&stores, &check, 500, longer).await;
+        assert_eq!(logged(), [outage, shares, outage - 1], "{}", log.text());
+        tally.set_off(false);
+        load(&stores, &check, 500, 5).await;
+        assert_eq!(logged(), [outage, shares, outage], "{}", log.text());
+    }
+    let counts = ["", "it is off", "life=4s", "failed_for="].map(|part| log.count(part));
+    assert_eq!(counts, [3 + 2 + 3, 3 + 2, 3, 3], "each has its reason: {}", log.text());
+    let never = Switch::new();
+    never.set_off(true);
+    load(&[never.store(1).build()], &check, 50, 10).await;
+    assert_eq!((log.count(""), log.count(SHARES)), (counts[0] + 1, 3), "one that never replied: {}", log.text());
+}
+
+#[tokio::test]
+async fn a_layer_that_denies_without_its_store_denies_nothing_without_the_tally_and_nothing_is_cached() {
+    let tally = Switch::new();
+    let cache = DenyCache::new(tally.store(1).ttl(4 * TICK).build());
+    let rule = Rule::new("all", Quota::per_second(100));
+    let limiter = Limiter::new(cache.clone(), [rule]).on_failure(OnFailure::Deny);
+    for is_off in [false, true] {
+        tally.set_off(is_off);
+        let mut allowed = 0;
+        for step in 0..50 * 8 * 10 {
+            let decision = limiter.check(&Key::new("k", "all")).await.expect("it decides, whatever the tally does");
+            allowed += u32::from(decision.is_allowed());
+            if step % 10 == 9 {
+                sleep(TICK / 50).await;
+            }
+        }
+        assert!((700..=1_600).contains(&allowed), "{allowed} of 4,000 in 8 s, off: {is_off}");
+        assert_eq!((cache.denied_from_cache(), cache.len()), (0, 0), "off: {is_off}");
+    }
+    assert_eq!(limiter.breaker_state(), BreakerState::Closed);
 }

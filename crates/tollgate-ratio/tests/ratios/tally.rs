@@ -67,32 +67,3 @@ async fn hot_counters_are_returned_to_all() {
     clock.advance(TICK);
     assert_eq!(report(&tally, 0, &[]).await.hot, []);
 }
-
-#[tokio::test]
-async fn counters_without_room_are_marked_and_those_there_still_count() {
-    let (tally, clock) = tally();
-    let counters: Vec<Counter> = (0..1_536).map(|key| counter("all", &key.to_string(), *all().quota())).collect();
-    for (part, has_room) in counters.chunks(512).zip([true, true, false]) {
-        let offered: Vec<_> = part.iter().map(|counter| (counter, [1, 1])).collect();
-        let totals = report(&tally, 0, &offered).await;
-        assert!(totals.counters.iter().all(|totals| totals.is_some() == has_room));
-    }
-    assert_eq!(report(&tally, 0, &[(&counters[0], [1, 0])]).await.counters, [Some([0, 0])]);
-    clock.advance(TICK);
-    assert_eq!(report(&tally, 0, &[(&counters[0], [0, 0])]).await.counters, [Some([2, 1])]);
-}
-
-#[tokio::test]
-async fn shards_are_one_tally() {
-    let (tally, clock) = tally();
-    let counters: Vec<Counter> = (0..64).map(|key| counter("all", &key.to_string(), *all().quota())).collect();
-    let report = || {
-        let offered = counters.iter().map(|counter| Offered::new(CounterId::new(counter), 3, 0, 4));
-        tally.report(Report::new(TICK, 0).shards(4).counters(offered))
-    };
-    drop(report().await.expect("it replies"));
-    clock.advance(TICK);
-    let totals = report().await.expect("it replies");
-    assert_eq!((totals.live, totals.hot.len()), (1, 64), "32 hot ones a shard");
-    assert_eq!(totals.counters, vec![Some([3, 0]); 64]);
-}

@@ -120,13 +120,9 @@ fn a_clock_that_steps_back_moves_nothing_and_counts_on_from_there() {
 #[test]
 fn settings_out_of_order_are_errors() {
     let ramp = Ramp::new();
-    for (good, bad) in
-        [(0.8, 0.7), (0.8, 0.8), (0.0, 0.5), (-1.0, 0.5), (f64::NAN, 0.8), (0.7, f64::NAN), (0.7, f64::INFINITY)]
-    {
-        let error = ramp.try_thresholds(good, bad).expect_err("out of order");
-        let told = format!("thresholds {good} and {bad} are out of order: give good above 0 and below bad");
-        assert!(error.is_invalid());
-        assert_eq!(error.to_string(), told);
+    for (good, bad) in [(0.8, 0.7), (0.8, 0.8), (0.0, 0.5), (f64::NAN, 0.8), (0.7, f64::NAN), (0.7, f64::INFINITY)] {
+        let error = ramp.try_thresholds(good, bad).expect_err("out of order").to_string();
+        assert!(error.contains("are out of order: give good above 0 and below bad"), "{error}");
     }
     for (first, all) in [(0.0, 20.0), (0.5, 20.0), (30.0, 20.0), (30.0, 30.0), (30.0, 86_401.0)] {
         let error = ramp.try_after(secs(first), secs(all)).expect_err("out of order").to_string();
@@ -218,34 +214,32 @@ fn the_loop_of_shedding_and_utilization_comes_to_rest_between_the_thresholds() {
 
 const S: Duration = Duration::from_secs(1);
 
-fn from(last: Duration) -> Usage {
-    Usage { last, ..Usage::default() }
-}
-
-#[track_caller]
-fn assert_near(found: f64, expected: f64) {
-    assert!((found - expected).abs() < 1e-9, "{found} instead of {expected}");
-}
+/// The second from which changes are counted, each of them with its second, when the average is taken, and what it is.
+type Averaged = (u32, &'static [(f64, u32)], u32, f64);
 
 #[test]
-fn the_average_weighs_each_number_by_its_time() {
-    let mut usage = from(S);
-    usage.add(1.0, S);
-    usage.add(1.0, 2 * S);
-    usage.add(-1.0, 5 * S);
-    // 1 for 1 s, 2 for 3 s, 1 for 4 s.
-    assert_near(usage.take(9 * S), 11.0 / 8.0);
-    usage.add(-1.0, 10 * S);
-    // 1 for 1 s, 0 for 99 s.
-    assert_near(usage.take(109 * S), 0.01);
-}
-
-#[test]
-fn samples_in_between_change_no_sum() {
-    let mut whole = from(S);
+fn the_average_weighs_each_number_by_its_time_also_over_a_clock_that_steps_back() {
+    let rows: [Averaged; 4] = [
+        // 1 for 1 s, 2 for 3 s, 1 for 4 s.
+        (1, &[(1.0, 1), (1.0, 2), (-1.0, 5)], 9, 11.0 / 8.0),
+        // 1 for 1 s, 0 for 99 s.
+        (9, &[(1.0, 9), (-1.0, 10)], 109, 0.01),
+        // A sample of no time is what is in progress now.
+        (1, &[(1.0, 1), (1.0, 1), (1.0, 1)], 1, 3.0),
+        // 2 for 7 s, 1 for 2 s.
+        (10, &[(1.0, 10), (1.0, 5), (-1.0, 12)], 14, 16.0 / 9.0),
+    ];
+    for (from, changes, at, expected) in rows {
+        let mut usage = Usage { last: S * from, ..Usage::default() };
+        for (change, second) in changes {
+            usage.add(*change, S * *second);
+        }
+        let found = usage.take(S * at);
+        assert!((found - expected).abs() < 1e-9, "{found} instead of {expected}");
+    }
+    let (mut whole, mut sum) = (Usage { last: S, ..Usage::default() }, 0.0);
     whole.add(1.0, S);
     let mut parts = whole;
-    let mut sum = 0.0;
     for second in 2..=7 {
         if second == 4 {
             whole.add(1.0, S * second);
@@ -253,26 +247,7 @@ fn samples_in_between_change_no_sum() {
         }
         sum += parts.take(S * second);
     }
-    assert_near(whole.take(7 * S), sum / 6.0);
-}
-
-#[test]
-fn a_sample_of_no_time_is_what_is_in_progress_now() {
-    let mut usage = from(S);
-    for _ in 0..3 {
-        usage.add(1.0, S);
-    }
-    assert_near(usage.take(S), 3.0);
-}
-
-#[test]
-fn a_clock_that_steps_back_counts_on_from_there() {
-    let mut usage = from(10 * S);
-    usage.add(1.0, 10 * S);
-    usage.add(1.0, 5 * S);
-    usage.add(-1.0, 12 * S);
-    // 2 for 7 s, 1 for 2 s.
-    assert_near(usage.take(14 * S), 16.0 / 9.0);
+    assert!((whole.take(S * 7) - sum / 6.0).abs() < 1e-9, "samples in between change no sum");
 }
 
 #[test]
@@ -281,5 +256,5 @@ fn the_longest_times_and_most_requests_do_not_overflow() {
     for _ in 0..1_000 {
         usage.add(1.0, Duration::ZERO);
     }
-    assert_near(usage.take(Duration::MAX) / 1_000.0, 1.0);
+    assert!((usage.take(Duration::MAX) / 1_000.0 - 1.0).abs() < 1e-9);
 }

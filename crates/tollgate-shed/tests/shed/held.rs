@@ -133,15 +133,3 @@ fn requests_that_are_shed_are_not_in_progress() {
     pass(&mut service, &clock, 200);
     assert!(layer.level() <= 0.0);
 }
-
-#[test]
-fn what_is_in_progress_is_counted_on_from_a_clock_that_steps_back() {
-    let clock = ManualClock::new();
-    let layer = one_at_once(&clock);
-    let (response, _sender) = open(&layer);
-    clock.set(ManualClock::EPOCH / 2);
-    assert!(is_busy(&layer, &clock));
-    drop(response);
-    pass(&mut behind(&layer, hello()), &clock, 300);
-    assert!(!is_busy(&layer, &clock));
-}

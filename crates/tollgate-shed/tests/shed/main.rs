@@ -1,17 +1,19 @@
 //! What is shed when, with which response, what counts as in progress, and services that are ready once a limiter allows.
-//!
-//! What needs a server is among the tests of the root.
 
 mod back_pressure;
 #[cfg(feature = "config")]
 mod config;
 mod documents;
+mod fleet;
 mod held;
 #[path = "../../../../tests/support/log.rs"]
 mod log;
 mod nested;
 mod panics;
 mod rig;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../tests/support/server.rs"]
+mod server;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../tests/support/slow.rs"]
 mod slow;

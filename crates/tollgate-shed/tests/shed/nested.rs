@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures::FutureExt;
 use http::Response;
-use tollgate::store::{Ask, Check, Counter, Store};
-use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tollgate_shed::{Class, FleetShedLayer, Shed, WorkerShedLayer};
 use tower::{Service as _, ServiceExt};
 
@@ -16,50 +16,37 @@ use crate::slow;
 
 const CLASSES: [Class; 4] = [Class::Critical, Class::Write, Class::Read, Class::Test];
 
-/// What a fleet shedder counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Taken {
-    all: u64,
-    others: u64,
-}
-
-/// Two shedders: the places of their counters in what is counted, of so many slots, with so many for others.
+/// Two shedders, of each of which all slots are counted, and those of others: the places of their counters in what is counted, of so many slots, with so many for others.
 #[derive(Clone, Copy, Debug)]
 struct Limits([(usize, u64, u64); 2]);
 
 impl Limits {
     /// Takes the slots of a request; returns which shedder refuses it, if one does. It holds nothing then.
-    fn admit(self, taken: &mut [Taken; 2], class: Class) -> Option<usize> {
+    fn admit(self, taken: &mut [[u64; 2]; 2], class: Class) -> Option<usize> {
         let others = u64::from(class != Class::Critical);
         let before = *taken;
         for (number, (place, most, most_others)) in self.0.into_iter().enumerate() {
             let of = &mut taken[place];
-            if others > 0 && (of.all >= most || of.others >= most_others) {
+            if others > 0 && (of[0] >= most || of[1] >= most_others) {
                 *taken = before;
                 return Some(number);
             }
-            *of = Taken { all: of.all + 1, others: of.others + others };
+            *of = [of[0] + 1, of[1] + others];
         }
         None
     }
 
-    fn release(self, taken: &mut [Taken; 2], class: Class) {
+    fn release(self, taken: &mut [[u64; 2]; 2], class: Class) {
         for (place, ..) in self.0 {
-            taken[place].all -= 1;
-            taken[place].others -= u64::from(class != Class::Critical);
+            taken[place][0] -= 1;
+            taken[place][1] -= u64::from(class != Class::Critical);
         }
     }
 }
 
-/// How many slots are taken of a shedder.
-fn taken(store: &MemoryStore, name: &str) -> Taken {
-    let of = |policy: String| {
-        let policy = policy.as_str().try_into().expect("a name");
-        let counter = Counter::new(policy, Key::new("global", ""), Quota::concurrency(1_000));
-        let look = futures::executor::block_on(store.decide(&[Check::new(counter, 0)], Ask::default()).wait());
-        1_000 - look.expect("memory decides").decision.outcomes()[0].remaining()
-    };
-    Taken { all: of(name.to_owned()), others: of(format!("{name}.others")) }
+/// How many slots of a shedder are taken, of all requests and of others.
+fn taken(store: &MemoryStore, name: &str) -> [u64; 2] {
+    super::rig::taken(store, name).now_or_never().expect("memory does not wait")
 }
 
 fn fleet(store: &MemoryStore, name: &str, slots: u64) -> FleetShedLayer {
@@ -75,7 +62,7 @@ fn compare(names: [&str; 2], slots: [u64; 2], seed: u64) {
     let others = slots.map(|slots| slots * 4 / 5);
     let places = [0, usize::from(names[0] != names[1])];
     let limits = Limits([0, 1].map(|at| (places[at], slots[at], others[at])));
-    let (mut rng, mut model, mut refusals) = (Rng::with_seed(seed), [Taken::default(); 2], 0);
+    let (mut rng, mut model, mut refusals) = (Rng::with_seed(seed), [[0; 2]; 2], 0);
     let mut held: Vec<(Class, Response<Text>)> = Vec::new();
     for step in 0..slow::many([600, 6_000]) {
         if !held.is_empty() && rng.u8(..5) < 2 {
@@ -106,7 +93,7 @@ fn compare(names: [&str; 2], slots: [u64; 2], seed: u64) {
     }
     assert!(refusals > 0, "{names:?}");
     drop(held);
-    assert_eq!(names.map(|name| taken(&store, name)), [Taken::default(); 2], "seed {seed}");
+    assert_eq!(names.map(|name| taken(&store, name)), [[0; 2]; 2], "seed {seed}");
 }
 
 #[test]
@@ -168,8 +155,8 @@ async fn limits_within_shedders_that_are_replaced_under_load_lose_no_slot() {
         seen.iter_mut().zip(of_task.expect("no answer is odd")).for_each(|(all, more)| *all += more);
     }
     assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
-    assert_eq!(taken(&store, "outer"), Taken::default(), "{seen:?}");
+    assert_eq!(taken(&store, "outer"), [0; 2], "{seen:?}");
     for name in ["user", "all"] {
-        assert_eq!(taken(&store, name).all, 0, "{name}");
+        assert_eq!(taken(&store, name)[0], 0, "{name}");
     }
 }

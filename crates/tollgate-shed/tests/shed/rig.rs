@@ -12,7 +12,9 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
+use tollgate::store::{Ask, Check, Counter, Store};
 use tollgate::test_util::ManualClock;
+use tollgate::{Key, Quota};
 use tollgate_shed::{Class, Shed, WorkerShedLayer};
 use tower::util::BoxCloneService;
 use tower::{Layer, Service as _, ServiceExt, service_fn};
@@ -124,4 +126,16 @@ pub(super) fn pass(service: &mut Service, clock: &ManualClock, seconds: u64) {
         }
         assert!(!is_shed(&send(service, of_class(Class::Critical))));
     }
+}
+
+/// How many slots of a shedder are taken: of all requests, and of those that are not critical.
+pub(super) async fn taken(store: &impl Store, name: &str) -> [u64; 2] {
+    let mut taken = [0; 2];
+    for (place, policy) in [name.to_owned(), format!("{name}.others")].into_iter().enumerate() {
+        let policy = policy.as_str().try_into().expect("a name");
+        let counter = Counter::new(policy, Key::new("global", ""), Quota::concurrency(1_000));
+        let look = store.decide(&[Check::new(counter, 0)], Ask::default()).wait().await;
+        taken[place] = 1_000 - look.expect("the store is there").decision.outcomes()[0].remaining();
+    }
+    taken
 }

@@ -41,24 +41,6 @@ fn of_a_class_each_request_has_the_same_chance() {
 }
 
 #[test]
-fn shedding_declines_when_there_is_less_to_do() {
-    let (load, clock) = (Load::default(), ManualClock::new());
-    let (layer, mut service) = measured(&load, &clock);
-    load.set(90);
-    pass(&mut service, &clock, 130);
-    assert!(layer.level() >= 1.0);
-    load.set(75);
-    pass(&mut service, &clock, 600);
-    assert!(layer.level() >= 1.0, "neither good nor bad");
-    load.set(50);
-    pass(&mut service, &clock, 179);
-    assert!(layer.level() > 0.0);
-    pass(&mut service, &clock, 1);
-    assert!(layer.level() <= 0.0);
-    assert_eq!(shed_of(&mut service, 100, Class::Test), 0);
-}
-
-#[test]
 fn clones_and_services_of_a_layer_share_its_level_and_a_setter_makes_another() {
     let (layer, service) = bad_for(120);
     let clone = layer.clone();
@@ -156,12 +138,6 @@ fn a_clock_that_steps_back_neither_stops_nor_keeps_up_shedding() {
     pass(&mut service, &clock, 242);
     assert!(layer.level() <= 0.0, "{}", layer.level());
     assert_eq!(log.count("code=\"shedding_ended\""), 1, "{}", log.text());
-}
-
-#[test]
-fn a_name_that_no_policy_may_have_is_an_error() {
-    let error = WorkerShedLayer::try_measured("two words", || 0.0).expect_err("a name");
-    assert!(error.is_invalid() && error.to_string().contains("\"two words\""), "{error}");
 }
 
 #[tokio::test]

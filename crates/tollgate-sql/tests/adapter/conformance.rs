@@ -10,7 +10,11 @@ use crate::support::table::Table;
 
 const BUDGET: Duration = Duration::from_secs(10);
 
-/// Checks a report of which some results are expected, and prints it.
+/// A store by a clock, of whose table each load and each commit takes so long.
+fn made(clock: ManualClock, trip: Duration) -> BackendStore<Table> {
+    BackendStore::builder(Table::new(move || clock.now(), trip)).timeout(BUDGET).build()
+}
+
 #[track_caller]
 fn assert_whole(report: &Report) {
     println!("{report}");
@@ -20,18 +24,11 @@ fn assert_whole(report: &Report) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_on_a_database_conforms_at_once() {
-    let make = async |clock: ManualClock| {
-        let table = Table::new(move || clock.now(), Duration::ZERO);
-        BackendStore::builder(table).timeout(BUDGET).build()
-    };
-    assert_whole(&Conformance::new(make).expires_by_clock().run().await);
+    let suite = Conformance::new(async |clock| made(clock, Duration::ZERO)).expires_by_clock();
+    assert_whole(&suite.run().await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_on_a_database_that_waits_conforms() {
-    let make = async |clock: ManualClock| {
-        let table = Table::new(move || clock.now(), Duration::from_micros(1));
-        BackendStore::builder(table).timeout(BUDGET).build()
-    };
-    assert_whole(&conformance(make).await);
+    assert_whole(&conformance(async |clock| made(clock, Duration::from_micros(1))).await);
 }

@@ -1,16 +1,17 @@
 //! A database that fails: typed errors, bounded waits, and nothing admitted that was not counted.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::time::Duration;
 
+use futures::executor::block_on;
 use tokio::time::{Instant, sleep};
 use tollgate::Quota;
-use tollgate::store::Store;
+use tollgate::store::{Ask, Change, Receipt, ReceiptItem, Settlement, Store};
 
-use crate::support::at;
-use crate::support::check;
 use crate::support::table::Next;
-use crate::{BUDGET, Rig};
+use crate::support::{check, counter};
+use crate::{BUDGET, Rig, runtime};
 
 const THREE: Quota = Quota::fixed_window(3, Duration::from_secs(3_600));
 
@@ -38,23 +39,6 @@ async fn each_failure_has_its_kind_and_takes_nothing() {
     assert!(!rig.is_allowed(&one).await);
 }
 
-#[test]
-fn a_database_that_panics_on_its_callers_thread_stops_nobody_else() {
-    let rig = Rig::new(Duration::ZERO);
-    let one = check("ada", THREE, 1);
-    rig.table.next(Next::PanicsInLoad);
-    let decide = || futures::executor::block_on(rig.decide(slice::from_ref(&one)));
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(decide)).expect_err("it panics");
-    assert!(decide().expect("a decision").decision.is_allowed());
-}
-
-#[test]
-fn a_database_that_need_not_wait_needs_no_timers() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let rig = Rig::new(Duration::ZERO);
-    assert!(runtime.block_on(rig.is_allowed(&check("ada", THREE, 1))));
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_state_that_cannot_be_read_fails_its_own_requests_until_it_is_reset() {
     let rig = Rig::new(Duration::from_millis(1));
@@ -65,11 +49,7 @@ async fn a_state_that_cannot_be_read_fails_its_own_requests_until_it_is_reset() 
     assert!(error.is_store(), "{error}");
     let (one, other) = tokio::join!(rig.decide(slice::from_ref(&eve)), rig.decide(slice::from_ref(&ada)));
     assert!(one.is_err() && other.is_ok());
-    rig.store
-        .adjust(&eve.counter, tollgate::store::Change::Reset)
-        .wait()
-        .await
-        .expect("it is forgotten, whatever it was");
+    rig.store.adjust(&eve.counter, Change::Reset).wait().await.expect("it is forgotten, whatever it was");
     assert!(rig.is_allowed(&eve).await);
 }
 
@@ -130,27 +110,52 @@ async fn conflicts_are_decided_again_and_not_for_ever() {
     assert!(!rig.is_allowed(&one).await);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_clock_that_steps_back_refills_nothing() {
-    let rig = Rig::new(Duration::from_millis(1));
-    let one = check("ada", Quota::per_minute(3), 1);
-    rig.clock.set(at(30_000_000));
-    for _ in 0..3 {
-        assert!(rig.is_allowed(&one).await);
-    }
-    rig.clock.set(at(0));
-    assert!(!rig.is_allowed(&one).await);
-    rig.clock.set(at(50_000_000));
-    assert!(rig.is_allowed(&one).await);
-    assert!(!rig.is_allowed(&one).await);
-}
-
 #[test]
 fn without_a_runtime_a_database_that_waits_is_an_error() {
     let rig = Rig::new(Duration::ZERO);
     rig.table.next(Next::HangsToLoad);
     let one = check("ada", THREE, 1);
-    let error = futures::executor::block_on(rig.decide(slice::from_ref(&one))).expect_err("it hangs");
+    let error = block_on(rig.decide(slice::from_ref(&one))).expect_err("it hangs");
     assert!(error.is_store(), "{error}");
-    assert!(futures::executor::block_on(rig.decide(slice::from_ref(&one))).is_ok(), "and nothing is stuck");
+    assert!(block_on(rig.decide(slice::from_ref(&one))).is_ok(), "and nothing is stuck");
+}
+
+#[test]
+fn a_database_that_panics_on_its_callers_thread_or_when_it_is_dropped_stops_nobody_else() {
+    let one = check("ada", THREE, 1);
+    for next in [Next::PanicsInLoad, Next::PanicsWhenDropped] {
+        let rig = Rig::new(Duration::ZERO);
+        let begin = || rig.store.decide(slice::from_ref(&one), Ask::default());
+        rig.table.next(next);
+        // Without a runtime a load is dropped when it has to wait.
+        catch_unwind(AssertUnwindSafe(begin)).expect_err("it panics");
+        let threads = runtime();
+        let later = [(); 2].map(|()| {
+            let _entered = threads.enter();
+            begin()
+        });
+        for next in later {
+            assert!(threads.block_on(next.wait()).expect("a decision").decision.is_allowed());
+        }
+        assert!(block_on(begin().wait()).expect("a decision").decision.is_allowed(), "also without a runtime");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn loads_that_panic_fail_their_own_requests_and_a_settlement_returns_an_error() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let one = check("ada", Quota::per_hour(100), 1);
+    for _ in 0..3 {
+        rig.table.next(Next::PanicsInLoad);
+        let both = tokio::join!(rig.decide(slice::from_ref(&one)), rig.decide(slice::from_ref(&one)));
+        assert!(both.0.is_err() || both.1.is_err(), "its load panics");
+    }
+    assert!(rig.is_allowed(&one).await, "nobody is stuck");
+    for rig in [rig, Rig::new(Duration::ZERO)] {
+        let id = rig.store.capabilities(&[]).expect("it supports nothing").id.expect("it has one");
+        let receipt = Receipt::new(id, [ReceiptItem::new(counter("ada", THREE), 1, 0)]);
+        rig.table.next(Next::PanicsInLoad);
+        let settled = rig.store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]).wait().await;
+        assert!(settled.is_err(), "nothing was refunded");
+    }
 }

@@ -1,10 +1,8 @@
 //! A store on a database that others implement.
 
-mod compared;
 mod conformance;
 mod failing;
 mod nonsense;
-mod panics;
 mod settings;
 mod settled;
 mod support;
@@ -13,6 +11,7 @@ mod together;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::{Builder, Runtime};
 use tollgate::Error;
 use tollgate::store::{Ask, Check, Store, StoreDecision};
 use tollgate::test_util::ManualClock;
@@ -22,7 +21,6 @@ use crate::support::table::Table;
 
 /// A store on a table, and both of them.
 struct Rig {
-    clock: ManualClock,
     table: Table,
     store: Arc<BackendStore<Table>>,
 }
@@ -32,10 +30,9 @@ const BUDGET: Duration = Duration::from_millis(100);
 impl Rig {
     fn new(trip: Duration) -> Self {
         let clock = ManualClock::new();
-        let shown = clock.clone();
-        let table = Table::new(move || shown.now(), trip);
+        let table = Table::new(move || clock.now(), trip);
         let store = BackendStore::builder(table.clone()).timeout(BUDGET).build();
-        Self { clock, table, store: Arc::new(store) }
+        Self { table, store: Arc::new(store) }
     }
 
     async fn decide(&self, checks: &[Check]) -> Result<StoreDecision, Error> {
@@ -45,4 +42,9 @@ impl Rig {
     async fn is_allowed(&self, check: &Check) -> bool {
         self.decide(std::slice::from_ref(check)).await.expect("the table is there").decision.is_allowed()
     }
+}
+
+/// A runtime with a thread of its own.
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
 }

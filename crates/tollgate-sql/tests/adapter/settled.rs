@@ -70,28 +70,6 @@ async fn refunds_and_slots_of_an_outage_are_free_again_soon_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slots_are_released_by_their_keeper_after_an_outage_that_outlasts_the_tries() {
-    let rig = Rig::new(Duration::from_millis(1));
-    let limiter = Limiter::new(rig.store.clone(), [Rule::new("slots", Quota::concurrency(1).slot_ttl(LIFE))]);
-    let ada = Key::new("user", "ada");
-    let (decision, slot) = limiter.acquire(&ada).await.expect("a decision");
-    assert!(decision.is_allowed());
-    rig.table.next(Next::RefusesLoads);
-    drop(slot);
-    sleep(Duration::from_secs(15)).await;
-    rig.table.next(Next::Works);
-    let start = Instant::now();
-    loop {
-        let (decision, slot) = limiter.acquire(&ada).await.expect("a decision");
-        if decision.is_allowed() && decision.source() == Source::Store {
-            break drop(slot);
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
-    assert!(start.elapsed() < LIFE / 2, "{:?}", start.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_settlement_whose_commit_may_have_been_made_is_not_made_again() {
     let rig = Rig::new(Duration::from_millis(1));
     let taken = rig.decide(&[check("ada", HUNDRED, 100)]).await.expect("a decision");

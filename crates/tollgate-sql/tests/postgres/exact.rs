@@ -1,11 +1,11 @@
-//! Decisions are those of the store in memory, and exact over all stores of one database.
+//! Decisions are exact over all stores of one database.
 
 use std::env;
 use std::process::{Command, Stdio};
 
 use futures::future::join_all;
-use tollgate::store::{Change, Check, StateId, Store};
-use tollgate::{MemoryStore, Quota};
+use tollgate::Quota;
+use tollgate::store::{Check, StateId};
 use tollgate_sql::postgres::Postgres;
 use tollgate_sql::{BackendStore, StateBackend};
 
@@ -14,68 +14,6 @@ use crate::support::{AMPLE, HOUR, check, database, decide, is_allowed, number, o
 
 /// The URL of the database, for processes that a test starts.
 const DATABASE: &str = "TOLLGATE_TEST_DATABASE";
-
-/// None of them is refilled while a test runs.
-const QUOTAS: [(&str, Quota); 5] = [
-    ("bucket", Quota::token_bucket(20, HOUR.saturating_mul(10))),
-    ("fixed", Quota::fixed_window(15, HOUR.saturating_mul(10))),
-    ("sliding", Quota::sliding_window(15, HOUR.saturating_mul(10))),
-    ("log", Quota::sliding_log(15, HOUR.saturating_mul(10))),
-    ("leaky", Quota::leaky_bucket(2, HOUR.saturating_mul(10))),
-];
-
-fn any_checks() -> Vec<Check> {
-    (0..fastrand::usize(1..=3))
-        .map(|_| {
-            let (policy, quota) = QUOTAS[fastrand::usize(..QUOTAS.len())];
-            let cost = if policy == "leaky" { 1 } else { fastrand::u64(0..4) };
-            check(policy, ["ada", "bob", "eve"][fastrand::usize(..3)], quota).cost(cost)
-        })
-        .collect()
-}
-
-#[tokio::test]
-async fn random_requests_are_decided_as_in_memory() {
-    let server = Server::start();
-    let (postgres, memory) = (database(&server).await.store().expect("a store"), MemoryStore::new());
-    let seed = fastrand::get_seed();
-    for step in 0..1_500 {
-        let checks = any_checks();
-        let counter = &checks[0].counter;
-        match fastrand::u8(..20) {
-            0 => {
-                memory.adjust(counter, Change::Reset).wait().await.expect("it is there");
-                postgres.adjust(counter, Change::Reset).wait().await.expect("it is there");
-            }
-            1 | 2 => {
-                let change = [Change::Refund(2), Change::Charge(1)][fastrand::usize(..2)];
-                let expected = memory.adjust(counter, change).wait().await.expect("it is there");
-                let found = postgres.adjust(counter, change).wait().await.expect("it is there");
-                assert_eq!(found.units, expected.units, "seed {seed}, step {step}: {change:?} of {counter:?}");
-            }
-            _ => {
-                let expected = decide(&memory, &checks).await.expect("a decision").decision;
-                let found = decide(&postgres, &checks).await.expect("a decision").decision;
-                let facts = |outcome: &tollgate::Outcome| (outcome.is_allowed(), outcome.remaining());
-                let (expected, found): (Vec<_>, Vec<_>) =
-                    (expected.outcomes().iter().map(facts).collect(), found.outcomes().iter().map(facts).collect());
-                assert_eq!(found, expected, "seed {seed}, step {step}: {checks:?}");
-            }
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_stores_under_64_tasks_admit_the_limit_exactly() {
-    let server = Server::start();
-    let first = database(&server).await;
-    let stores = [first.store().expect("a store"), on(&server.url(), AMPLE, 16).store().expect("a store")];
-    let quota = Quota::fixed_window(1_000, HOUR);
-    let tasks = (0..64).map(|task| tokio::spawn(admitted(stores[task % 2].clone(), quota, 25)));
-    let counts = join_all(tasks).await.into_iter().map(|count| count.expect("no panic"));
-    assert_eq!(counts.sum::<usize>(), 1_000, "of 1,600 requests");
-    assert_eq!(number(&first, "SELECT count(*) FROM tollgate_states").await, 1);
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_admit_the_limit_exactly() {
@@ -110,6 +48,7 @@ async fn two_processes_admit_the_limit_exactly() {
     });
     assert_eq!(counts.iter().sum::<usize>(), 500, "of 1,280 requests: {counts:?}");
     assert!(counts.iter().all(|count| *count > 0), "they ran at once: {counts:?}");
+    assert_eq!(number(&postgres, "SELECT count(*) FROM tollgate_states").await, 1);
 }
 
 /// Returns how many of so many requests are admitted.
@@ -119,41 +58,6 @@ async fn admitted(store: BackendStore<Postgres>, quota: Quota, requests: usize) 
         count += usize::from(is_allowed(decide(&store, &[check("api", "ada", quota)]).await));
     }
     count
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn units_are_conserved_over_keys_stores_and_refunds() {
-    let server = Server::start();
-    let first = database(&server).await;
-    let stores = [first.store().expect("a store"), on(&server.url(), AMPLE, 4).store().expect("a store")];
-    let quotas =
-        [("user", Quota::token_bucket(100, HOUR.saturating_mul(100))), ("all", Quota::fixed_window(150, HOUR))];
-    let tasks = (0..32_usize).map(|task| {
-        let store = stores[task % 2].clone();
-        tokio::spawn(async move {
-            let mut taken = [0_u64; 3];
-            for round in 0..20 {
-                let user = (task + round) % 2;
-                let checks = [check("user", ["ada", "bob"][user], quotas[0].1), check("all", "all", quotas[1].1)];
-                if is_allowed(decide(&store, &checks).await) {
-                    taken[user] += 1;
-                    taken[2] += 1;
-                    if round % 5 == 0 {
-                        let refunded = store.adjust(&checks[1].counter, Change::Refund(1)).wait().await;
-                        taken[2] -= refunded.expect("it is there").units;
-                    }
-                }
-            }
-            taken
-        })
-    });
-    let taken = join_all(tasks).await.into_iter().map(|taken| taken.expect("no panic"));
-    let taken = taken.fold([0; 3], |sum, taken| [sum[0] + taken[0], sum[1] + taken[1], sum[2] + taken[2]]);
-    for (place, (policy, key)) in [("user", "ada"), ("user", "bob"), ("all", "all")].into_iter().enumerate() {
-        let (quota, limit) = if policy == "user" { (quotas[0].1, 100) } else { (quotas[1].1, 150) };
-        let look = decide(&stores[0], &[check(policy, key, quota).cost(0)]).await.expect("a decision").decision;
-        assert_eq!(look.outcomes()[0].remaining(), limit - taken[place], "{policy} {key}: {taken:?}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -169,16 +73,4 @@ async fn of_two_first_requests_at_once_one_is_admitted() {
         let decided = tokio::join!(decide(&stores[0], &checks), decide(&stores[1], &turned));
         assert_eq!(usize::from(is_allowed(decided.0)) + usize::from(is_allowed(decided.1)), 1, "round {round}");
     }
-}
-
-#[tokio::test]
-async fn a_state_is_shared_by_policies_of_other_processes_at_once() {
-    let server = Server::start();
-    let (first, second) = (database(&server).await, on(&server.url(), AMPLE, 1));
-    let (first, second) = (first.store().expect("a store"), second.store().expect("a store"));
-    let one = [check("api", "ada", Quota::fixed_window(1, HOUR))];
-    assert!(is_allowed(decide(&first, &one).await));
-    assert!(!is_allowed(decide(&second, &one).await));
-    first.adjust(&one[0].counter, Change::Reset).wait().await.expect("it is there");
-    assert!(is_allowed(decide(&second, &one).await));
 }

@@ -3,7 +3,6 @@
 mod calls;
 mod conformance;
 mod exact;
-mod outages;
 mod rows;
 mod settled;
 mod support;

@@ -26,49 +26,6 @@ async fn many_processes_can_create_the_table_at_once() {
     assert_eq!(number(&databases[0], columns).await, 3);
 }
 
-#[tokio::test]
-async fn an_unlogged_table_is_unlogged() {
-    let server = Server::start();
-    let postgres = on(&server.url(), AMPLE, 1);
-    postgres.migrate_unlogged().await.expect("the table can be created");
-    let unlogged = "SELECT count(*) FROM pg_class WHERE relname = 'tollgate_states' AND relpersistence = 'u'";
-    assert_eq!(number(&postgres, unlogged).await, 1);
-    assert!(is_allowed(decide(&postgres.store().expect("a store"), &[check("a", "b", Quota::per_hour(1))]).await));
-}
-
-#[tokio::test]
-async fn without_the_table_the_error_says_what_to_do() {
-    let server = Server::start();
-    let store = on(&server.url(), AMPLE, 1).store().expect("a store");
-    let error = decide(&store, &[check("api", "ada", Quota::per_hour(1))]).await.expect_err("no table");
-    assert!(error.is_store() && error.to_string().contains("call migrate first"), "{error:#}");
-}
-
-#[tokio::test]
-async fn an_expired_row_counts_as_none() {
-    let server = Server::start();
-    let postgres = database(&server).await;
-    let (store, one) = (postgres.store().expect("a store"), [check("api", "ada", Quota::fixed_window(1, HOUR))]);
-    assert!(is_allowed(decide(&store, &one).await));
-    assert!(!is_allowed(decide(&store, &one).await));
-    let client = postgres.pool().get().await.expect("a connection");
-    client.execute("UPDATE tollgate_states SET expires_at = now()", &[]).await.expect("the row is there");
-    assert!(is_allowed(decide(&store, &one).await));
-    assert_eq!(number(&postgres, "SELECT count(*) FROM tollgate_states WHERE expires_at > now()").await, 1);
-}
-
-#[tokio::test]
-async fn expired_rows_are_removed_and_others_stay() {
-    let server = Server::start();
-    let postgres = database(&server).await;
-    let (store, one) = (postgres.store().expect("a store"), [check("api", "ada", Quota::fixed_window(1, HOUR))]);
-    assert!(is_allowed(decide(&store, &one).await));
-    postgres.pool().get().await.expect("a connection").batch_execute(EXPIRED).await.expect("the table is there");
-    assert_eq!(postgres.sweep().await.expect("it can be swept"), 5_000);
-    assert_eq!(number(&postgres, ROWS).await, 1);
-    assert!(!is_allowed(decide(&store, &one).await));
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_writes_removes_expired_rows_by_and_by() {
     let server = Server::start();
@@ -86,13 +43,37 @@ async fn a_process_that_writes_removes_expired_rows_by_and_by() {
 }
 
 #[tokio::test]
-async fn a_row_that_a_decision_has_locked_is_not_waited_for() {
+async fn without_the_table_the_error_says_what_to_do_and_an_unlogged_one_is_unlogged() {
+    let server = Server::start();
+    let postgres = on(&server.url(), AMPLE, 1);
+    let (store, one) = (postgres.store().expect("a store"), [check("api", "ada", Quota::per_hour(1))]);
+    let error = decide(&store, &one).await.expect_err("no table");
+    assert!(error.is_store() && error.to_string().contains("call migrate first"), "{error:#}");
+    postgres.migrate_unlogged().await.expect("the table can be created");
+    let unlogged = "SELECT count(*) FROM pg_class WHERE relname = 'tollgate_states' AND relpersistence = 'u'";
+    assert_eq!(number(&postgres, unlogged).await, 1);
+    assert!(is_allowed(decide(&store, &one).await));
+}
+
+#[tokio::test]
+async fn an_expired_row_counts_as_none_and_is_removed_unless_a_decision_has_locked_it() {
     let server = Server::start();
     let postgres = database(&server).await;
+    let (store, one) = (postgres.store().expect("a store"), [check("api", "ada", Quota::fixed_window(1, HOUR))]);
     let mut holder = postgres.pool().get().await.expect("a connection");
+    for _ in 0..2 {
+        assert!(is_allowed(decide(&store, &one).await), "there is no row, or it has expired");
+        assert!(!is_allowed(decide(&store, &one).await));
+        holder.execute("UPDATE tollgate_states SET expires_at = now()", &[]).await.expect("the row is there");
+    }
+    assert!(is_allowed(decide(&store, &one).await));
     holder.batch_execute(EXPIRED).await.expect("the table is there");
     let locked = holder.transaction().await.expect("it begins");
     let lock = "SELECT 1 FROM tollgate_states WHERE id = '{user:old-7}:api:1t' FOR UPDATE";
     locked.execute(lock, &[]).await.expect("it is there");
-    assert_eq!(postgres.sweep().await.expect("it can be swept"), 4_999);
+    assert_eq!(postgres.sweep().await.expect("it can be swept"), 4_999, "the locked one is not waited for");
+    locked.rollback().await.expect("it is there");
+    assert_eq!(postgres.sweep().await.expect("it can be swept"), 1);
+    assert_eq!(number(&postgres, ROWS).await, 1);
+    assert!(!is_allowed(decide(&store, &one).await), "others stay");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Change, Settlement, StateId, Store, StoreDecision};
+use tollgate::store::{BreakerState, Change, Settlement, StateId, Store, StoreDecision};
 use tollgate::{Error, Key, Limiter, Quota, Rule, Source};
 use tollgate_sql::postgres::Postgres;
 use tollgate_sql::{BackendStore, Loaded, StateBackend};
@@ -34,8 +34,10 @@ async fn left(store: &impl Store) -> Option<u64> {
     Some(decided.ok()?.decision.outcomes()[0].remaining())
 }
 
-/// Releases ten slots and refunds 100 units while the server is unavailable; returns how long after that they are free.
-async fn free_after(store: BackendStore<Postgres>, outage: impl AsyncFnOnce(Box<dyn FnOnce()>)) -> [Duration; 2] {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_and_refunds_of_a_restart_are_free_again_soon_after_it() {
+    let mut server = Server::start();
+    let store = database(&server).await.store().expect("a store");
     let limiter = Limiter::new(store.clone(), [Rule::new("slots", TEN_SLOTS)]);
     let ada = Key::new("user", "ada");
     let acquire = async || {
@@ -47,50 +49,24 @@ async fn free_after(store: BackendStore<Postgres>, outage: impl AsyncFnOnce(Box<
         held.push(acquire().await.expect("a slot"));
     }
     assert!(acquire().await.is_none(), "all are taken");
-    let (settling, decided) = (store.clone(), taken(&store).await);
-    outage(Box::new(move || {
-        drop(held);
-        refund(&settling, decided, 100);
-    }))
-    .await;
-    let units = until(AMPLE, async || left(&store).await == Some(100)).await.expect("the units are free at last");
-    let (start, mut again) = (Instant::now(), Vec::new());
+    let decided = taken(&store).await;
+    server.kill();
+    drop(held);
+    refund(&store, decided, 100);
+    let start = Instant::now();
+    while start.elapsed() < OUTAGE {
+        let (decision, _) = limiter.acquire(&ada).await.expect("the fallback decides");
+        assert_eq!(decision.source(), Source::Fallback);
+    }
+    assert_ne!(limiter.breaker_state(), BreakerState::Closed);
+    tokio::task::block_in_place(|| server.restart());
+    assert!(until(SOON, async || left(&store).await == Some(100)).await.is_some(), "the units are free");
+    let mut again = Vec::new();
     let all = async || {
         again.extend(acquire().await);
         again.len() == 10
     };
-    assert!(until(AMPLE, all).await.is_some(), "the slots are free at last");
-    [units, start.elapsed()]
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_and_refunds_of_a_cut_are_free_again_soon_after_it() {
-    let server = Server::start();
-    database(&server).await;
-    let proxy = Proxy::start(server.port(), Duration::ZERO).await;
-    let store = on(&url(proxy.port), Duration::from_millis(300), 4).store().expect("a store");
-    let cut = async |settle: Box<dyn FnOnce()>| {
-        proxy.set(Mode::Cuts);
-        settle();
-        tokio::time::sleep(OUTAGE).await;
-        proxy.set(Mode::Passes);
-    };
-    let took = free_after(store, cut).await;
-    assert!(took.iter().all(|took| *took < SOON), "{took:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_and_refunds_of_a_restart_are_free_again_soon_after_it() {
-    let mut server = Server::start();
-    let store = database(&server).await.store().expect("a store");
-    let restart = async |settle: Box<dyn FnOnce()>| {
-        server.kill();
-        settle();
-        tokio::time::sleep(OUTAGE).await;
-        tokio::task::block_in_place(|| server.restart());
-    };
-    let took = free_after(store, restart).await;
-    assert!(took.iter().all(|took| *took < SOON), "{took:?}");
+    assert!(until(SOON, all).await.is_some(), "the slots are free");
 }
 
 /// Loads of which the next few lose their session, before anything is committed.

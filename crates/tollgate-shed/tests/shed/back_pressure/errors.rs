@@ -11,11 +11,11 @@ use tollgate::policy::TierLookup;
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Ban, Error, Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule};
 use tollgate_shed::BackPressureLayer;
-use tollgate_test::{Recorded, RecordingStore};
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tollgate_test::RecordingStore;
+use tower::{Layer, Service, ServiceExt};
 use tracing::Level;
 
-use super::{SECOND, is_ready, key, memory};
+use super::{SECOND, decides, echo, is_ready, key, memory};
 use crate::log::Log;
 
 fn error(rule: Rule) -> Error {
@@ -24,14 +24,10 @@ fn error(rule: Rule) -> Error {
 }
 
 #[test]
-fn rules_that_would_never_be_ready_are_errors() {
+fn rules_that_would_never_be_ready_are_errors_whatever_their_tiers() {
     let ban = error(Rule::new("mail", Quota::per_hour(5)).ban(Ban::new(3, SECOND, SECOND)));
     assert!(ban.is_invalid());
     assert_eq!(ban.to_string(), "rule \"mail\" bans keys that wait: leave out the ban");
-}
-
-#[test]
-fn a_rule_whose_own_quota_would_never_be_ready_is_an_error_whatever_its_tiers() {
     let tiers = TierLookup::new(|_: Lookup| async { Ok::<_, Infallible>(None) });
     let mail = || Rule::new("mail", Quota::per_hour(5)).cost(10).tier_lookup(tiers.clone());
     let cost = error(mail());
@@ -45,8 +41,7 @@ async fn a_service_waits_while_no_decision_can_be_made_and_goes_on_after_that() 
     let store = FailingStore::new(memory(&ManualClock::paused()));
     store.fail();
     let limiter = Limiter::new(store.clone(), [Rule::new("mail", Quota::per_hour(5))]).on_failure(OnFailure::Deny);
-    let mut service =
-        BackPressureLayer::new(limiter, key()).layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    let mut service = BackPressureLayer::new(limiter, key()).layer(echo());
     let start = Instant::now();
     let waiting = tokio::spawn(async move { service.ready().await.unwrap().call(1).await });
     tokio::time::sleep(5 * SECOND).await;
@@ -57,26 +52,13 @@ async fn a_service_waits_while_no_decision_can_be_made_and_goes_on_after_that() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_fallback_admits_what_is_its_share() {
-    let store = FailingStore::new(MemoryStore::new());
-    store.fail();
-    let limiter = Limiter::new(store, [Rule::new("mail", Quota::per_hour(2))]);
-    let layer = BackPressureLayer::new(limiter, key());
-    let mut service = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
-    for job in 0..2 {
-        assert_eq!(service.ready().await.unwrap().call(job).await, Ok(job));
-    }
-    assert!(!is_ready(&mut service));
-}
-
-#[tokio::test(start_paused = true)]
 async fn rules_that_are_replaced_are_followed() {
     let store = RecordingStore::new(memory(&ManualClock::paused()));
     let policy = |quota| Policy::new("mail", quota).key(header("x-job"));
     let hour = Quota::per_hour(1);
     let limits = RateLimitLayer::new(store.clone(), policy(hour));
     let layer = BackPressureLayer::new(limits.clone().live().limiter(), key());
-    let mut service = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    let mut service = layer.layer(echo());
     service.ready().await.unwrap().call(1).await.unwrap();
 
     // It would be banned if it went on to call the store.
@@ -89,7 +71,7 @@ async fn rules_that_are_replaced_are_followed() {
     let waiting = tokio::spawn(async move { service.ready().await.unwrap().call(2).await });
     tokio::time::sleep(100 * SECOND).await;
     assert!(!waiting.is_finished());
-    assert!(!store.take().iter().any(|call| matches!(call, Recorded::Decide(_))));
+    assert_eq!(decides(&store), 0);
 
     let start = Instant::now();
     limits.clone().live().replace_policies([policy(Quota::per_hour(100))]).expect("they are valid");
@@ -104,7 +86,7 @@ async fn rules_that_are_replaced_during_a_long_pause_are_followed_within_about_a
         Policy::new("mail", Quota::fixed_window(1, 86_400 * SECOND)),
     );
     let layer = BackPressureLayer::new(limits.clone().live().limiter(), Key::new("global", ""));
-    let mut service = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    let mut service = layer.layer(echo());
     service.ready().await.unwrap().call(1).await.unwrap();
     assert!(!is_ready(&mut service));
     limits
@@ -135,8 +117,7 @@ async fn rules_by_which_nothing_is_ever_ready_are_told_once_a_minute() {
     let policy = |quota| Policy::new("mail", quota).key(header("x-job"));
     let hour = Quota::per_hour(10);
     let limits = RateLimitLayer::new(memory(&ManualClock::paused()), policy(hour));
-    let mut service = BackPressureLayer::new(limits.clone().live().limiter(), key())
-        .layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    let mut service = BackPressureLayer::new(limits.clone().live().limiter(), key()).layer(echo());
     assert!(is_ready(&mut service));
     service.call(1).await.unwrap();
     limits
@@ -161,10 +142,10 @@ async fn a_tier_that_never_holds_the_cost_is_told_once_a_minute_until_it_does() 
     });
     let rule = Rule::new("mail", Quota::per_hour(10)).cost(5).tier_lookup(tiers.capacity(0));
     let layer = BackPressureLayer::new(Limiter::new(store.clone(), [rule]), key());
-    let mut service = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    let mut service = layer.layer(echo());
     assert!(tokio::time::timeout(100 * SECOND, service.ready()).await.is_err());
     assert_never_ready(&log, "the cost is more than the quota of a tier ever holds");
-    let asked = store.take().iter().filter(|call| matches!(call, Recorded::Decide(_))).count();
+    let asked = decides(&store);
     assert!((80..=101).contains(&asked), "{asked} in 100 s");
     most.store(20, Ordering::Relaxed);
     let start = Instant::now();

@@ -11,8 +11,8 @@ use futures::FutureExt;
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
 use tollgate_shed::BackPressureLayer;
-use tollgate_test::RecordingStore;
-use tower::{Service, ServiceExt};
+use tollgate_test::{Recorded, RecordingStore};
+use tower::{Service, ServiceExt, service_fn};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -43,4 +43,14 @@ async fn left(limiter: &Limiter) -> u64 {
 /// Whether a service is ready when it is polled once.
 fn is_ready<S: Service<u32, Error = Infallible>>(service: &mut S) -> bool {
     service.ready().now_or_never().is_some()
+}
+
+/// A service that responds with the number of its job.
+fn echo() -> impl Service<u32, Response = u32, Error = Infallible, Future: Send> + Clone + Send + Sync {
+    service_fn(async |job| Ok(job))
+}
+
+/// How often a store was called for a decision since the last look.
+fn decides(store: &RecordingStore<MemoryStore>) -> usize {
+    store.take().iter().filter(|call| matches!(call, Recorded::Decide(_))).count()
 }

@@ -2,16 +2,18 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::FutureExt;
-use tokio::sync::oneshot::{Receiver, Sender, channel};
-use tokio::time::{Instant, sleep};
-use tollgate::Quota;
+use futures::future::join_all;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate::{Limiter, Quota, RedisStore, Rule};
 use tollgate_shed::BackPressureLayer;
 use tollgate_test::Recorded;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use super::{SECOND, key, left, limiter};
+use crate::server::RedisServer;
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_for_a_slot_wakes_when_a_call_ends() {
@@ -50,10 +52,10 @@ async fn a_slot_is_free_when_a_call_has_resolved_failed_or_was_dropped() {
     let layer = BackPressureLayer::new(limiter.clone(), key());
     let mut service = layer.layer(service_fn(async |fails: bool| if fails { Err("broken") } else { Ok(()) }));
     for fails in [false, true] {
-        let call = service.ready().await.unwrap().call(fails);
+        let mut call = Box::pin(service.ready().await.unwrap().call(fails));
         assert_eq!(left(&limiter).await, 0, "it has begun");
-        assert_eq!(call.await.is_err(), fails);
-        assert_eq!(left(&limiter).await, 1, "it has ended");
+        assert_eq!(call.as_mut().await.is_err(), fails);
+        assert_eq!(left(&limiter).await, 1, "it has ended, and its future is still there");
     }
     let mut service = layer.layer(service_fn(async |()| pending::<Result<(), Infallible>>().await));
     let mut call = Box::pin(service.ready().await.unwrap().call(()));
@@ -61,17 +63,6 @@ async fn a_slot_is_free_when_a_call_has_resolved_failed_or_was_dropped() {
     assert_eq!(left(&limiter).await, 0);
     drop(call);
     assert_eq!(left(&limiter).await, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_resolved_future_that_is_kept_holds_nothing() {
-    let (limiter, _) = limiter(Quota::concurrency(1));
-    let mut service =
-        BackPressureLayer::new(limiter.clone(), key()).layer(service_fn(async |()| Ok::<_, Infallible>(())));
-    let mut call = Box::pin(service.ready().await.unwrap().call(()));
-    assert_eq!(call.as_mut().await, Ok(()));
-    assert_eq!(left(&limiter).await, 1);
-    drop(call);
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,26 +78,39 @@ async fn a_service_that_panics_frees_its_slot() {
     assert_eq!(left(&limiter).await, 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_slot_of_a_service_that_was_never_called_is_free_when_that_is_dropped() {
-    let (limiter, _) = limiter(Quota::concurrency(1));
+#[tokio::test]
+async fn on_redis_no_more_calls_are_in_progress_than_there_are_slots_and_all_are_made() {
+    let server = RedisServer::start();
+    let store =
+        RedisStore::builder().timeout(10 * SECOND).connect(&server.url()).await.expect("the server was started");
+    let limiter = Limiter::new(store, [Rule::new("slots", Quota::concurrency(3))]);
     let layer = BackPressureLayer::new(limiter.clone(), key());
-    let work = service_fn(async |(): ()| Ok::<_, Infallible>(()));
-    let mut first = layer.layer(work);
-    first.ready().await.unwrap();
-    let (sender, receiver): (Sender<()>, Receiver<()>) = channel();
-    let mut second = layer.layer(work);
-    let waiting = tokio::spawn(async move {
-        second.ready().await.unwrap();
-        sender.send(()).unwrap();
-        second
+    let (running, most) = (&AtomicU32::new(0), &AtomicU32::new(0));
+    let workers = (0..10).map(|_| {
+        let work = service_fn(move |(): ()| async move {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // The first ones go on once all slots are taken, however slow the store is.
+            while most.load(Ordering::SeqCst) < 3 {
+                sleep(SECOND / 1_000).await;
+            }
+            sleep(SECOND / 200).await;
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok::<_, Infallible>(())
+        });
+        let mut service = layer.layer(work);
+        async move {
+            for _ in 0..5 {
+                service.ready().await.unwrap().call(()).await.unwrap();
+            }
+        }
     });
-    sleep(SECOND / 10).await;
-    let start = Instant::now();
-    drop(first);
-    receiver.await.unwrap();
-    assert!(start.elapsed().is_zero());
-    assert_eq!(left(&limiter).await, 0);
-    drop(waiting.await.unwrap());
-    assert_eq!(left(&limiter).await, 1);
+    // The slots of 50 calls in turn are free at once: without that each is a pause of a second.
+    timeout(10 * SECOND, join_all(workers)).await.expect("none waits for ever");
+    assert_eq!(most.load(Ordering::SeqCst), 3);
+    let free = async {
+        while left(&limiter).await != 3 {
+            sleep(SECOND / 1_000).await;
+        }
+    };
+    timeout(10 * SECOND, free).await.expect("all slots are free again");
 }

@@ -26,6 +26,8 @@ pub(crate) enum Next {
     /// States that are none.
     ReturnsNoState,
     PanicsInLoad,
+    /// The load never returns, and panics when it is dropped.
+    PanicsWhenDropped,
     /// The states are written, and the reply is lost.
     LosesCommit,
     /// The states are written after this time.
@@ -53,6 +55,14 @@ struct Shared {
     trip: Duration,
     loads: AtomicU64,
     commits: AtomicU64,
+}
+
+struct Panics;
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("the load panics when it is dropped");
+    }
 }
 
 pub(crate) struct Tx {
@@ -150,6 +160,10 @@ impl StateBackend for Table {
             }
             Next::HangsToLoad => pending().await,
             Next::PanicsInLoad => panic!("the table panics"),
+            Next::PanicsWhenDropped => {
+                let _panics = Panics;
+                pending::<()>().await;
+            }
             Next::ForgetsOne => drop(states.pop()),
             Next::ReturnsNoState => states.fill(Some(b"\x02none".to_vec())),
             _ => {}
