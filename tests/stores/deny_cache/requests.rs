@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Ask, Check, Mode, Settles};
+use tollgate::store::{Ask, Check, Settles};
 use tollgate::{Decision, Quota};
 
 use super::rig::{MS, Rig};
@@ -38,17 +38,6 @@ fn a_request_repeated_is_told_what_the_first_was_told_and_the_waits_count_down()
 }
 
 #[test]
-fn nothing_is_taken_from_the_others() {
-    let rig = Rig::new();
-    let request = of(&[("ip", WIDE), ("user", NARROW)]);
-    for _ in 0..50 {
-        let _ = rig.decide(&request, Ask::default());
-    }
-    assert_eq!(rig.plain(&[check("ip", WIDE, 0)]).outcomes()[0].remaining(), 98);
-    assert_eq!(rig.calls(), 3);
-}
-
-#[test]
 fn one_check_known_to_be_refused_refuses_any_request_that_has_it() {
     let rig = Rig::new();
     rig.refuse("user", NARROW);
@@ -70,57 +59,11 @@ fn the_wait_is_the_largest_that_is_known() {
 }
 
 #[test]
-fn a_look_beside_a_refused_check_is_not_taken_for_refused() {
-    let rig = Rig::new();
-    rig.refuse("a", NARROW);
-    rig.refuse("b", NARROW);
-    let decision = rig.remembers(&[check("a", NARROW, 0), check("b", NARROW, 1)]);
-    assert_eq!(violated(&decision), [false, true]);
-}
-
-#[test]
-fn two_checks_of_one_counter_are_refused_for_their_sum_and_so_not_remembered() {
-    let rig = Rig::new();
-    let _ = rig.decide(&[check("a", NARROW, 1)], Ask::default());
-    let twice = of(&[("a", NARROW), ("a", NARROW)]);
-    let _ = rig.asks(&twice);
-    let _ = rig.asks(&twice);
-    assert!(rig.asks(&[check("a", NARROW, 1)]).is_allowed(), "one fits");
-}
-
-#[test]
-fn what_is_settled_by_outcome_is_asked_of_the_store_each_time() {
-    let rig = Rig::new();
-    rig.exhaust("a", NARROW);
-    let settled = check("a", NARROW, 1).settles(Settles::ByOutcome);
-    let _ = rig.asks(std::slice::from_ref(&settled));
-    let _ = rig.asks(std::slice::from_ref(&settled));
-    let _ = rig.asks(&[check("a", NARROW, 1)]);
-    let _ = rig.remembers(&[check("a", NARROW, 1)]);
-    let _ = rig.asks(std::slice::from_ref(&settled));
-    let beside = [settled, check("b", WIDE, 1)];
-    let _ = rig.asks(&beside);
-    let _ = rig.asks(&beside);
-}
-
-#[test]
 fn a_refusal_by_another_policy_refuses_what_is_settled_by_outcome_too() {
     let rig = Rig::new();
     rig.refuse("user", NARROW);
     let settled = check("login", WIDE, 1).settles(Settles::ByOutcome);
     assert_eq!(violated(&rig.remembers(&[settled, check("user", NARROW, 1)])), [false, true]);
-}
-
-#[test]
-fn no_request_with_a_shadow_is_answered_nor_remembered() {
-    let rig = Rig::new();
-    rig.exhaust("a", NARROW);
-    let request = [check("a", NARROW, 1), check("b", WIDE, 1).mode(Mode::Shadow)];
-    let _ = rig.asks(&request);
-    let _ = rig.asks(&request);
-    let _ = rig.asks(&[check("a", NARROW, 1)]);
-    let _ = rig.remembers(&[check("a", NARROW, 1)]);
-    let _ = rig.asks(&request);
 }
 
 #[test]
