@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use fastrand::Rng;
-use tollgate::store::{Ask, BanCheck, Change, Check, DenyCache, MaybeFuture, Settles, Store};
+use tollgate::store::{Ask, BanCheck, Change, Check, DenyCache, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Decision, MemoryStore, Quota, Source};
 
-use super::rig::{EACH, Rig};
+use super::rig::Rig;
 use crate::support::checks::{check, counter};
-use crate::support::slow::many;
-use crate::support::time::memory;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -31,30 +28,6 @@ fn decide(store: &impl Store, check: &Check) -> Decision {
 
 fn is_cached(decision: &Decision) -> bool {
     decision.source() == Source::DenyCache
-}
-
-#[test]
-fn with_one_process_and_one_client_a_ban_begins_with_the_same_request_as_without_a_cache() {
-    let mut cached = 0;
-    for seed in 0..many([60, 200]) {
-        let mut rng = Rng::with_seed(seed);
-        let (clock, quota) = (ManualClock::new(), EACH[rng.usize(..EACH.len())]);
-        let settings = DenyCache::builder(memory(&clock)).max_ttl([HOUR, 20 * MS][rng.usize(..2)]);
-        let (plain, cache) = (memory(&clock), settings.clock(clock.clone()).build());
-        let ban = Ban::new(rng.u32(1..9), HOUR, 200 * MS).backoff(2.0, 800 * MS);
-        let check = banning(quota, ban).settles([Settles::AsTaken, Settles::ByOutcome][rng.usize(..2)]);
-        for _ in 0..300 {
-            clock.advance(MS * [0, 0, 1, 5, 40, 130][rng.usize(..6)]);
-            let (expected, found) = (decide(&plain, &check), decide(&cache, &check));
-            cached += u64::from(is_cached(&found));
-            assert!(found.is_banned() || !is_cached(&found), "seed {seed}, {quota}, {check:?}");
-            let of = |decision: &Decision| (decision.is_allowed(), decision.is_banned());
-            assert_eq!(of(&found), of(&expected), "seed {seed}, {quota}, {check:?}");
-            let [expected, found] = [expected, found].map(|decision| decision.retry_after());
-            assert_eq!(found, expected, "seed {seed}, {quota}, {check:?}");
-        }
-    }
-    assert!(cached > 300, "{cached} were cached");
 }
 
 #[test]

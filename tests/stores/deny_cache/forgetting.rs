@@ -7,7 +7,7 @@ use tollgate::store::{Ask, Change, Check, MaybeFuture, Receipt, Settlement, Stor
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Error, MemoryStore, Quota, Source};
 
-use super::rig::{EACH, MS, Rig};
+use super::rig::{MS, Rig};
 use crate::support::checks::{check, counter};
 use crate::support::time::{at, memory};
 
@@ -15,47 +15,6 @@ const QUOTA: Quota = Quota::token_bucket(2, Duration::from_secs(3_600));
 
 fn done<T>(answer: MaybeFuture<Result<T, Error>>) {
     drop(answer.wait().now_or_never().expect("it is done at once").expect("memory does not fail"));
-}
-
-#[test]
-fn a_refund_by_receipt_forgets_the_refusal() {
-    for quota in EACH {
-        let rig = Rig::new();
-        let mut taken = None;
-        for _ in 0..quota.capacity() {
-            taken = Some(rig.decided(&[check("ada", quota, 1)]).receipt);
-        }
-        let _ = rig.asks(&[check("ada", quota, 1)]);
-        let _ = rig.remembers(&[check("ada", quota, 1)]);
-        drop(rig.store.settle(taken.unwrap(), &[Settlement::new(0, Change::Refund(1))]));
-        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
-    }
-}
-
-#[test]
-fn a_reset_forgets_the_refusals_of_every_cost_and_quota() {
-    for quota in EACH {
-        let rig = Rig::new();
-        let fewer = Quota::try_new(quota.algorithm(), 2, quota.window()).unwrap();
-        rig.refuse("ada", quota);
-        let _ = rig.asks(&[check("ada", fewer, 2)]);
-        let _ = rig.decide(&[check("ada", quota, 4)], Ask::default());
-        done(rig.store.adjust(&counter("ada", quota), Change::Reset));
-        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
-        let _ = rig.asks(&[check("ada", fewer, 2)]);
-        let _ = rig.asks(&[check("ada", quota, 4)]);
-    }
-}
-
-#[test]
-fn a_refund_made_elsewhere_is_seen_at_the_cap() {
-    let rig = Rig::new();
-    rig.refuse("ada", QUOTA);
-    done(rig.store.get_ref().adjust(&counter("ada", QUOTA), Change::Refund(1)));
-    rig.clock.set(at(1_000 * MS - 1));
-    let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
-    rig.clock.set(at(1_000 * MS));
-    assert!(rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
 }
 
 /// A rig whose inner store holds answers when it is told to.

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Ask, Check, Settles};
+use tollgate::store::{Check, Settles};
 use tollgate::{Decision, Quota};
 
-use super::rig::{MS, Rig};
+use super::rig::Rig;
 use crate::support::checks::check;
-use crate::support::time::at;
 
 const WIDE: Quota = Quota::fixed_window(100, Duration::from_secs(3_600));
 const NARROW: Quota = Quota::token_bucket(2, Duration::from_secs(20));
-const NARROWER: Quota = Quota::token_bucket(1, Duration::from_secs(60));
 
 fn of(names: &[(&str, Quota)]) -> Vec<Check> {
     names.iter().map(|&(name, quota)| check(name, quota, 1)).collect()
@@ -22,22 +20,6 @@ fn violated(decision: &Decision) -> Vec<bool> {
 }
 
 #[test]
-fn a_request_repeated_is_told_what_the_first_was_told_and_the_waits_count_down() {
-    let rig = Rig::new();
-    let request = of(&[("ip", WIDE), ("user", NARROW), ("route", WIDE)]);
-    let _ = rig.decide(&request, Ask::default());
-    let _ = rig.decide(&request, Ask::default());
-    let first = rig.asks(&request);
-    assert_eq!(rig.remembers(&request).outcomes()[1], first.outcomes()[1]);
-    rig.clock.set(at(900 * MS));
-    let later = rig.remembers(&request);
-    assert_eq!(later.outcomes()[1], rig.plain(&request).outcomes()[1]);
-    assert_eq!(violated(&later), [false, true, false]);
-    assert_eq!(later.retry_after(), Some(Duration::from_millis(9_100)));
-    assert_eq!(later.outcomes()[0].remaining(), 0, "of the others nothing is known");
-}
-
-#[test]
 fn one_check_known_to_be_refused_refuses_any_request_that_has_it() {
     let rig = Rig::new();
     rig.refuse("user", NARROW);
@@ -45,17 +27,6 @@ fn one_check_known_to_be_refused_refuses_any_request_that_has_it() {
     assert_eq!(violated(&other), [false, true], "only what is known to refuse is violated");
     assert_eq!(other.outcomes()[0].remaining(), 0, "of the other nothing is known");
     let _ = rig.asks(&of(&[("new", WIDE), ("other", NARROW)]));
-}
-
-#[test]
-fn the_wait_is_the_largest_that_is_known() {
-    let rig = Rig::new();
-    rig.refuse("a", NARROW);
-    rig.refuse("b", NARROWER);
-    let both = rig.remembers(&of(&[("a", NARROW), ("b", NARROWER)]));
-    assert_eq!(violated(&both), [true, true]);
-    assert_eq!(both.retry_after(), Some(Duration::from_secs(60)));
-    assert_eq!(both.binding().unwrap().quota(), &NARROWER);
 }
 
 #[test]

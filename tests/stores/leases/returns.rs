@@ -100,19 +100,6 @@ fn close_and_leave(store: &LeaseStore) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_that_is_dropped_as_soon_as_it_waits_gives_every_unit_back() {
-    for keys in [3, 1_500] {
-        let (store, inner, _) = leasing(WINDOW);
-        let unspent = heat_many(&store, keys, 20).await;
-        assert!(left(&inner, keys).await < unspent, "some are held");
-        close_and_leave(&store);
-        tokio::time::sleep(ms(100)).await;
-        assert_eq!(left(&inner, keys).await, unspent, "{keys} keys");
-        assert_eq!((store.counts().held(), store.counts().lost), (0, 0));
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn closing_that_is_dropped_while_leases_are_on_their_way_gives_them_back_as_they_come() {
     let clock = ManualClock::paused();
     let inner = memory(&clock);
