@@ -25,7 +25,7 @@ const DAY: u64 = 86_400 * S;
 const TRILLION: u64 = 1_000_000_000_000;
 
 /// How many decisions of each algorithm are compared.
-const WANTED: [u64; 2] = [6_000, 100_000];
+const WANTED: [u64; 2] = [3_000, 100_000];
 const MOST_TRACES: u64 = 400;
 const LANES: usize = 64;
 const STEPS: usize = 40;
