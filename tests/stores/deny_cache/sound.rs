@@ -256,7 +256,7 @@ fn a_random_trace_is_decided_alike_with_and_without_a_cache_on_every_algorithm()
             let other = quotas[rng.usize(..quotas.len())];
             let request = match rng.u8(..6) {
                 0 | 1 if !last.is_empty() => last,
-                2 | 3 | 0 | 1 => vec![pair.check(&mut rng, "a", quota)],
+                0..=3 => vec![pair.check(&mut rng, "a", quota)],
                 4 => vec![pair.check(&mut rng, "a", quota), pair.check(&mut rng, "b", other)],
                 _ => {
                     ["a", "a", "c"].map(|key| pair.check(&mut rng, key, if key == "c" { other } else { quota })).into()
@@ -265,9 +265,9 @@ fn a_random_trace_is_decided_alike_with_and_without_a_cache_on_every_algorithm()
             // What is refused for a unit of each is a strike, if there is a ban.
             let looks = rng.u8(..6) == 0 && pair.ban.is_none() && request.iter().all(|check| check.cost > 0);
             if looks {
-                pair.look(&request)
+                pair.look(&request);
             } else {
-                pair.decide(&request)
+                pair.decide(&request);
             }
             last = request;
         }
