@@ -8,8 +8,6 @@ mod conservation;
 #[cfg(feature = "redis")]
 mod differential;
 mod features;
-#[cfg(feature = "redis")]
-mod large;
 mod model;
 #[cfg(feature = "serde")]
 mod serialized;

@@ -29,88 +29,40 @@ fn assert_round_trip<T: Serialize + DeserializeOwned + PartialEq + Debug>(value:
     assert_eq!(serde_json::from_str::<T>(json).expect("it was written"), *value);
 }
 
+/// An outcome, of which two fields are given and the others are of a request that is refused for good.
+fn outcome(policy: &str, limit: u64, window: f64, fields: &Value) -> Value {
+    let mut outcome = json!({
+        "policy": policy, "limit": limit, "window_seconds": window, "shadow": false, "allowed": false, "remaining": 0,
+        "reset_after_seconds": 0.0, "retry_after_seconds": null, "retry_is_guess": false, "banned_for_seconds": null,
+        "delay_seconds": 0.0,
+    });
+    outcome.as_object_mut().expect("it is one").extend(fields.as_object().expect("they are").clone());
+    outcome
+}
+
 #[test]
 fn a_decision_has_the_outcome_of_each_policy_with_times_in_seconds() {
     let minute = check("minute", Quota::per_minute(100));
     let queue = check("queue", Quota::leaky_bucket(10, SECOND).queue(5)).mode(Mode::Shadow);
     let denied = Outcome::denied(&minute, 0, Some(Duration::from_micros(600_001))).with_reset_after(60 * SECOND);
     let decision = Decision::new([denied, Outcome::denied(&queue, 2, None).guessed()], Source::DenyCache);
-    assert_serialized(
-        &decision,
-        &json!({
-            "allowed": false,
-            "source": "deny_cache",
-            "binding": "minute",
-            "retry_after_seconds": 0.600_001,
-            "delay_seconds": 0.0,
-            "outcomes": [
-                {
-                    "policy": "minute",
-                    "shadow": false,
-                    "allowed": false,
-                    "limit": 100,
-                    "window_seconds": 60.0,
-                    "remaining": 0,
-                    "reset_after_seconds": 60.0,
-                    "retry_after_seconds": 0.600_001,
-                    "retry_is_guess": false,
-                    "banned_for_seconds": null,
-                    "delay_seconds": 0.0,
-                },
-                {
-                    "policy": "queue",
-                    "shadow": true,
-                    "allowed": false,
-                    "limit": 10,
-                    "window_seconds": 1.0,
-                    "remaining": 2,
-                    "reset_after_seconds": 0.0,
-                    "retry_after_seconds": null,
-                    "retry_is_guess": false,
-                    "banned_for_seconds": null,
-                    "delay_seconds": 0.0,
-                },
-            ],
-            "outer": null,
-        }),
-    );
-}
-
-#[test]
-fn a_decision_over_no_policies_has_no_binding_outcome() {
-    assert_serialized(
-        Decision::new([], Source::FailOpen),
-        &json!({
-            "allowed": true,
-            "source": "fail_open",
-            "binding": null,
-            "retry_after_seconds": null,
-            "delay_seconds": 0.0,
-            "outcomes": [],
-            "outer": null,
-        }),
-    );
-}
-
-#[test]
-fn an_outcome_has_how_long_its_key_is_banned() {
+    let outcomes = [
+        outcome("minute", 100, 60.0, &json!({ "reset_after_seconds": 60.0, "retry_after_seconds": 0.600_001 })),
+        outcome("queue", 10, 1.0, &json!({ "shadow": true, "remaining": 2 })),
+    ];
+    let expected = json!({
+        "allowed": false, "source": "deny_cache", "binding": "minute", "retry_after_seconds": 0.600_001,
+        "delay_seconds": 0.0, "outcomes": outcomes, "outer": null,
+    });
+    assert_serialized(&decision, &expected);
+    let nothing = json!({
+        "allowed": true, "source": "fail_open", "binding": null, "retry_after_seconds": null, "delay_seconds": 0.0,
+        "outcomes": [], "outer": null,
+    });
+    assert_serialized(Decision::new([], Source::FailOpen), &nothing);
     let banned = Outcome::allowed(&check("login", Quota::fixed_window(5, 60 * SECOND)), 3).banned(900 * SECOND);
-    assert_serialized(
-        banned,
-        &json!({
-            "policy": "login",
-            "shadow": false,
-            "allowed": false,
-            "limit": 5,
-            "window_seconds": 60.0,
-            "remaining": 0,
-            "reset_after_seconds": 900.0,
-            "retry_after_seconds": 900.0,
-            "retry_is_guess": false,
-            "banned_for_seconds": 900.0,
-            "delay_seconds": 0.0,
-        }),
-    );
+    let times = json!({ "reset_after_seconds": 900.0, "retry_after_seconds": 900.0, "banned_for_seconds": 900.0 });
+    assert_serialized(banned, &outcome("login", 5, 60.0, &times));
 }
 
 #[test]
@@ -119,61 +71,29 @@ fn an_explanation_has_what_each_policy_makes_of_the_request() {
         .policy(Policy::new("user", Quota::per_hour(1_000)).key(key::header("x-user").plain()).cost(5))
         .policy(Policy::new("upload", Quota::concurrency(10)).methods([http::Method::PUT]).shadow());
     let (parts, ()) = Request::builder().header("x-user", "ada").body(()).expect("a valid request").into_parts();
-    assert_serialized(
-        layer.live().explain(&parts),
-        &json!({
-            "policies": [
-                {
-                    "policy": "user",
-                    "applies": true,
-                    "denies": false,
-                    "shadow": false,
-                    "key": "header x-user:ada",
-                    "cost": 5,
-                    "quota": {
-                        "algorithm": "token_bucket",
-                        "limit": 1_000,
-                        "window_seconds": 3_600.0,
-                        "capacity": 1_000,
-                        "calendar": null,
-                    },
-                    "why": null,
-                },
-                {
-                    "policy": "upload",
-                    "applies": false,
-                    "denies": false,
-                    "shadow": true,
-                    "key": null,
-                    "cost": 0,
-                    "quota": {
-                        "algorithm": "concurrency",
-                        "limit": 10,
-                        "window_seconds": 30.0,
-                        "capacity": 10,
-                        "calendar": null,
-                    },
-                    "why": "its methods do not include GET",
-                },
-            ],
-        }),
-    );
+    let quota = |algorithm: &str, limit: u64, window: f64| {
+        let calendar = Value::Null;
+        json!({
+            "algorithm": algorithm, "limit": limit, "window_seconds": window, "capacity": limit, "calendar": calendar,
+        })
+    };
+    let user = json!({
+        "policy": "user", "applies": true, "denies": false, "shadow": false, "key": "header x-user:ada", "cost": 5,
+        "quota": quota("token_bucket", 1_000, 3_600.0), "why": null,
+    });
+    let upload = json!({
+        "policy": "upload", "applies": false, "denies": false, "shadow": true, "key": null, "cost": 0,
+        "quota": quota("concurrency", 10, 30.0), "why": "its methods do not include GET",
+    });
+    assert_serialized(layer.live().explain(&parts), &json!({ "policies": [user, upload] }));
 }
 
 #[cfg(feature = "calendar")]
 #[test]
 fn a_quota_of_a_calendar_names_it() {
     let calendar = tollgate::policy::Calendar::daily("Europe/Berlin").expect("a time zone");
-    assert_serialized(
-        Quota::calendar_window(100, calendar),
-        &json!({
-            "algorithm": "fixed_window",
-            "limit": 100,
-            "window_seconds": 86_400.0,
-            "capacity": 100,
-            "calendar": calendar.to_string(),
-        }),
-    );
+    let quota = serde_json::to_value(Quota::calendar_window(100, calendar)).expect("it is data");
+    assert_eq!((&quota["window_seconds"], &quota["calendar"]), (&json!(86_400.0), &json!(calendar.to_string())));
 }
 
 #[test]

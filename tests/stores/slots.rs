@@ -1,79 +1,104 @@
-//! Slots through stores around a store: the inner one alone decides, renews and releases them.
-
-mod histories;
+//! Random histories of slots on many threads, in memory and through stores around that; and a handler that blocks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use tokio::runtime::Builder;
 use tokio::time::sleep;
-use tollgate::store::{Ask, Change, ChangeResult, DenyCache, LeaseStore, Receipt, Settlement, Store};
-use tollgate::{Key, Limiter, MemoryStore, Quota, Rule, Source};
+use tollgate::store::{DenyCache, LeaseStore, Store};
+use tollgate::{Key, Limiter, MemoryStore, OnFailure, Quota, Rule};
 
-use crate::support::checks::{check, counter};
-use crate::support::clock::ManualClock;
+use crate::support::slow::many;
+use crate::support::stall::Stalls;
 
-const S: u64 = 1_000_000;
+const LIFE: Duration = Duration::from_secs(2);
+const LIMIT: u64 = 4;
+/// A renewal that is so late may come after its slots have expired, which is no failure of the store.
+const BUSY: Duration = Duration::from_millis(250);
+/// A history on a machine that stalled so long, and served too many, is made again.
+const ATTEMPTS: usize = 8;
 
-/// Slots that live 8 s; a cohort counts for 9 s.
-const SLOTS: Quota = Quota::concurrency(3).slot_ttl(Duration::from_secs(8));
-
-/// Takes slots that there are, or are not.
-async fn take(store: &dyn Store, cost: u64, is_allowed: bool) -> Receipt {
-    let decided = store.decide(&[check("ada", SLOTS, cost)], Ask::default()).wait().await.expect("memory answers");
-    assert_eq!((decided.decision.is_allowed(), decided.decision.source()), (is_allowed, Source::Store));
-    decided.receipt
+/// How many are served at once, and the most that were.
+#[derive(Default)]
+struct Served {
+    now: AtomicU64,
+    most: AtomicU64,
 }
 
-async fn settle(store: &dyn Store, receipt: Receipt, change: Change) -> ChangeResult {
-    let applied = store.settle(receipt, &[Settlement::new(0, change)]).wait().await.expect("memory answers");
-    applied.into_iter().next().expect("a result of the change")
-}
-
-/// The same slots by the stamp of their renewal.
-fn stamped(of: &Receipt, applied: &ChangeResult) -> Receipt {
-    Receipt::new(of.store(), of.items().iter().map(|taken| taken.clone().stamp(applied.stamp)))
-}
-
-async fn follows_slots(store: &dyn Store, clock: &ManualClock) {
-    let first = take(store, 2, true).await;
-    let _ = take(store, 2, false).await;
-    let _ = take(store, 1, true).await;
-    for _ in 0..100 {
-        let _ = take(store, 1, false).await;
+async fn client(limiter: Limiter, key: Key, served: Arc<Served>, until: Instant) {
+    let mut rng = fastrand::Rng::new();
+    while Instant::now() < until {
+        if rng.u8(..4) == 0 {
+            let _ = Box::pin(limiter.acquire(&key)).as_mut().now_or_never();
+            continue;
+        }
+        let Ok((decision, slots)) = limiter.acquire(&key).await else { continue };
+        if decision.is_allowed() {
+            served.most.fetch_max(served.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            let long = if rng.u8(..20) == 0 { 5_000 } else { 10 };
+            sleep(Duration::from_millis(rng.u64(..long))).await;
+            served.now.fetch_sub(1, Ordering::SeqCst);
+        }
+        drop(slots);
+        tokio::task::yield_now().await;
     }
-    clock.set(6 * S);
-    let same = Receipt::new(first.store(), first.items().iter().cloned());
-    let renewed = settle(store, first, Change::Renew(2)).await;
-    assert_eq!(renewed.units, 2);
-    clock.set(10 * S);
-    let _ = take(store, 2, false).await;
-    let _ = take(store, 1, true).await;
-    let kept = stamped(&same, &renewed);
-    assert_eq!(settle(store, same, Change::Refund(2)).await.units, 0, "they were renewed");
-    assert_eq!(settle(store, kept, Change::Refund(2)).await.units, 2);
-    let _ = take(store, 2, true).await;
-    store.adjust(&counter("ada", SLOTS), Change::Reset).wait().await.expect("memory answers");
-    let _ = take(store, 3, true).await;
 }
 
-fn memory(clock: &ManualClock) -> MemoryStore {
-    MemoryStore::builder().clock(clock.reader()).build()
+async fn history<S: Store>(store: impl Fn() -> S) {
+    for left in (0..ATTEMPTS).rev() {
+        let stalls = Stalls::start();
+        let most = most_served(store()).await;
+        let stall = stalls.longest();
+        if most <= LIMIT {
+            return;
+        }
+        assert!(left > 0 && stall > BUSY, "{most} are served at once");
+    }
 }
 
-#[tokio::test]
-async fn a_deny_cache_passes_slots_on() {
-    let clock = ManualClock::new();
-    let store = DenyCache::builder(memory(&clock)).clock(clock.reader()).build();
-    follows_slots(&store, &clock).await;
+/// Returns how many were served at once, at most.
+async fn most_served(store: impl Store) -> u64 {
+    let rule = Rule::new("streams", Quota::concurrency(LIMIT).slot_ttl(LIFE));
+    let limiter = Limiter::new(store, [rule]).on_failure(OnFailure::Deny);
+    let until = Instant::now() + Duration::from_secs(many([2, 10]));
+    let mut clients = tokio::task::JoinSet::new();
+    let all = [(); 4].map(|()| Arc::<Served>::default());
+    for (number, served) in all.iter().enumerate() {
+        for _ in 0..12 {
+            let key = Key::new("user", number.to_string());
+            clients.spawn(client(limiter.clone(), key, Arc::clone(served), until));
+        }
+    }
+    clients.join_all().await;
+    let start = Instant::now();
+    for number in 0..4 {
+        let key = Key::new("user", number.to_string());
+        let left = async || limiter.peek(&key).await.expect("it is there").outcomes()[0].remaining();
+        // Sooner than slots expire.
+        while left().await != LIMIT && start.elapsed() < LIFE / 2 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(left().await, LIMIT);
+    }
+    all.iter().map(|served| served.most.load(Ordering::SeqCst)).max().expect("there are four")
 }
 
-#[tokio::test]
-async fn leases_pass_slots_on() {
-    let clock = ManualClock::new();
-    let store = LeaseStore::builder(memory(&clock)).clock(clock.reader()).build();
-    follows_slots(&store, &clock).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_in_memory_never_serves_more_than_the_limit_and_all_slots_come_back() {
+    history(MemoryStore::new).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_a_deny_cache() {
+    history(|| DenyCache::new(MemoryStore::new())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_do_leases() {
+    history(|| LeaseStore::builder(MemoryStore::new()).build()).await;
 }
 
 #[test]

@@ -153,25 +153,6 @@ fn rates_do_not_see_the_wall_clock() {
     }
 }
 
-#[tokio::test]
-async fn one_request_has_windows_by_one_clock_and_rates_by_the_other() {
-    let clock = ManualClock::new();
-    let rules =
-        [Rule::new("window", Quota::fixed_window(1, HOUR)), Rule::new("rate", Quota::token_bucket(1, 2 * HOUR))];
-    let limiter = Limiter::new(memory(&clock), rules);
-    assert!(take(&limiter).await.is_allowed());
-    let resets = async || {
-        let decision = take(&limiter).await;
-        assert!(!decision.is_allowed());
-        [0, 1].map(|outcome| decision.outcomes()[outcome].reset_after())
-    };
-    assert_eq!(resets().await, [50 * MINUTE, 2 * HOUR]);
-    clock.set_wall(later(22));
-    assert_eq!(resets().await, [28 * MINUTE, 2 * HOUR]);
-    clock.advance(28 * MINUTE);
-    assert_eq!(resets().await, [Duration::ZERO, 92 * MINUTE], "both clocks move on");
-}
-
 /// A check of one unit of many of a busy key.
 fn busy(quota: Quota) -> Check {
     let policy = PolicyName::try_from("busy").expect("a valid name");

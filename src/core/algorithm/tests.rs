@@ -154,6 +154,19 @@ impl AnyCounter {
         }
     }
 
+    /// What is told to wait fits then, and not a tick earlier.
+    fn waits_as_told(&self) {
+        let (quota, now, state) = (&self.quota, self.now(), self.state.as_ref());
+        for cost in [1, quota.capacity()] {
+            let refused = quota.decide(state, now, cost, 0);
+            if !refused.fits && now < self.quota.tick().of(LATEST_US / 2) {
+                assert!(refused.wait < NEVER, "{quota}: {refused:?}");
+                assert!(!quota.decide(state, now + refused.wait - 1, cost, 0).fits, "{quota}: {refused:?}");
+                assert!(quota.decide(state, now + refused.wait, cost, 0).fits, "{quota}: {refused:?}");
+            }
+        }
+    }
+
     fn changes(&mut self, change: Adjustment) {
         if let Some((state, reset)) = self.quota.adjust(self.state.as_ref(), self.now(), change).state {
             assert!(reset < EXACT, "{}: {change:?} resets after {reset}", self.quota);
@@ -204,7 +217,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_number_of_every_step_is_exact(
+    fn every_number_of_every_step_is_exact_and_waits_are_as_told(
         quota in any_quota(),
         start in 0..LATEST_US,
         events in prop::collection::vec(any_event(), 1..40),
@@ -212,6 +225,7 @@ proptest! {
         let mut counter = AnyCounter { quota, state: None, now_us: start };
         for event in &events {
             counter.meets(event);
+            counter.waits_as_told();
         }
     }
 
@@ -281,34 +295,6 @@ proptest! {
             }
         }
     }
-}
-
-#[test]
-fn a_request_that_was_told_to_wait_fits_then_and_not_a_tick_earlier() {
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
-        cases: 400,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    });
-    let events = prop::collection::vec(any_event(), 1..10);
-    runner
-        .run(&(any_quota(), 0..LATEST_US / 2, events), |(quota, start, events)| {
-            let mut counter = AnyCounter { quota, state: None, now_us: start };
-            for event in &events {
-                counter.meets(event);
-                let (now, state) = (counter.now(), counter.state.as_ref());
-                for cost in [1, quota.capacity()] {
-                    let refused = quota.decide(state, now, cost, 0);
-                    if !refused.fits {
-                        prop_assert!(refused.wait < NEVER, "{refused:?}");
-                        prop_assert!(!quota.decide(state, now + refused.wait - 1, cost, 0).fits, "{refused:?}");
-                        prop_assert!(quota.decide(state, now + refused.wait, cost, 0).fits, "{refused:?}");
-                    }
-                }
-            }
-            Ok(())
-        })
-        .expect("every wait is exact");
 }
 
 /// What is kept in Redis, and read by processes of other versions: none of these ever changes.

@@ -46,18 +46,6 @@ fn windows_are_those_of_a_second_source() {
 }
 
 #[test]
-fn a_month_from_the_31st_begins_on_the_last_day_of_shorter_months() {
-    // From 2023-12-31 in UTC.
-    let lengths = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 31, 28];
-    let (billing, mut now) = (calendar("month", 31, "UTC"), 1_703_980_800);
-    for days in lengths {
-        assert_eq!(seconds(billing, now), (now, now + days * DAY));
-        assert_eq!(seconds(billing, now + days * DAY - 1), (now, now + days * DAY));
-        now += days * DAY;
-    }
-}
-
-#[test]
 fn a_day_whose_midnight_is_repeated_begins_with_the_first() {
     // Clocks went back from 00:01 on October 29 to 23:01 on the 28th.
     let day = calendar("day", 0, "America/St_Johns");

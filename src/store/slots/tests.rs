@@ -278,19 +278,6 @@ async fn a_decision_that_is_received_when_its_slots_may_have_expired_is_a_timeou
 }
 
 #[test]
-fn a_handler_that_blocks_at_once_does_not_keep_slots_from_being_renewed() {
-    let ((renewer, log), runtime) = (renewer(Replies::Later), threads(2));
-    let blocking = runtime.spawn(async move {
-        let held = renewer.hold(&receipt(1));
-        thread::sleep(Duration::from_millis(3_600));
-        held
-    });
-    let held = runtime.block_on(blocking).expect("it does not panic");
-    assert_eq!(sent(&log), [Change::Renew(1)]);
-    drop(held);
-}
-
-#[test]
 fn a_runtime_that_stands_still_does_not_keep_slots_of_others_from_being_renewed() {
     let (renewer, log) = renewer(Replies::Later);
     let still = Builder::new_current_thread().enable_all().build().expect("it starts");

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::Value;
 use tollgate::policy::Algorithm;
-use tollgate::store::{Ask, BanCheck, Store};
+use tollgate::store::{Ask, BanCheck, Check, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Quota, RedisStore};
+use tollgate::{Ban, Decision, Quota, RedisStore};
 
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
@@ -36,21 +36,66 @@ const KEPT: [(Quota, &str, &str); 8] = [
     (Quota::token_bucket(5, us(3_600 * S)), "1t3600000m", "00018be4e1b88000000000a4083000018be52e78f0"),
 ];
 
+/// A store on a server of its own, and their clock.
+struct Rig {
+    clock: ManualClock,
+    server: RedisServer,
+    store: RedisStore,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let (clock, server) = (ManualClock::new(), RedisServer::start());
+        let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
+        let store = settings.connect(&server.url()).await.expect("the server was started");
+        Self { clock, server, store }
+    }
+
+    async fn decide(&self, check: Check) -> Decision {
+        self.store.decide(&[check], Ask::default()).wait().await.expect("the server is there").decision
+    }
+
+    /// Takes units at the two times of which states are known.
+    async fn take_twice(&self, quota: Quota, costs: [u64; 2]) {
+        for (now, cost) in [70 * S + 7, 80 * S + 7].into_iter().zip(costs) {
+            self.clock.set(START + us(now));
+            assert!(self.decide(check("ada", quota, cost)).await.is_allowed(), "{quota}");
+        }
+    }
+
+    fn kept_key(&self) -> String {
+        let [key] = &self.server.keys()[..] else { panic!("one key was expected, not {:?}", self.server.keys()) };
+        key.clone()
+    }
+
+    /// The only key, and the bytes under it.
+    fn kept(&self) -> (String, String) {
+        let key = self.kept_key();
+        let bytes: Vec<u8> = self.server.ask(&["GET", &key]);
+        (key, bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
+    }
+
+    fn forget(&self) {
+        let _: String = self.server.ask(&["FLUSHALL"]);
+    }
+
+    /// Puts something else under a key.
+    fn put(&self, key: &str, commands: &[&[&str]]) {
+        for command in commands {
+            let command: Vec<&str> = command.iter().map(|word| if *word == "KEY" { key } else { *word }).collect();
+            let _: Value = self.server.ask(&command);
+        }
+    }
+}
+
 #[tokio::test]
 async fn keys_and_states_in_redis_are_what_they_always_were() {
-    let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
-    let store = settings.connect(&server.url()).await.expect("the server was started");
-    for (quota, key, state) in kept() {
-        for (now, cost) in [(70 * S + 7, 2), (80 * S + 7, 1)] {
-            clock.set(START + us(now));
-            let decided = store.decide(&[check("ada", quota, cost)], Ask::default()).wait().await;
-            assert!(decided.expect("the server is there").decision.is_allowed(), "{quota}");
-        }
-        let [found] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
-        let told = (&**found, hex(&server, found));
-        assert_eq!(told, (&*format!("tollgate:{{key:ada}}:policy:{key}"), state.to_owned()), "{quota}");
-        let _: u64 = server.ask(&["DEL", found]);
+    let rig = Rig::start().await;
+    let small = kept().into_iter().map(|(quota, key, state)| (quota, [2, 1], key, state));
+    for (quota, costs, key, state) in small.chain(LARGE) {
+        rig.take_twice(quota, costs).await;
+        assert_eq!(rig.kept(), (format!("tollgate:{{key:ada}}:policy:{key}"), state.to_owned()), "{quota}");
+        rig.forget();
     }
 }
 
@@ -102,55 +147,23 @@ const LARGE: [(Quota, [u64; 2], &str, &str); 2] = [
 ];
 
 #[tokio::test]
-async fn large_levels_in_redis_are_units_and_parts() {
-    let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
-    let store = settings.connect(&server.url()).await.expect("the server was started");
-    for (quota, costs, key, state) in LARGE {
-        for (now, cost) in [70 * S + 7, 80 * S + 7].into_iter().zip(costs) {
-            clock.set(START + us(now));
-            let decided = store.decide(&[check("ada", quota, cost)], Ask::default()).wait().await;
-            assert!(decided.expect("the server is there").decision.is_allowed(), "{quota}");
-        }
-        let [found] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
-        assert_eq!((&**found, hex(&server, found)), (&*format!("tollgate:{{key:ada}}:policy:{key}"), state.to_owned()));
-        let _: u64 = server.ask(&["DEL", found]);
-    }
-}
-
-#[tokio::test]
 async fn small_levels_are_the_same_bytes_under_large_quotas() {
-    let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
-    let store = settings.connect(&server.url()).await.expect("the server was started");
-    let take = async |quota, cost| {
-        let decided = store.decide(&[check("ada", quota, cost)], Ask::default()).wait().await;
-        decided.expect("the server is there").decision.outcomes()[0].remaining()
-    };
+    let rig = Rig::start().await;
+    let left = async |quota, cost| rig.decide(check("ada", quota, cost)).await.outcomes()[0].remaining();
     for (small, _, state) in KEPT.into_iter().filter(|(_, key, _)| key.starts_with("1t") || key.starts_with("1q")) {
         let large = Quota::try_new(small.algorithm(), 1_000_000_000_000, small.window()).expect("within the bounds");
         let large = large.try_queue(999_999_999_999).unwrap_or(large);
-        for (now, cost) in [(70 * S + 7, 2), (80 * S + 7, 1)] {
-            clock.set(START + us(now));
-            assert!(take(small, cost).await > 0, "{small}");
-        }
-        let [key] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
-        assert_eq!(take(large, 0).await, large.capacity() - 3, "{small}");
-        assert_eq!(hex(&server, key), state, "a look writes nothing");
-        let left = take(large, 1).await;
-        assert!(left + 4 == large.capacity() && hex(&server, key).len() == state.len(), "{small}: {left}");
+        rig.take_twice(small, [2, 1]).await;
+        assert_eq!(left(large, 0).await, large.capacity() - 3, "{small}");
+        assert_eq!(rig.kept().1, state, "a look writes nothing");
+        let rest = left(large, 1).await;
+        assert!(rest + 4 == large.capacity() && rig.kept().1.len() == state.len(), "{small}: {rest}");
         // A large one is not one of the small quota, but is found again.
-        assert_eq!(take(large, left).await, 0);
-        assert_eq!((take(small, 0).await, hex(&server, key).len()), (0, 2 * 29), "{small}");
-        assert_eq!(take(large, 0).await, 0, "{small}");
-        let _: u64 = server.ask(&["DEL", key]);
+        assert_eq!(left(large, rest).await, 0);
+        assert_eq!((left(small, 0).await, rig.kept().1.len()), (0, 2 * 29), "{small}");
+        assert_eq!(left(large, 0).await, 0, "{small}");
+        rig.forget();
     }
-}
-
-/// The bytes under a key.
-fn hex(server: &RedisServer, key: &str) -> String {
-    let bytes: Vec<u8> = server.ask(&["GET", key]);
-    bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
 /// The states of a ban: two strikes, the first after 70 s, and a ban that began after 80 s.
@@ -161,28 +174,19 @@ const BANS: [&str; 2] = [
 
 #[tokio::test]
 async fn bans_in_redis_are_what_they_always_were() {
-    let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(Duration::from_secs(10));
-    let store = settings.connect(&server.url()).await.expect("the server was started");
+    let rig = Rig::start().await;
     let ban = Ban::new(3, us(60 * S), us(100 * S));
     let check = check("ada", Quota::fixed_window(1, us(60 * S)), 2).ban(BanCheck::new(ban));
     for (times, now, state) in [(2, 70, BANS[0]), (1, 80, BANS[1])] {
-        clock.set(START + us(now * S));
+        rig.clock.set(START + us(now * S));
         for _ in 0..times {
-            let decided = store.decide(std::slice::from_ref(&check), Ask::default()).wait().await;
-            assert!(!decided.expect("the server is there").decision.is_allowed());
+            assert!(!rig.decide(check.clone()).await.is_allowed());
         }
-        let [found] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
-        let bytes: Vec<u8> = server.ask(&["GET", found]);
-        let hex: String = bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-        assert_eq!((&**found, &*hex), ("tollgate:{key:ada}:policy:1b", state));
+        assert_eq!(rig.kept(), ("tollgate:{key:ada}:policy:1b".to_owned(), state.to_owned()));
     }
-    for foreign in [&["SET", "KEY", "1"][..], &["SET", "KEY", "as long as a ban, 28 bytes ..."]] {
-        let command: Vec<&str> =
-            foreign.iter().map(|word| if *word == "KEY" { "tollgate:{key:ada}:policy:1b" } else { *word }).collect();
-        let _: Value = server.ask(&command);
-        let decided = store.decide(std::slice::from_ref(&check), Ask::default()).wait().await;
-        let decision = decided.expect("the server is there").decision;
+    for foreign in ["1", "as long as a ban, 28 bytes ..."] {
+        rig.put("tollgate:{key:ada}:policy:1b", &[&["SET", "KEY", foreign]]);
+        let decision = rig.decide(check.clone()).await;
         assert!(!decision.is_allowed() && !decision.is_banned(), "{foreign:?} is a new state");
     }
 }
@@ -209,25 +213,16 @@ const FOREIGN: [&[&[&str]]; 11] = [
 
 #[tokio::test]
 async fn a_foreign_value_is_a_new_state() {
-    let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings = RedisStore::builder().without_deny_cache().clock(clock).timeout(Duration::from_secs(10));
-    let store = settings.connect(&server.url()).await.expect("the server was started");
+    let rig = Rig::start().await;
     let quotas = kept().into_iter().map(|kept| kept.0).chain(LARGE.iter().map(|large| large.0));
     for quota in quotas {
-        let take = async |cost| {
-            let decided = store.decide(&[check("ada", quota, cost)], Ask::default()).wait().await;
-            decided.expect("the server is there").decision
-        };
-        let new = take(2).await;
+        let new = rig.decide(check("ada", quota, 2)).await;
         for foreign in FOREIGN {
-            let [key] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
-            for command in foreign {
-                let command: Vec<&str> = command.iter().map(|word| if *word == "KEY" { key } else { *word }).collect();
-                let _: Value = server.ask(&command);
-            }
-            assert_eq!(take(2).await.outcomes(), new.outcomes(), "{quota} after {foreign:?}");
+            rig.put(&rig.kept_key(), foreign);
+            let found = rig.decide(check("ada", quota, 2)).await;
+            assert_eq!(found.outcomes(), new.outcomes(), "{quota} after {foreign:?}");
         }
-        let _: String = server.ask(&["FLUSHALL"]);
+        rig.forget();
     }
 }
 

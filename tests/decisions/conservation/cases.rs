@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::join_all;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use tokio::sync::{Barrier, Semaphore};
 use tollgate::policy::Count;
 use tollgate::response::ActualCost;
 use tollgate::store::{Ask, Change, Check, Counter, LeaseStore, MaybeFuture, Receipt, Settlement, Settling, Store};
@@ -24,13 +22,11 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::support::clock::ManualClock;
 use crate::support::doubles::passes_on;
 use crate::support::server::RedisServer;
-use crate::support::slow::many;
 
 type Text = Full<Bytes>;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const S: u64 = 1_000_000;
-const SIX: usize = 6;
 
 /// A store and its clock.
 struct Rig {
@@ -91,129 +87,6 @@ const ALL: [Quota; 4] = [
     Quota::sliding_log(100, HOUR),
     Quota::token_bucket(100, HOUR),
 ];
-
-#[tokio::test]
-async fn requests_at_once_give_nothing_back_that_was_not_charged() {
-    on_each_store(async |rig| {
-        for quota in [Quota::fixed_window(10, HOUR), Quota::sliding_log(10, HOUR), Quota::token_bucket(10, HOUR)] {
-            let barrier = Arc::new(Barrier::new(SIX));
-            let service = rig.layer(Policy::new("policy", quota).metered()).layer(service_fn(move |request| {
-                let barrier = Arc::clone(&barrier);
-                async move {
-                    barrier.wait().await;
-                    charge(&handle(&request), 9).await;
-                    barrier.wait().await;
-                    Ok::<_, Infallible>(cost(5))
-                }
-            }));
-            join_all((0..SIX).map(|_| service.clone().oneshot(Request::new(Text::default())))).await;
-            // 30 units were used of 10, and the debt is bounded by 10 more.
-            for _ in 0..20 {
-                assert_eq!(rig.left(quota).await, 0, "{}: {quota}", rig.name);
-            }
-            rig.store.adjust(&counter(quota), Change::Reset).wait().await.expect("the store answers");
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn what_was_charged_later_can_be_given_back() {
-    on_each_store(async |rig| {
-        for quota in ALL {
-            let clock = rig.clock.clone();
-            let service = rig.layer(Policy::new("policy", quota).metered()).layer(service_fn(move |request| {
-                let clock = clock.clone();
-                async move {
-                    clock.set(clock.now() + S);
-                    charge(&handle(&request), 50).await;
-                    Ok::<_, Infallible>(cost(5))
-                }
-            }));
-            let response = service.oneshot(Request::new(Text::default())).await.unwrap();
-            assert_eq!((shown(&response), rig.left(quota).await), (95, 95), "{}: {quota}", rig.name);
-            rig.store.adjust(&counter(quota), Change::Reset).wait().await.expect("the store answers");
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn what_was_charged_in_the_next_window_can_be_given_back() {
-    on_each_store(async |rig| {
-        let quota = Quota::fixed_window(100, HOUR);
-        let clock = rig.clock.clone();
-        let service = rig.layer(Policy::new("policy", quota).metered()).layer(service_fn(move |request| {
-            let clock = clock.clone();
-            async move {
-                clock.set(clock.now() + 3_600 * S);
-                charge(&handle(&request), 50).await;
-                Ok::<_, Infallible>(cost(5))
-            }
-        }));
-        let response = service.oneshot(Request::new(Text::default())).await.unwrap();
-        // The unit of the decision counts no longer, but is owed.
-        assert_eq!((shown(&response), rig.left(quota).await), (96, 96), "{}", rig.name);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_bucket_gives_nothing_back_that_it_has_refilled() {
-    on_each_store(async |rig| {
-        let quota = Quota::token_bucket(10, Duration::from_secs(600));
-        let release = Arc::new(Semaphore::new(0));
-        let held = Arc::clone(&release);
-        let policy = Policy::new("policy", quota).count(Count::failures());
-        let service = rig.layer(policy).layer(service_fn(move |_| {
-            let held = Arc::clone(&held);
-            async move {
-                held.acquire().await.expect("it is never closed").forget();
-                Ok::<_, Infallible>(Response::new(Text::default()))
-            }
-        }));
-        let long: Vec<_> =
-            (0..10).map(|_| tokio::spawn(service.clone().oneshot(Request::new(Text::default())))).collect();
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        // In five minutes it refills five units.
-        rig.clock.set(rig.clock.now() + 300 * S);
-        let mut admitted = 0;
-        let ask = async || {
-            let asked = rig.store.decide(&[Check::new(counter(quota), 1)], Ask::default()).wait().await;
-            u64::from(asked.expect("the store answers").decision.is_allowed())
-        };
-        for request in long {
-            admitted += ask().await;
-            release.add_permits(1);
-            request.await.unwrap().unwrap();
-        }
-        for _ in 0..20 {
-            admitted += ask().await;
-        }
-        // A full bucket at one instant, and no less than it had without their refunds.
-        assert!((5..=10).contains(&admitted), "{}: {admitted}", rig.name);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_client_that_waits_for_its_answer_has_its_refund() {
-    let server = RedisServer::start();
-    let mut services = Vec::new();
-    for _ in 0..2 {
-        let settings = RedisStore::builder().timeout(Duration::from_secs(10));
-        let store = settings.connect(&server.url()).await.expect("the server was started");
-        let policy = Policy::new("policy", Quota::per_hour(1)).count(Count::failures());
-        let layer = RateLimitLayer::new(store, policy);
-        services.push(layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(Text::default())) })));
-    }
-    let (mut refused, requests) = (0, many([500, 5_000]));
-    for number in 0..requests {
-        let response = services[number % 2].clone().oneshot(Request::new(Text::default())).await.unwrap();
-        refused += u32::from(response.status() == StatusCode::TOO_MANY_REQUESTS);
-    }
-    assert_eq!(refused, 0, "of {requests}");
-}
 
 /// Serves one request of a metered policy, and returns what the handler left in its response.
 async fn serve<F>(
@@ -332,24 +205,6 @@ async fn the_last_in_a_line_can_leave_it_one_after_the_other() {
         handle.refund(3);
         handle.flush().await.expect("the store answers");
         assert_eq!(rig.left(quota).await, 95, "{}", rig.name);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_charge_to_a_sliding_window_is_bounded_with_what_counts_of_the_window_before() {
-    on_each_store(async |rig| {
-        let quota = Quota::sliding_window(100, HOUR);
-        let charge = async || {
-            let charged = rig.store.adjust(&counter(quota), Change::Charge(1_000)).wait().await;
-            charged.expect("the store answers").units
-        };
-        rig.clock.set(rig.clock.now().next_multiple_of(3_600 * S));
-        assert_eq!(charge().await, 200, "{}", rig.name);
-        rig.clock.set(rig.clock.now() + 3_600 * S);
-        assert_eq!(charge().await, 0, "{}: all of them still count", rig.name);
-        rig.clock.set(rig.clock.now() + 1_800 * S);
-        assert_eq!(charge().await, 100, "{}: half of them count", rig.name);
     })
     .await;
 }

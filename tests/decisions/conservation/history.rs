@@ -24,7 +24,7 @@ use crate::support::server::RedisServer;
 use crate::support::slow::many;
 
 /// Charges, refunds, requests, responses and drops of each algorithm, on each kind of store.
-const OPERATIONS: [u64; 2] = [8_000, 100_000];
+const OPERATIONS: [u64; 2] = [4_000, 100_000];
 const KEYS: usize = 64;
 const STEPS: usize = 60;
 /// Requests of one key at once.

@@ -9,6 +9,5 @@ mod cases;
 mod crowd;
 mod history;
 mod oracle;
-mod overdrafts;
 mod recorder;
 mod slots;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Ask, Change, Counter, DenyCache, MaybeFuture, Mode, Settlement, Store};
+use tollgate::store::{Ask, Change, Counter, MaybeFuture, Settlement, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{MemoryStore, Quota, Source};
+use tollgate::{Quota, Source};
 use tollgate_test::StoreFn;
 
 use super::rig::{EACH, MS, Rig, S};
@@ -44,49 +44,6 @@ fn a_refusal_in_the_middle_of_a_tick_is_over_with_the_tick_it_fits_in() {
 }
 
 #[test]
-fn a_refusal_is_remembered_for_a_second_at_most_and_tells_the_whole_wait() {
-    let rig = Rig::new();
-    rig.refuse("ada", HOURLY);
-    rig.clock.set(at(S - 1));
-    let told = rig.remembers(&[check("ada", HOURLY, 1)]);
-    assert_eq!(told.retry_after(), Some(Duration::from_micros(900 * S - (S - 1))));
-    rig.clock.set(at(S));
-    assert!(!rig.asks(&[check("ada", HOURLY, 1)]).is_allowed());
-    let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
-}
-
-#[test]
-fn the_cap_can_be_set() {
-    let rig = Rig::with(|settings| settings.max_ttl(Duration::from_millis(20)));
-    rig.refuse("ada", HOURLY);
-    rig.clock.set(at(20 * MS - 1));
-    let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
-    rig.clock.set(at(20 * MS));
-    let _ = rig.asks(&[check("ada", HOURLY, 1)]);
-}
-
-#[test]
-fn settings_that_remember_nothing_are_refused() {
-    let cap = DenyCache::builder(MemoryStore::new()).max_ttl(Duration::ZERO).try_build().unwrap_err();
-    let capacity = DenyCache::builder(MemoryStore::new()).capacity(0).try_build().unwrap_err();
-    assert!(cap.is_invalid() && cap.to_string().contains("max_ttl of 0"), "{cap}");
-    assert!(capacity.is_invalid() && capacity.to_string().contains("of 0 refusals"), "{capacity}");
-}
-
-#[test]
-fn a_smaller_cost_is_asked_of_the_store_and_replaces_what_was_known() {
-    for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::policy::Algorithm::LeakyBucket) {
-        let rig = Rig::new();
-        assert!(rig.decide(&[check("ada", quota, 3)], Ask::default()).is_allowed());
-        let _ = rig.asks(&[check("ada", quota, 3)]);
-        let _ = rig.asks(&[check("ada", quota, 2)]);
-        let _ = rig.remembers(&[check("ada", quota, 2)]);
-        let _ = rig.remembers(&[check("ada", quota, 3)]);
-        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
-    }
-}
-
-#[test]
 fn a_refusal_of_slots_is_not_remembered_as_one_may_be_free_at_any_moment() {
     let (rig, slots) = (Rig::new(), Quota::concurrency(2));
     let taken = rig.decided(&[check("ada", slots, 2)]);
@@ -95,21 +52,6 @@ fn a_refusal_of_slots_is_not_remembered_as_one_may_be_free_at_any_moment() {
     }
     drop(rig.store.settle(taken.receipt, &[Settlement::new(0, Change::Refund(2))]));
     assert!(rig.asks(&[check("ada", slots, 1)]).is_allowed());
-}
-
-#[test]
-fn a_larger_cost_is_refused_with_the_wait_it_really_has() {
-    for quota in [EACH[0], EACH[3], EACH[4], Quota::token_bucket(7, Duration::from_micros(333))] {
-        let rig = Rig::new();
-        rig.refuse("ada", quota);
-        for cost in 2..=quota.capacity() + 2 {
-            let request = [check("ada", quota, cost)];
-            let (told, real) = (rig.remembers(&request).retry_after(), rig.plain(&request).retry_after());
-            assert!(told >= real, "{quota}, cost {cost}: {told:?} is early, it is {real:?}");
-            let tick = Duration::from_micros(1);
-            assert!(told <= real.map(|real| real + tick), "{quota}, cost {cost}: {told:?} is late, it is {real:?}");
-        }
-    }
 }
 
 #[test]
@@ -130,35 +72,6 @@ fn a_much_larger_cost_is_not_refused_for_too_short() {
 }
 
 #[test]
-fn a_larger_cost_of_a_sliding_algorithm_is_asked_once_as_its_wait_is_not_known() {
-    for quota in [EACH[1], EACH[2]] {
-        let rig = Rig::new();
-        rig.exhaust("ada", quota);
-        for cost in [1, 3, 2, 4, 5, 6] {
-            let real = rig.asks(&[check("ada", quota, cost)]).retry_after();
-            assert_eq!(rig.remembers(&[check("ada", quota, cost)]).retry_after(), real, "{quota}, cost {cost}");
-            if cost == 5 {
-                break;
-            }
-        }
-        let _ = rig.remembers(&[check("ada", quota, 6)]);
-    }
-}
-
-#[test]
-fn a_smaller_cost_that_is_admitted_has_the_larger_one_asked_about_as_it_waits_longer_now() {
-    for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::policy::Algorithm::LeakyBucket) {
-        let rig = Rig::new();
-        assert!(rig.decide(&[check("ada", quota, 2)], Ask::default()).is_allowed());
-        let _ = rig.asks(&[check("ada", quota, 3)]);
-        rig.clock.set(at(10 * MS));
-        let _ = rig.remembers(&[check("ada", quota, 3)]);
-        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
-        let _ = rig.asks(&[check("ada", quota, 3)]);
-    }
-}
-
-#[test]
 fn what_can_never_fit_is_remembered_for_the_cap_and_tells_no_wait() {
     for quota in EACH {
         let rig = Rig::new();
@@ -170,33 +83,6 @@ fn what_can_never_fit_is_remembered_for_the_cap_and_tells_no_wait() {
         rig.clock.set(at(S));
         let _ = rig.asks(&never);
     }
-}
-
-#[test]
-fn a_reserve_is_refused_and_those_who_may_use_it_are_not() {
-    for quota in EACH {
-        let rig = Rig::new();
-        let with_floor = |floor| [check("ada", quota, 1).floor(floor)];
-        assert!(rig.decide(&[check("ada", quota, 2)], Ask::default()).is_allowed());
-        if quota.algorithm() == tollgate::policy::Algorithm::LeakyBucket {
-            assert!(
-                rig.decide(&with_floor(1), Ask::default()).is_allowed(),
-                "what is in the queue counts, not what is asked"
-            );
-        }
-        let _ = rig.asks(&with_floor(2));
-        assert_eq!(rig.remembers(&with_floor(2)).outcomes()[0], rig.plain(&with_floor(2)).outcomes()[0], "{quota}");
-        assert!(rig.asks(&with_floor(0)).is_allowed(), "{quota}");
-    }
-}
-
-#[test]
-fn the_floor_of_a_leaky_bucket_is_not_made_up_for_by_a_cost() {
-    let rig = Rig::new();
-    let quota = EACH[4];
-    assert!(rig.decide(&[check("ada", quota, 2)], Ask::default()).is_allowed());
-    let _ = rig.asks(&[check("ada", quota, 1).floor(2)]);
-    assert!(rig.asks(&[check("ada", quota, 3)]).is_allowed(), "as much in sum, but it may queue for longer");
 }
 
 #[test]
@@ -221,25 +107,6 @@ fn other_keys_and_other_policies_are_asked_of_the_store() {
     other.counter =
         Counter::new("other".try_into().expect("a valid name"), other.counter.key().clone(), *other.counter.quota());
     assert!(rig.asks(&[other]).is_allowed());
-}
-
-#[test]
-fn a_look_is_always_asked_of_the_store() {
-    let rig = Rig::new();
-    rig.refuse("ada", HOURLY);
-    assert!(rig.asks(&[check("ada", HOURLY, 0)]).is_allowed());
-    let floor = check("ada", HOURLY, 0).floor(u64::MAX);
-    assert!(rig.asks(&[floor]).is_allowed());
-}
-
-#[test]
-fn a_shadow_policy_is_decided_by_the_store_each_time() {
-    let rig = Rig::new();
-    rig.refuse("ada", HOURLY);
-    let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
-    let shadow = check("bob", HOURLY, 1).mode(Mode::Shadow);
-    let _ = rig.asks(&[check("ada", HOURLY, 1), shadow.clone()]);
-    let _ = rig.asks(&[shadow]);
 }
 
 #[test]

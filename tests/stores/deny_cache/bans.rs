@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use fastrand::Rng;
-use tollgate::store::{Ask, BanCheck, Change, Check, DenyCache, MaybeFuture, Settles, Store};
+use tollgate::store::{Ask, BanCheck, Change, Check, DenyCache, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Decision, MemoryStore, Quota, Source};
 
-use super::rig::{EACH, Rig};
+use super::rig::Rig;
 use crate::support::checks::{check, counter};
-use crate::support::time::memory;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -33,69 +31,12 @@ fn is_cached(decision: &Decision) -> bool {
 }
 
 #[test]
-fn with_one_process_and_one_client_a_ban_begins_with_the_same_request_as_without_a_cache() {
-    let mut cached = 0;
-    for seed in 0..200 {
-        let mut rng = Rng::with_seed(seed);
-        let (clock, quota) = (ManualClock::new(), EACH[rng.usize(..EACH.len())]);
-        let settings = DenyCache::builder(memory(&clock)).max_ttl([HOUR, 20 * MS][rng.usize(..2)]);
-        let (plain, cache) = (memory(&clock), settings.clock(clock.clone()).build());
-        let ban = Ban::new(rng.u32(1..9), HOUR, 200 * MS).backoff(2.0, 800 * MS);
-        let check = banning(quota, ban).settles([Settles::AsTaken, Settles::ByOutcome][rng.usize(..2)]);
-        for _ in 0..300 {
-            clock.advance(MS * [0, 0, 1, 5, 40, 130][rng.usize(..6)]);
-            let (expected, found) = (decide(&plain, &check), decide(&cache, &check));
-            cached += u64::from(is_cached(&found));
-            assert!(found.is_banned() || !is_cached(&found), "seed {seed}, {quota}, {check:?}");
-            let of = |decision: &Decision| (decision.is_allowed(), decision.is_banned());
-            assert_eq!(of(&found), of(&expected), "seed {seed}, {quota}, {check:?}");
-            let [expected, found] = [expected, found].map(|decision| decision.retry_after());
-            assert_eq!(found, expected, "seed {seed}, {quota}, {check:?}");
-        }
-    }
-    assert!(cached > 1_000, "{cached} were cached");
-}
-
-#[test]
-fn refusals_go_to_the_store_until_the_key_is_banned() {
-    let rig = Rig::with(|settings| settings.max_ttl(HOUR));
-    let check = banning(QUOTA, Ban::new(3, HOUR, HOUR));
-    let decisions: Vec<_> = (0..6).map(|_| decide(&rig.store, &check)).collect();
-    let seen: Vec<_> = decisions.iter().map(|one| (is_cached(one), one.is_banned())).collect();
-    let (store, banned, cached) = ((false, false), (false, true), (true, true));
-    assert_eq!(seen, [store, store, store, banned, cached, cached]);
-}
-
-#[test]
-fn a_refusal_beside_a_check_that_may_be_a_strike_goes_to_the_store() {
-    let rig = Rig::with(|settings| settings.max_ttl(HOUR));
-    rig.refuse("bob", QUOTA);
-    let both = [banning(QUOTA, Ban::new(9, HOUR, HOUR)), check("bob", QUOTA, 1)];
-    let _ = rig.asks(&both);
-    let _ = rig.asks(&both);
-    let _ = rig.remembers(&both[1..]);
-}
-
-#[test]
 fn a_refusal_that_is_no_strike_is_served_from_the_cache() {
     let rig = Rig::with(|settings| settings.max_ttl(HOUR));
     let check = check("ada", QUOTA, 1).ban(BanCheck::new(Ban::new(3, HOUR, HOUR)).without_strikes());
     assert!(rig.asks(std::slice::from_ref(&check)).is_allowed());
     assert!(!rig.asks(std::slice::from_ref(&check)).is_banned());
     let _ = rig.remembers(&[check]);
-}
-
-#[test]
-fn a_lifted_ban_is_forgotten_at_once() {
-    let rig = Rig::with(|settings| settings.max_ttl(HOUR));
-    let check = banning(QUOTA, Ban::new(3, HOUR, HOUR));
-    let banned = (0..6).map(|_| decide(&rig.store, &check).is_banned()).collect::<Vec<_>>();
-    assert_eq!(banned, [false, false, false, true, true, true]);
-    assert!(is_cached(&decide(&rig.store, &check)));
-    for _ in 0..2 {
-        drop(rig.store.adjust(&counter("ada", QUOTA), Change::Lift));
-        assert!((0..2).all(|_| !decide(&rig.store, &check).is_banned()));
-    }
 }
 
 #[test]
@@ -127,31 +68,6 @@ fn refusals_from_the_cache_extend_a_ban_with_the_next_call() {
 }
 
 #[test]
-fn refusals_by_a_cached_ban_are_no_strikes_once_it_is_over() {
-    let rig = Rig::with(|settings| settings.max_ttl(Duration::from_secs(1)));
-    let ban = Ban::new(3, HOUR, 500 * MS).backoff(2.0, HOUR).extending();
-    let check = banning(QUOTA, ban);
-    let banned = (0..10).filter(|_| decide(&rig.store, &check).is_banned()).count();
-    assert_eq!(banned, 7, "of which the first is the third refusal");
-    // It was not extended, as the ban began with the store's own time; but what the cache answered is no strike now.
-    rig.clock.advance(500 * MS);
-    let banned = (0..3).map(|_| decide(&rig.store, &check).is_banned()).collect::<Vec<_>>();
-    assert_eq!(banned, [false, false, true]);
-}
-
-#[test]
-fn a_short_ban_that_refusals_extend_goes_on_while_they_come() {
-    let rig = Rig::with(|settings| settings.max_ttl(HOUR));
-    let check = banning(QUOTA, Ban::new(1, HOUR, 200 * MS).extending());
-    let _ = decide(&rig.store, &check);
-    for request in 0..200 {
-        assert!(decide(&rig.store, &check).is_banned(), "{request}");
-        rig.clock.advance(50 * MS);
-    }
-    assert!(rig.store.denied_from_cache() >= 100);
-}
-
-#[test]
 fn two_processes_ban_with_the_same_request_as_one() {
     let (clock, inner) = (ManualClock::new(), MemoryStore::new());
     let process = || DenyCache::builder(inner.clone()).max_ttl(HOUR).clock(clock.clone()).build();
@@ -161,12 +77,31 @@ fn two_processes_ban_with_the_same_request_as_one() {
     assert_eq!(refused.count() + 1, 11);
 }
 
+/// A policy that has a ban no more: the store does not look at it.
 #[test]
-fn a_cache_around_a_cache_loses_no_strike() {
-    let clock = ManualClock::new();
-    let inner = DenyCache::builder(memory(&clock)).max_ttl(HOUR).clock(clock.clone()).build();
-    let store = DenyCache::builder(inner).max_ttl(HOUR).clock(clock.clone()).build();
-    let check = banning(QUOTA, Ban::new(5, HOUR, HOUR));
-    let banned = (0..8).map(|_| decide(&store, &check).is_banned()).collect::<Vec<_>>();
-    assert_eq!(banned, [false, false, false, false, false, true, true, true]);
+fn a_ban_that_the_policy_has_no_more_is_not_served_and_costs_of_a_banned_client_cost_no_calls() {
+    let (rig, quota) = (Rig::new(), Quota::fixed_window(100, HOUR));
+    let banned = |cost| [check("ada", quota, cost).ban(BanCheck::new(Ban::new(1, HOUR, HOUR)))];
+    // Refused, as it is too much: that bans.
+    let _ = rig.asks(&banned(101));
+    let before = rig.calls();
+    for request in 0..100_u64 {
+        assert!(rig.decide(&banned(1 + request % 2), Ask::default()).is_banned());
+    }
+    assert!(rig.calls() - before <= 2, "{} calls for 100 requests of two costs", rig.calls() - before);
+    assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed());
+}
+
+/// A look at a banned key, such as that of a status, is cached as the refusal of one unit: whose wait is longer.
+#[test]
+fn a_look_at_a_banned_key_does_not_shorten_the_wait_of_its_requests() {
+    let rig = Rig::new();
+    let banning = |cost| [check("ada", QUOTA, cost).ban(BanCheck::new(Ban::new(1, HOUR, 700 * MS)))];
+    assert!(rig.asks(&banning(1)).is_allowed());
+    let banned = rig.asks(&banning(1));
+    let wait = banned.retry_after().expect("it helps to wait");
+    assert!(banned.is_banned() && wait > Duration::from_secs(60), "the quota refuses for longer: {banned:?}");
+    let _ = rig.decide(&banning(0), Ask::default());
+    let told = rig.remembers(&banning(1)).retry_after().expect("it helps to wait");
+    assert!(told >= wait, "{told:?} instead of {wait:?}");
 }

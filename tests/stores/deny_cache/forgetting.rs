@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use tollgate::store::{Ask, Change, Check, MaybeFuture, Receipt, Settlement, Store};
 use tollgate::test_util::{FailingStore, ManualClock};
-use tollgate::{Error, MemoryStore, Quota};
+use tollgate::{Error, MemoryStore, Quota, Source};
 
-use super::rig::{EACH, MS, Rig};
+use super::rig::{MS, Rig};
 use crate::support::checks::{check, counter};
 use crate::support::time::{at, memory};
 
@@ -15,69 +15,6 @@ const QUOTA: Quota = Quota::token_bucket(2, Duration::from_secs(3_600));
 
 fn done<T>(answer: MaybeFuture<Result<T, Error>>) {
     drop(answer.wait().now_or_never().expect("it is done at once").expect("memory does not fail"));
-}
-
-#[test]
-fn a_refund_by_receipt_forgets_the_refusal() {
-    for quota in EACH {
-        let rig = Rig::new();
-        let mut taken = None;
-        for _ in 0..quota.capacity() {
-            taken = Some(rig.decided(&[check("ada", quota, 1)]).receipt);
-        }
-        let _ = rig.asks(&[check("ada", quota, 1)]);
-        let _ = rig.remembers(&[check("ada", quota, 1)]);
-        drop(rig.store.settle(taken.unwrap(), &[Settlement::new(0, Change::Refund(1))]));
-        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
-    }
-}
-
-#[test]
-fn a_refund_by_key_forgets_the_refusal() {
-    let rig = Rig::new();
-    rig.refuse("ada", QUOTA);
-    done(rig.store.adjust(&counter("ada", QUOTA), Change::Refund(1)));
-    assert!(rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
-    rig.clock.set(at(100 * MS));
-    assert!(!rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
-    let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
-}
-
-#[test]
-fn a_reset_forgets_the_refusals_of_every_cost_and_quota() {
-    for quota in EACH {
-        let rig = Rig::new();
-        let fewer = Quota::try_new(quota.algorithm(), 2, quota.window()).unwrap();
-        rig.refuse("ada", quota);
-        let _ = rig.asks(&[check("ada", fewer, 2)]);
-        let _ = rig.decide(&[check("ada", quota, 4)], Ask::default());
-        done(rig.store.adjust(&counter("ada", quota), Change::Reset));
-        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
-        let _ = rig.asks(&[check("ada", fewer, 2)]);
-        let _ = rig.asks(&[check("ada", quota, 4)]);
-    }
-}
-
-#[test]
-fn a_charge_forgets_the_wait_it_made_longer_and_other_keys_stay() {
-    let rig = Rig::new();
-    rig.refuse("ada", QUOTA);
-    rig.refuse("bob", QUOTA);
-    done(rig.store.adjust(&counter("ada", QUOTA), Change::Charge(1)));
-    assert_eq!(rig.asks(&[check("ada", QUOTA, 1)]).retry_after(), Some(Duration::from_secs(3_600)));
-    done(rig.store.adjust(&counter("ada", QUOTA), Change::Reset));
-    let _ = rig.remembers(&[check("bob", QUOTA, 1)]);
-}
-
-#[test]
-fn a_refund_made_elsewhere_is_seen_at_the_cap() {
-    let rig = Rig::new();
-    rig.refuse("ada", QUOTA);
-    done(rig.store.get_ref().adjust(&counter("ada", QUOTA), Change::Refund(1)));
-    rig.clock.set(at(1_000 * MS - 1));
-    let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
-    rig.clock.set(at(1_000 * MS));
-    assert!(rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
 }
 
 /// A rig whose inner store holds answers when it is told to.
@@ -231,4 +168,42 @@ fn a_refusal_that_took_long_is_over_when_its_wait_is_counted_from_the_question()
     );
     rig.clock.set(at(500 * MS));
     assert!(decided(&rig, check("ada", SHORT, 1)).0);
+}
+
+/// Invariant: no refusal that was decided before a refund is served after it.
+#[test]
+fn a_refusal_is_not_served_after_a_refund_that_was_made_while_the_clock_had_stepped_back() {
+    let rig = Rig::new();
+    rig.clock.set(at(10_000 * MS));
+    rig.refuse("ada", QUOTA);
+    rig.clock.set(at(5_000 * MS));
+    done(rig.store.adjust(&counter("ada", QUOTA), Change::Refund(1)));
+    rig.clock.set(at(10_050 * MS));
+    assert!(rig.asks(&[check("ada", QUOTA, 1)]).is_allowed(), "the store has a unit");
+}
+
+#[test]
+fn a_refund_that_is_waited_for_takes_effect_at_once_however_long_it_takes() {
+    let rig = slow();
+    let (_, receipt) = decided(&rig, check("ada", QUOTA, 2));
+    let held = rig.inner.hold();
+    let settling = rig.store.settle(receipt.expect("it was taken"), &[Settlement::new(0, Change::Refund(2))]);
+    rig.inner.work();
+    rig.clock.set(at(300 * MS));
+    held.release();
+    let applied = settling.wait().now_or_never().expect("it is released").expect("memory does not fail");
+    assert_eq!(applied[0].units, 2);
+    asks(&rig, true);
+}
+
+/// A receipt of a cached refusal.
+#[test]
+fn a_settlement_returns_the_result_of_each_change() {
+    let rig = Rig::new();
+    rig.refuse("ada", QUOTA);
+    let refused = rig.decided(&[check("ada", QUOTA, 1)]);
+    assert_eq!(refused.decision.source(), Source::DenyCache);
+    let applied = rig.store.settle(refused.receipt, &[Settlement::new(0, Change::Refund(1))]);
+    let applied = applied.wait().now_or_never().expect("at once").expect("memory does not fail");
+    assert_eq!(applied.len(), 1, "the result of each");
 }

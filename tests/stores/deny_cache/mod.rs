@@ -5,10 +5,7 @@ mod bans;
 mod bounds;
 #[cfg(feature = "calendar")]
 mod calendar;
-mod changes;
 mod forgetting;
-#[cfg(all(feature = "redis", feature = "axum"))]
-mod http;
 mod policies;
 #[cfg(feature = "redis")]
 mod redis;

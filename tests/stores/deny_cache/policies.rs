@@ -1,14 +1,12 @@
 //! What a layer's policies make of it.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
-use tollgate::policy::Count;
 use tollgate::{Policy, Quota, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -43,40 +41,4 @@ fn a_flood_costs_the_store_one_call() {
     let wide = Policy::new("wide", Quota::per_hour(100));
     let wider = Policy::new("wider", Quota::per_hour(100));
     assert_eq!(flood([wide, policy(), wider]), (REFUSED.to_vec(), 3));
-}
-
-#[test]
-fn policies_whose_units_may_come_back_are_asked_of_the_store_each_time() {
-    for settled in [
-        policy().count(Count::successes()),
-        policy().count(Count::all()),
-        policy().metered(),
-        policy().refund_dropped(),
-    ] {
-        assert_eq!(flood([settled]), (REFUSED.to_vec(), 8));
-    }
-}
-
-#[test]
-fn a_policy_in_shadow_sees_every_request() {
-    let shadow = Policy::new("shadow", QUOTA).shadow();
-    assert_eq!(flood([policy(), shadow]), (REFUSED.to_vec(), 8));
-}
-
-#[test]
-fn a_reserve_is_there_for_critical_requests_while_others_are_refused() {
-    let rig = Rig::new();
-    let reserve = policy().reserve(0.5, |parts| parts.headers.contains_key("x-critical"));
-    let layer = RateLimitLayer::composite(Arc::new(rig.store.clone())).policies([reserve]);
-    let answer =
-        |_: Request<Full<Bytes>>| std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
-    let service = layer.layer(service_fn(answer));
-    let send = |critical: bool| {
-        let mut request = Request::<Full<Bytes>>::default();
-        if critical {
-            request.headers_mut().insert("x-critical", "1".parse().unwrap());
-        }
-        service.clone().oneshot(request).now_or_never().expect("at once").expect("it does not fail").status().as_u16()
-    };
-    assert_eq!([false, false, false, true, true, false].map(send), [200, 429, 429, 200, 429, 429]);
 }

@@ -141,24 +141,3 @@ async fn what_is_given_back_elsewhere_is_seen_at_the_cap() {
     clock.set(at(S));
     assert_eq!(source(&here, "ada").await, (Source::Store, true));
 }
-
-#[tokio::test]
-async fn clones_share_what_they_remember() {
-    let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let store = store(&server, &clock).await;
-    refuse(&store.clone(), "ada").await;
-    assert_eq!(server.keys().len(), 1);
-    assert_eq!(source(&store, "ada").await, (Source::DenyCache, false));
-    assert_eq!(store.clone().denied_from_cache(), 1);
-}
-
-#[tokio::test]
-async fn settings_that_remember_nothing_are_refused() {
-    for settings in
-        [RedisStore::builder().deny_cache_max_ttl(Duration::ZERO), RedisStore::builder().deny_cache_capacity(0)]
-    {
-        let server = RedisServer::start();
-        let error = settings.connect(&server.url()).await.unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains("caches nothing"), "{error}");
-    }
-}

@@ -72,7 +72,7 @@ async fn ask_and_compare(store: LeaseStore, inner: &impl Store, leaving: bool) {
     let counts = store.counts();
     let (locally, told, gone) = seen.load();
     println!("{locally} locally, {told} told, {gone} gone, {counts:?}");
-    assert_eq!((counts.held(), counts.lost, counts.spent), (0, 0, locally));
+    assert_eq!((counts.held(), counts.owed, counts.lost, counts.spent), (0, 0, 0, locally));
     assert_eq!(locally + told + gone, 10_000);
     assert!(locally > 3_000, "{locally}");
     let mut used = 0;
@@ -97,11 +97,11 @@ async fn what_redis_was_charged_is_what_was_admitted() {
 
 #[tokio::test(start_paused = true)]
 async fn callers_that_go_away_while_leases_are_taken_lose_no_unit() {
-    for (before, after) in [(ms(1), ms(1)), (ms(20), ms(20))] {
+    for (way, overdraft) in [(ms(1), 0), (ms(20), 0), (ms(20), 50)] {
         let clock = ManualClock::paused();
         let inner = memory(&clock);
-        let far = Far::new(inner.clone(), before, after);
-        let store = LeaseStore::builder(far).clock(clock.clone()).build();
+        let far = Far::new(inner.clone(), way, way);
+        let store = LeaseStore::builder(far).overdraft(overdraft).clock(clock.clone()).build();
         let look = Far::near(inner);
         ask_and_compare(store, &look, true).await;
     }

@@ -72,19 +72,6 @@ async fn a_lease_is_no_more_than_the_share_of_the_limit_or_of_a_smaller_burst() 
     }
 }
 
-#[test]
-fn a_share_that_is_none_is_refused_with_what_is_allowed() {
-    for share in [0.0, -0.1, 1.001, f64::NAN, f64::INFINITY] {
-        let error = LeaseStore::builder(MemoryStore::new()).max_share(share).try_build().unwrap_err();
-        assert!(error.is_invalid(), "{error}");
-        let text = format!("a share of {share} of the limit cannot be leased: give more than 0 and at most 1");
-        assert_eq!(error.to_string(), text);
-    }
-    for share in [f64::MIN_POSITIVE, 0.1, 1.0] {
-        assert!(LeaseStore::builder(MemoryStore::new()).max_share(share).try_build().is_ok());
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn reserves_queues_slots_and_looks_are_never_leased() {
     let (store, far) = leasing(0.1);
@@ -99,18 +86,6 @@ async fn reserves_queues_slots_and_looks_are_never_leased() {
         }
     }
     assert_eq!(far.calls(), 400);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_costs_more_than_is_held_goes_to_the_inner_store() {
-    let (store, _) = leasing(0.1);
-    for _ in 0..50 {
-        take(&store, "hot", MANY, 1).await;
-    }
-    let held = store.counts().held();
-    assert!(held > 0);
-    assert_eq!(take(&store, "hot", MANY, held + 1_000).await, (true, Source::Store));
-    assert_eq!(take(&store, "hot", MANY, 1).await, (true, Source::Lease));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ mod bounds;
 mod callers;
 mod definition;
 mod demand;
+mod histories;
 mod overdraft;
 mod returns;
 mod several;

@@ -7,14 +7,13 @@ use std::time::Duration;
 use futures::FutureExt;
 use tollgate::store::LeaseStore;
 use tollgate::store::{
-    Ask, Change, ChangeResult, Check, LeaseCounts, MaybeFuture, Mode, Receipt, ReceiptItem, Settlement, Settling,
-    Store, StoreDecision, StoreId,
+    Ask, Change, Check, MaybeFuture, Mode, Receipt, ReceiptItem, Settlement, Settling, Store, StoreDecision, StoreId,
 };
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Error, MemoryStore, Quota, Source};
 
-use super::definition::assert_admits;
-use super::sim::{Far, bursts, micros, ms, remaining, secs, take};
+use super::bounds::{Course, assert_balanced, simulate};
+use super::sim::{Far, micros, ms, remaining, secs, take};
 use crate::support::checks::{check, counter};
 use crate::support::doubles::{away, passes_on};
 use crate::support::slow::many;
@@ -47,12 +46,6 @@ async fn warm(store: &LeaseStore, quota: Quota) -> u64 {
     // Not so long that the key is idle.
     tokio::time::sleep(ms(300)).await;
     tasks.join_all().await.len() as u64 + 1
-}
-
-#[track_caller]
-fn assert_balanced(counts: &LeaseCounts) {
-    let had = counts.leased + counts.owed;
-    assert_eq!(had, counts.spent + counts.returned + counts.lost + counts.held(), "{counts:?}");
 }
 
 /// Units that the inner store has counted, beyond the limit too.
@@ -110,46 +103,20 @@ async fn a_busy_key_on_a_far_link_waits_for_nothing_below_its_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_overdraft_such_a_key_waits_for_each_decision() {
-    let clock = ManualClock::paused();
-    let store = overdrawn(Far::new(memory(&clock), WAY, WAY), &clock, 0);
-    let (.., locally) = load(&store, Quota::per_second(1_000), ms(3), 5).await;
-    assert_eq!((locally, store.counts().owed), (0, 0));
-}
-
-/// A minute of bursts on so many processes.
-async fn simulate(processes: u64, quota: Quota, overdraft: u64, height: u64, (before, after): (Duration, Duration)) {
-    let clock = ManualClock::paused();
-    let far = Far::new(memory(&clock), before, after);
-    let stores: Vec<_> = (0..processes).map(|_| overdrawn(far.clone(), &clock, overdraft)).collect();
-    let traffic = bursts(&stores, quota, &clock, height).await;
-    let (admitted, locally) = (traffic.admitted.len() as u64, traffic.locally);
-    println!("{processes}: {quota}: {} asked, {admitted} admitted, {locally} locally", traffic.asked);
-    assert!(locally > 300, "only {locally} of {admitted} were admitted here");
-    assert!(traffic.asked > admitted + 200, "the limit was hardly reached");
-    assert_admits(&quota, &traffic.admitted, (quota.window() / 10).min(secs(1)), processes * overdraft);
-    for store in stores {
-        store.close().await;
-        let counts = store.counts();
-        assert_balanced(&counts);
-        assert_eq!((counts.owed, counts.held()), (0, 0), "{counts:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn processes_together_admit_at_most_an_overdraft_each_more_than_the_limit() {
-    for processes in many([&[4][..], &[1, 4, 8]]).iter().copied() {
-        let quotas = [
-            Quota::token_bucket(1_200, secs(10)).burst(800),
-            Quota::fixed_window(800, secs(5)),
-            Quota::sliding_window(800, secs(5)),
-            Quota::sliding_log(800, secs(5)),
-        ];
-        for quota in quotas.into_iter().take(many([4, usize::MAX])) {
-            simulate(processes, quota, 80, (8 / processes).max(2), (ms(40), ms(0))).await;
-        }
-        simulate(processes, Quota::per_second(300), 40, (8 / processes).max(2), (ms(30), ms(70))).await;
-        simulate(processes, Quota::fixed_window(300, secs(1)), 30, (8 / processes).max(2), (ms(160), ms(0))).await;
+    let now = Duration::ZERO;
+    let rows = [
+        (4, Quota::token_bucket(1_200, secs(10)).burst(800), 80, (ms(40), now)),
+        (8, Quota::fixed_window(300, secs(1)), 30, (ms(160), now)),
+        (4, Quota::per_second(300), 40, (ms(30), ms(70))),
+        (4, Quota::fixed_window(800, secs(5)), 80, (ms(40), now)),
+        (4, Quota::sliding_window(800, secs(5)), 80, (ms(40), now)),
+        (4, Quota::sliding_log(800, secs(5)), 80, (ms(40), now)),
+        (1, Quota::token_bucket(1_200, secs(10)).burst(800), 80, (ms(40), now)),
+        (8, Quota::sliding_log(800, secs(5)), 80, (ms(40), now)),
+    ];
+    for (processes, quota, overdraft, way) in rows.into_iter().take(many([3, usize::MAX])) {
+        simulate(Course { processes, quota, overdraft, height: (8 / processes).max(2), share: 0.1, way }).await;
     }
 }
 
@@ -174,35 +141,6 @@ async fn what_is_overdrawn_in_a_new_window_is_not_paid_by_a_lease_of_the_one_bef
     store.close().await;
     let used = 1_000 - remaining(&inner, "hot", quota).await;
     assert!(used >= admitted, "{admitted} were admitted in the window, and {used} are counted in it");
-}
-
-/// A store over one that is used up by others once a lease of the key is held.
-async fn exhausted(overdraft: u64) -> (LeaseStore, MemoryStore) {
-    let clock = ManualClock::paused();
-    let inner = memory(&clock);
-    let store = overdrawn(Far::new(inner.clone(), WAY, WAY), &clock, overdraft);
-    warm(&store, DAY).await;
-    inner.adjust(&counter("hot", DAY), Change::Charge(10_000)).wait().await.expect("memory answers");
-    (store, inner)
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_refused_lease_left_owed_is_charged_once_and_nothing_more_is_owed_until_one_is_granted() {
-    let (store, inner) = exhausted(50).await;
-    let before = used(&inner, DAY).await;
-    let held = store.counts().held();
-    let mut admitted = 0;
-    for _ in 0..2_000 {
-        admitted += u64::from(here(&store, DAY, 1).is_some());
-        tokio::time::sleep(ms(5)).await;
-    }
-    assert!((1..=held + 50).contains(&admitted), "{admitted} with {held} held");
-    store.close().await;
-    let counts = store.counts();
-    assert_balanced(&counts);
-    assert_eq!((counts.owed, counts.held()), (0, 0), "{counts:?}");
-    let charged = used(&inner, DAY).await - before;
-    assert_eq!(charged, admitted.saturating_sub(held), "what was admitted beyond the lease");
 }
 
 #[tokio::test(start_paused = true)]
@@ -377,42 +315,6 @@ async fn owing() -> (LeaseStore, MemoryStore, (StoreId, ReceiptItem), u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refunds_lower_the_debt_and_what_was_paid_goes_back() {
-    for pause in [0, 100, 170, 500, 3_000] {
-        let (store, inner, part, others) = owing().await;
-        let owed = store.counts().owed;
-        tokio::time::sleep(ms(pause)).await;
-        let refunding = settle(&store, &part, Change::Refund(4));
-        if pause == 0 {
-            assert_eq!(store.counts().owed, owed - 4);
-        }
-        let applied = refunding.wait().await.expect("a store answers").remove(0);
-        assert_eq!((applied.units, applied.stamp), (4, part.1.stamp), "after {pause} ms");
-        assert_balanced(&store.counts());
-        store.close().await;
-        let counts = store.counts();
-        tokio::time::sleep(secs(1)).await;
-        assert_eq!(used(&inner, DAY).await, others + 6, "after {pause} ms: {counts:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_refused_lease_left_owed_can_be_refunded_until_it_is_charged() {
-    for (pause, refunded) in [(0, 4), (100, 4), (250, 0), (500, 0), (3_000, 0)] {
-        let (store, inner, part, others) = owing().await;
-        inner.adjust(&counter("hot", DAY), Change::Charge(10_000)).wait().await.expect("memory answers");
-        tokio::time::sleep(ms(pause)).await;
-        let applied = settle(&store, &part, Change::Refund(4)).wait().await.expect("a store answers").remove(0);
-        assert_eq!(applied.units, refunded, "after {pause} ms");
-        store.close().await;
-        let counts = store.counts();
-        assert_balanced(&counts);
-        tokio::time::sleep(secs(1)).await;
-        assert_eq!(used(&inner, DAY).await, 10_000 + others + 10 - refunded, "after {pause} ms: {counts:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_refund_of_what_was_paid_too_long_ago_says_that_nothing_was_given_back() {
     let (store, inner, part, _) = owing().await;
     for _ in 0..40 {
@@ -424,24 +326,6 @@ async fn a_refund_of_what_was_paid_too_long_ago_says_that_nothing_was_given_back
     let applied = settle(&store, &part, Change::Refund(4)).wait().await.expect("a store answers").remove(0);
     assert_eq!((applied.units, used(&inner, DAY).await), (0, before));
     assert_balanced(&store.counts());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_charge_on_overdrawn_units_reaches_the_inner_store_and_can_be_refunded() {
-    for pause in [0, 500] {
-        let (store, inner, part, others) = owing().await;
-        tokio::time::sleep(ms(pause)).await;
-        let ChangeResult { units, stamp, .. } =
-            settle(&store, &part, Change::Charge(7)).wait().await.expect("a store answers").remove(0);
-        assert_eq!(units, 7);
-        let charged = part.1.clone().units(7).stamp(stamp);
-        let receipt = Receipt::new(part.0, [part.1.clone(), charged]);
-        let refund = store.settle(receipt, &[Settlement::new(1, Change::Refund(5))]);
-        assert_eq!(refund.wait().await.expect("a store answers")[0].units, 5);
-        store.close().await;
-        tokio::time::sleep(secs(1)).await;
-        assert_eq!(used(&inner, DAY).await, others + 10 + 2, "after {pause} ms");
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -505,25 +389,6 @@ async fn a_lowered_limit_ends_the_overdraft_until_a_lease_of_it_is_granted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_go_away_take_no_debt_along() {
-    let clock = ManualClock::paused();
-    let inner = memory(&clock);
-    let store = overdrawn(Far::new(inner.clone(), ms(20), ms(20)), &clock, 50);
-    let mut admitted = warm(&store, DAY).await;
-    for _ in 0..3_000 {
-        match store.decide(&[check("hot", DAY, 1)], Ask::default()) {
-            MaybeFuture::Ready(decided) => admitted += u64::from(decided.expect("it is here").decision.is_allowed()),
-            // A caller that goes away before its question has left takes nothing.
-            MaybeFuture::Pending(pending) => drop(tokio::time::timeout(ms(fastrand::u64(..15)), pending).await),
-        }
-    }
-    drop(store);
-    tokio::time::sleep(secs(2)).await;
-    let used = used(&inner, DAY).await;
-    assert!(admitted > 40 && used >= admitted, "{admitted} admitted, {used} used");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_changes_nothing_of_what_is_owed() {
     for step in [-3_600_i64, -1, 1, 3_600] {
         let clock = ManualClock::paused();
@@ -567,19 +432,6 @@ fn what_is_owed_to_a_runtime_that_ended_is_paid_from_the_next() {
         tokio::time::sleep(secs(1)).await;
         assert_eq!(used(&inner, DAY).await, admitted);
     });
-}
-
-#[tokio::test(start_paused = true)]
-async fn over_a_store_that_decides_at_once_hardly_anything_is_owed() {
-    let clock = ManualClock::paused();
-    let inner = memory(&clock);
-    let store = overdrawn(inner.clone(), &clock, 50);
-    for _ in 0..1_000 {
-        assert!(take(&store, "hot", DAY, 1).await.0);
-        assert_eq!(store.counts().owed, 0);
-    }
-    store.close().await;
-    assert_eq!(used(&inner, DAY).await, 1_000);
 }
 
 #[tokio::test(start_paused = true)]

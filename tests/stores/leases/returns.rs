@@ -12,7 +12,7 @@ use tollgate::test_util::ManualClock;
 use tollgate::{Error, MemoryStore, Quota, Source};
 
 use super::sim::{Far, ms, remaining, secs, take};
-use crate::support::checks::{check, counter};
+use crate::support::checks::counter;
 use crate::support::doubles::passes_on;
 use crate::support::time::{at, memory};
 
@@ -97,19 +97,6 @@ async fn left(inner: &MemoryStore, keys: u64) -> u64 {
 #[track_caller]
 fn close_and_leave(store: &LeaseStore) {
     assert!(store.close().now_or_never().is_none(), "it waits for the inner store");
-}
-
-#[tokio::test(start_paused = true)]
-async fn closing_that_is_dropped_as_soon_as_it_waits_gives_every_unit_back() {
-    for keys in [3, 1_500] {
-        let (store, inner, _) = leasing(WINDOW);
-        let unspent = heat_many(&store, keys, 20).await;
-        assert!(left(&inner, keys).await < unspent, "some are held");
-        close_and_leave(&store);
-        tokio::time::sleep(ms(100)).await;
-        assert_eq!(left(&inner, keys).await, unspent, "{keys} keys");
-        assert_eq!((store.counts().held(), store.counts().lost), (0, 0));
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,55 +288,6 @@ async fn nothing_is_spent_after_the_window_it_was_charged_to() {
         let (returned, lost) = if counts_on { (before.held(), 0) } else { (0, before.held()) };
         assert_eq!((after.returned, after.lost), (returned, lost), "{quota}: {after:?}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refund_of_a_local_decision_goes_into_its_lease_while_that_lives_and_else_to_the_inner_store() {
-    for (pause, quota) in [(0, WINDOW), (2_000, WINDOW), (2_000, Quota::token_bucket(10_000, secs(1_000_000)))] {
-        let (store, inner, quota) = leasing(quota);
-        heat(&store, quota, 99).await;
-        let decided = store.decide(&[check("hot", quota, 3)], Ask::default()).wait().await.unwrap();
-        assert_eq!(decided.decision.source(), Source::Lease);
-        tokio::time::sleep(ms(pause)).await;
-        drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(2))]));
-        store.close().await;
-        let counts = store.counts();
-        assert_eq!(remaining(&inner, "hot", quota).await, 9_900 - counts.lost, "after {pause} ms");
-        assert!(counts.lost <= 2 && counts.held() == 0, "{counts:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_charge_on_a_local_decision_and_adjustments_reach_the_inner_store() {
-    let (store, inner, quota) = leasing(WINDOW);
-    heat(&store, quota, 99).await;
-    let decided = store.decide(&[check("hot", quota, 1)], Ask::default()).wait().await.unwrap();
-    assert_eq!(decided.decision.source(), Source::Lease);
-    drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Charge(50))]));
-    store.adjust(&counter("hot", quota), Change::Charge(7)).wait().await.unwrap();
-    store.close().await;
-    assert_eq!(remaining(&inner, "hot", quota).await, 10_000 - 157);
-}
-
-#[tokio::test(start_paused = true)]
-async fn receipts_of_the_inner_store_are_settled_there() {
-    let (store, inner, quota) = leasing(WINDOW);
-    let decided = store.decide(&[check("hot", quota, 10)], Ask::default()).wait().await.unwrap();
-    drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(4))]));
-    assert_eq!(remaining(&inner, "hot", quota).await, 9_994);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reset_forgets_the_lease_too() {
-    let (store, inner, quota) = leasing(WINDOW);
-    heat(&store, quota, 100).await;
-    store.adjust(&counter("hot", quota), Change::Reset).wait().await.unwrap();
-    assert_eq!(store.counts().held(), 0);
-    take(&store, "hot", quota, 1).await;
-    store.close().await;
-    let counts = store.counts();
-    assert_eq!(remaining(&inner, "hot", quota).await, 9_999, "nothing goes back that was forgotten");
-    assert_eq!(counts.leased, counts.spent + counts.returned + counts.lost);
 }
 
 /// A store that answers leases only once it is allowed to; all is decided at once. A `FailingStore` would hold single

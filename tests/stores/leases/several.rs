@@ -1,13 +1,12 @@
 //! Requests with several checks: leases pay all of them, or none.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::store::{Ask, Check, LeaseStore, MaybeFuture, Mode, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{MemoryStore, Quota, Source};
+use tollgate::{Quota, Source};
 
-use super::sim::{Far, remaining, secs, take};
+use super::sim::{Far, remaining, secs};
 use crate::support::checks::check;
 use crate::support::time::memory;
 
@@ -93,14 +92,4 @@ async fn a_hot_key_beside_cold_ones_is_not_leased_for_nothing() {
         drop(store.decide(&checks, Ask::default()).wait().await.unwrap());
     }
     assert_eq!(far.calls(), 2_000);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_counter_asked_twice_in_a_request_is_summed_by_the_inner_store() {
-    let store = Arc::new(LeaseStore::new(MemoryStore::new()));
-    for _ in 0..50 {
-        take(&*store, "hot", WIDE, 1).await;
-    }
-    let decided = store.decide(&[check("hot", WIDE, 1), check("hot", WIDE, 1)], Ask::default()).wait().await.unwrap();
-    assert_eq!(decided.decision.source(), Source::Store);
 }

@@ -56,46 +56,6 @@ fn bans_grow_to_the_longest_and_start_anew_after_that_time_without_one() {
 }
 
 #[test]
-fn strikes_of_two_windows_do_not_ban() {
-    let ban = Ban::new(3, ms(1_000), ms(100));
-    let mut counter = BanCounter::default();
-    for (now, began) in [(0, None), (999, None), (1_000, None), (1_001, None), (1_002, Some(100))] {
-        assert_eq!(counter.strike(NOW + now, &ban), began, "{now}");
-    }
-}
-
-#[test]
-fn a_ban_is_extended_only_if_it_says_so() {
-    let ban = Ban::new(1, ms(1_000), ms(100));
-    let mut counter = BanCounter::default();
-    assert_eq!(counter.strike(NOW, &ban), Some(100));
-    assert_eq!(counter.strike(NOW + 50, &ban), None);
-    assert!(!counter.is_banned(NOW + 100, &ban));
-    let ban = ban.extending();
-    assert_eq!(counter.strike(NOW + 50, &ban), None);
-    assert!(counter.is_banned(NOW + 149, &ban) && !counter.is_banned(NOW + 150, &ban));
-}
-
-#[test]
-fn a_ban_that_was_made_shorter_ends_sooner() {
-    let (longer, shorter) = (Ban::new(1, ms(1_000), ms(500)), Ban::new(1, ms(1_000), ms(200)));
-    let mut counter = BanCounter::default();
-    assert_eq!(counter.strike(NOW, &longer), Some(500));
-    assert!(counter.is_banned(NOW + 199, &shorter) && !counter.is_banned(NOW + 200, &shorter));
-    assert!(counter.is_banned(NOW + 499, &longer));
-}
-
-#[test]
-fn a_clock_that_steps_back_never_bans_for_longer_than_twice_the_longest() {
-    let ban = Ban::new(1, ms(1_000), ms(100)).backoff(3.0, ms(300));
-    let mut counter = BanCounter::default();
-    assert_eq!(counter.strike(NOW, &ban), Some(100));
-    assert!(counter.is_banned(NOW - 300, &ban));
-    assert_eq!(counter.look(NOW - 301, &ban).found, Found::Ahead);
-    assert!(!counter.is_banned(NOW - 301, &ban));
-}
-
-#[test]
 fn there_is_no_ban_without_that_many_strikes_within_one_window() {
     let mut rng = Rng::with_seed(7);
     let mut bans = 0;

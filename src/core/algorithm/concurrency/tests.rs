@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::core::algorithm::{Adjusted, Adjustment, Found, NEVER, State, Step};
+use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
 use crate::core::{Change, Quota};
 
 /// Ticks of a life, and of the part of it that one cohort takes slots for.
@@ -34,10 +34,6 @@ impl SlotCounter {
         self.quota.decide(self.state.as_ref(), self.now, 0, 0)
     }
 
-    fn held(&self) -> u64 {
-        self.quota.limit() - self.look().remaining
-    }
-
     /// Takes slots; returns their stamp, if they fit.
     fn take(&mut self, units: u64) -> Option<u64> {
         let step = self.quota.decide(self.state.as_ref(), self.now, units, 0);
@@ -61,92 +57,6 @@ impl SlotCounter {
             _ => &[],
         }
     }
-}
-
-#[test]
-fn a_slot_counts_for_a_life_and_up_to_an_eighth_more() {
-    let mut counter = SlotCounter::new(2);
-    let first = counter.take(1).expect("the first slot");
-    counter.now += PART - 1;
-    assert_eq!(counter.take(1), Some(first), "it is of the same cohort");
-    assert_eq!(counter.take(1), None);
-    counter.now = first + LONGEST - 1;
-    assert_eq!(counter.held(), 2);
-    counter.now += 1;
-    assert_eq!((counter.held(), counter.take(2)), (0, Some(first + LONGEST)));
-}
-
-#[test]
-fn slots_an_eighth_of_a_life_apart_are_of_two_cohorts() {
-    let mut counter = SlotCounter::new(2);
-    let first = counter.take(1).expect("the first slot");
-    counter.now += PART;
-    assert_eq!(counter.take(1), Some(first + PART));
-    counter.now = first + LONGEST;
-    assert_eq!(counter.held(), 1);
-}
-
-#[test]
-fn a_release_by_a_stamp_that_is_unknown_expired_or_released_releases_nothing() {
-    let mut counter = SlotCounter::new(3);
-    let first = counter.take(1).expect("the first slot");
-    counter.now += PART;
-    let second = counter.take(2).expect("two more");
-    for unknown in [first - 1, first + 1, second + 1] {
-        assert_eq!(counter.change(Change::Refund(3), unknown), 0);
-    }
-    assert_eq!(counter.change(Change::Refund(2), first), 1, "no more than it has");
-    assert_eq!(counter.change(Change::Refund(1), first), 0);
-    assert_eq!(counter.held(), 2);
-    counter.now = second + LONGEST;
-    assert_eq!(counter.change(Change::Refund(1), second), 0);
-    assert_eq!(counter.held(), 0);
-}
-
-#[test]
-fn a_release_of_a_forgotten_slot_releases_none_that_were_taken_since() {
-    let mut counter = SlotCounter::new(2);
-    let lost = counter.take(2).expect("two slots");
-    counter.state = None;
-    counter.now += 1;
-    counter.take(2).expect("the others were lost");
-    assert_eq!((counter.change(Change::Refund(2), lost), counter.held()), (0, 2));
-}
-
-#[test]
-fn a_renewal_moves_slots_to_now_and_takes_the_lost_ones_anew_beyond_the_limit() {
-    let mut counter = SlotCounter::new(2);
-    let first = counter.take(2).expect("two slots");
-    counter.now += LIFE / 3;
-    assert_eq!(counter.change(Change::Renew(2), first), 2);
-    let renewed = counter.look().stamp;
-    assert_eq!((renewed, counter.cohorts()), (first + LIFE / 3, &[(renewed, 2)][..]));
-    counter.now += 1;
-    counter.state = None;
-    counter.take(2).expect("the others were lost");
-    assert_eq!(counter.change(Change::Renew(2), renewed), 0, "none was there");
-    assert_eq!(counter.cohorts(), [(renewed + 1, 4)]);
-    let look = counter.quota.decide(counter.state.as_ref(), counter.now, 1, 0);
-    assert_eq!((look.fits, look.remaining, look.wait), (false, 0, LONGEST));
-}
-
-#[test]
-fn a_charge_takes_up_to_twice_the_limit() {
-    let mut counter = SlotCounter::new(3);
-    assert_eq!(counter.change(Change::Charge(9), NEVER), 6);
-    assert_eq!(counter.change(Change::Charge(1), NEVER), 0);
-    assert_eq!(counter.change(Change::Refund(9), NEVER), 6);
-}
-
-#[test]
-fn time_stands_still_while_the_clock_is_up_to_a_life_behind() {
-    let mut counter = SlotCounter::new(2);
-    let first = counter.take(1).expect("the first slot");
-    counter.now -= LIFE;
-    assert_eq!((counter.take(1), counter.held()), (Some(first), 2));
-    counter.now -= 1;
-    let look = counter.look();
-    assert_eq!((look.found, look.remaining), (Found::Ahead, 2));
 }
 
 /// A slot: the stamp of its cohort, and when it was taken or renewed.

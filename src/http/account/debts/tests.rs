@@ -51,20 +51,6 @@ fn charges_and_refunds_during_a_charge_in_flight_count_from_what_it_took() {
 }
 
 #[test]
-fn units_whose_charge_was_lost_are_neither_charged_again_nor_refunded() {
-    let mut debt = debt(1);
-    debt.charge(50);
-    assert_eq!(debt.due().map(|(charged, _)| charged), Some(50));
-    debt.charge(9);
-    assert_eq!(debt.due().map(|(charged, _)| charged), Some(9), "the rest");
-    debt.set(40);
-    assert!(debt.due().is_none(), "it may have been charged");
-    debt.set(0);
-    let (charged, (_, refunds)) = debt.due().expect("a refund");
-    assert_eq!((charged, refunds.len(), debt.parts.units()), (0, 1, 0), "of what is known to be taken");
-}
-
-#[test]
 fn nothing_overflows() {
     let mut debt = debt(1);
     debt.charge(u64::MAX);

@@ -31,17 +31,6 @@ fn call_succeeds(without: &Without) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_fails_counts_once_however_many_waited_for_it() {
-    let without = without(FailureRules::default());
-    for call in 1..=5 {
-        assert_eq!(without.breaker.inner.state(), BreakerState::Closed, "call {call}");
-        call_fails(&without);
-        advance(ms(1_000)).await;
-    }
-    assert_eq!(without.breaker.inner.state(), BreakerState::Open);
-}
-
-#[tokio::test(start_paused = true)]
 async fn callers_who_gave_up_on_one_call_count_once_and_each_of_those_with_their_own_calls_counts() {
     let without = without(FailureRules::default());
     let call = CallId::new();
@@ -53,30 +42,6 @@ async fn callers_who_gave_up_on_one_call_count_once_and_each_of_those_with_their
         drop(decide(&without, Err(failure())));
     }
     assert_eq!(without.breaker.inner.state(), BreakerState::Open);
-}
-
-#[tokio::test(start_paused = true)]
-async fn callers_of_several_calls_that_fail_at_once_report_in_any_order() {
-    let without = without(FailureRules::default());
-    let errors = [failure(), failure(), failure(), failure()];
-    for caller in 0..4 * CALLERS {
-        drop(decide(&without, Err(errors[caller * 7 % 4].shared())));
-    }
-    assert_eq!(without.breaker.inner.state(), BreakerState::Closed, "these are four failures");
-    call_fails(&without);
-    assert_eq!(without.breaker.inner.state(), BreakerState::Open);
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_layer_counts_a_failure_of_a_store_they_share() {
-    let layers = [(); 2].map(|()| without(FailureRules::default()));
-    for _ in 0..5 {
-        let error = failure();
-        for without in &layers {
-            drop(decide(without, Err(error.shared())));
-        }
-    }
-    assert_eq!(layers.map(|without| without.breaker.inner.state()), [BreakerState::Open; 2]);
 }
 
 /// Returns after how many calls, of which every `nth` fails, the breaker opens, if it does.

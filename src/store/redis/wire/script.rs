@@ -131,7 +131,7 @@ mod tests {
 
     use super::super::source::FILES;
     use super::*;
-    use crate::core::algorithm::{Algorithm, Layout};
+    use crate::core::algorithm::Algorithm;
 
     fn file(name: &str) -> Option<&'static str> {
         FILES.iter().find(|(known, _)| *known == name).map(|(_, file)| *file)
@@ -148,53 +148,6 @@ mod tests {
             }
         }
         assert_eq!(lost, [""; 0], "FILES in src/store/redis/wire/source.rs has all files of lua/");
-    }
-
-    #[test]
-    fn every_algorithm_has_its_lua_file_and_each_function_there_its_line_in_a_table_of_the_wire() {
-        let wire = file("wire").expect("every script needs it");
-        let tables: Vec<_> = wire.split("\nlocal ").collect();
-        let mut missing = Vec::new();
-        for algorithm in Algorithm::WITH_BAN {
-            let (name, number) = (algorithm.as_str(), algorithm.facts().number);
-            let code = file(name).unwrap_or_default();
-            for (table, suffix, may_lack) in
-                [("ALGORITHMS", "", false), ("ADJUSTMENTS", "_adjust", false), ("ROOMS", "_room", true)]
-            {
-                let function = format!("local function {name}{suffix}(");
-                if !code.contains(&function) {
-                    missing.extend((!may_lack).then(|| format!("lua/{name}.lua, in FILES of source.rs: {function}")));
-                    if may_lack {
-                        continue;
-                    }
-                }
-                let line = format!("  [{number}] = {name}{suffix},");
-                let lines = tables.iter().find(|found| found.starts_with(table)).expect(table);
-                if !lines.lines().any(|found| found == line) {
-                    missing.push(format!("lua/wire.lua, in {table}: {line}"));
-                }
-            }
-        }
-        missing.extend(missing_wide(&tables));
-        assert_eq!(missing, [""; 0], "each of these is missing");
-    }
-
-    /// The lines that wire.lua lacks of what decides large levels: those of each algorithm whose state is a falling level.
-    fn missing_wide(tables: &[&str]) -> Vec<String> {
-        let code = file("wide").expect("it is a file of lua/");
-        let mut missing = Vec::new();
-        for algorithm in Algorithm::ALL.iter().filter(|algorithm| algorithm.facts().layout == Layout::Falling) {
-            for (table, suffix) in [("ALGORITHMS", ""), ("ADJUSTMENTS", "_adjust")] {
-                let (function, number) =
-                    (format!("wide_{}{suffix}", algorithm.as_str()), algorithm.facts().number + 16);
-                let line = format!("  [{number}] = {function},");
-                let lines = tables.iter().find(|found| found.starts_with(table)).expect(table);
-                if !code.contains(&format!("local function {function}(")) || !lines.lines().any(|found| found == line) {
-                    missing.push(format!("lua/wide.lua, and in {table} of lua/wire.lua: {line}"));
-                }
-            }
-        }
-        missing
     }
 
     #[test]

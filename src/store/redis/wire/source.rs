@@ -300,43 +300,42 @@ mod tests {
 
     #[test]
     fn a_script_has_what_it_needs_and_no_more() {
-        let script = statements_for(Needs::of(Algorithm::TokenBucket), &["single"]);
-        let needed = ["local function token_bucket(", "local function read_falling(", "[2] = token_bucket,"];
-        for needed in needed {
-            assert!(script.contains(needed), "{needed}");
-        }
-        for idle in ["fixed_window", "token_bucket_adjust", "sliding", "leaky", "decide_check", "function batch", "ban"]
-        {
-            assert!(!script.contains(idle), "{idle}");
-        }
-        assert_eq!(script.matches("\nlocal function single(").count(), 1);
-    }
-
-    #[test]
-    fn windows_of_a_calendar_are_in_the_scripts_that_need_them_only() {
-        let aligned = statements_for(Needs::of(Algorithm::FixedWindow), &["batch"]);
-        assert!(!aligned.contains("calendar_window"), "{aligned}");
-        let of_calendars = statements_for(Needs::of_calendars(), &["batch"]);
-        for needed in ["  [33] = calendar_window,", "  [33] = calendar_window_adjust,", "function fixed_window_state("]
-        {
-            assert!(of_calendars.contains(needed), "{needed}");
-        }
-        assert!(!of_calendars.contains("fixed_window_current"), "{of_calendars}");
-    }
-
-    #[test]
-    fn only_a_script_for_large_levels_has_what_they_need() {
         let bucket = Algorithm::TokenBucket;
-        for entry in ["single", "singles", "batch"] {
-            let script = statements_for(Needs::of(bucket), &[entry]);
-            assert!(!script.contains("wide_") && !script.contains("mul_div"), "{script}");
-            let script = statements_for(Needs::of_wide(bucket), &[entry]);
-            for needed in ["local function wide_token_bucket(", "local function mul_div(", "[18] = wide_token_bucket,"]
-            {
-                assert!(script.contains(needed), "{needed}");
-            }
-            assert!(!script.contains("wide_leaky_bucket"), "{script}");
+        let bans = Needs::of(bucket).bans();
+        let rows: [(Needs, &str, &[&str], &[&str]); 6] = [
+            (
+                Needs::of(bucket),
+                "single",
+                &["local function token_bucket(", "local function read_falling(", "[2] = token_bucket,"],
+                &["fixed_window", "token_bucket_adjust", "sliding", "leaky", "decide_check", "function batch", "ban"],
+            ),
+            (Needs::of(Algorithm::FixedWindow), "batch", &[], &["calendar_window"]),
+            (
+                Needs::of_calendars(),
+                "batch",
+                &["  [33] = calendar_window,", "  [33] = calendar_window_adjust,", "function fixed_window_state("],
+                &["fixed_window_current"],
+            ),
+            (Needs::of(bucket), "batch", &[], &["wide_", "mul_div"]),
+            (
+                Needs::of_wide(bucket),
+                "singles",
+                &["local function wide_token_bucket(", "local function mul_div(", "[18] = wide_token_bucket,"],
+                &["wide_leaky_bucket"],
+            ),
+            (
+                bans,
+                "bans",
+                &["local function ban(", "local function ban_adjust(", "[7] = ban,", "local function read_rules("],
+                &["function batch("],
+            ),
+        ];
+        for (needs, entry, needed, idle) in rows {
+            let script = statements_for(needs, &[entry]);
+            assert!(needed.iter().all(|needed| script.contains(needed)), "{entry}: {script}");
+            assert!(!idle.iter().any(|idle| script.contains(idle)), "{entry}: {script}");
         }
+        assert!(words(&statements_for(Needs::all(), &["batch"])).all(|word| !word.starts_with("ban")));
     }
 
     #[test]
@@ -347,18 +346,6 @@ mod tests {
         for line in statements.iter().flat_map(|statement| statement.lines()).filter(|line| is_code(line)) {
             assert!(script.contains(&with_constants(line, &constants)), "{line}");
         }
-    }
-
-    #[test]
-    fn a_batch_without_bans_has_nothing_of_them() {
-        let script = statements_for(Needs::all(), &["batch"]);
-        assert!(words(&script).all(|word| !word.starts_with("ban")), "{script}");
-        let bans = statements_for(Needs::of(Algorithm::TokenBucket).bans(), &["bans"]);
-        for needed in ["local function ban(", "local function ban_adjust(", "[7] = ban,", "local function read_rules("]
-        {
-            assert!(bans.contains(needed), "{needed}");
-        }
-        assert!(!bans.contains("function batch("));
     }
 
     #[test]

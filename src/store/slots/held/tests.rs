@@ -193,16 +193,6 @@ fn a_store_that_sends_nothing_is_called_once_a_heartbeat_for_each_cohort() {
 }
 
 #[test]
-fn a_release_whose_result_is_lost_is_not_sent_again() {
-    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
-    let hold = slots.hold(store, &taken("ada", 3, 7), now);
-    for sent in released(&mut slots, hold, now) {
-        slots.done(&sent, LOST, now);
-    }
-    assert!(beat(&mut slots, now + HEARTBEAT).is_empty() && slots.is_empty());
-}
-
-#[test]
 fn a_renewal_is_repeated_by_the_same_stamp_until_it_is_known_to_be_made() {
     let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
     let _hold = slots.hold(store, &taken("ada", 3, 7), now);

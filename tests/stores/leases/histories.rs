@@ -1,5 +1,5 @@
-//! Overdrawn leases of a store that is slow, loses questions and answers, and cuts charges: random histories of requests
-//! that charge, refund in parts and are reset.
+//! Leases, overdrawn or not, of a store that is slow, loses questions and answers, and cuts charges: random histories of
+//! requests that charge, refund in parts and are reset.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,9 @@ use tollgate::store::{
 use tollgate::store::{LeaseStore, Store};
 use tollgate::{Error, Key, MemoryStore, Quota, Source};
 
-const OPERATIONS: u32 = 20_000;
+use crate::support::slow::many;
+
+const OPERATIONS: [u32; 2] = [8_000, 20_000];
 const IN_A_HISTORY: u32 = 400;
 const KEYS: u64 = 6;
 const LIMIT: u64 = 120;
@@ -163,6 +165,7 @@ struct History {
     leases: LeaseStore,
     rng: Rng,
     quota: Quota,
+    overdraft: u64,
     keys: Vec<Arc<Mutex<Owed>>>,
     /// All is answered, and nothing is reset.
     is_calm: bool,
@@ -171,7 +174,7 @@ struct History {
 }
 
 impl History {
-    fn new(quota: Quota, mut rng: Rng) -> Self {
+    fn new(quota: Quota, overdraft: u64, mut rng: Rng) -> Self {
         let start = Instant::now();
         let clock = move || MONTH * 700 + start.elapsed();
         let inner = MemoryStore::builder().clock(clock).build();
@@ -185,10 +188,10 @@ impl History {
         };
         // Few keys find room in some histories.
         let capacity = if rng.bool() { 10_000 } else { 3 };
-        let settings = LeaseStore::builder(rough.clone()).max_share(0.2).overdraft(OVERDRAFT).capacity(capacity);
+        let settings = LeaseStore::builder(rough.clone()).max_share(0.2).overdraft(overdraft).capacity(capacity);
         let leases = settings.clock(clock).build();
         let keys = (0..KEYS).map(|_| Arc::default()).collect();
-        Self { rough, leases, rng, quota, keys, is_calm, requests: 0, counts: [0; 5] }
+        Self { rough, leases, rng, quota, overdraft, keys, is_calm, requests: 0, counts: [0; 5] }
     }
 
     fn counter(&self, key: usize) -> Counter {
@@ -228,7 +231,7 @@ impl History {
                 self.counts[0] += 1;
                 self.counts[4] = self.counts[4].max(self.leases.counts().owed);
                 let mut owed = lock(&owed);
-                let (used, most) = (owed.admitted(), LIMIT + OVERDRAFT + cut);
+                let (used, most) = (owed.admitted(), LIMIT + self.overdraft + cut);
                 assert!(used + cost <= most, "{cost} units were admitted for key {key} over {used}, {cut} cut");
                 add(&mut owed, number, &decided);
             }
@@ -384,12 +387,12 @@ fn add(owed: &mut Owed, number: u64, decided: &StoreDecision) {
     owed.open.push(Request { number, store, parts });
 }
 
-async fn run(quota: Quota) {
+async fn run(quota: Quota, overdraft: u64) {
     let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().expect("a number"));
-    println!("{quota}: seed {seed}");
+    println!("{quota}, overdraft {overdraft}: seed {seed}");
     let (mut rng, mut operations, mut counts) = (Rng::with_seed(seed), 0, [0; 5]);
-    while operations < OPERATIONS {
-        let mut history = History::new(quota, rng.fork());
+    while operations < many(OPERATIONS) {
+        let mut history = History::new(quota, overdraft, rng.fork());
         for _ in 0..IN_A_HISTORY {
             history.step().await;
         }
@@ -400,15 +403,20 @@ async fn run(quota: Quota) {
     let [locally, charges, refunds, resets, debts] = counts;
     println!("{operations}: {locally} admitted here, {charges} charges, {refunds} refunds, {resets} resets");
     println!("{debts} units owed at most, in all histories together");
-    assert!(locally > 500 && charges > 500 && refunds > 500 && resets > 30 && debts > 300, "too little happened");
+    assert!(locally > 200 && charges > 200 && refunds > 200 && resets > 10, "too little happened");
+    assert!((debts > 100) == (overdraft > 0), "{debts} units were owed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn overdrawn_leases_of_a_rough_store_count_what_is_owed_in_a_fixed_window() {
-    run(Quota::fixed_window(LIMIT, MONTH)).await;
+async fn leases_of_a_rough_store_count_what_is_owed() {
+    for quota in [Quota::fixed_window(LIMIT, MONTH), Quota::sliding_log(LIMIT, MONTH)] {
+        run(quota, 0).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn overdrawn_leases_of_a_rough_store_count_what_is_owed_in_a_sliding_log() {
-    run(Quota::sliding_log(LIMIT, MONTH)).await;
+async fn overdrawn_leases_of_a_rough_store_count_what_is_owed() {
+    for quota in [Quota::fixed_window(LIMIT, MONTH), Quota::sliding_log(LIMIT, MONTH)] {
+        run(quota, OVERDRAFT).await;
+    }
 }
