@@ -67,22 +67,6 @@ async fn jobs_begin_at_the_rate_of_the_quota() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_never_called_is_not_charged() {
-    on_each_store(async |name, store| {
-        let limiter = limiter(store, "ready", Quota::per_hour(3));
-        let mut service =
-            BackPressureLayer::new(limiter.clone(), key()).layer(service_fn(async |(): ()| Ok::<_, Infallible>(())));
-        service.ready().await.unwrap();
-        until_left(&limiter, 2, name).await;
-        drop(service.clone());
-        until_left(&limiter, 2, name).await;
-        drop(service);
-        until_left(&limiter, 3, name).await;
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn no_more_calls_are_in_progress_than_there_are_slots_and_all_are_made() {
     on_each_store(async |name, store| {
         let limiter = limiter(store, "slots", Quota::concurrency(3));
@@ -120,25 +104,6 @@ async fn no_more_calls_are_in_progress_than_there_are_slots_and_all_are_made() {
         timeout(10 * SECOND, all).await.unwrap_or_else(|_| panic!("{name}: some wait for ever"));
         assert_eq!(most.load(Ordering::SeqCst), 3, "{name}");
         until_left(&limiter, 3, name).await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn two_layers_on_one_store_share_what_it_counts() {
-    on_each_store(async |name, store| {
-        let mut services = [0, 1].map(|_| {
-            let limiter = limiter(Arc::clone(&store), "shared", Quota::per_hour(3));
-            let work = service_fn(async |(): ()| Ok::<_, Infallible>(()));
-            BackPressureLayer::new(limiter, Key::new("job", "mail")).layer(work)
-        });
-        for turn in [0, 1, 0] {
-            let ready = timeout(10 * SECOND, services[turn].ready()).await;
-            ready.unwrap_or_else(|_| panic!("{name}: units are left")).unwrap().call(()).await.unwrap();
-        }
-        for service in &mut services {
-            assert!(timeout(Duration::from_millis(200), service.ready()).await.is_err(), "{name}: no unit is left");
-        }
     })
     .await;
 }

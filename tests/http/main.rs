@@ -38,6 +38,7 @@ mod queueing;
 mod readme;
 #[cfg(feature = "axum")]
 mod refused_uploads;
+mod rig;
 #[cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
 mod server;
 mod shed;
@@ -51,7 +52,6 @@ mod stampede;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;
-#[cfg(feature = "axum")]
 mod upstreams;
 #[cfg(feature = "axum")]
 mod warnings;

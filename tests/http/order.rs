@@ -295,51 +295,6 @@ async fn a_setting_switches_the_limits_off() {
     }
 }
 
-#[tokio::test]
-async fn policies_that_are_removed_limit_nothing_until_others_replace_them_and_in_shadow_mode_they_refuse_nothing() {
-    let policy = || Policy::new("all", Quota::per_hour(1));
-    let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy());
-    let router = Router::new().route("/", get(async || "hello")).layer(layer.clone());
-    let get = async || {
-        let answer = send(&router, Request::get("/"), Body::empty()).await;
-        (answer.status, answer.headers.contains_key("ratelimit"))
-    };
-    assert_eq!((get().await, get().await), ((200, true), (429, true)));
-    layer.clone().live().remove_policies();
-    assert_eq!(get().await, (200, false));
-    layer.clone().live().replace_policies([policy().shadow()]).expect("valid policies");
-    assert_eq!(get().await, (200, false));
-    layer.clone().live().replace_policies([policy()]).expect("valid policies");
-    assert_eq!(get().await, (429, true), "its counter is kept");
-}
-
-/// The lines that add layers in a function of the example.
-fn layers_of(function: &str) -> Vec<&'static str> {
-    let source = include_str!("../../examples/order/app.rs");
-    let body = source.split_once(&format!("fn {function}(")).expect("the function").1;
-    let body = body.split_once("\n}").expect("its end").0;
-    body.lines().filter_map(|line| line.trim().strip_prefix(".layer(")).collect()
-}
-
-#[test]
-fn the_picture_names_each_layer_in_order() {
-    let picture = include_str!("../../docs/order.svg");
-    let titles: Vec<&str> = picture
-        .split(r#"<text class="layer""#)
-        .skip(1)
-        .map(|text| text.split_once('>').expect("a tag").1.split_once('<').expect("its end").0)
-        .collect();
-    assert_eq!(titles.len(), 7, "{titles:?}");
-    let (outermost_first, mut innermost_first) = (layers_of("by_builder"), layers_of("by_router"));
-    innermost_first.reverse();
-    for layers in [outermost_first, innermost_first] {
-        assert_eq!(layers.len(), titles.len(), "{layers:?}");
-        for (title, layer) in titles.iter().zip(layers) {
-            assert!(layer.contains(title), "{title} is not the layer of {layer}");
-        }
-    }
-}
-
 #[test]
 fn the_page_shows_the_code_of_the_example() {
     let (page, source) = (include_str!("../../docs/order.md"), include_str!("../../examples/order/app.rs"));

@@ -12,12 +12,12 @@ use http_body_util::BodyExt;
 #[cfg(feature = "redis")]
 use tollgate::RedisStore;
 use tollgate::store::{Ask, Check, Counter, Store};
-use tollgate::test_util::ManualClock;
 use tollgate::{Key, MemoryStore, Quota, RateLimitHandle};
 use tollgate_shed::{Class, FleetShedLayer, WorkerShedLayer};
-use tower::{Service as _, ServiceExt};
+use tower::ServiceExt;
 
 use self::rig::{Service, Text, behind, hello, is_shed, of_class, said, serving, text};
+use crate::rig::{by, with};
 #[cfg(feature = "redis")]
 use crate::support::server::RedisServer;
 
@@ -120,23 +120,6 @@ async fn others_get_what_is_not_reserved_and_critical_requests_are_always_served
 }
 
 #[tokio::test]
-async fn others_are_served_again_when_fewer_than_the_quota_are_in_progress() {
-    on_each_store(async |shared: &Shared| {
-        let service = behind(&shared.shedder("fleet", TEN), hello());
-        let mut critical = served(&service, 15, Class::Critical).await;
-        for left in [13, 11, 10] {
-            critical.truncate(left);
-            shared.becomes("fleet", [left as u64, 0]).await;
-            assert!(served(&service, 1, Class::Read).await.is_empty(), "{left}");
-        }
-        critical.truncate(9);
-        shared.becomes("fleet", [9, 0]).await;
-        assert_eq!(served(&service, 1, Class::Read).await.len(), 1);
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn layers_of_one_name_share_their_slots_and_of_two_names_none() {
     on_each_store(async |shared: &Shared| {
         let [one, two] = [(); 2].map(|()| behind(&shared.shedder("fleet", TEN), hello()));
@@ -213,35 +196,22 @@ async fn the_class_of_a_request_is_determined_once_and_found_further_inside() {
 }
 
 #[tokio::test]
-async fn without_a_class_in_its_extensions_a_request_is_what_its_method_says() {
-    for (method, class) in [
-        (Method::GET, Class::Read),
-        (Method::HEAD, Class::Read),
-        (Method::OPTIONS, Class::Read),
-        (Method::TRACE, Class::Read),
-        (Method::POST, Class::Write),
-        (Method::DELETE, Class::Write),
-        (Method::from_bytes(b"PURGE").expect("a method"), Class::Write),
-    ] {
-        let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
+async fn without_a_class_in_its_extensions_a_request_is_what_its_method_says_and_a_preflight_takes_no_slot() {
+    let layer = || FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
+    let reads = ["GET", "HEAD", "OPTIONS", "TRACE"].map(|method| (method, Class::Read));
+    for (method, class) in reads.into_iter().chain(["POST", "DELETE", "PURGE"].map(|method| (method, Class::Write))) {
         let inner = serving(move |request| {
             assert_eq!(request.extensions().get(), Some(&class));
             Response::new(text("hello"))
         });
-        let request = Request::builder().method(&method).body(String::new()).expect("a request");
-        assert_eq!(ask(&behind(&layer, inner), request).await.status(), 200, "{method}");
+        let request = Request::builder().method(method).body(String::new()).expect("a request");
+        assert_eq!(ask(&behind(&layer(), inner), request).await.status(), 200, "{method}");
     }
-}
-
-#[tokio::test]
-async fn a_preflight_takes_no_slot() {
-    let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
-    let service = behind(&layer, hello());
+    let service = behind(&layer(), hello());
     let _held = ask(&service, Request::new(String::new())).await;
     assert!(is_shed(&ask(&service, Request::new(String::new())).await));
-    let preflight = Request::builder().method(Method::OPTIONS).header("origin", "https://example.com");
-    let preflight = preflight.header("access-control-request-method", "GET").body(String::new()).expect("a request");
-    assert!(!is_shed(&ask(&service, preflight).await));
+    let preflight = with(by(Method::OPTIONS), "origin", "https://example.com");
+    assert!(!is_shed(&ask(&service, with(preflight, "access-control-request-method", "GET")).await));
 }
 
 #[tokio::test]
@@ -259,54 +229,4 @@ async fn a_handle_holds_the_slots_of_an_upgrade() {
         shared.becomes("fleet", [0, 0]).await;
     })
     .await;
-}
-
-#[tokio::test]
-async fn slots_are_renewed_as_long_as_they_are_held() {
-    let store = MemoryStore::builder().clock(ManualClock::paused()).build();
-    let quota = TEN.slot_ttl(Duration::from_secs(3));
-    let service = behind(&FleetShedLayer::new(store, "fleet", quota, 0.2).classify(said), hello());
-    let _critical = served(&service, 6, Class::Critical).await;
-    let _others = served(&service, 4, Class::Read).await;
-    for _ in 0..20 {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(served(&service, 1, Class::Read).await.is_empty());
-    }
-}
-
-#[test]
-fn what_can_never_work_is_an_error() {
-    let memory = MemoryStore::new;
-    let message = |quota, reserve, name: &str| {
-        let error = FleetShedLayer::try_new(memory(), name, quota, reserve).expect_err("it can never work");
-        assert!(error.is_invalid());
-        error.to_string()
-    };
-    let rate = Quota::per_minute(100);
-    assert_eq!(
-        message(rate, 0.2, "fleet"),
-        format!("a fleet shedder counts requests at once, not {rate}: give Quota::concurrency(...)")
-    );
-    for reserve in [0.0, 1.0, 1.5, -0.5, f64::NAN] {
-        let told = format!("reserve {reserve} is not allowed: give a fraction above 0 and below 1");
-        assert_eq!(message(TEN, reserve, "fleet"), told);
-    }
-    assert_eq!(
-        message(Quota::concurrency(1), 0.2, "fleet"),
-        "reserve 0.2 of 1 leaves nothing for requests that are not critical: give a larger limit or a smaller reserve"
-    );
-    let long = "a".repeat(58);
-    let told = format!("shedder name {long:?} has 58 characters: give at most 57");
-    assert_eq!(message(TEN, 0.2, &long), told);
-    assert!(message(TEN, 0.2, "two words").contains("\"two words\""));
-    assert!(FleetShedLayer::try_new(memory(), &"a".repeat(57), TEN, 0.2).is_ok());
-}
-
-#[tokio::test]
-async fn readiness_is_that_of_the_service_inside() {
-    let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
-    let mut service = behind(&layer, hello());
-    let _held = service.ready().await.expect("ready").call(Request::new(String::new())).await;
-    assert!(service.ready().now_or_never().is_some(), "a full quota is a response");
-    assert!(is_shed(&service.call(Request::new(String::new())).await.expect("a response")));
 }
