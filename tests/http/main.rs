@@ -38,6 +38,7 @@ mod queueing;
 mod readme;
 #[cfg(feature = "axum")]
 mod refused_uploads;
+#[allow(dead_code, reason = "without axum less of it is used")]
 mod rig;
 #[cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
 mod server;

@@ -26,12 +26,9 @@ pub(crate) fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLaye
 }
 
 /// A service that responds to each request with what is made of it.
-pub(crate) fn responding<B: 'static>(
+pub(crate) fn responding<B: Send + 'static>(
     respond: impl Fn(Request<String>) -> Response<B> + Clone + Send + 'static,
-) -> BoxCloneService<Request<String>, Response<B>, Infallible>
-where
-    B: Send,
-{
+) -> BoxCloneService<Request<String>, Response<B>, Infallible> {
     BoxCloneService::new(service_fn(move |request| ready(Ok(respond(request)))))
 }
 
