@@ -20,7 +20,8 @@ use crate::support::server::RedisServer;
 
 const MOST_POLLS: usize = 20;
 const LIMIT: u64 = 10_000;
-const QUOTA: Quota = Quota::token_bucket(LIMIT, HOUR);
+/// No unit is there again while a slow machine runs the test.
+const QUOTA: Quota = Quota::fixed_window(LIMIT, Duration::from_secs(30 * 24 * 3_600));
 const SECOND: Quota = Quota::sliding_log(LIMIT, HOUR);
 
 /// What an inner service saw: calls, and futures that are still there.
