@@ -56,7 +56,7 @@ fn a_refused_call_is_resource_exhausted_with_the_true_wait() {
         let layer = RateLimitLayer::new(memory(&clock), calls(Quota::token_bucket(1, wait))).expose_decisions();
         let service = layer.layer(hello());
         expect(send(&service, call()).headers(), &[("grpc-status", ""), ("x-ratelimit-remaining", "0")]);
-        for (passed, pushback) in [(Duration::ZERO, pushback), (wait - micros(1), "1")] {
+        for (passed, pushback) in [(Duration::ZERO, pushback), (wait.saturating_sub(micros(1)), "1")] {
             clock.set(ManualClock::EPOCH + passed);
             let refused = send(&service, call());
             assert_eq!(refused.extensions().get().map(Decision::is_allowed), Some(false));

@@ -71,7 +71,11 @@ fn three() -> [Policy; 3] {
     ]
 }
 
+/// A layer, how many requests it has, the headers of the response to the last, and what its body says.
+type Row<'a> = (RateLimitLayer, usize, &'a [(&'a str, &'a str)], &'a str);
+
 #[test]
+#[allow(clippy::too_many_lines, reason = "it is a table")]
 fn a_response_says_what_is_left_and_a_refusal_by_whom_it_is_and_for_how_long() {
     let keyless = policy("user", Quota::per_minute(5)).key(key::header("x-session"));
     let quick_and_slow =
@@ -81,8 +85,7 @@ fn a_response_says_what_is_left_and_a_refusal_by_whom_it_is_and_for_how_long() {
     let hidden = || policy("hidden", Quota::per_minute(2)).unadvertised();
     let around_hidden = [policy("wide", Quota::per_minute(20)), hidden(), policy("narrow", Quota::per_minute(10))];
     let legacy = || RateLimitHeaders::legacy().used();
-    // The layer, how many requests it has, the headers of the response to the last, and what its body says.
-    let rows: [(RateLimitLayer, usize, &[(&str, &str)], &str); 13] = [
+    let rows: [Row<'_>; 13] = [
         (
             layer([policy("default", Quota::per_minute(100))]),
             1,
@@ -210,8 +213,8 @@ fn a_refusal_lists_the_violated_policy_and_names_all() {
 #[test]
 fn slots_are_advertised_without_times_as_it_is_not_known_when_they_are_free() {
     let service = layer([policy("streams", Quota::concurrency(1))]).layer(hello());
-    let (_open, refused) = (send(&service, request()), send(&service, request()));
-    for (response, status, wait) in [(&_open, 200, ""), (&refused, 429, "1")] {
+    let (open, refused) = (send(&service, request()), send(&service, request()));
+    for (response, status, wait) in [(&open, 200, ""), (&refused, 429, "1")] {
         assert_eq!(response.status(), status);
         expect(
             response.headers(),

@@ -525,13 +525,16 @@ impl KeyExtractor for Shared {
     }
 }
 
+/// Users, paths and the statuses of their responses.
+type Requests<'a> = &'a [(&'a str, &'a str, u16)];
+
 #[test]
 fn each_value_of_a_key_has_a_counter_of_its_own() {
     let user = || key::header("x-user");
     let by_path = |parts: &Parts| parts.uri.path().to_owned();
     let (open, later) = Later::user();
     open.send(()).expect("it waits");
-    let rows: [(&str, Arc<dyn KeyExtractor>, &[(&str, &str, u16)]); 5] = [
+    let rows: [(&str, Arc<dyn KeyExtractor>, Requests<'_>); 5] = [
         ("a header", Arc::new(user()), &[("ada", "/", 200), ("ada", "/b", 429), ("bob", "/", 200), ("", "/", 200)]),
         ("a closure", Arc::new(by_path), &[("ada", "/a", 200), ("bob", "/a?x", 429), ("ada", "/b", 200)]),
         (
@@ -715,7 +718,7 @@ async fn without_its_store_a_layer_keeps_a_limit_of_its_own() {
             if is_late {
                 store.delay(Duration::from_millis(1));
             }
-            let layer = RateLimitLayer::new(store, per_user(Quota::per_hour(2))).on_failure(rule.clone());
+            let layer = RateLimitLayer::new(store, per_user(Quota::per_hour(2))).on_failure(rule);
             let service = layer.expose_decisions().layer(Hello::default());
             for status in statuses {
                 let response = service.clone().oneshot(of("ada")).await.expect("a response");

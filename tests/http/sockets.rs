@@ -149,6 +149,9 @@ async fn each_address_has_a_limit_of_its_own_over_all_its_connections() {
     }
 }
 
+/// What is requested, and the statuses of the responses.
+type Requests<'a> = &'a [(&'a str, u16)];
+
 #[test]
 fn all_paths_of_a_template_share_its_counter() {
     let nested = Router::new().route("/items/{id}", get(|Path(id): Path<String>| async { id }));
@@ -157,7 +160,7 @@ fn all_paths_of_a_template_share_its_counter() {
         .route("/users/{id}/posts", get(|| async { "posts" }))
         .route("/login", post(|| async { "in" }))
         .nest("/api", nested);
-    let rows: [(Arc<dyn KeyExtractor>, &[(&str, u16)]); 4] = [
+    let rows: [(Arc<dyn KeyExtractor>, Requests<'_>); 4] = [
         (
             Arc::new(key::route()),
             &[

@@ -86,7 +86,7 @@ fn through(layer: &RateLimitLayer, status: u16, lines: &Lines<'_>) -> HeaderMap 
     let line = |(name, value): &(&str, &str)| {
         (name.parse::<HeaderName>().expect("a name"), value.parse::<HeaderValue>().expect("a value"))
     };
-    let headers = HeaderMap::from_iter(lines.iter().map(line));
+    let headers = lines.iter().map(line).collect::<HeaderMap>();
     let service = layer.layer(responding(move |_| {
         let mut response = Response::new(Text::default());
         *response.status_mut() = StatusCode::from_u16(status).expect("a status");

@@ -11,14 +11,16 @@ fn told(headers: &HeaderMap) -> &str {
     headers.get("ratelimit-policy").map_or("", |told| told.to_str().expect("ASCII"))
 }
 
+/// How often, what, by whom, with which body, and the status of the responses.
+type Row<'a> = (usize, (&'a str, &'a str), &'a [(&'a str, &'a str)], &'static str, u16);
+
 #[tokio::test]
 async fn each_policy_of_the_example_file_does_what_it_says() {
     let server = Server::start(&["--config", FILE]);
     let (right, wrong) = ("password=correct+horse", "password=guess");
     let form = ("content-type", "application/x-www-form-urlencoded");
-    // How often, what, by whom, and the status of the responses.
     let login = ("POST", "/login");
-    let rows: [(usize, (&str, &str), &[(&str, &str)], &'static str, u16); 21] = [
+    let rows: [Row<'_>; 21] = [
         // Only wrong passwords count, and the sixth try is refused.
         (8, login, &[form, (CLIENT, "203.0.113.1")], right, 200),
         (5, login, &[form, (CLIENT, "203.0.113.1")], wrong, 401),

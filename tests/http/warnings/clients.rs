@@ -1,5 +1,6 @@
 //! Clients that are counted together: TG003, by the address of a proxy, and TG004, as no address is known.
 
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::Request;
@@ -91,7 +92,7 @@ fn a_proxy_that_is_taken_for_the_client_is_one_warning_once_a_request_is_refused
     for (name, value) in FORWARDED {
         let request = with(to("/"), name, value);
         for layer in [of(key::client_ip()), of(other()), of(misread()), layer([by("own", joined())])] {
-            warns(&app(&layer.policy(full())), &[request.clone()], &request, "TG003", &texts);
+            warns(&app(&layer.policy(full())), slice::from_ref(&request), &request, "TG003", &texts);
         }
     }
     // It matters to lists of addresses too, which are by the client of the layer.
@@ -100,7 +101,7 @@ fn a_proxy_that_is_taken_for_the_client_is_one_warning_once_a_request_is_refused
     for listed in [by("path", key::path()).deny(list()), by("path", key::path()).allow(list())] {
         let app = app(&layer([by("client", behind()), listed, full()]));
         let texts = ["policy=\"path\"", "lists see only its address"];
-        warns(&app, &[request.clone()], &request, "TG003", &texts);
+        warns(&app, slice::from_ref(&request), &request, "TG003", &texts);
     }
 }
 

@@ -42,6 +42,9 @@ fn a_policy_whose_route_or_key_by_route_never_matches_is_one_warning() {
     }
 }
 
+/// Paths, and the statuses of the responses.
+type Requests<'a> = &'a [(&'a str, u16)];
+
 #[test]
 fn routes_that_match_or_that_are_not_there_warn_of_nothing() {
     let inner = Router::new().route("/login", get(|| async {}));
@@ -51,7 +54,7 @@ fn routes_that_match_or_that_are_not_there_warn_of_nothing() {
     // Another policy names the nested route by its whole template.
     let both = layer([login("login", "/login"), login("api-login", "/api/login")]);
     let page = || Router::new().route("/login", get(|| async {})).layer(both.clone());
-    let rows: [(&str, Router, &[(&str, u16)]); 5] = [
+    let rows: [(&str, Router, Requests<'_>); 5] = [
         ("matching", matching, &[("/login", 200), ("/users/7", 200), ("/api/login", 200), ("/nothing", 404)]),
         ("a path that clients try", only_root, &[("/", 200), ("/login", 404)]),
         ("a whole template", page().nest("/api", page()), &[("/api/login", 200), ("/login", 200)]),
