@@ -8,7 +8,7 @@ use http::{Method, StatusCode, Uri};
 use tollgate::policy::Count;
 use tollgate::{Ban, MemoryStore, Policy, Quota, RateLimitLayer, key};
 
-use super::sockets::{Http, Server};
+use crate::sockets::{Http, Server};
 use crate::support::nginx::Nginx;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ async fn eight_wrong_passwords_of_one_client_banned_everybody_behind_the_proxy()
     let nginx = Nginx::start_forwarding(server.address.port());
     let login = async |client: &str, query: &str| {
         let uri = format!("http://127.0.0.1:{}/login?{query}", nginx.port(false, false));
-        Http::from(client).send(Method::POST, uri).await.status.as_u16()
+        Http::from(client).send(Method::POST, uri).await.status().as_u16()
     };
     for _ in 0..8 {
         assert_eq!(login("127.0.0.2", "wrong").await, 401);

@@ -4,17 +4,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
 use axum::routing::get;
+use bytes::Bytes;
 use http::header::CACHE_CONTROL;
-use http::{Request, StatusCode};
-use http_body_util::Full;
+use http::{Request, Response};
 use tollgate::policy::MissingKey;
-use tollgate::test_util::ManualClock;
-use tollgate::{MemoryStore, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
+use tollgate::{Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
 
-use super::proxy::{Answer, Proxy, send};
-use crate::support::doubles::unavailable;
+use crate::proxy::proxy;
+use crate::rig::{Text, layer};
+use crate::sockets::{Http, Server};
 use crate::support::nginx::Nginx;
-use crate::support::time::memory;
 
 const PUBLIC: &str = "public, max-age=60";
 
@@ -23,7 +22,7 @@ fn user() -> Policy {
 }
 
 fn per_user() -> RateLimitLayer {
-    RateLimitLayer::new(memory(&ManualClock::new()), user())
+    layer([user()])
 }
 
 /// A page, and what its handler says to caches.
@@ -31,24 +30,23 @@ fn page(cache_control: &'static str) -> Router {
     Router::new().route("/", get(async move || ([(CACHE_CONTROL, cache_control)], "a page")))
 }
 
-async fn get_as(address: SocketAddr, users: &[&str]) -> Answer {
-    let request = Request::get(format!("http://{address}/"));
-    let request = users.iter().fold(request, |request, user| request.header("x-user", *user));
-    send(request.body(Full::default()).expect("a request")).await
+async fn get_as(address: SocketAddr, user: &str) -> Response<Bytes> {
+    let request = Request::get(format!("http://{address}/")).header("x-user", user);
+    Http::new().request(request.body(Text::default()).expect("a request")).await
 }
 
 /// An app behind a cache, and the address of that.
-async fn cached(app: Router) -> (Proxy, Nginx, SocketAddr) {
-    let app = Proxy::serve(app).await;
+async fn cached(app: Router) -> (Server, Nginx, SocketAddr) {
+    let app = Server::start(app).await;
     let nginx = Nginx::start_caching(app.address.port());
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, nginx.port(false, false)));
     (app, nginx, address)
 }
 
 /// Whether a response came from the cache, and the limits in its headers.
-fn shown(answer: &Answer) -> (bool, Option<&str>) {
-    let field = |name| answer.headers.get(name).map(|value| value.to_str().expect("ASCII"));
-    assert_eq!(answer.status, 200);
+fn shown(answer: &Response<Bytes>) -> (bool, Option<&str>) {
+    let field = |name| answer.headers().get(name).map(|value| value.to_str().expect("ASCII"));
+    assert_eq!(answer.status(), 200);
     (field("x-cache") == Some("HIT"), field("ratelimit"))
 }
 
@@ -63,8 +61,8 @@ async fn a_shared_cache_replays_the_limits_of_one_client_unless_they_are_left_ou
         (page("private, max-age=60").layer(per_user()), "private", (false, BOB)),
     ] {
         let (app, _nginx, cache) = cached(app).await;
-        drop(get_as(app.address, &["ada"]).await);
-        let (ada, bob) = (get_as(cache, &["ada"]).await, get_as(cache, &["bob"]).await);
+        drop(get_as(app.address, "ada").await);
+        let (ada, bob) = (get_as(cache, "ada").await, get_as(cache, "bob").await);
         assert_eq!(shown(&ada), (false, of_bob.1.and(ADA)), "{what}");
         assert_eq!(shown(&bob), of_bob, "{what}");
     }
@@ -73,33 +71,8 @@ async fn a_shared_cache_replays_the_limits_of_one_client_unless_they_are_left_ou
 #[tokio::test]
 async fn a_limit_in_front_of_the_cache_counts_each_client_and_shows_it_its_own() {
     let (_app, _nginx, cache) = cached(page(PUBLIC)).await;
-    let limit = Proxy::start(cache, per_user()).await;
-    drop(get_as(limit.address, &["ada"]).await);
-    assert_eq!(shown(&get_as(limit.address, &["ada"]).await), (true, ADA));
-    assert_eq!(shown(&get_as(limit.address, &["bob"]).await), (true, BOB));
-}
-
-#[tokio::test]
-async fn no_cache_keeps_a_refusal() {
-    let denies = RateLimitLayer::new(unavailable(), user()).on_failure(OnFailure::Deny);
-    let none_left = RateLimitLayer::new(MemoryStore::new(), user().cost_by(|_| 11));
-    let custom = none_left.clone().on_denied(|_, _| (StatusCode::TOO_MANY_REQUESTS, "slow down"));
-    let ada: &[&str] = &["ada"];
-    let here = page(PUBLIC);
-    for (app, users, status, is_kept) in [
-        (Router::new().route("/", get(StatusCode::FORBIDDEN)), ada, 403, true),
-        (here.clone().layer(per_user()), &["a", "b"], 400, false),
-        (here.clone().layer(per_user()), &[], 403, false),
-        (here.clone().layer(none_left), ada, 429, false),
-        (here.clone().layer(custom), ada, 429, false),
-        (here.clone().layer(denies), ada, 503, false),
-    ] {
-        let (_app, _nginx, cache) = cached(app).await;
-        for is_second in [false, true] {
-            let answer = get_as(cache, users).await;
-            assert_eq!(answer.status, status);
-            let is_hit = answer.headers["x-cache"] == "HIT";
-            assert_eq!(is_hit, is_second && is_kept, "{status} {:?}", answer.headers);
-        }
-    }
+    let limit = proxy(cache, per_user()).await;
+    drop(get_as(limit.address, "ada").await);
+    assert_eq!(shown(&get_as(limit.address, "ada").await), (true, ADA));
+    assert_eq!(shown(&get_as(limit.address, "bob").await), (true, BOB));
 }

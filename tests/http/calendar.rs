@@ -1,18 +1,15 @@
 //! The header fields of calendar windows, which differ in length.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use http::{Request, Response};
-use tollgate::body::ResponseBody;
 use tollgate::policy::Calendar;
 use tollgate::store::{DenyCache, LeaseStore, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Policy, Quota, RateLimitHeaders, RateLimitLayer};
-use tower::{Layer, ServiceExt, service_fn};
+use tower::Layer;
 
+use crate::rig::{hello, line, request, send};
 use crate::support::time::memory;
 
 const DAY: u64 = 86_400;
@@ -34,17 +31,11 @@ fn daily(limit: u64) -> Quota {
     Quota::calendar_window(limit, Calendar::daily("Europe/Berlin").expect("the system has time zones"))
 }
 
-fn send(layer: &RateLimitLayer) -> Response<ResponseBody<String>> {
-    let service =
-        layer.layer(service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
-    service.oneshot(Request::new(String::new())).now_or_never().expect("an answer at once").expect("a response")
-}
-
 /// The policy, what is left, the reset and the wait.
 fn fields(layer: &RateLimitLayer) -> [String; 4] {
-    let response = send(layer);
+    let response = send(&layer.layer(hello()), request());
     let names = ["ratelimit-policy", "ratelimit", "x-ratelimit-reset", "retry-after"];
-    names.map(|name| response.headers().get(name).map_or("", |value| value.to_str().expect("ASCII")).to_owned())
+    names.map(|name| line(response.headers(), name).to_owned())
 }
 
 fn layer(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
@@ -71,19 +62,6 @@ fn each_month_is_advertised_with_its_own_length() {
         clock.set(Duration::from_millis((start + length) * 1_000 - 1));
         assert_eq!(fields(&layer), [&*policy, &left(0, 1), "1", "1"]);
     }
-}
-
-#[test]
-fn a_client_that_is_refused_on_the_first_day_of_a_month_waits_until_its_end() {
-    let clock = ManualClock::new();
-    let layer = layer(memory(&clock), [Policy::new("billing", billing(1))]);
-    at(&clock, JANUARY_31 + DAY);
-    assert_eq!(send(&layer).status(), 200);
-    assert_eq!(fields(&layer)[3], (28 * DAY).to_string());
-    at(&clock, FEBRUARY_29 - 1);
-    assert_eq!(send(&layer).status(), 429);
-    at(&clock, FEBRUARY_29);
-    assert_eq!(send(&layer).status(), 200, "after that time it is admitted");
 }
 
 #[test]
@@ -118,42 +96,4 @@ fn stores_around_a_store_advertise_the_window_that_counts() {
     let leases = LeaseStore::builder(memory(&clock)).clock(clock.clone()).build();
     lengths(Box::new(leases.clone()), 110);
     assert!(leases.counts().spent > 20, "{:?}", leases.counts());
-}
-
-#[test]
-fn policies_that_are_replaced_keep_the_units_of_the_same_calendar() {
-    let clock = ManualClock::new();
-    at(&clock, JANUARY_31);
-    let layer = layer(memory(&clock), [Policy::new("billing", billing(10))]);
-    let left = |quota: Quota| {
-        layer.clone().live().replace_policies([Policy::new("billing", quota)]).expect("the store supports it");
-        fields(&layer)[1].clone()
-    };
-    assert_eq!(left(billing(10)), format!("\"billing\";r=9;t={}", 29 * DAY));
-    assert_eq!(left(billing(5)), format!("\"billing\";r=3;t={}", 29 * DAY));
-    assert_eq!(left(daily(10)), format!("\"billing\";r=9;t={DAY}"));
-    let aligned = Quota::fixed_window(10, billing(1).window());
-    assert!(left(aligned).starts_with("\"billing\";r=9;"));
-    assert_eq!(left(billing(10)), format!("\"billing\";r=7;t={}", 29 * DAY));
-}
-
-#[cfg(feature = "lookup")]
-#[tokio::test]
-async fn a_refusal_before_a_lookup_advertises_the_window_that_counts() {
-    use tollgate::{Key, key};
-
-    let clock = ManualClock::new();
-    at(&clock, JANUARY_31);
-    let found = key::lookup(key::header("x-user"), |_| async { Ok::<_, Infallible>(Key::new("account", "ada")) });
-    let policies = [Policy::new("billing", billing(1)), Policy::new("account", Quota::per_minute(9)).key(found)];
-    let layer = layer(memory(&clock), policies);
-    let service =
-        layer.layer(service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
-    for status in [200, 429] {
-        let request = Request::builder().header("x-user", "ada").body(String::new()).expect("it is valid");
-        let response = service.clone().oneshot(request).await.expect("a response");
-        assert_eq!(response.status(), status);
-        let policy = response.headers()["ratelimit-policy"].to_str().expect("ASCII");
-        assert!(policy.starts_with(&format!("\"billing\";q=1;w={}", 29 * DAY)), "{policy}");
-    }
 }

@@ -1,69 +1,158 @@
-//! A gRPC server behind the layer, over a real socket: what its clients are told.
-
-mod responses;
+//! gRPC: what calls are answered with, and what tonic's clients read over each transport.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
-use http_body_util::{BodyExt, Empty};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, Version};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tollgate::key;
-use tollgate::policy::{AccessList, Count, MissingKey};
+use tollgate::policy::{AccessList, MissingKey};
+use tollgate::store::SlotGuard;
 use tollgate::test_util::ManualClock;
-use tollgate::{Decision, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer};
+use tollgate::{Ban, Decision, Key, Limiter, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer, Rule, key};
+use tollgate_shed::{Class, FleetShedLayer, WorkerShedLayer};
+use tonic::body::Body;
+use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::{Endpoint, Server};
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
-use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
-use tower::{Layer, ServiceExt, service_fn};
+use tonic_web::{GrpcWebClientLayer, GrpcWebLayer};
+use tower::util::{BoxCloneService, BoxCloneSyncServiceLayer};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 
+use crate::rig::{self, call, expect, hello, layer, line, request, send, text, with};
 use crate::support::doubles::unavailable;
 use crate::support::soon::soon;
-use crate::support::time::{at, memory};
+use crate::support::time::memory;
 
-const S: u64 = 1_000_000;
+const HOURLY: Quota = Quota::per_hour(1);
 
-/// The health service behind a layer, stopped when dropped.
+fn calls(quota: Quota) -> Policy {
+    Policy::new("calls", quota)
+}
+
+// What is sent.
+
+#[test]
+fn a_refused_call_is_resource_exhausted_with_the_true_wait() {
+    let micros = Duration::from_micros;
+    for (wait, pushback, seconds) in [
+        (micros(100), "1", "1"),
+        (micros(1_000), "1", "1"),
+        (micros(1_001), "2", "1"),
+        (micros(7_300_500), "7301", "8"),
+        (Duration::from_secs(3_600), "3600000", "3600"),
+    ] {
+        let clock = ManualClock::new();
+        let layer = RateLimitLayer::new(memory(&clock), calls(Quota::token_bucket(1, wait))).expose_decisions();
+        let service = layer.layer(hello());
+        expect(send(&service, call()).headers(), &[("grpc-status", ""), ("x-ratelimit-remaining", "0")]);
+        for (passed, pushback) in [(Duration::ZERO, pushback), (wait.saturating_sub(micros(1)), "1")] {
+            clock.set(ManualClock::EPOCH + passed);
+            let refused = send(&service, call());
+            assert_eq!(refused.extensions().get().map(Decision::is_allowed), Some(false));
+            expect(refused.headers(), &[("grpc-status", "8"), ("grpc-message", "rate limit exceeded")]);
+            expect(refused.headers(), &[("grpc-retry-pushback-ms", pushback), ("cache-control", "no-store")]);
+            if passed.is_zero() {
+                expect(refused.headers(), &[("ratelimit", &format!("\"calls\";r=0;t={seconds}"))]);
+            }
+        }
+        clock.set(ManualClock::EPOCH + Duration::from_millis(pushback.parse().expect("a number")));
+        assert!(!send(&service, call()).headers().contains_key("grpc-status"), "the wait is true");
+    }
+}
+
+#[test]
+fn jitter_is_added_to_the_wait_and_never_taken_from_it() {
+    let layer = layer([calls(Quota::token_bucket(1, Duration::from_secs(10)))]);
+    let service = layer.headers(RateLimitHeaders::both().jitter(Duration::from_secs(5))).layer(hello());
+    send(&service, call());
+    for _ in 0..20 {
+        let refused = send(&service, call());
+        let wait: u64 = line(refused.headers(), "grpc-retry-pushback-ms").parse().expect("a number");
+        assert!((10_000..=15_000).contains(&wait), "{wait}");
+        expect(refused.headers(), &[("ratelimit", &format!("\"calls\";r=0;t={}", wait.div_ceil(1_000)))]);
+    }
+}
+
+#[test]
+fn a_post_of_a_kind_of_grpc_is_answered_with_a_status_over_any_version_and_all_else_in_the_terms_of_http() {
+    let service = layer([calls(HOURLY)]).layer(hello());
+    send(&service, request());
+    let versions = [Version::HTTP_11, Version::HTTP_2, Version::HTTP_3];
+    for ((version, te), (method, kind, read)) in
+        versions.into_iter().flat_map(|version| ["trailers", "gzip", ""].map(|te| (version, te))).flat_map(|how| {
+            [
+                (Method::POST, "application/grpc", "application/grpc"),
+                (Method::POST, "application/grpc+proto", "application/grpc"),
+                (Method::POST, "application/grpc; a=b", "application/grpc"),
+                (Method::POST, "application/grpc-web", "application/grpc-web"),
+                (Method::POST, "application/grpc-web+proto", "application/grpc-web"),
+                (Method::POST, "application/grpc-web-text+proto", "application/grpc-web-text"),
+                (Method::GET, "application/grpc", ""),
+                (Method::POST, "application/json", ""),
+                (Method::POST, "application/grpcx", ""),
+                (Method::POST, "text/plain; application/grpc", ""),
+            ]
+            .map(|what| (how, what))
+        })
+    {
+        let mut request = with(with(rig::by(method.clone()), "content-type", kind), "te", te);
+        *request.version_mut() = version;
+        let refused = send(&service, request);
+        if read.is_empty() {
+            assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "{version:?} {method} {kind}");
+            expect(refused.headers(), &[("content-type", "application/problem+json"), ("grpc-status", "")]);
+            assert!(text(refused).ends_with("\"violated-policies\":[\"calls\"]}"), "{kind}");
+        } else {
+            assert_eq!(refused.status(), StatusCode::OK, "{version:?} {method} {kind}");
+            expect(refused.headers(), &[("content-type", read), ("grpc-status", "8"), ("retry-after", "")]);
+            assert!(text(refused).is_empty(), "{kind}");
+        }
+    }
+}
+
+// What tonic reads.
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// A layer on a tonic server, without its type.
+type Boxed = BoxCloneSyncServiceLayer<Routes, Request<Body>, Response<Body>, Infallible>;
+
+/// What carries the calls of a client.
+type Transport = BoxCloneService<Request<Body>, Response<Body>, BoxError>;
+
+fn boxed<L, R>(layer: L) -> Boxed
+where
+    L: Layer<Routes> + Send + Sync + 'static,
+    L::Service: Service<Request<Body>, Response = Response<R>, Error = Infallible> + Clone + Send + Sync + 'static,
+    <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    BoxCloneSyncServiceLayer::new(
+        ServiceBuilder::new().map_response(|all: Response<R>| all.map(Body::new)).layer(layer),
+    )
+}
+
+/// A layer inside of the one that translates gRPC-Web.
+fn in_web(layer: Boxed) -> Boxed {
+    boxed(ServiceBuilder::new().layer(GrpcWebLayer::new()).layer(layer))
+}
+
+/// The health service behind layers, stopped when dropped.
 struct Health {
     address: SocketAddr,
     task: JoinHandle<()>,
-}
-
-impl Health {
-    async fn start(layer: RateLimitLayer) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port of the loopback device");
-        let address = listener.local_addr().expect("it is bound");
-        let (_, service) = tonic_health::server::health_reporter();
-        let server = Server::builder().accept_http1(true).layer(layer).add_service(service);
-        let serving = server.serve_with_incoming(TcpIncoming::from(listener));
-        Self { address, task: tokio::spawn(async move { serving.await.expect("the server runs") }) }
-    }
-
-    async fn client(&self) -> HealthClient<Channel> {
-        let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).expect("an address");
-        HealthClient::new(soon(endpoint.connect()).await.expect("the server listens"))
-    }
-
-    /// A request as it is written, over HTTP/1.1 or 2.
-    async fn post(&self, version: Version, fields: &[(&str, &str)]) -> Response<Bytes> {
-        let uri = format!("http://{}/grpc.health.v1.Health/Check", self.address);
-        let request = fields.iter().fold(Request::post(uri), |request, (name, value)| request.header(*name, *value));
-        let is_2 = version == Version::HTTP_2;
-        let client = Client::builder(TokioExecutor::new()).http2_only(is_2).build_http();
-        let request = request.body(Empty::<Bytes>::new()).expect("a request");
-        let (parts, body) = soon(client.request(request)).await.expect("a response").into_parts();
-        assert_eq!(parts.version, version);
-        Response::from_parts(parts, soon(body.collect()).await.expect("a body").to_bytes())
-    }
 }
 
 impl Drop for Health {
@@ -72,274 +161,209 @@ impl Drop for Health {
     }
 }
 
-/// A call, with metadata if there is any; its metadata and what the server says of itself.
-async fn call(client: &mut HealthClient<Channel>, user: Option<&'static str>) -> Result<(HeaderMap, i32), Status> {
-    let mut request = tonic::Request::new(HealthCheckRequest { service: String::new() });
-    if let Some(user) = user {
-        request.metadata_mut().insert("x-user", user.parse().expect("ASCII"));
+impl Health {
+    /// Starts it behind a layer, which is around the one that translates gRPC-Web, or else inside of it.
+    async fn start(layer: Boxed, is_around: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port of the loopback device");
+        let address = listener.local_addr().expect("it is bound");
+        let (_, service) = tonic_health::server::health_reporter();
+        let mut server = Server::builder().accept_http1(true).layer(if is_around { layer } else { in_web(layer) });
+        let server = if is_around {
+            server.add_service(GrpcWebLayer::new().layer(service))
+        } else {
+            server.add_service(service)
+        };
+        let serving = server.serve_with_incoming(TcpIncoming::from(listener));
+        Self { address, task: tokio::spawn(async move { serving.await.expect("the server runs") }) }
     }
-    let response = soon(client.check(request)).await?;
-    let metadata = response.metadata().clone().into_headers();
-    Ok((metadata, response.into_inner().status))
+
+    fn client(&self, transport: Transport) -> HealthClient<Transport> {
+        HealthClient::with_origin(transport, format!("http://{}", self.address).parse().expect("a URI"))
+    }
+
+    /// A client of its own connection, from an address.
+    fn http2(&self, from: &str) -> Transport {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).expect("an address");
+        let endpoint = endpoint.local_address(Some(from.parse().expect("an address")));
+        BoxCloneService::new(endpoint.connect_lazy().map_err(BoxError::from))
+    }
+
+    /// The gRPC-Web client of tonic-web.
+    fn web(version: Version) -> Transport {
+        let client = Client::builder(TokioExecutor::new()).http2_only(version == Version::HTTP_2).build_http();
+        let service = ServiceBuilder::new().layer(GrpcWebClientLayer::new()).service(client);
+        BoxCloneService::new(service.map_response(|response| response.map(Body::new)).map_err(BoxError::from))
+    }
 }
 
-async fn refused(client: &mut HealthClient<Channel>) -> Status {
-    call(client, None).await.expect_err("the call is refused")
+/// Calls the service as clients with these values of `x-user`; returns the status, if it is not a success.
+async fn check(client: &mut HealthClient<Transport>, users: &[&'static str]) -> Result<(), Status> {
+    let mut request = tonic::Request::new(HealthCheckRequest { service: String::new() });
+    for user in users {
+        request.metadata_mut().append("x-user", user.parse().expect("ASCII"));
+    }
+    soon(client.check(request)).await.map(drop)
 }
 
-/// A layer of one policy, and the clock of its store.
-fn limited(policy: Policy) -> (RateLimitLayer, ManualClock) {
+/// A layer that refuses calls, and what the client reads.
+struct Case {
+    name: String,
+    layer: Boxed,
+    users: &'static [&'static str],
+    /// How many calls come before the one that is looked at.
+    before: u32,
+    code: Code,
+    message: &'static str,
+    pushback: Option<RangeInclusive<i64>>,
+    _slots: SlotGuard,
+}
+
+fn case(name: impl Into<String>, layer: Boxed, code: Code, message: &'static str) -> Case {
+    let (users, slots) = (&[] as &[_], SlotGuard::default());
+    Case { name: name.into(), layer, users, before: 0, code, message, pushback: None, _slots: slots }
+}
+
+/// By policies that refuse; the calls before are admitted, and begin a ban.
+fn refusals() -> Vec<Case> {
+    let ban = Ban::new(1, Duration::from_secs(60), Duration::from_secs(7_200));
+    let all = |policy| layer([policy]);
+    let custom = || (StatusCode::IM_A_TEAPOT, "slow down");
+    let refused = "rate limit exceeded";
+    let expensive = "the call costs more than the limit ever admits";
+    [
+        ("a policy", all(calls(HOURLY)), 1, refused, HOUR_MS),
+        ("on_denied", all(calls(HOURLY)).on_denied(move |_, _| custom()), 1, refused, HOUR_MS),
+        ("on_denied", all(calls(HOURLY)).on_denied_http(|_, _| Response::new("slow down")), 1, refused, HOUR_MS),
+        ("a ban", all(calls(HOURLY).key(key::peer_ip()).ban(ban)), 2, "banned for a time", 2 * HOUR_MS),
+        ("the cost", all(calls(HOURLY).cost_by(|_| 3)), 0, expensive, -1),
+    ]
+    .map(|(name, layer, before, message, pushback)| Case {
+        before,
+        pushback: Some(pushback..=pushback),
+        ..case(name, boxed(layer), Code::ResourceExhausted, message)
+    })
+    .into()
+}
+
+/// By keys and lists.
+fn keys() -> Vec<Case> {
+    let user = || Policy::new("user", Quota::per_hour(5)).key(key::header("x-user")).missing_key(MissingKey::Deny);
+    let list = AccessList::parse(["eve"]).expect("a key");
+    let of = |policy| boxed(layer([policy]));
+    let no_key = "The request does not identify its client.";
+    let ambiguous = "The request does not identify its client or its cost unambiguously: what does must be present once and well-formed.";
+    let denied = of(user().deny(list));
+    vec![
+        case("no key", of(user()), Code::PermissionDenied, no_key),
+        Case { users: &["a", "b"], ..case("two", of(user()), Code::InvalidArgument, ambiguous) },
+        Case { users: &["eve"], ..case("a list", denied, Code::PermissionDenied, "This client is not allowed.") },
+    ]
+}
+
+/// By a response of a key extractor.
+fn rejections() -> Vec<Case> {
+    let by = |response: Response<Bytes>| {
+        let key = move |_: &Parts| Err::<Key, _>(Box::new(response.clone()));
+        boxed(layer([Policy::new("user", Quota::per_hour(5)).key(key)]))
+    };
+    let of = |status: u16, code: Code, message: &'static str| {
+        let response = Response::builder().status(status).header("content-length", "4").body("who?".into());
+        case(status.to_string(), by(response.expect("a response")), code, message)
+    };
+    vec![
+        of(400, Code::InvalidArgument, "Bad Request"),
+        of(401, Code::Unauthenticated, "Unauthorized"),
+        of(403, Code::PermissionDenied, "Forbidden"),
+        of(429, Code::ResourceExhausted, "Too Many Requests"),
+        of(503, Code::Unavailable, "Service Unavailable"),
+        of(418, Code::Unknown, "I'm a teapot"),
+        case("tonic", by(Status::aborted("not now").into_http()), Code::Aborted, "not now"),
+    ]
+}
+
+/// By shedders, and as there is no store.
+fn unavailable_ones() -> Vec<Case> {
+    let store = memory(&ManualClock::new());
+    let slots = Limiter::new(store.clone(), [Rule::new("fleet.others", Quota::concurrency(1))]);
+    let slots = slots.acquire(&Key::new("global", "")).now_or_never().expect("at once").expect("a decision").1;
+    let fleet = FleetShedLayer::new(store, "fleet", Quota::concurrency(2), 0.5);
     let clock = ManualClock::new();
-    let store = memory(&clock);
-    (RateLimitLayer::new(store, policy).expose_decisions(), clock)
-}
-
-#[track_caller]
-fn metadata<'a>(status: &'a Status, name: &str) -> &'a str {
-    status.metadata().get(name).unwrap_or_else(|| panic!("no {name}: {status:?}")).to_str().expect("ASCII")
-}
-
-/// What the client is told to wait when the second call is refused.
-async fn pushback(quota: Quota, expected: &str) {
-    let server = Health::start(limited(Policy::new("calls", quota)).0).await;
-    let mut client = server.client().await;
-    assert!(call(&mut client, None).await.is_ok());
-    assert_eq!(metadata(&refused(&mut client).await, "grpc-retry-pushback-ms"), expected, "{quota}");
-}
-
-#[tokio::test]
-async fn an_admitted_call_works_and_carries_the_limits() {
-    let server = Health::start(limited(Policy::new("calls", Quota::per_hour(2))).0).await;
-    let (headers, status) = call(&mut server.client().await, None).await.expect("the call is admitted");
-    assert_eq!(status, ServingStatus::Serving as i32);
-    assert_eq!(headers["ratelimit"], r#""calls";r=1;t=1800"#);
-    assert_eq!(headers["ratelimit-policy"], r#""calls";q=2;w=3600"#);
-    assert_eq!(headers["x-ratelimit-remaining"], "1");
+    let worker = WorkerShedLayer::measured("worker", || 1.0).clock(clock.clone()).classify(|_| Class::Test);
+    let sampled = worker.layer(hello());
+    for _ in 0..15 {
+        clock.advance(Duration::from_secs(10));
+        send(&sampled, request());
+    }
+    let deny = RateLimitLayer::new(unavailable(), calls(HOURLY)).on_failure(OnFailure::Deny);
+    let of = |name: &str, layer, pushback| Case {
+        pushback: Some(pushback),
+        ..case(name, layer, Code::Unavailable, "temporarily reduced capacity")
+    };
+    vec![
+        of("no store", boxed(deny), 1_000..=1_000),
+        of("the worker", boxed(worker), 5_000..=10_000),
+        Case { _slots: slots, ..of("the fleet", boxed(fleet), 1_000..=3_000) },
+    ]
 }
 
 #[tokio::test]
-async fn a_refused_call_is_resource_exhausted_with_the_true_wait() {
-    let quota = Quota::token_bucket(1, Duration::from_micros(7_300_500));
-    let (layer, clock) = limited(Policy::new("calls", quota));
-    let server = Health::start(layer).await;
-    let mut client = server.client().await;
-    assert!(call(&mut client, None).await.is_ok());
-    let status = refused(&mut client).await;
-    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "rate limit exceeded"));
-    assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), "7301");
-    assert_eq!(metadata(&status, "ratelimit"), r#""calls";r=0;t=8"#);
-    assert_eq!(metadata(&status, "cache-control"), "no-store");
-    clock.set(at(7_300_500 - 1));
-    assert_eq!(metadata(&refused(&mut client).await, "grpc-retry-pushback-ms"), "1");
-    clock.set(at(7_301_000));
-    assert!(call(&mut client, None).await.is_ok(), "the wait is true");
+async fn each_response_of_the_layers_is_a_status_that_tonic_reads_over_each_transport() {
+    let transports = [("gRPC", None), ("web 1", Some(Version::HTTP_11)), ("web 2", Some(Version::HTTP_2))];
+    for ((transport, version), is_around) in transports.into_iter().flat_map(|all| [(all, false), (all, true)]) {
+        for case in [refusals(), keys(), rejections(), unavailable_ones()].into_iter().flatten() {
+            let what = format!("{} by {transport}, around: {is_around}", case.name);
+            let server = Health::start(case.layer, is_around).await;
+            let mut client = server.client(version.map_or_else(|| server.http2("127.0.0.1"), Health::web));
+            for _ in 0..case.before {
+                drop(check(&mut client, case.users).await);
+            }
+            let status = check(&mut client, case.users).await.expect_err(&what);
+            assert_eq!((status.code(), status.message()), (case.code, case.message), "{what}");
+            let field = |name| status.metadata().get(name).map(|value| value.to_str().expect("ASCII"));
+            let pushback: Option<i64> = field("grpc-retry-pushback-ms").map(|wait| wait.parse().expect("a number"));
+            let is_right = |range: &RangeInclusive<i64>| pushback.is_some_and(|wait| range.contains(&wait));
+            assert!(case.pushback.as_ref().map_or(pushback.is_none(), is_right), "{what}: {pushback:?}");
+            assert_eq!(field("cache-control"), cached(case.code), "{what}");
+        }
+    }
 }
 
-#[tokio::test]
-async fn the_wait_is_in_milliseconds_rounded_up_and_at_least_one() {
-    pushback(Quota::token_bucket(1, Duration::from_micros(100)), "1").await;
-    pushback(Quota::token_bucket(1, Duration::from_millis(1)), "1").await;
-    pushback(Quota::token_bucket(1, Duration::from_micros(1_001)), "2").await;
-    pushback(Quota::token_bucket(1, Duration::from_secs(3_600)), "3600000").await;
-}
-
-#[tokio::test]
-async fn a_call_that_no_wait_can_help_is_not_to_be_retried() {
-    let server = Health::start(limited(Policy::new("calls", Quota::per_hour(2)).cost_by(|_| 3)).0).await;
-    let status = refused(&mut server.client().await).await;
-    assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(status.message(), "the call costs more than the limit ever admits");
-    assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), "-1");
+/// What a response says to caches; that of tonic says nothing.
+fn cached(code: Code) -> Option<&'static str> {
+    (code != Code::Aborted).then_some("no-store")
 }
 
 #[cfg(feature = "tonic")]
 #[tokio::test]
 async fn a_tonic_server_counts_each_peer() {
-    let server = Health::start(limited(Policy::new("calls", Quota::per_hour(1)).key(key::peer_ip())).0).await;
+    let server = Health::start(boxed(layer([calls(HOURLY).key(key::peer_ip())])), false).await;
     for peer in ["127.0.0.1", "127.0.0.2"] {
-        let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).expect("an address");
-        let endpoint = endpoint.local_address(Some(peer.parse().expect("an address")));
-        let mut client = HealthClient::new(soon(endpoint.connect()).await.expect("the server listens"));
-        assert!(call(&mut client, None).await.is_ok(), "{peer}");
-        assert_eq!(refused(&mut client).await.code(), Code::ResourceExhausted, "{peer}");
+        let mut client = server.client(server.http2(peer));
+        let admitted = soon(client.check(tonic::Request::new(HealthCheckRequest::default()))).await.expect(peer);
+        expect(&admitted.metadata().clone().into_headers(), &[("ratelimit", "\"calls\";r=0;t=3600")]);
+        let refused = check(&mut client, &[]).await.expect_err("it is the second");
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{peer}");
     }
 }
 
 #[tokio::test]
-async fn jitter_is_added_to_the_wait_and_never_taken_from_it() {
-    let (layer, _) = limited(Policy::new("calls", Quota::token_bucket(1, Duration::from_secs(10))));
-    let server = Health::start(layer.headers(RateLimitHeaders::both().jitter(Duration::from_secs(5)))).await;
-    let mut client = server.client().await;
-    assert!(call(&mut client, None).await.is_ok());
-    for _ in 0..20 {
-        let status = refused(&mut client).await;
-        let wait: u64 = metadata(&status, "grpc-retry-pushback-ms").parse().expect("a number");
-        assert!((10_000..=15_000).contains(&wait), "{wait}");
-        let seconds = wait.div_ceil(1_000);
-        assert_eq!(metadata(&status, "ratelimit"), format!(r#""calls";r=0;t={seconds}"#), "of {wait} ms");
-    }
-}
-
-#[tokio::test]
-async fn a_denied_client_has_no_permission() {
-    let list = AccessList::parse(["eve"]).expect("a key");
-    let user = || Policy::new("user", Quota::per_hour(5)).key(key::header("x-user"));
-    let server = Health::start(limited(user().deny(list).missing_key(MissingKey::Deny)).0).await;
-    let mut client = server.client().await;
-    let denied = call(&mut client, Some("eve")).await.expect_err("she is on the list");
-    assert_eq!((denied.code(), denied.message()), (Code::PermissionDenied, "This client is not allowed."));
-    let keyless = refused(&mut client).await;
-    assert_eq!(keyless.code(), Code::PermissionDenied);
-    assert_eq!(keyless.message(), "The request does not identify its client.");
-    assert!(call(&mut client, Some("ada")).await.is_ok());
-}
-
-#[tokio::test]
-async fn without_its_store_a_layer_that_denies_is_unavailable_for_a_second() {
-    let layer =
-        RateLimitLayer::new(unavailable(), Policy::new("calls", Quota::per_hour(5))).on_failure(OnFailure::Deny);
-    let server = Health::start(layer).await;
-    let status = refused(&mut server.client().await).await;
-    assert_eq!((status.code(), status.message()), (Code::Unavailable, "temporarily reduced capacity"));
-    assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), "1000");
-}
-
-#[track_caller]
-fn expect_problem(refused: &Response<Bytes>, what: &str) {
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "{what}");
-    assert_eq!(refused.headers()["content-type"], "application/problem+json", "{what}");
-    assert_eq!(refused.headers()["retry-after"], "3600", "{what}");
-    assert!(!refused.headers().contains_key("grpc-status"), "{what}");
-    assert!(refused.body().ends_with(b"\"violated-policies\":[\"calls\"]}"), "{what}");
-}
-
-/// A server whose next calls are refused.
-async fn spent() -> Health {
-    let server = Health::start(limited(Policy::new("calls", Quota::per_hour(1))).0).await;
-    assert!(call(&mut server.client().await, None).await.is_ok());
-    server
-}
-
-#[tokio::test]
-async fn plain_http_to_the_same_server_is_answered_in_its_own_terms() {
-    let server = spent().await;
-    for kind in ["application/json", "application/grpcx", "text/plain; application/grpc"] {
-        for version in [Version::HTTP_11, Version::HTTP_2] {
-            let refused = server.post(version, &[("content-type", kind), ("te", "trailers")]).await;
-            expect_problem(&refused, kind);
-        }
-    }
-}
-
-#[tokio::test]
-async fn every_kind_of_grpc_is_answered_with_a_status_and_without_a_body() {
-    let server = spent().await;
-    for (kind, read) in [
-        ("application/grpc", "application/grpc"),
-        ("application/grpc+proto", "application/grpc"),
-        ("application/grpc; a=b", "application/grpc"),
-        ("application/grpc-web", "application/grpc-web"),
-        ("application/grpc-web+proto", "application/grpc-web"),
-        ("application/grpc-web-text+proto", "application/grpc-web-text"),
+async fn methods_of_tonic_are_told_apart_by_their_path_and_not_by_routes() {
+    const CHECK: &str = "/grpc.health.v1.Health/Check";
+    let policy = || calls(HOURLY);
+    for (policy, checks, watches) in [
+        (policy().when(|parts| parts.uri.path() == CHECK), [true, false], [true, true]),
+        (policy().key(key::path()), [true, false], [true, false]),
+        (policy().routes([CHECK]), [true, true], [true, true]),
+        (policy().key(key::route()), [true, false], [false, false]),
     ] {
-        for version in [Version::HTTP_11, Version::HTTP_2] {
-            let refused = server.post(version, &[("content-type", kind)]).await;
-            assert_eq!(refused.status(), StatusCode::OK, "{kind}");
-            assert_eq!(refused.headers()["content-type"], read, "{kind}");
-            assert_eq!(refused.headers()["grpc-status"], "8", "{kind}");
-            assert!(refused.body().is_empty(), "{kind}");
+        let server = Health::start(boxed(layer([policy])), false).await;
+        let mut client = server.client(server.http2("127.0.0.1"));
+        for is_ok in checks {
+            assert_eq!(check(&mut client, &[]).await.is_ok(), is_ok);
         }
-    }
-}
-
-/// A service that answers every request, and the status of its refusal to one of these.
-fn status_of_a_refusal(method: &Method, version: Version, te: &'static str) -> u16 {
-    let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
-    let service = limited(Policy::new("calls", Quota::per_hour(1))).0.layer(inner);
-    let send = || {
-        let request = Request::builder().method(method.clone()).version(version).header("te", te);
-        let request = request.header("content-type", "application/grpc").body(String::new()).expect("a request");
-        service.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response")
-    };
-    send();
-    send().status().as_u16()
-}
-
-#[test]
-fn a_post_is_a_call_whatever_carries_it() {
-    for version in [Version::HTTP_11, Version::HTTP_2, Version::HTTP_3] {
-        for te in ["trailers", "gzip", ""] {
-            assert_eq!(status_of_a_refusal(&Method::POST, version, te), 200, "{version:?} {te}");
-            assert_eq!(status_of_a_refusal(&Method::GET, version, te), 429, "{version:?} {te}");
+        for is_ok in watches {
+            let request = tonic::Request::new(HealthCheckRequest { service: String::new() });
+            assert_eq!(soon(client.watch(request)).await.is_ok(), is_ok);
         }
-    }
-}
-
-#[tokio::test]
-async fn an_outer_policy_of_failures_counts_nothing_that_an_inner_one_refuses_however_it_is_asked() {
-    for (version, te) in [(Version::HTTP_11, "gzip"), (Version::HTTP_2, "trailers")] {
-        let (outer, _) = limited(Policy::new("outer", Quota::per_hour(5)).count(Count::failures()));
-        let (inner, _) = limited(Policy::new("inner", Quota::per_hour(1)));
-        let service = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
-        let service = outer.layer(inner.layer(service));
-        let send = || {
-            let request = Request::post("/").version(version).header("te", te);
-            let request = request.header("content-type", "application/grpc").body(String::new()).expect("a request");
-            service.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response")
-        };
-        let left = |response: &Response<_>| {
-            let decision: &Decision = response.extensions().get().expect("a decision");
-            decision.outer().expect("the outer layer's").outcomes()[0].remaining()
-        };
-        let all: Vec<_> = (0..4).map(|_| left(&send())).collect();
-        assert_eq!(all, [5, 5, 5, 5], "{version:?}: the first is served");
-    }
-}
-
-#[tokio::test]
-async fn calls_that_fail_count_as_failures_for_real_clients() {
-    let server = Health::start(limited(Policy::new("logins", Quota::per_hour(5)).count(Count::failures())).0).await;
-    let mut client = server.client().await;
-    for _ in 0..7 {
-        assert!(call(&mut client, None).await.is_ok(), "successes cost nothing");
-    }
-    let mut guess = async || {
-        let request = tonic::Request::new(HealthCheckRequest { service: "nobody".into() });
-        soon(client.check(request)).await.expect_err("there is no such service").code()
-    };
-    for _ in 0..5 {
-        assert_eq!(guess().await, Code::NotFound);
-    }
-    assert_eq!(guess().await, Code::ResourceExhausted);
-}
-
-#[test]
-fn a_refused_call_had_no_decision_for_outer_layers() {
-    let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
-    let service = limited(Policy::new("calls", Quota::per_hour(1))).0.layer(inner);
-    let send = || {
-        let request = Request::post("/").version(Version::HTTP_2).header("te", "trailers");
-        let request = request.header("content-type", "application/grpc").body(String::new()).expect("a request");
-        service.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response")
-    };
-    for allowed in [true, false, false] {
-        let response = send();
-        assert_eq!(response.headers().contains_key("grpc-status"), !allowed);
-        assert_eq!(response.extensions().get().map(Decision::is_allowed), Some(allowed));
-    }
-}
-
-#[tokio::test]
-async fn calls_are_admitted_again_when_the_wait_is_over_on_the_same_connection() {
-    let (layer, clock) = limited(Policy::new("calls", Quota::fixed_window(3, Duration::from_secs(60))));
-    let server = Health::start(layer).await;
-    let mut client = server.client().await;
-    for round in 0..3 {
-        clock.set(at(round * 60 * S));
-        for _ in 0..3 {
-            assert!(call(&mut client, None).await.is_ok());
-        }
-        let status = refused(&mut client).await;
-        assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), "60000");
     }
 }

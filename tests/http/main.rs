@@ -34,6 +34,8 @@ mod queueing;
 mod readme;
 #[cfg(feature = "axum")]
 mod refused_uploads;
+#[allow(dead_code, reason = "without axum less of it is used")]
+mod rig;
 #[cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
 mod server;
 mod slots;
@@ -46,7 +48,6 @@ mod stampede;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;
-#[cfg(feature = "axum")]
 mod upstreams;
 #[cfg(feature = "axum")]
 mod warnings;

@@ -75,38 +75,6 @@ async fn requests_reach_the_inner_service_one_slot_apart_and_the_rest_is_refused
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_requests_start_at_once_and_the_others_a_slot_apart() {
-    let (inner, calls) = noting(ms(0));
-    let quota = Quota::leaky_bucket(6, Duration::from_secs(60)).queue(4).nodelay(3);
-    let service = RateLimitLayer::new(memory(&ManualClock::paused()), Policy::new("queue", quota)).layer(inner);
-    let answers = join_all((0..6).map(|_| service.clone().oneshot(request()))).await;
-    let refused = answers[5].as_ref().unwrap();
-    assert_eq!(
-        (refused.status(), &refused.headers()["retry-after"]),
-        (StatusCode::TOO_MANY_REQUESTS, &"10".parse().unwrap())
-    );
-    let calls = calls.lock().expect("no service panics while it notes");
-    let slots = [ms(0), ms(0), ms(0), ms(10_000), ms(20_000)];
-    assert_eq!(calls.len(), slots.len(), "{calls:?}");
-    assert!(calls.iter().zip(slots).all(|(at, slot)| *at >= slot && *at <= slot + GRAIN), "{calls:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_that_waits_for_its_turn_and_is_dropped_takes_nothing_from_those_that_started_at_once() {
-    let (inner, calls) = noting(ms(0));
-    let quota = Quota::leaky_bucket(6, Duration::from_secs(60)).queue(4).nodelay(3);
-    let service = RateLimitLayer::new(memory(&ManualClock::paused()), Policy::new("queue", quota)).layer(inner);
-    for _ in 0..3 {
-        service.clone().oneshot(request()).await.expect("it starts at once");
-    }
-    timeout(ms(100), service.clone().oneshot(request())).await.expect_err("it waits 10 s");
-    let since = Instant::now();
-    service.clone().oneshot(request()).await.expect("it takes the place that is free");
-    assert!(since.elapsed() <= ms(9_900) + GRAIN, "{:?}", since.elapsed());
-    assert_eq!(calls.lock().expect("no service panics while it notes").len(), 4);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_refused_request_is_told_when_a_place_in_the_queue_is_free() {
     let (inner, _) = noting(ms(0));
     let service = queue(12).layer(inner);
@@ -119,15 +87,6 @@ async fn a_refused_request_is_told_when_a_place_in_the_queue_is_free() {
     for answer in waiting {
         assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::OK);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn spacing_holds_over_a_concurrency_limit() {
-    let (inner, calls) = noting(ms(10));
-    let service = queue(5).layer(ConcurrencyLimit::new(inner, 1));
-    let answers = timeout(ms(5_000), join_all((0..6).map(|_| service.clone().oneshot(request())))).await;
-    assert!(answers.expect("nobody waits for a permit that a waiting request holds").iter().all(Result::is_ok));
-    spaced(&calls, 6, ms(100));
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,20 +111,4 @@ async fn a_request_dropped_in_the_queue_gives_its_slot_back_if_it_is_the_last() 
     assert!(dropped.is_err(), "it waits for the slot at 100 ms");
     service.clone().oneshot(request()).await.unwrap();
     spaced(&calls, 2, ms(100));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_dropped_in_the_middle_of_the_queue_leaves_its_slot_empty() {
-    let (inner, calls) = noting(ms(0));
-    let service = queue(5).layer(inner);
-    service.clone().oneshot(request()).await.unwrap();
-    let dropped = tokio::spawn(service.clone().oneshot(request()));
-    sleep(ms(10)).await;
-    let behind = tokio::spawn(service.clone().oneshot(request()));
-    sleep(ms(10)).await;
-    dropped.abort();
-    behind.await.unwrap().unwrap();
-    let calls = calls.lock().expect("no service panics while it notes");
-    assert_eq!(calls.len(), 2);
-    assert!(calls[1] >= ms(200) && calls[1] <= ms(200) + GRAIN, "the one behind keeps its slot: {calls:?}");
 }

@@ -17,7 +17,6 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame};
-use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::time::Sleep;
@@ -27,6 +26,7 @@ use tollgate::{Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLay
 use tollgate_shed::{Class, FleetShedLayer, WorkerShedLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
+use crate::rig::{Text, hello, request, send};
 use crate::sockets::Server;
 use crate::support::doubles::unavailable;
 use crate::support::soon::soon;
@@ -86,10 +86,10 @@ fn chunked(size: usize) -> Vec<u8> {
 fn shedding() -> WorkerShedLayer {
     let clock = ManualClock::new();
     let worker = WorkerShedLayer::measured("worker", || 1.0).clock(clock.clone()).classify(|_| Class::Test);
-    let sampled = worker.layer(service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))));
+    let sampled = worker.layer(hello());
     for _ in 0..15 {
         clock.advance(Duration::from_secs(10));
-        drop(sampled.clone().oneshot(Request::new(String::new())).now_or_never());
+        send(&sampled, request());
     }
     worker
 }
@@ -128,19 +128,6 @@ async fn a_client_that_sends_all_before_it_reads_sees_every_refusal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_of_unknown_length_is_read_and_its_connection_closed() {
-    let server = Server::start(app().layer(refusing())).await;
-    let address = server.address;
-    let (mut socket, head) =
-        tokio::task::spawn_blocking(move || upload(address, "transfer-encoding: chunked", &chunked(LARGE)))
-            .await
-            .expect("no panic")
-            .expect("a response");
-    assert!(head.starts_with("http/1.1 429") && head.contains("connection: close"), "{head}");
-    assert_eq!(socket.read(&mut [0; 1]).expect("no reset"), 0);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn urllib_sees_a_refusal() {
     const UPLOAD: &str = "import sys, urllib.request, urllib.error
 for _ in range(5):
@@ -156,20 +143,38 @@ for _ in range(5):
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_whose_request_was_read_to_its_end_serves_the_next_one() {
+async fn a_connection_serves_the_next_request_where_this_one_may_be_read_to_its_end_and_else_says_that_it_closes() {
     let server = Server::start(app().layer(refusing())).await;
     let address = server.address;
-    tokio::task::spawn_blocking(move || {
-        for size in [100, 60_000, LARGE] {
-            let body = vec![b'x'; size];
-            let (mut socket, head) = upload(address, &length(size), &body).expect("a response");
-            assert!(head.starts_with("http/1.1 429") && !head.contains("connection: close"), "{head}");
-            write!(socket, "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n").expect("it is open");
-            assert!(head_of(&mut socket).expect("a response").starts_with("http/1.1 429"), "{size}");
+    let bytes = |size| vec![b'x'; size];
+    // A client that waits for 100 Continue is not asked for the body.
+    let waits = |size| length(size) + "\r\nexpect: 100-continue";
+    let rows = [
+        (length(0), bytes(0), false),
+        (length(100), bytes(100), false),
+        (length(60_000), bytes(60_000), false),
+        (length(LARGE), bytes(LARGE), false),
+        (length(2 * LARGE), bytes(60_000), true),
+        ("transfer-encoding: chunked".to_owned(), chunked(LARGE), true),
+        (waits(100), bytes(0), true),
+        (waits(LARGE), bytes(0), true),
+    ];
+    let all = tokio::task::spawn_blocking(move || {
+        for (headers, body, closes) in rows {
+            let (mut socket, head) = upload(address, &headers, &body).expect("a response");
+            assert!(head.starts_with("http/1.1 429"), "{headers}: {head}");
+            assert_eq!(head.contains("connection: close"), closes, "{headers}: {head}");
+            if closes {
+                let mut rest = String::new();
+                socket.read_to_string(&mut rest).expect("no reset");
+                assert!(!rest.contains("HTTP/1.1"), "{headers}: {rest}");
+            } else {
+                write!(socket, "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n").expect("it is open");
+                assert!(head_of(&mut socket).expect("a response").starts_with("http/1.1 429"), "{headers}");
+            }
         }
-    })
-    .await
-    .expect("no panic");
+    });
+    soon(all).await.expect("no panic");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,24 +188,6 @@ async fn the_response_does_not_wait_for_the_body() {
         socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         let error = socket.read(&mut [0; 1]).expect_err("nothing comes");
         assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
-    })
-    .await
-    .expect("no panic");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_waits_for_100_continue_is_not_asked_for_the_body() {
-    let server = Server::start(app().layer(refusing())).await;
-    let address = server.address;
-    tokio::task::spawn_blocking(move || {
-        for size in [100, LARGE] {
-            let headers = length(size) + "\r\nexpect: 100-continue";
-            let (mut socket, head) = upload(address, &headers, b"").expect("a response");
-            assert!(head.starts_with("http/1.1 429") && head.contains("connection: close"), "{head}");
-            let mut rest = String::new();
-            socket.read_to_string(&mut rest).expect("no reset");
-            assert!(!rest.contains("HTTP/1.1"), "{rest}");
-        }
     })
     .await
     .expect("no panic");
@@ -245,7 +232,7 @@ async fn a_connection_of_http2_serves_others_after_a_refused_upload() {
     let server = Server::start(app().layer(refusing())).await;
     let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
     for size in [LARGE, 0, LARGE] {
-        let request = Request::post(server.uri("/")).body(Full::new(Bytes::from(vec![b'x'; size])));
+        let request = Request::post(server.uri("/")).body(Text::new(Bytes::from(vec![b'x'; size])));
         let response = soon(client.request(request.expect("a request"))).await.expect("a response");
         assert_eq!((response.status(), response.version()), (StatusCode::TOO_MANY_REQUESTS, Version::HTTP_2));
     }
@@ -281,7 +268,7 @@ async fn only_what_a_client_of_http1_may_still_send_is_read() {
         let was_read = Arc::new(AtomicBool::new(false));
         let request = request.body(Watched(Arc::clone(&was_read))).expect("a request");
         let what = format!("{:?} {:?} {:?}", request.method(), request.version(), request.headers());
-        let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+        let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Text::default())));
         let response = layer.layer(inner).oneshot(request).await.expect("a response");
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS, "{what}");
         // The client sends nothing for 2 s.
@@ -309,7 +296,7 @@ impl Body for Endless {
 async fn a_body_that_is_always_ready_leaves_its_thread_to_others_and_is_read_for_a_time_only() {
     let (counted, start) = (Arc::new(()), Instant::now());
     let layer = refusing().drain_denied(1 << 20, Duration::from_millis(100));
-    let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+    let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Text::default())));
     let request = Request::post("/").body(Endless(start, Arc::clone(&counted))).expect("a request");
     let response = layer.layer(inner).oneshot(request).await.expect("a response");
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -343,7 +330,7 @@ async fn by_default_sixteen_mebibytes_and_thirty_seconds_of_a_body_are_read() {
     for (pause, size, expected) in [(Duration::ZERO, 1 << 20, 17), (SECOND, 1, 30)] {
         let frames = Arc::new(AtomicUsize::new(0));
         let body = Steady(Box::pin(tokio::time::sleep(pause)), pause, size, Arc::clone(&frames));
-        let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+        let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Text::default())));
         let request = Request::post("/").body(body).expect("a request");
         let response = refusing().layer(inner).oneshot(request).await.expect("a response");
         assert_eq!(response.headers()["connection"], "close");

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fastrand::Rng;
-use futures::FutureExt;
 use http::{HeaderValue, Request, Response};
 use http_body_util::Empty;
 use tollgate::body::ResponseBody;
 use tollgate::response::ActualCost;
 use tollgate::store::Store;
 use tollgate::test_util::ManualClock;
-use tollgate::{Decision, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitHeaders, RateLimitLayer, key};
+use tollgate::{Decision, Policy, Quota, RateLimitHandle, RateLimitHeaders, RateLimitLayer, key};
 use tower::util::BoxCloneService;
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::{Layer, Service};
 
+use crate::rig;
 use crate::support::{slow, time};
 
 const REQUESTS: usize = 1_500;
@@ -80,12 +80,12 @@ impl Plan {
 
     /// The service inside, with a layer of its own around it that admits everything.
     fn inner(&self, clock: &ManualClock) -> Inner {
-        let answer = service_fn(|request: Request<String>| {
+        let answer = rig::responding(|request| {
             let mut response = Response::new(Body::default());
             if let Some(cost) = request.headers().get("x-cost") {
                 response.extensions_mut().insert(ActualCost(u64::from(cost.as_bytes()[0] - b'0')));
             }
-            std::future::ready(Ok::<_, Infallible>(response))
+            response
         });
         let inner = Policy::new("inner", Quota::per_second(1_000_000));
         let layer = RateLimitLayer::new(time::memory(clock), inner).headers(RateLimitHeaders::none());
@@ -95,12 +95,11 @@ impl Plan {
 }
 
 /// Sends a request, and returns all that shows how it was decided.
-fn shown<S, B>(service: &mut S, request: Request<String>) -> String
+fn shown<S, B>(service: &S, request: Request<String>) -> String
 where
-    S: Service<Request<String>, Response = Response<B>, Error = Infallible>,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
 {
-    let ready = service.ready().now_or_never().expect("it is ready").expect("it does not fail");
-    let response = ready.call(request).now_or_never().expect("the store decides at once").expect("it does not fail");
+    let response = rig::send(service, request);
     format!("{} {:?} {:?}", response.status(), response.headers(), response.extensions().get::<Decision>())
 }
 
@@ -110,8 +109,8 @@ fn a_request_is_decided_and_answered_as_with_a_handle() {
     for &seed in &seeds {
         let mut random = Rng::with_seed(seed);
         let (plan, clock) = (plan(&mut random), ManualClock::new());
-        let mut with = plan.layer(time::memory(&clock)).layer(plan.inner(&clock));
-        let mut without = plan.layer(time::memory(&clock)).without_handle().layer(plan.inner(&clock));
+        let with = plan.layer(time::memory(&clock)).layer(plan.inner(&clock));
+        let without = plan.layer(time::memory(&clock)).without_handle().layer(plan.inner(&clock));
         for number in 0..REQUESTS {
             let mut request = Request::new(String::new());
             let headers = request.headers_mut();
@@ -119,9 +118,9 @@ fn a_request_is_decided_and_answered_as_with_a_handle() {
             if random.u8(0..4) == 0 {
                 headers.insert("x-cost", HeaderValue::from(random.u16(0..6)));
             }
-            let expected = shown(&mut with, request.clone());
+            let expected = shown(&with, request.clone());
             let place = format!("seed {seed}, request {number} of {:?}", request.headers());
-            assert_eq!(shown(&mut without, request), expected, "{place}");
+            assert_eq!(shown(&without, request), expected, "{place}");
             admitted_and_refused[usize::from(expected.starts_with("429"))] += 1;
             clock.advance(Duration::from_millis(random.u64(0..800)));
         }
@@ -129,45 +128,38 @@ fn a_request_is_decided_and_answered_as_with_a_handle() {
     assert!(admitted_and_refused.iter().all(|count| *count > 50 * seeds.len()), "{admitted_and_refused:?}");
 }
 
-/// The policies whose decisions the service finds in its handle, innermost layer first; none without a handle.
-fn found(outer: &RateLimitLayer, inner: &RateLimitLayer) -> Vec<String> {
-    let (finds, found) = std::sync::mpsc::channel();
-    let service = service_fn(move |request: Request<String>| {
-        let handle = request.extensions().get::<RateLimitHandle>();
-        let each = std::iter::successors(handle, |handle| handle.outer());
-        let names = each.map(|handle| handle.decision().outcomes()[0].policy().to_owned()).collect();
-        finds.send(names).expect("the test waits for it");
-        std::future::ready(Ok::<_, Infallible>(Response::new(Body::default())))
-    });
-    let response = outer.layer(inner.layer(service)).oneshot(Request::new(String::new()));
-    assert!(response.now_or_never().expect("the store decides at once").is_ok());
-    found.recv().expect("the service was called")
-}
-
 #[test]
 fn a_service_finds_the_handles_of_layers_that_have_them() {
-    let layer = |name| RateLimitLayer::new(MemoryStore::new(), Policy::new(name, Quota::per_second(1_000_000)));
-    let (outer, inner) = (layer("outer"), layer("inner"));
-    let (no_outer, no_inner) = (layer("outer").without_handle(), layer("inner").without_handle());
-    assert_eq!(found(&outer, &inner), ["inner", "outer"]);
-    assert_eq!(found(&no_outer, &inner), ["inner"]);
-    assert_eq!(found(&outer, &no_inner), ["outer"]);
-    assert!(found(&no_outer, &no_inner).is_empty());
+    let layer = |name, has_handle| {
+        let layer = rig::layer([Policy::new(name, Quota::per_second(1_000_000))]);
+        if has_handle { layer } else { layer.without_handle() }
+    };
+    let rows: [(bool, bool, &[&str]); 4] =
+        [(true, true, &["inner", "outer"]), (false, true, &["inner"]), (true, false, &["outer"]), (false, false, &[])];
+    for (outer, inner, expected) in rows {
+        let service = rig::responding(|request| {
+            let handles = std::iter::successors(request.extensions().get::<RateLimitHandle>(), |handle| handle.outer());
+            let names: Vec<_> = handles.map(|handle| handle.decision().outcomes()[0].policy().to_owned()).collect();
+            Response::new(rig::Text::from(names.join(" ")))
+        });
+        let service = layer("outer", outer).layer(layer("inner", inner).layer(service));
+        assert_eq!(rig::text(rig::send(&service, rig::request())), expected.join(" "));
+    }
 }
 
 #[cfg(feature = "axum")]
-#[tokio::test]
-async fn a_handler_can_do_without_a_handle() {
+#[test]
+fn a_handler_can_do_without_a_handle() {
     use axum::routing::{Router, get};
 
     let handler = async |handle: Option<RateLimitHandle>| handle.is_some().to_string();
-    let layer = || RateLimitLayer::new(MemoryStore::new(), Policy::new("all", Quota::per_minute(5)).key(key::global()));
+    let layer = || rig::layer([Policy::new("all", Quota::per_minute(5))]);
     let routes = || Router::new().route("/", get(handler));
     for (routes, has_one) in
         [(routes(), "false"), (routes().layer(layer().without_handle()), "false"), (routes().layer(layer()), "true")]
     {
-        let response = routes.oneshot(Request::new(axum::body::Body::empty())).await.expect("it does not fail");
+        let response = rig::send(&routes, rig::request());
         assert_eq!(response.status(), 200);
-        assert_eq!(axum::body::to_bytes(response.into_body(), 16).await.expect("a body"), has_one);
+        assert_eq!(rig::now(axum::body::to_bytes(response.into_body(), 16)), has_one);
     }
 }

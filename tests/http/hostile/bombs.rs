@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
 use http::Request;
 use tollgate::MemoryStore;
 
-use super::rig::{app, every_policy, from, send, with};
+use super::rig::{app, every_policy, from};
+use crate::rig::{send, with};
 
 /// Many times what the longest takes; a walk over each byte for each byte takes longer.
 const BOUND: Duration = Duration::from_secs(2);
@@ -14,13 +14,13 @@ const BOUND: Duration = Duration::from_secs(2);
 const KEYED: [&str; 8] =
     ["x-forwarded-for", "forwarded", "x-real-ip", "cookie", "authorization", "host", "x-api-key", "x-user"];
 
-fn get() -> Request<Body> {
+fn get() -> Request<String> {
     from([10, 0, 0, 1], "/users/7?q=x")
 }
 
 /// Checks that a request is served in time, and that what it sent is not sent back.
 #[track_caller]
-fn serves(name: &str, request: Request<Body>) {
+fn serves(name: &str, request: Request<String>) {
     let app = app(MemoryStore::new(), every_policy());
     let start = Instant::now();
     let response = send(&app, request);

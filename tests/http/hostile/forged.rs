@@ -41,7 +41,7 @@ const FORGED: [&[u8]; 18] = [
 ];
 
 async fn send(app: &Router, uri: &str) -> Response<Body> {
-    let request: Request<Body> = from([203, 0, 113, 9], uri);
+    let request: Request<String> = from([203, 0, 113, 9], uri);
     let Ok(response) = app.clone().oneshot(request).await;
     response
 }

@@ -1,20 +1,15 @@
 //! An app with every kind of key before it, and requests to it.
 
-use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::ConnectInfo;
 use axum::routing::any;
-use futures::FutureExt;
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::Request;
 use tollgate::key::{self, KeyExtractor};
 use tollgate::policy::MissingKey;
 use tollgate::store::Store;
 use tollgate::{Policy, Quota, RateLimitLayer};
-use tower::{Service, ServiceExt};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) const QUOTAS: [Quota; 5] = [
@@ -74,31 +69,10 @@ pub(crate) fn app(store: impl Store, policies: impl IntoIterator<Item = Policy>)
         .layer(RateLimitLayer::composite(store).policies(policies))
 }
 
-/// The response of an app that answers at once.
-#[track_caller]
-pub(crate) fn send(app: &Router, request: Request<Body>) -> Response<Body> {
-    let Ok(response) = answer(app.clone(), request).now_or_never().expect("an answer at once");
-    response
-}
-
-async fn answer<S>(app: S, request: Request<Body>) -> Result<Response<Body>, Infallible>
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-{
-    app.oneshot(request).await
-}
-
 /// A request from a peer.
-pub(crate) fn from(peer: impl Into<IpAddr>, uri: &str) -> Request<Body> {
-    let mut request = Request::new(Body::empty());
+pub(crate) fn from(peer: impl Into<IpAddr>, uri: &str) -> Request<String> {
+    let mut request = Request::new(String::new());
     *request.uri_mut() = uri.parse().expect("a URI");
-    request.extensions_mut().insert(ConnectInfo(SocketAddr::new(peer.into(), 4711)));
-    request
-}
-
-/// The same with one more line of a header.
-pub(crate) fn with(mut request: Request<Body>, name: &str, value: impl AsRef<[u8]>) -> Request<Body> {
-    let value = HeaderValue::from_bytes(value.as_ref()).expect("a header value");
-    request.headers_mut().append(name.parse::<HeaderName>().expect("a header name"), value);
+    request.extensions_mut().insert(SocketAddr::new(peer.into(), 4711));
     request
 }

@@ -1,14 +1,11 @@
 //! Requests that this crate refuses inside of a layer: they are no failures of their clients, and no successes.
-#![cfg(feature = "axum")]
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use axum::response::{IntoResponse, Response};
-use http::{Method, Request, StatusCode, Version};
+use http::{Request, StatusCode};
 use tollgate::key::Ambiguous;
 use tollgate::policy::{Count, MissingKey};
 use tollgate::test_util::ManualClock;
@@ -16,6 +13,7 @@ use tollgate::{Ban, Key, MemoryStore, OnFailure, Policy, Quota, RateLimitHandle,
 use tollgate_shed::{FleetShedLayer, WorkerShedLayer};
 use tower::ServiceExt;
 
+use crate::rig::{call, request};
 use crate::support::doubles::unavailable;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -26,21 +24,7 @@ const FIVE: Quota = Quota::fixed_window(5, HOUR);
 /// The status of a refusal by the layer outside.
 const OUTSIDE: StatusCode = StatusCode::IM_A_TEAPOT;
 
-fn get() -> Request<Body> {
-    let mut request = Request::new(Body::empty());
-    request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4_711))));
-    request
-}
-
-fn call() -> Request<Body> {
-    let mut call = get();
-    (*call.method_mut(), *call.version_mut()) = (Method::POST, Version::HTTP_2);
-    call.headers_mut().insert("content-type", "application/grpc".parse().expect("a value"));
-    call.headers_mut().insert("te", "trailers".parse().expect("a value"));
-    call
-}
-
-async fn send(app: &Router, request: Request<Body>) -> Response {
+async fn send(app: &Router, request: Request<String>) -> Response {
     app.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
 }
 
@@ -65,7 +49,7 @@ async fn overloaded() -> Router {
     let app = hello().layer(WorkerShedLayer::measured("worker", || 1.0).clock(clock.clone()));
     for _ in 0..130 {
         clock.advance(SECOND);
-        send(&app, get()).await;
+        send(&app, request()).await;
     }
     app
 }
@@ -102,15 +86,15 @@ fn login(count: &Count) -> [Policy; 2] {
 }
 
 /// Sends more requests than the layer outside admits if they count; returns whether it admits another one.
-async fn admits_more(row: &(&'static str, u16, Router), layer: RateLimitLayer, request: fn() -> Request<Body>) -> bool {
+async fn admits_more(row: &(&'static str, u16, Router), layer: RateLimitLayer, again: fn() -> Request<String>) -> bool {
     let (how, status, app) = row;
     // It takes the only unit, or the only slot.
-    let _held = send(app, get()).await;
+    let _held = send(app, request()).await;
     let app = app.clone().layer(layer);
     for _ in 0..9 {
-        send(&app, request()).await;
+        send(&app, again()).await;
     }
-    let last = send(&app, get()).await;
+    let last = send(&app, request()).await;
     assert!([*status, OUTSIDE.as_u16()].contains(&last.status().as_u16()), "{how}: {}", last.status());
     if *how == "a policy" && last.status() != OUTSIDE {
         let wait: u64 = last.headers()["retry-after"].to_str().expect("ASCII").parse().expect("a number");
@@ -121,10 +105,10 @@ async fn admits_more(row: &(&'static str, u16, Router), layer: RateLimitLayer, r
 
 #[tokio::test]
 async fn what_is_refused_inside_is_neither_a_failure_nor_a_success_of_the_client() {
-    for request in [get, call] {
+    for again in [request, call] {
         for row in refusing().await {
             for count in [Count::failures(), Count::successes()] {
-                assert!(admits_more(&row, outside(login(&count)), request).await, "{}", row.0);
+                assert!(admits_more(&row, outside(login(&count)), again).await, "{}", row.0);
             }
         }
     }
@@ -136,28 +120,14 @@ async fn a_status_that_is_counted_by_name_counts_by_whomever_it_is() {
         let status = StatusCode::from_u16(row.1).expect("a status");
         for count in [Count::statuses([status]), Count::when(move |response| response.status == status)] {
             for policy in login(&count) {
-                assert!(!admits_more(&row, outside([policy]), get).await, "{}", row.0);
+                assert!(!admits_more(&row, outside([policy]), request).await, "{}", row.0);
             }
         }
     }
-}
-
-#[tokio::test]
-async fn failures_of_the_service_behind_layers_that_refuse_none_still_count() {
+    // Where those inside refuse none, the failures of the service count.
     let inside = RateLimitLayer::new(MemoryStore::new(), Policy::new("inside", Quota::per_second(1_000)));
     let app = Router::new().fallback(|| async { StatusCode::UNAUTHORIZED }).layer(inside);
     for policy in login(&Count::failures()) {
-        assert!(!admits_more(&("nobody", 401, app.clone()), outside([policy]), get).await);
-    }
-}
-
-#[tokio::test]
-#[cfg(feature = "config")]
-async fn failures_in_files_are_those_of_the_service_too() {
-    let file = "[[policy]]\nname = \"login\"\nkey = \"peer_ip\"\nlimit = 5\nwindow = \"1h\"\ncount = \"failures\"\n\
-                ban = { after = 3, within = \"5m\", duration = \"15m\", on = \"failures\" }";
-    for row in refusing().await {
-        let config = tollgate_config::Config::from_toml(file).expect("a file without mistakes");
-        assert!(admits_more(&row, outside(config.into_policies()), get).await, "{}", row.0);
+        assert!(!admits_more(&("nobody", 401, app.clone()), outside([policy]), request).await);
     }
 }

@@ -1,11 +1,14 @@
 //! Limits asked from code, and the service that tells clients what they have left.
 
 mod asked;
+#[cfg(feature = "axum")]
 mod bans;
 mod counters;
+#[cfg(feature = "axum")]
 mod failures;
+#[cfg(feature = "axum")]
 mod inside;
 mod selected;
-mod shown;
+#[cfg(feature = "axum")]
 mod status;
 mod waiting;

@@ -5,23 +5,23 @@ use std::time::Duration;
 use futures::FutureExt;
 use http::Method;
 use tollgate::key;
-use tollgate::test_util::ManualClock;
 use tollgate::{
-    Ban, Decision, Error, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule,
+    Ban, Decision, Error, Key, Limiter, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimitHandle,
+    RateLimitLayer, Rule,
 };
 use tollgate_bandwidth::Flow;
 use tollgate_shed::BackPressureLayer;
 use tollgate_test::send;
 
-use crate::support::time::memory;
+use crate::rig::{self, everybody};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const TEN: Quota = Quota::fixed_window(10, HOUR);
 
-/// What is answered at once.
+/// The result of what does not wait.
 #[track_caller]
-fn now<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    answer.now_or_never().expect("an answer at once")
+fn now<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    future.now_or_never().expect("it does not wait")
 }
 
 fn user() -> Key {
@@ -34,7 +34,7 @@ fn by_user(name: &str, quota: Quota) -> Policy {
 
 /// A quota for users, and policies that no job of a user meets.
 fn layer() -> RateLimitLayer {
-    RateLimitLayer::composite(memory(&ManualClock::new()))
+    rig::layer([])
         .policy(by_user("user", Quota::per_hour(100)))
         .policy(by_user("login", Quota::per_hour(5)).routes(["/login"]))
         .policy(by_user("write", Quota::per_hour(5)).methods([Method::POST]))
@@ -70,7 +70,7 @@ fn a_job_takes_from_the_policies_whose_requests_have_its_key_wherever_they_go() 
     assert!(!now(limiter.check(&user())).expect("a policy is for it").is_allowed());
     uses(now(limiter.check(&user())), &["user"]);
     uses(now(limiter.check(&Key::new("ip", "203.0.113.9"))), &["ip"]);
-    uses(now(limiter.check(&Key::new("global", ""))), &["all"]);
+    uses(now(limiter.check(&everybody())), &["all"]);
     uses(now(limiter.check(&user().join(&Key::new("method", "GET")))), &["pair"]);
 }
 
@@ -95,16 +95,21 @@ async fn all_operations_use_the_same_policies_and_a_key_that_is_for_none_is_an_e
     assert_eq!(limiter.reset(&user()).await.expect("two counters"), 2);
 
     let says = &["\"user\"", "header x-user", "ip", "closure", "only"];
-    is_for_none(limiter.check(&others).await, says);
-    is_for_none(limiter.check_n(&others, 0).await, says);
-    is_for_none(limiter.peek(&others).await, says);
-    is_for_none(limiter.until_ready(&others, HOUR).await, says);
-    is_for_none(limiter.acquire(&others).await, says);
-    is_for_none(Flow::of(&limiter, &others).await, says);
-    is_for_none(limiter.strike(&others).await, says);
-    is_for_none(limiter.lift_ban(&others).await, says);
-    is_for_none(limiter.refund(&others, 1).await, says);
-    is_for_none(limiter.reset(&others).await, says);
+    let refused = [
+        limiter.check(&others).await.err(),
+        limiter.check_n(&others, 0).await.err(),
+        limiter.peek(&others).await.err(),
+        limiter.until_ready(&others, HOUR).await.err(),
+        limiter.acquire(&others).await.err(),
+        Flow::of(&limiter, &others).await.err(),
+        limiter.strike(&others).await.err(),
+        limiter.lift_ban(&others).await.err(),
+        limiter.refund(&others, 1).await.err(),
+        limiter.reset(&others).await.err(),
+    ];
+    for error in refused {
+        is_for_none(error.map_or(Ok(()), Err), says);
+    }
     is_for_none(BackPressureLayer::try_new(limiter, others), says);
     assert!(
         BackPressureLayer::try_new(layer.clone().live().limiter(), Key::new("ip", "203.0.113.9")).is_ok(),
@@ -120,14 +125,9 @@ fn policies_are_used_for_every_key_where_they_are_named() {
     uses(now(named.check(&job)), &["login", "closure"]);
     uses(now(named.peek(&user())), &["login", "closure"]);
     assert_eq!(now(named.reset(&job)).expect("two counters"), 2);
-    uses(
-        now(layer.clone().live().limiter().on_failure(tollgate::OnFailure::Deny).only(["ip"]).unwrap().check(&job)),
-        &["ip"],
-    );
-    uses(
-        now(layer.clone().live().limiter().only(["ip"]).unwrap().on_failure(tollgate::OnFailure::Deny).check(&job)),
-        &["ip"],
-    );
+    let limiter = || layer.clone().live().limiter();
+    uses(now(limiter().on_failure(OnFailure::Deny).only(["ip"]).expect("it is there").check(&job)), &["ip"]);
+    uses(now(limiter().only(["ip"]).expect("it is there").on_failure(OnFailure::Deny).check(&job)), &["ip"]);
     is_for_none(layer.clone().live().limiter().only(["log-in"]), &["\"log-in\"", "\"login\""]);
     is_for_none(layer.clone().live().limiter().only([""; 0]), &["at least one"]);
     assert!(layer.clone().live().limiter().only(["log in"]).is_err(), "it is no name");
@@ -221,7 +221,7 @@ fn a_kind_that_is_named_as_a_shared_counter_is_no_shared_counter() {
 #[test]
 fn a_policy_of_the_layer_makes_keys_with_the_settings_of_the_client() {
     let client = key::client_ip().v6_prefix(64);
-    let layer = RateLimitLayer::composite(memory(&ManualClock::new())).client(client).ip(TEN);
+    let layer = rig::layer([]).client(client).ip(TEN);
     let ip = layer.clone().live().find_policy("ip").expect("it was added");
     assert_eq!(ip.key_of("2001:db8:0:1::9").expect("an address").as_str(), "ip:2001:db8:0:1::/64");
     assert!(layer.clone().live().find_policy("login").is_none());

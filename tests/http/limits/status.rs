@@ -1,174 +1,344 @@
-//! The service that tells clients what they have left, over axum.
-#![cfg(feature = "axum")]
+//! The service that tells clients what they have left: what it tells, whom it tells what, and that it takes nothing.
 
-use std::net::SocketAddr;
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::ConnectInfo;
-use axum::routing::get;
-use futures::FutureExt;
-use http::{Method, Request, Response};
-use http_body_util::BodyExt;
-use tollgate::policy::AccessList;
+use http::request::Parts;
+use http::{Method, Request};
+use http_body::Body as _;
+use tollgate::key::{self, KeyExtractor, Lookup};
+use tollgate::policy::{AccessList, MissingKey, TierLookup};
+use tollgate::status::StatusService;
 use tollgate::test_util::ManualClock;
-use tollgate::{LiveLayer, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate::{Key, LiveLayer, MemoryStore, OnFailure, Policy, Quota, RateLimitHeaders, RateLimitLayer};
 use tollgate_bandwidth::{BandwidthLayer, OnLimit};
-use tower::ServiceExt;
+#[cfg(feature = "config")]
+use tollgate_config::Config;
+use tollgate_test::{Recorded, RecordingStore};
+use tower::Layer;
+use tracing::Level;
 
+use crate::rig::{self, expect, hello, line, of, request, send, text, with};
 use crate::support::doubles::unavailable;
-use crate::support::time::memory;
+use crate::support::log::Log;
 
 const HOUR: Duration = Duration::from_secs(3_600);
+const TEN: Quota = Quota::fixed_window(10, HOUR);
 
 fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
-    let store = memory(&ManualClock::new());
-    RateLimitLayer::composite(store).policies(policies)
+    rig::layer(policies)
 }
 
-/// An app whose `/` is limited, and whose `/rate_limit` tells.
-fn app(layer: &RateLimitLayer) -> Router {
-    live_app(&layer.clone().live())
-}
-
-fn live_app(layer: &LiveLayer) -> Router {
-    let limited = Router::new().route("/", get(|| async {})).layer(layer.clone());
-    limited.route_service("/rate_limit", layer.status_service_for(|_| true))
-}
-
-fn request(method: Method, uri: &str, user: &str) -> Request<Body> {
-    let request = Request::builder().method(method).uri(uri).header("x-user", user);
-    let peer = ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4711)));
-    request.extension(peer).body(Body::empty()).expect("a request")
-}
-
-#[track_caller]
-fn send(app: &Router, request: Request<Body>) -> Response<Body> {
-    app.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response")
-}
-
-#[track_caller]
-fn text(response: Response<Body>) -> String {
-    let collected = response.into_body().collect().now_or_never().expect("a body at once").expect("a body");
-    String::from_utf8(collected.to_bytes().into()).expect("text")
-}
-
-/// What a user is told; `R` stands for a reset that is this far away.
-#[track_caller]
-fn told(app: &Router, user: &str, expected: &str, resets: &[Duration]) {
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    let filled = |now: Duration| {
-        let seconds = |after: &Duration| (now + *after).as_nanos().div_ceil(1_000_000_000).to_string();
-        resets.iter().fold(expected.to_owned(), |text, after| text.replacen('R', &seconds(after), 1))
-    };
-    let before = filled(now());
-    let text = text(send(app, request(Method::GET, "/rate_limit", user)));
-    assert!(text == before || text == filled(now()), "{text} is not {before}");
+fn by(key: impl KeyExtractor) -> Policy {
+    Policy::new("by", TEN).key(key)
 }
 
 fn user(quota: Quota) -> Policy {
     Policy::new("user", quota).key(key::header("x-user"))
 }
 
-#[test]
-fn what_is_counted_besides_requests_has_a_name_and_slots_have_no_reset() {
-    let slots = Policy::new("streams", Quota::concurrency(1)).key(key::header("x-user"));
-    let bytes = Policy::new("downloads", Quota::per_second(1_000)).key(key::header("x-user"));
-    let streams = r#""streams":{"limit":1,"used":0,"remaining":1,"unit":"concurrent-requests"}"#;
-    let downloads = r#""downloads":{"limit":1000,"used":0,"remaining":1000,"reset":R,"unit":"content-bytes"}"#;
-    let expected = |resource| format!(r#"{{"resources":{{{resource}}}}}"#);
-    told(&app(&layer([slots])), "ada", &expected(streams), &[]);
-    let bandwidth = BandwidthLayer::responses(layer([bytes]), OnLimit::Throttle);
-    told(&live_app(bandwidth.limits()), "ada", &expected(downloads), &[Duration::ZERO]);
+/// The status and the text of what a service answers.
+#[track_caller]
+fn asked(service: &StatusService, request: Request<String>) -> (u16, String) {
+    let response = send(service, request);
+    (response.status().as_u16(), text(response))
 }
 
-#[test]
-fn what_is_kept_for_others_is_not_left() {
-    let app = app(&layer([user(Quota::fixed_window(10, HOUR)).reserve(0.4, |_| false)]));
-    assert_eq!(send(&app, request(Method::GET, "/", "ada")).status(), 200);
-    told(&app, "ada", r#"{"resources":{"user":{"limit":10,"used":5,"remaining":5,"reset":R}}}"#, &[HOUR]);
+/// What is told to anybody whom a closure lets see all.
+#[track_caller]
+fn told(layer: &LiveLayer, request: Request<String>) -> String {
+    let (status, text) = asked(&layer.status_service_for(|_| true), request);
+    assert_eq!(status, 200, "{text}");
+    text
+}
+
+/// Expects what a user is told; `R` stands for a reset that is this far away.
+#[track_caller]
+fn tells(layer: &LiveLayer, user: &str, expected: &str, resets: &[Duration]) {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let filled = |now: Duration| {
+        let seconds = |after: &Duration| (now + *after).as_nanos().div_ceil(1_000_000_000).to_string();
+        let expected = resets.iter().fold(expected.to_owned(), |text, after| text.replacen('R', &seconds(after), 1));
+        format!(r#"{{"resources":{{{expected}}}}}"#)
+    };
+    let before = filled(now());
+    let text = told(layer, of(user));
+    assert!(text == before || text == filled(now()), "{text} is not {before}");
+}
+
+/// The status of a request that is limited.
+#[track_caller]
+fn limited(layer: &RateLimitLayer, request: Request<String>) -> u16 {
+    send(&layer.layer(hello()), request).status().as_u16()
 }
 
 #[test]
 fn each_client_is_told_what_it_has_left() {
-    let bucket = Quota::token_bucket(10, HOUR);
-    let app = app(&layer([user(bucket).cost(2)]).ip(Quota::fixed_window(3, HOUR)));
-    let fresh = r#"{"resources":{"user":{"limit":10,"used":0,"remaining":10,"reset":R},"ip":{"limit":3,"used":0,"remaining":3,"reset":R}}}"#;
-    told(&app, "ada", fresh, &[Duration::ZERO; 2]);
-    assert_eq!(send(&app, request(Method::GET, "/", "ada")).status(), 200);
-    let after = r#"{"resources":{"user":{"limit":10,"used":2,"remaining":8,"reset":R},"ip":{"limit":3,"used":1,"remaining":2,"reset":R}}}"#;
-    told(&app, "ada", after, &[HOUR / 5, HOUR]);
-    told(
-        &app,
-        "bob",
-        &after.replace(r#""used":2,"remaining":8"#, r#""used":0,"remaining":10"#),
-        &[Duration::ZERO, HOUR],
-    );
+    let layer = layer([user(Quota::token_bucket(10, HOUR)).cost(2)]).ip(Quota::fixed_window(3, HOUR));
+    let live = layer.clone().live();
+    let fresh =
+        r#""user":{"limit":10,"used":0,"remaining":10,"reset":R},"ip":{"limit":3,"used":0,"remaining":3,"reset":R}"#;
+    tells(&live, "ada", fresh, &[Duration::ZERO; 2]);
+    assert_eq!(limited(&layer, of("ada")), 200);
+    let after =
+        r#""user":{"limit":10,"used":2,"remaining":8,"reset":R},"ip":{"limit":3,"used":1,"remaining":2,"reset":R}"#;
+    tells(&live, "ada", after, &[HOUR / 5, HOUR]);
+    let other = after.replace(r#""used":2,"remaining":8"#, r#""used":0,"remaining":10"#);
+    tells(&live, "bob", &other, &[Duration::ZERO, HOUR]);
+    live.replace_policies([user(Quota::fixed_window(7, HOUR))]).expect("they are valid");
+    tells(&live, "bob", r#""user":{"limit":7,"used":0,"remaining":7,"reset":R}"#, &[Duration::ZERO]);
+}
+
+#[test]
+fn what_is_counted_besides_requests_has_a_name_and_slots_have_no_reset() {
+    let by_user = |name, quota| layer([Policy::new(name, quota).key(key::header("x-user"))]);
+    let streams = r#""streams":{"limit":1,"used":0,"remaining":1,"unit":"concurrent-requests"}"#;
+    tells(&by_user("streams", Quota::concurrency(1)).live(), "ada", streams, &[]);
+    let downloads = r#""downloads":{"limit":1000,"used":0,"remaining":1000,"reset":R,"unit":"content-bytes"}"#;
+    let bandwidth = BandwidthLayer::responses(by_user("downloads", Quota::per_second(1_000)), OnLimit::Throttle);
+    tells(bandwidth.limits(), "ada", downloads, &[Duration::ZERO]);
+}
+
+#[test]
+fn policies_for_other_requests_are_told_too_and_those_that_are_hidden_or_do_not_apply_are_not() {
+    let one = |name| Policy::new(name, Quota::fixed_window(1, HOUR)).key(key::header("x-user"));
+    let layer = layer([
+        one("hidden").unadvertised(),
+        one("tried").shadow(),
+        one("absent").key(key::cookie("session")),
+        one("listed").allow(AccessList::default().key("ada")),
+        one("scoped").methods([Method::POST]).routes(["/"]),
+        one("never").when(|_| false).cost_by(|_| panic!("a cost is not worked out where its policy does not apply")),
+        one("costly").routes(["/units"]).cost_by(|_| panic!("it is only looked")),
+    ])
+    .live();
+    let of_one = |name| format!(r#""{name}":{{"limit":1,"used":0,"remaining":1,"reset":R}}"#);
+    let ada = [of_one("scoped"), of_one("costly")];
+    tells(&layer, "ada", &ada.join(","), &[Duration::ZERO; 2]);
+    tells(&layer, "bob", &[of_one("listed"), ada.join(",")].join(","), &[Duration::ZERO; 3]);
 }
 
 #[test]
 fn telling_takes_nothing_even_when_nothing_is_left() {
-    let app = app(&layer([user(Quota::fixed_window(1, HOUR))]));
-    let one = |used: u64| {
-        format!(r#"{{"resources":{{"user":{{"limit":1,"used":{used},"remaining":{},"reset":R}}}}}}"#, 1 - used)
-    };
-    (0..10).for_each(|_| told(&app, "ada", &one(0), &[Duration::ZERO]));
-    assert_eq!(send(&app, request(Method::GET, "/", "ada")).status(), 200);
-    (0..10).for_each(|_| told(&app, "ada", &one(1), &[HOUR]));
-    assert_eq!(send(&app, request(Method::GET, "/", "ada")).status(), 429);
-}
-
-#[test]
-fn the_answer_is_json_of_the_moment() {
-    let response = send(&app(&layer([])), request(Method::GET, "/rate_limit", "ada"));
-    assert_eq!(response.status(), 200);
-    assert_eq!(response.headers()["content-type"], "application/json");
-    assert_eq!(response.headers()["cache-control"], "no-store");
-    assert_eq!(text(response), r#"{"resources":{}}"#);
-}
-
-#[test]
-fn policies_that_clients_are_not_told_of_are_left_out() {
-    let quota = Quota::fixed_window(1, HOUR);
-    let hidden = [user(quota).unadvertised(), Policy::new("tried", quota).shadow()];
-    let absent = Policy::new("absent", quota).key(key::cookie("session"));
-    let listed = Policy::new("listed", quota).key(key::header("x-user")).allow(AccessList::default().key("ada"));
-    let app = app(&layer(hidden).policy(absent).policy(listed));
-    told(&app, "ada", r#"{"resources":{}}"#, &[]);
-    told(&app, "bob", r#"{"resources":{"listed":{"limit":1,"used":0,"remaining":1,"reset":R}}}"#, &[Duration::ZERO]);
-}
-
-#[test]
-fn policies_for_other_methods_and_routes_are_told_too() {
-    let quota = Quota::fixed_window(1, HOUR);
-    let scoped = user(quota).methods([Method::POST]).routes(["/"]);
-    let app = app(&layer([scoped]));
-    told(&app, "ada", r#"{"resources":{"user":{"limit":1,"used":0,"remaining":1,"reset":R}}}"#, &[Duration::ZERO]);
-}
-
-#[test]
-fn replaced_policies_are_told_as_they_are() {
     let layer = layer([user(Quota::fixed_window(1, HOUR))]);
-    let app = app(&layer);
-    layer.clone().live().replace_policies([user(Quota::fixed_window(7, HOUR))]).unwrap();
-    told(&app, "ada", r#"{"resources":{"user":{"limit":7,"used":0,"remaining":7,"reset":R}}}"#, &[Duration::ZERO]);
+    let one = |used: u64| format!(r#""user":{{"limit":1,"used":{used},"remaining":{},"reset":R}}"#, 1 - used);
+    (0..10).for_each(|_| tells(&layer.clone().live(), "ada", &one(0), &[Duration::ZERO]));
+    assert_eq!(limited(&layer, of("ada")), 200);
+    (0..10).for_each(|_| tells(&layer.clone().live(), "ada", &one(1), &[HOUR]));
+    assert_eq!(limited(&layer, of("ada")), 429);
 }
 
 #[test]
-fn a_store_that_cannot_say_is_503_where_failures_deny() {
-    let layer = RateLimitLayer::new(unavailable(), user(Quota::per_hour(1))).on_failure(OnFailure::Deny);
-    let response = send(&app(&layer), request(Method::GET, "/rate_limit", "ada"));
+fn telling_makes_no_key_and_prolongs_none() {
+    let clock = ManualClock::new();
+    let memory = MemoryStore::builder().capacity(200).clock(clock.clone()).build();
+    let store = RecordingStore::new(memory.clone());
+    let policy = by(key::header("x-user")).cost(3).metered().refund_dropped().reserve(0.5, |_| false);
+    let layer = RateLimitLayer::new(store.clone(), policy);
+    let live = layer.clone().live();
+    for number in 0..100 {
+        told(&live, of(&number.to_string()));
+    }
+    assert!(memory.is_empty());
+    let calls = store.take();
+    assert_eq!(calls.len(), 100, "each is a look");
+    for look in calls {
+        let Recorded::Decide(checks) = look else { panic!("{look:?}") };
+        assert_eq!((checks.len(), checks[0].cost), (1, 0));
+    }
+    limited(&layer, of("ada"));
+    clock.advance(HOUR / 2);
+    (0..10).for_each(|_| assert!(told(&live, of("ada")).contains(r#""used":8,"remaining":2"#)));
+    // When its window is over, it makes way.
+    clock.advance(HOUR);
+    (0..64).for_each(|number| assert_eq!(limited(&layer, of(&number.to_string())), 200));
+    assert_eq!(memory.len(), 64);
+    assert!(told(&live, of("ada")).contains(r#""used":5,"remaining":5"#));
+}
+
+#[test]
+fn what_is_told_is_what_the_headers_told_with_a_reserve_too() {
+    let is_critical = |parts: &Parts| parts.headers.contains_key("x-critical");
+    for quota in [
+        TEN,
+        Quota::token_bucket(10, HOUR),
+        Quota::token_bucket(10, HOUR).burst(4),
+        Quota::sliding_window(10, HOUR),
+        Quota::sliding_log(10, HOUR),
+        // Headers have 15 digits at most.
+        Quota::token_bucket(2_000_000_000_000_000, Duration::from_micros(1)),
+    ] {
+        for fraction in [None, Some(0.3), Some(0.7)] {
+            let policy = fraction.into_iter().fold(user(quota), |policy, part| policy.reserve(part, is_critical));
+            let layer = layer([policy]).headers(RateLimitHeaders::both().used());
+            for request in [of("ada"), with(of("ada"), "x-critical", "1")] {
+                for _ in 0..4 {
+                    let response = send(&layer.layer(hello()), request.clone());
+                    let [limit, used, left] = ["limit", "used", "remaining"]
+                        .map(|name| line(response.headers(), &format!("x-ratelimit-{name}")).to_owned());
+                    let expected = format!(r#""limit":{limit},"used":{used},"remaining":{left},"#);
+                    let text = told(&layer.clone().live(), request.clone());
+                    assert!(text.contains(&expected), "{quota}, reserve {fraction:?}: {text} is not {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_answer_is_json_of_the_moment_and_to_head_its_length() {
+    let all = layer([Policy::new("all", TEN)]).live();
+    let response = send(&layer([]).live().status_service_for(|_| true), request());
+    assert_eq!(response.status(), 200);
+    expect(response.headers(), &[("content-type", "application/json"), ("cache-control", "no-store")]);
+    assert_eq!(text(response), r#"{"resources":{}}"#);
+    for service in [all.status_service().expect("it is proven"), all.status_service_for(|_| false)] {
+        let (_, text) = asked(&service, request());
+        let response = send(&service, rig::by(Method::HEAD));
+        let length = line(response.headers(), "content-length").parse();
+        assert_eq!((length, response.into_body().size_hint().exact()), (Ok(text.len()), Some(0)));
+    }
+}
+
+#[test]
+fn a_store_that_cannot_say_is_503_where_failures_deny_and_a_fallback_tells_what_it_counts() {
+    let denies = RateLimitLayer::new(unavailable(), user(TEN)).on_failure(OnFailure::Deny);
+    let response = send(&denies.live().status_service_for(|_| true), of("ada"));
     assert_eq!(response.status(), 503);
-    assert_eq!(response.headers()["retry-after"], "1");
-    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    expect(response.headers(), &[("retry-after", "1"), ("content-type", "application/problem+json")]);
     assert!(text(response).contains("temporary-reduced-capacity"));
+    let falls_back = RateLimitLayer::new(unavailable(), user(Quota::token_bucket(2, HOUR)));
+    assert_eq!(limited(&falls_back, of("ada")), 200);
+    assert!(told(&falls_back.live(), of("ada")).contains(r#""used":1,"remaining":1"#));
+}
+
+// Whom it tells what.
+
+#[derive(Clone)]
+struct User(&'static str);
+
+fn by_found_user() -> Policy {
+    Policy::new("user", TEN).key(key::extension(|user: &User| Key::new("user", user.0)))
 }
 
 #[test]
-fn where_a_fallback_counts_it_is_the_fallback_that_tells() {
-    let layer = RateLimitLayer::new(unavailable(), user(Quota::token_bucket(2, HOUR)));
-    let app = app(&layer);
-    assert_eq!(send(&app, request(Method::GET, "/", "ada")).status(), 200);
-    assert!(text(send(&app, request(Method::GET, "/rate_limit", "ada"))).contains(r#""used":1,"remaining":1"#));
+fn a_status_for_all_is_built_only_for_keys_that_the_connection_or_the_server_says() {
+    let dynamic = |key: Arc<dyn KeyExtractor>| by(key);
+    let found = key::lookup(key::peer_ip(), |_: Lookup| async { Ok::<_, Infallible>(Key::new("k", "v")) });
+    let tiers = TierLookup::new(|_: Lookup| async { Ok::<_, Infallible>(None) });
+    let made_up = [
+        by(key::header("x-user")),
+        by(key::cookie("session")),
+        by(key::query("tenant")),
+        by(key::bearer()),
+        by(key::basic_user()),
+        by(key::host()),
+        by(key::path()),
+        by(key::path_param("id")),
+        by(key::from_fn(|_: &Parts| "text")),
+        by(|_: &Parts| "text"),
+        by((key::peer_ip(), key::header("x-user"))),
+        by((key::header("x-user"), key::peer_ip())),
+        dynamic(Arc::new(key::header("x-user"))),
+        by(found),
+        // What a tier is, a client would find out with an API key that is a guess.
+        by(key::peer_ip()).tier(|parts| (parts.headers.get("x-api-key")? == "secret").then(|| Quota::per_hour(5_000))),
+    ];
+    for (place, policy) in made_up.into_iter().enumerate() {
+        let error = layer([Policy::new("all", TEN), policy]).live().status_service().expect_err("anybody could see it");
+        assert!(error.is_invalid(), "policy {place}: {error}");
+        let told = error.to_string();
+        assert!(told.contains("policy \"by\"") && told.contains("status_service_for"), "policy {place}: {told}");
+    }
+    let proven = [
+        by(key::peer_ip()),
+        by(key::client_ip().trusted_hops(1)),
+        by(key::global()),
+        by(key::route()),
+        by(key::method()),
+        by_found_user(),
+        by((key::peer_ip(), key::route())),
+        dynamic(Arc::new(key::client_ip())),
+        by(key::peer_ip()).tier_lookup(tiers),
+        // Nobody is told of them.
+        by(key::header("x-user")).unadvertised(),
+        by(key::header("x-user")).shadow(),
+    ];
+    for (place, policy) in proven.into_iter().enumerate() {
+        let _ = layer([policy]).live().status_service().unwrap_or_else(|error| panic!("policy {place}: {error}"));
+    }
+}
+
+#[cfg(feature = "config")]
+#[test]
+fn a_list_of_clients_in_a_file_makes_no_address_a_guess() {
+    let file = |key: &str| {
+        let policy = format!("[[policy]]\nname = \"by\"\nlimit = 10\nwindow = \"1h\"\nkey = \"{key}\"");
+        let config = Config::from_toml(&format!("{policy}\ndeny = [\"203.0.113.0/24\"]")).expect("a policy");
+        layer(config.into_policies()).live().status_service().is_ok()
+    };
+    assert!(file("client_ip") && file("global") && !file("header:x-api-key"));
+}
+
+#[test]
+fn a_client_is_shown_its_own_by_its_connection_and_by_what_earlier_layers_found_and_not_by_what_it_writes() {
+    let layer = layer([by(key::peer_ip()), by_found_user()]);
+    let status = layer.clone().live().status_service().expect("all of it is proven");
+    let of = |user: &'static str| {
+        let mut request = with(of("victim"), "authorization", "Basic dmljdGltOg==");
+        request.extensions_mut().insert(User(user));
+        request
+    };
+    limited(&layer, of("ada"));
+    for (user, used) in [("ada", 1), ("bob", 0)] {
+        let (_, text) = asked(&status, of(user));
+        let expected = format!(r#""user":{{"limit":10,"used":{used}"#);
+        assert!(text.contains(r#""by":{"limit":10,"used":1"#) && text.contains(&expected), "{text}");
+    }
+    let named = rig::layer([by(key::basic_user())]).live();
+    let status = named.status_service_for(|parts| parts.extensions.get::<User>().is_some());
+    let (code, text) = asked(&status, with(request(), "authorization", "Basic dmljdGltOg=="));
+    assert!(code == 403 && text.contains(r#""status":403"#) && !text.contains("by"), "{text}");
+    assert!(asked(&status, of("ada")).1.contains(r#""by":{"limit":10,"used":0"#));
+}
+
+#[test]
+fn replaced_policies_that_may_not_be_shown_to_all_are_left_out_with_one_warning() {
+    let log = Log::default();
+    let _noting = log.note(Level::WARN);
+    let user = |name| Policy::new(name, TEN).key(key::header("x-user"));
+    let replaced = || [by(key::peer_ip()), user("user"), user("hidden").unadvertised()];
+
+    layer([by(key::peer_ip())]).live().replace_policies(replaced()).expect("they are valid");
+    let layer = layer([by(key::peer_ip())]).live();
+    let status = layer.status_service().expect("addresses are proven");
+    layer.replace_policies([by(key::peer_ip())]).expect("they are valid");
+    assert_eq!(log.count("status_left_out"), 0);
+
+    layer.replace_policies(replaced()).expect("they are valid");
+    for _ in 0..10 {
+        let (code, text) = asked(&status, of("victim"));
+        assert_eq!(code, 200);
+        assert!(text.contains(r#""by""#) && !text.contains(r#""user""#), "{text}");
+    }
+    assert_eq!((log.count("status_left_out"), log.count(r#"["user"]"#)), (1, 1));
+}
+
+#[test]
+fn a_client_whom_the_layer_refuses_for_its_key_is_shown_nothing() {
+    let list = || AccessList::parse(["10.0.0.1", "2001:db8::/32"]).expect("addresses");
+    let all = || Policy::new("all", TEN);
+    let keyless = by(key::header("x-user")).missing_key(MissingKey::Deny);
+    for denying in [all().deny(list()), all().deny(list()).unadvertised(), keyless.clone()] {
+        let layer = layer([Policy::new("other", TEN), denying]);
+        let (code, text) = asked(&layer.clone().live().status_service_for(|_| true), request());
+        assert!(code == 403 && !text.contains("limit\""), "{code} {text}");
+        assert_eq!(limited(&layer, request()), 403);
+    }
+    told(&layer([keyless]).live(), of("ada"));
+    // What is denied elsewhere is not denied here, and what never refuses denies nobody.
+    let elsewhere = Policy::new("writes", TEN).deny(list()).methods([Method::POST]);
+    let layer = layer([elsewhere, Policy::new("shadow", TEN).deny(list()).shadow(), all()]).live();
+    assert_eq!(asked(&layer.status_service().expect("it is proven"), request()).0, 200);
 }

@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+
+use crate::rig::Text;
+use crate::sockets::Http;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -49,11 +48,8 @@ impl Server {
         Self { process, address: address.to_owned(), ready, log, reader: Some(reader) }
     }
 
-    pub(crate) async fn connect(&self) -> SendRequest<Full<Bytes>> {
-        let stream = TcpStream::connect(&self.address).await.expect("the server listens");
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("it speaks HTTP");
-        tokio::spawn(connection);
-        sender
+    pub(crate) fn uri(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
     }
 
     /// One request on a connection of its own.
@@ -63,14 +59,10 @@ impl Server {
         path: &str,
         headers: &[(&str, &str)],
         body: &'static str,
-    ) -> Response<hyper::body::Incoming> {
-        let request = headers
-            .iter()
-            .fold(Request::builder().method(method).uri(path).header("host", "test"), |request, (name, value)| {
-                request.header(*name, *value)
-            });
-        let request = request.body(Full::from(body)).expect("the request is one");
-        answer(&mut self.connect().await, request).await
+    ) -> Response<Bytes> {
+        let request = Request::builder().method(method).uri(self.uri(path));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        Http::new().request(request.body(Text::from(body)).expect("the request is one")).await
     }
 
     /// The status of `GET path`.
@@ -79,11 +71,8 @@ impl Server {
     }
 
     pub(crate) async fn get(&self, path: &str) -> (StatusCode, String) {
-        told(send(&mut self.connect().await, Method::GET, path, "", "").await).await
-    }
-
-    pub(crate) async fn login(&self, kind: &str, body: &'static str) -> StatusCode {
-        send(&mut self.connect().await, Method::POST, "/login", kind, body).await.status()
+        let response = self.ask(Method::GET, path, &[], "").await;
+        (response.status(), String::from_utf8(response.into_body().into()).expect("a text"))
     }
 
     pub(crate) fn signal(&self, signal: &str) {
@@ -158,31 +147,6 @@ pub(crate) fn ended(process: &mut Child) -> ExitStatus {
     }
     let _ = process.kill();
     panic!("the server did not end in {PATIENCE:?}");
-}
-
-pub(crate) async fn send(
-    to: &mut SendRequest<Full<Bytes>>,
-    method: Method,
-    path: &str,
-    kind: &str,
-    body: &'static str,
-) -> Response<hyper::body::Incoming> {
-    let request = Request::builder().method(method).uri(path).header("host", "test").header("content-type", kind);
-    answer(to, request.body(Full::from(body)).expect("the request is one")).await
-}
-
-async fn answer(to: &mut SendRequest<Full<Bytes>>, request: Request<Full<Bytes>>) -> Response<hyper::body::Incoming> {
-    let answer = async {
-        to.ready().await?;
-        to.send_request(request).await
-    };
-    tokio::time::timeout(PATIENCE, answer).await.expect("an answer in time").expect("an answer")
-}
-
-pub(crate) async fn told(response: Response<hyper::body::Incoming>) -> (StatusCode, String) {
-    let status = response.status();
-    let body = response.into_body().collect().await.expect("a whole body").to_bytes();
-    (status, String::from_utf8(body.to_vec()).expect("a text"))
 }
 
 /// A config file, gone when dropped.

@@ -1,34 +1,33 @@
 //! Guards, which handlers move into tasks that go on after the response.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, channel};
 
-use futures::channel::oneshot;
 use http::{Request, Response, StatusCode};
-use tokio::time::sleep;
 use tollgate::store::SlotGuard;
-use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{Service, TWO, around, empty, full, left, left_of, send, streams};
+use crate::rig::request;
 
 fn handle(request: &Request<String>) -> RateLimitHandle {
     request.extensions().get::<RateLimitHandle>().expect("the layer gives it").clone()
 }
 
-/// A layer whose service puts what `keep` makes of each handle into a list.
+/// A layer whose service passes on what `keep` makes of each handle, and responds with a body or upgrades the connection.
 fn keeping<T: Send + 'static>(
     layer: &RateLimitLayer,
+    upgrades: bool,
     keep: fn(&RateLimitHandle) -> T,
-) -> (Service, Arc<Mutex<Vec<T>>>) {
-    let kept = Arc::<Mutex<Vec<T>>>::default();
-    let list = Arc::clone(&kept);
+) -> (Service, Receiver<T>) {
+    let (keeps, kept) = channel();
     let service = around(layer, move |request| {
-        list.lock().expect("nothing panics").push(keep(&handle(&request)));
-        let mut response = Response::new(empty());
-        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        keeps.send(keep(&handle(&request))).expect("the test receives it");
+        let mut response = Response::new(if upgrades { empty() } else { full("hello") });
+        if upgrades {
+            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        }
         response
     });
     (service, kept)
@@ -37,101 +36,68 @@ fn keeping<T: Send + 'static>(
 #[test]
 fn a_guard_keeps_the_slots_of_an_upgraded_connection_until_all_its_clones_are_dropped() {
     let layer = streams(TWO);
-    let (service, guards) = keeping(&layer, RateLimitHandle::slots);
+    let (service, guards) = keeping(&layer, true, RateLimitHandle::slots);
     drop(send(&service));
     assert_eq!(left(&layer), 1);
-    let guard = guards.lock().expect("nothing panics").remove(0);
+    let guard = guards.try_recv().expect("it was called");
     assert!(!guard.is_empty());
     let clone = guard.clone();
     drop(guard);
     assert_eq!(left(&layer), 1);
     drop(clone);
     assert_eq!(left(&layer), 2);
-    assert!(SlotGuard::default().is_empty());
-}
-
-#[tokio::test]
-async fn the_slots_of_an_upgraded_connection_are_renewed_and_released_though_its_task_panics() {
-    let store = MemoryStore::builder().clock(ManualClock::paused()).build();
-    let policy = Policy::new("streams", TWO.slot_ttl(Duration::from_secs(3)));
-    let layer = RateLimitLayer::new(store, policy);
-    let (service, guards) = keeping(&layer, RateLimitHandle::slots);
-    drop(send(&service));
-    let guard = guards.lock().expect("nothing panics").remove(0);
-    let connection = tokio::spawn(async move {
-        let _slots = guard;
-        sleep(Duration::from_secs(20)).await;
-        panic!("as the test wants");
-    });
-    for _ in 0..19 {
-        sleep(Duration::from_secs(1)).await;
-        assert_eq!(left(&layer), 1);
-    }
-    assert!(connection.await.is_err_and(|error| error.is_panic()));
-    assert_eq!(left(&layer), 2);
 }
 
 #[test]
-fn a_handle_that_is_kept_keeps_no_slots_and_gives_no_guard_of_them() {
+fn a_handle_that_is_kept_keeps_no_slots_and_a_guard_of_none_is_empty() {
     let layer = streams(TWO);
-    let (service, handles) = keeping(&layer, RateLimitHandle::clone);
+    let (service, handles) = keeping(&layer, true, RateLimitHandle::clone);
     drop(send(&service));
     assert_eq!(left(&layer), 2);
-    assert!(handles.lock().expect("nothing panics")[0].slots().is_empty());
+    assert!(handles.try_recv().expect("it was called").slots().is_empty());
+    let (service, guards) = keeping(&streams(Quota::per_hour(10)), true, RateLimitHandle::slots);
+    drop(send(&service));
+    assert!(guards.try_recv().expect("it was called").is_empty());
+    assert!(SlotGuard::default().is_empty());
 }
 
 #[test]
 fn a_guard_that_is_made_while_the_body_is_sent_holds_its_slots_on() {
     let layer = streams(TWO);
-    let kept = Arc::<Mutex<Vec<RateLimitHandle>>>::default();
-    let list = Arc::clone(&kept);
-    let service = around(&layer, move |request| {
-        list.lock().expect("nothing panics").push(handle(&request));
-        Response::new(full("hello"))
-    });
+    let (service, handles) = keeping(&layer, false, RateLimitHandle::clone);
     let response = send(&service);
-    let guard = kept.lock().expect("nothing panics")[0].slots();
+    let guard = handles.try_recv().expect("it was called").slots();
     drop(response);
     assert_eq!(left(&layer), 1);
     drop(guard);
     assert_eq!(left(&layer), 2);
 }
 
-#[test]
-fn a_request_without_slots_has_an_empty_guard() {
-    let layer = streams(Quota::per_hour(10));
-    let (service, guards) = keeping(&layer, RateLimitHandle::slots);
-    drop(send(&service));
-    assert!(guards.lock().expect("nothing panics")[0].is_empty());
-}
-
 #[tokio::test]
 async fn what_a_handler_checks_is_held_until_its_body_ends_and_not_at_all_after_that() {
-    let layer = streams(TWO);
-    let kept = Arc::<Mutex<Vec<RateLimitHandle>>>::default();
-    let list = Arc::clone(&kept);
     let exports = || Policy::new("exports", Quota::concurrency(3));
-    let inner = layer.layer(service_fn(move |request: Request<String>| {
-        let (handle, list) = (handle(&request), Arc::clone(&list));
+    let (keeps, kept) = channel();
+    let inner = streams(TWO).layer(service_fn(move |request: Request<String>| {
+        let (handle, keeps) = (handle(&request), keeps.clone());
         async move {
             let decision = handle.check(&exports(), &Key::new("user", "ada")).await.expect("memory never fails");
             assert!(decision.is_allowed());
-            list.lock().expect("nothing panics").push(handle);
+            keeps.send(handle).expect("the test receives it");
             Ok::<_, Infallible>(Response::new(String::from("hello")))
         }
     }));
-    let response = inner.oneshot(Request::new(String::new())).await.expect("a response");
-    let handle = kept.lock().expect("nothing panics").remove(0);
-    let checks_one = async |expected: u64| {
+    let response = inner.oneshot(request()).await.expect("a response");
+    let handle = kept.try_recv().expect("it was called");
+    let has_left = async |expected: u64| {
         let look = handle.check(&exports().cost(0), &Key::new("user", "ada")).await.expect("memory never fails");
         assert_eq!(look.outcomes()[0].remaining(), expected);
     };
-    checks_one(2).await;
+    has_left(2).await;
     drop(response);
-    checks_one(3).await;
+    has_left(3).await;
     let late = handle.check(&exports(), &Key::new("user", "ada")).await.expect("memory never fails");
     assert!(late.is_allowed());
-    checks_one(3).await;
+    has_left(3).await;
 }
 
 #[tokio::test]
@@ -147,14 +113,6 @@ async fn a_limiter_holds_slots_by_a_guard_and_releases_those_of_a_check_at_once(
     assert_eq!(left_of(&limiter, &ada), 1);
     let (refused, none) = limiter.acquire(&ada).await.expect("memory never fails");
     assert!(!refused.is_allowed() && none.is_empty());
-    let (done, ended) = oneshot::channel::<()>();
-    let work = tokio::spawn(async move {
-        let _slots = slots;
-        ended.await
-    });
-    tokio::task::yield_now().await;
-    assert_eq!(left_of(&limiter, &ada), 1);
-    drop(done);
-    assert!(work.await.expect("it does not panic").is_err());
+    drop(slots);
     assert_eq!(left_of(&limiter, &ada), 3);
 }

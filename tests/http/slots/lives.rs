@@ -51,35 +51,3 @@ async fn a_client_that_does_not_read_holds_its_slot_no_longer_than_it_may() {
     sleep(3 * LIFE).await;
     assert_eq!(left(&layer), 0, "nor does it expire");
 }
-
-#[tokio::test]
-async fn slots_that_the_store_forgets_count_again_after_a_third_of_their_life() {
-    let layer = streams(Quota::concurrency(10));
-    let (service, mut senders) = feeding(&layer);
-    let held: Vec<_> = (0..7).map(|_| send_fed(&service, &mut senders)).collect();
-    layer.clone().live().limiter().reset(&super::rig::everybody()).await.expect("memory never fails");
-    assert_eq!(left(&layer), 10);
-    sleep(LIFE / 3 + Duration::from_millis(1_100)).await;
-    assert_eq!(left(&layer), 3);
-    drop(held);
-    assert_eq!(left(&layer), 10);
-}
-
-#[tokio::test]
-async fn requests_that_come_and_go_for_many_lives_leave_nothing_behind() {
-    let layer = streams(Quota::concurrency(100));
-    let (service, mut senders) = feeding(&layer);
-    let mut held = std::collections::VecDeque::new();
-    for step in 0..2_000_u64 {
-        held.push_back(send_fed(&service, &mut senders));
-        // Some are short, and some longer than a life.
-        if held.len() as u64 > (step / 7) % 60 {
-            held.pop_front();
-            held.truncate(60);
-        }
-        assert_eq!(left(&layer), 100 - held.len() as u64, "step {step}");
-        sleep(Duration::from_millis(fastrand::u64(1..100))).await;
-    }
-    held.clear();
-    assert_eq!(left(&layer), 100);
-}

@@ -14,8 +14,10 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{Empty, Full, StreamBody};
 use tollgate::body::ResponseBody;
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer};
+use tower::Layer;
 use tower::util::BoxCloneService;
-use tower::{Layer, ServiceExt, service_fn};
+
+use crate::rig::{self, everybody, request, responding};
 
 pub(super) type Inner = UnsyncBoxBody<Bytes, io::Error>;
 pub(super) type Answer = Response<ResponseBody<Inner>>;
@@ -55,8 +57,7 @@ pub(super) fn around(
     layer: &RateLimitLayer,
     respond: impl Fn(Request<String>) -> Response<Inner> + Clone + Send + 'static,
 ) -> Service {
-    let inner = service_fn(move |request| std::future::ready(Ok::<_, Infallible>(respond(request))));
-    BoxCloneService::new(layer.layer(inner))
+    BoxCloneService::new(layer.layer(responding(respond)))
 }
 
 /// A layer whose service responds with bodies that the test feeds: the senders come in the order of the requests.
@@ -72,12 +73,7 @@ pub(super) fn feeding(layer: &RateLimitLayer) -> (Service, UnboundedReceiver<Fra
 
 #[track_caller]
 pub(super) fn send(service: &Service) -> Answer {
-    service
-        .clone()
-        .oneshot(Request::new(String::new()))
-        .now_or_never()
-        .expect("a response at once")
-        .expect("a response")
+    rig::send(service, request())
 }
 
 /// Sends a request, and returns its response and the sender of its body.
@@ -93,15 +89,10 @@ pub(super) fn next<B: Body>(body: &mut Pin<Box<B>>) -> Option<Next<B>> {
     body.as_mut().frame().now_or_never()
 }
 
-pub(super) fn everybody() -> Key {
-    Key::new("global", "")
-}
-
-/// What is left for everybody of each policy.
+/// What is left of the one rule of a limiter.
 #[track_caller]
 pub(super) fn left_of(limiter: &Limiter, key: &Key) -> u64 {
-    let look = limiter.peek(key).now_or_never().expect("memory decides at once").expect("memory never fails");
-    look.outcomes()[0].remaining()
+    rig::left(limiter, key)[0]
 }
 
 #[track_caller]

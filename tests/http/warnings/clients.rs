@@ -1,15 +1,16 @@
 //! Clients that are counted together: TG003, by the address of a proxy, and TG004, as no address is known.
 
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::body::Body;
 use http::Request;
 use http::request::Parts;
-use tollgate::key::KeyExtractor;
+use tollgate::key::{self, KeyExtractor};
 use tollgate::policy::AccessList;
-use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 
-use super::{Logged, MANY, app, assert_is_in_page, layer, request, send, visit};
+use super::{Logged, MANY, app, is_quiet, layer, send, to, warns};
+use crate::rig::with;
 
 /// A header of a proxy, which is at 10.0.0.1 as all peers here.
 const FORWARDED: [(&str, &str); 2] = [("x-forwarded-for", "203.0.113.9"), ("forwarded", "for=203.0.113.9")];
@@ -32,58 +33,38 @@ fn joined() -> impl KeyExtractor {
     (key::client_ip(), key::method())
 }
 
-#[test]
-fn without_a_peer_one_warning_a_layer_names_each_server() {
-    let logged = Logged::start();
-    let unknown = || Request::new(Body::empty());
-    let layers = [of(behind()), layer([by("peer", key::peer_ip())])];
-    for (before, layer) in layers.iter().enumerate() {
-        let app = app(layer);
-        assert_eq!(logged.warnings().len(), before);
-        (0..3).for_each(|_| assert_eq!(send(&app, unknown()), 200));
-    }
-    let warnings = logged.warnings();
-    assert_eq!(warnings.len(), 2, "{warnings:#?}");
-    for warning in &warnings {
-        assert_is_in_page(warning);
-    }
-    for text in ["code=\"TG004\"", "into_make_service_with_connect_info", "tonic", "SocketAddr", "trusted_unix_socket"]
-    {
-        assert!(warnings.iter().all(|warning| warning.contains(text)), "{warnings:#?}");
-    }
+/// A request from nobody knows where.
+fn unknown() -> Request<String> {
+    Request::new(String::new())
 }
 
 #[test]
-fn over_a_unix_socket_a_policy_by_peer_is_warned_of_although_the_layer_trusts_the_proxy() {
-    let (logged, trusting) = (Logged::start(), || key::client_ip().trusted_unix_socket());
-    let send = |layer: &RateLimitLayer| {
-        let request = Request::builder().header("x-forwarded-for", "203.0.113.9").body(Body::empty());
-        assert_eq!(send(&app(layer), request.expect("a request")), 200);
-    };
-    send(&of(trusting()));
-    logged.none();
-    let by_peer = of(trusting()).policy(by("peer", key::peer_ip()));
-    send(&by_peer);
-    logged.only("TG004", &["count by client_ip()", "nothing is wrong"], || send(&by_peer));
+fn without_a_peer_one_warning_a_layer_names_each_server() {
+    let servers = ["into_make_service_with_connect_info", "tonic", "SocketAddr", "trusted_unix_socket"];
+    for layer in [of(behind()), layer([by("peer", key::peer_ip())])] {
+        warns(&app(&layer), &[], &unknown(), "TG004", &servers);
+    }
+    let trusting = || of(key::client_ip().trusted_unix_socket());
+    let forwarded = || with(unknown(), "x-forwarded-for", "203.0.113.9");
+    is_quiet("a trusted socket", &app(&trusting()), &[(forwarded(), 200)]);
+    let by_peer = trusting().policy(by("peer", key::peer_ip()));
+    warns(&app(&by_peer), &[], &forwarded(), "TG004", &["count by client_ip()", "nothing is wrong"]);
 }
 
 #[test]
 fn a_key_that_needs_no_peer_or_has_one_warns_of_none() {
-    let logged = Logged::start();
-    let joined = by("joined", (key::client_ip(), key::header("x-user")));
-    // The peer is known, and the other part is missing.
-    visit(&app(&layer([joined, by("ip", key::client_ip())])), "/");
+    let with_user = by("joined", (key::client_ip(), key::header("x-user")));
+    is_quiet("the other part is missing", &app(&layer([with_user, by("ip", key::client_ip())])), &[(to("/"), 200)]);
     for policy in [by("path", key::path()), by("global", key::global())] {
-        assert_eq!(send(&app(&layer([policy])), Request::new(Body::empty())), 200);
+        is_quiet("no address", &app(&layer([policy])), &[(unknown(), 200)]);
     }
-    logged.none();
 }
 
 #[test]
 fn a_request_during_which_policies_are_replaced_repeats_no_warning() {
     let (logged, limits) = (Logged::start(), layer([]));
     let (other, is_replaced) = (limits.clone(), AtomicBool::new(false));
-    let by_address = || Policy::new("ip", MANY).key(key::client_ip());
+    let by_address = || by("ip", key::client_ip());
     // It replaces them as another thread might, after the request has begun.
     let replace = move |_: &Parts| {
         if !is_replaced.swap(true, Ordering::Relaxed) {
@@ -94,9 +75,8 @@ fn a_request_during_which_policies_are_replaced_repeats_no_warning() {
     let replacing = Policy::new("replacing", MANY).when(replace);
     limits.clone().live().replace_policies([replacing, by_address()]).expect("they are valid");
     let app = app(&limits);
-    let without_peer = || Request::builder().uri("/").body(Body::empty()).expect("a request");
-    assert_eq!(send(&app, without_peer()), 200);
-    logged.only("TG004", &[], || send(&app, without_peer()));
+    assert_eq!(send(&app, unknown()), 200);
+    logged.only("TG004", &[], || send(&app, unknown()));
 }
 
 /// A policy that refuses all but the first request of all clients.
@@ -106,53 +86,40 @@ fn full() -> Policy {
 
 #[test]
 fn a_proxy_that_is_taken_for_the_client_is_one_warning_once_a_request_is_refused() {
-    let other = key::client_ip().trusted_proxies(["192.0.2.1"]);
-    let misread = behind().header("cf-conecting-ip");
-    for header in FORWARDED {
-        for layer in [of(key::client_ip()), of(other.clone()), of(misread.clone()), layer([by("own", joined())])] {
-            let (logged, app) = (Logged::start(), app(&layer.policy(full())));
-            assert_eq!(send(&app, request("/", &[header])), 200);
-            logged.none();
-            let send = || assert_eq!(send(&app, request("/", &[header])), 429);
-            send();
-            let texts = ["taken for the client", "trusted_proxies(...)", "RateLimitLayer::client", "nothing is wrong"];
-            logged.only("TG003", &texts, send);
-            assert_eq!(logged.log.count("203.0.113.9") + logged.log.count("10.0.0.1"), 0, "no address is logged");
+    let texts = ["taken for the client", "trusted_proxies(...)", "RateLimitLayer::client", "nothing is wrong"];
+    let other = || key::client_ip().trusted_proxies(["192.0.2.1"]);
+    let misread = || behind().header("cf-conecting-ip");
+    for (name, value) in FORWARDED {
+        let request = with(to("/"), name, value);
+        for layer in [of(key::client_ip()), of(other()), of(misread()), layer([by("own", joined())])] {
+            warns(&app(&layer.policy(full())), slice::from_ref(&request), &request, "TG003", &texts);
         }
+    }
+    // It matters to lists of addresses too, which are by the client of the layer.
+    let list = || AccessList::parse(["203.0.113.9"]).expect("an address");
+    let request = with(to("/"), FORWARDED[0].0, FORWARDED[0].1);
+    for listed in [by("path", key::path()).deny(list()), by("path", key::path()).allow(list())] {
+        let app = app(&layer([by("client", behind()), listed, full()]));
+        let texts = ["policy=\"path\"", "lists see only its address"];
+        warns(&app, slice::from_ref(&request), &request, "TG003", &texts);
     }
 }
 
 #[test]
 fn a_client_that_a_proxy_names_a_key_by_the_peer_and_a_request_without_a_proxy_are_no_warning() {
-    for (header, behind) in FORWARDED.into_iter().zip([behind(), behind().forwarded()]) {
-        let also_by_peer = of(behind.clone()).policy(by("peer", key::peer_ip()));
-        let of_layer = of(behind.clone()).policy(by("login", joined()));
+    for ((name, value), behind) in FORWARDED.into_iter().zip([behind(), behind().forwarded()]) {
+        let request = || with(to("/"), name, value);
         for layer in [
             of(behind.clone()),
-            also_by_peer,
-            of_layer,
-            layer([by("client", behind)]),
+            of(behind.clone()).policy(by("peer", key::peer_ip())),
+            of(behind.clone()).policy(by("login", joined())),
+            layer([by("client", behind.clone())]),
             layer([by("path", key::path())]),
         ] {
-            let (logged, app) = (Logged::start(), app(&layer.policy(full())));
-            assert_eq!([(); 2].map(|()| send(&app, request("/", &[header]))), [200, 429]);
-            logged.none();
+            is_quiet(name, &app(&layer.policy(full())), &[(request(), 200), (request(), 429)]);
         }
     }
-    let (logged, app) = (Logged::start(), app(&of(key::client_ip()).policy(full())));
-    assert_eq!([(); 2].map(|()| visit(&app, "/")), [200, 429]);
-    logged.none();
-}
-
-#[test]
-fn a_proxy_matters_to_lists_of_addresses_too_which_are_by_the_client_of_the_layer() {
-    let list = || AccessList::parse(["203.0.113.9"]).expect("an address");
-    for listed in [by("path", key::path()).deny(list()), by("path", key::path()).allow(list())] {
-        let (logged, app) = (Logged::start(), app(&layer([by("client", behind()), listed, full()])));
-        let send = || send(&app, request("/", &FORWARDED));
-        assert_eq!([send(), send()], [200, 429]);
-        logged.only("TG003", &["policy=\"path\"", "lists see only its address"], send);
-    }
+    is_quiet("no proxy", &app(&of(key::client_ip()).policy(full())), &[(to("/"), 200), (to("/"), 429)]);
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! Policies whose key requests lack: TG001.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
-use futures::FutureExt;
-use tollgate::key::Lookup;
+use tollgate::key::{self, Lookup};
 use tollgate::policy::{AccessList, MissingKey};
-use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer};
 use tollgate_config::Config;
 use tower::{Layer, ServiceExt};
 
-use super::{Logged, MANY, app, layer, pages, request, send, visit};
+use super::{Logged, MANY, app, is_quiet, layer, pages, send, to, warns};
+use crate::rig::{self, with};
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
 struct User(&'static str);
@@ -35,94 +38,79 @@ fn by_address() -> Policy {
     Policy::new("ip", MANY).key(key::client_ip())
 }
 
+/// A ban of addresses by one route, and on all.
+fn bans() -> Ban {
+    Ban::new(5, MINUTE, MINUTE).whole_layer()
+}
+
+fn with_key(key: &str) -> http::Request<String> {
+    with(to("/"), "x-api-key", key)
+}
+
+#[test]
+fn a_request_that_lacks_its_key_and_that_nothing_limits_is_one_warning() {
+    let plain = ["no policy limits it", "missing_key(MissingKey::Deny)"];
+    let inside = ["authentication, outside of this one", "missing_key(MissingKey::Skip)"];
+    let login = Policy::new("login", MANY).routes(["/login"]).key(key::client_ip()).ban(bans());
+    for (policies, before, last, name, texts) in [
+        (vec![by_header("x-api-key")], vec![with_key("1")], to("/"), "api-key", &plain[..]),
+        (vec![by_account()], vec![with_key("known")], with_key("unknown"), "account", &plain[..1]),
+        (vec![by_user()], vec![], to("/"), "user", &inside[..]),
+        // Those that limit nothing hide nothing.
+        (vec![by_address().shadow(), by_header("x-api-key")], vec![with_key("1")], to("/"), "api-key", &plain[..]),
+        (vec![login, by_header("x-api-key")], vec![with_key("1")], to("/"), "api-key", &plain[..]),
+    ] {
+        let name = format!("policy=\"{name}\"");
+        warns(&app(&layer(policies)), &before, &last, "TG001", &[texts, &[&name[..]]].concat());
+    }
+}
+
 #[test]
 fn a_request_that_a_layer_outside_limits_is_no_warning() {
-    let logged = Logged::start();
     let app = pages().layer(layer([by_header("x-api-key")])).layer(layer([by_address()]));
-    assert_eq!(visit(&app, "/"), 200);
-    logged.none();
-}
-
-#[test]
-fn a_request_that_nothing_limits_is_one_warning() {
-    let (logged, app) = (Logged::start(), app(&layer([by_header("x-api-key")])));
-    assert_eq!(send(&app, request("/", &[("x-api-key", "1")])), 200);
-    logged.none();
-    assert_eq!(visit(&app, "/"), 200);
-    let texts = ["policy=\"api-key\"", "no policy limits it", "missing_key(MissingKey::Deny)"];
-    logged.only("TG001", &texts, || visit(&app, "/"));
-}
-
-#[test]
-fn a_client_on_an_allow_list_is_not_limited_without_a_warning() {
-    let allowed = AccessList::parse(["10.0.0.1"]).expect("an address");
-    let (logged, app) = (Logged::start(), app(&layer([by_address().allow(allowed), by_header("x-api-key")])));
-    assert_eq!(visit(&app, "/"), 200);
-    logged.none();
-}
-
-#[test]
-fn a_key_that_is_not_found_is_a_missing_one() {
-    let (logged, app) = (Logged::start(), app(&layer([by_account()])));
-    let send = |token| send(&app, request("/", &[("x-api-key", token)]));
-    assert_eq!(send("known"), 200);
-    logged.none();
-    assert_eq!(send("unknown"), 200);
-    logged.only("TG001", &["policy=\"account\"", "no policy limits it"], || send("unknown"));
-}
-
-#[test]
-fn other_policies_warn_for_themselves_and_clones_do_not() {
-    let (logged, first) = (Logged::start(), layer([by_header("x-api-key")]));
-    let derived: RateLimitLayer = first.clone().log_denials();
-    for layer in [&first, &derived, &first.clone()] {
-        visit(&app(layer), "/");
-    }
-    assert_eq!(logged.warnings().len(), 1, "all have clones of one policy");
-    visit(&app(&layer([by_header("x-api-key")])), "/");
-    assert_eq!(logged.warnings().len(), 2);
-    first.clone().live().replace_policies([by_header("x-token")]).expect("it works");
-    visit(&app(&first), "/");
-    assert_eq!(logged.warnings().len(), 3);
-}
-
-#[test]
-fn authentication_inside_the_limiter_is_one_warning() {
-    let (logged, app) = (Logged::start(), app(&layer([by_user()])));
-    assert_eq!(visit(&app, "/"), 200);
-    let texts = ["policy=\"user\"", "authentication, outside of this one", "missing_key(MissingKey::Skip)"];
-    logged.only("TG001", &texts, || visit(&app, "/"));
+    is_quiet("limited outside", &app, &[(with_key("1"), 200), (to("/"), 200), (to("/"), 200)]);
 }
 
 #[test]
 fn a_missing_key_is_no_warning_where_another_policy_limits_the_request_or_its_rule_is_said() {
+    let allowed = AccessList::parse(["10.0.0.1"]).expect("an address");
     let said = [MissingKey::Skip, MissingKey::Share].map(|rule| vec![by_header("x-token").missing_key(rule)]);
     let limited = [by_header("x-api-key"), by_user(), by_account()].map(|policy| vec![by_address(), policy]);
-    for policies in said.into_iter().chain(limited) {
-        let (logged, app) = (Logged::start(), app(&layer(policies)));
-        assert_eq!(visit(&app, "/"), 200);
-        assert_eq!(send(&app, request("/", &[("x-api-key", "unknown")])), 200);
-        logged.none();
+    let on_a_list = [vec![by_address().allow(allowed), by_header("x-api-key")]];
+    for policies in said.into_iter().chain(limited).chain(on_a_list) {
+        let what = format!("{policies:?}");
+        is_quiet(&what, &app(&layer(policies)), &[(to("/"), 200), (with_key("unknown"), 200)]);
     }
     let denied = layer([by_header("x-token").missing_key(MissingKey::Deny)]);
-    let (logged, app) = (Logged::start(), app(&denied));
-    assert_eq!(visit(&app, "/"), 403);
-    logged.none();
+    is_quiet("denied", &app(&denied), &[(to("/"), 403)]);
 }
 
 #[test]
-fn policies_that_are_replaced_by_the_same_repeat_no_warning() {
-    let of = |limit| Policy::new("api-key", Quota::per_hour(limit)).key(key::header("x-apikey"));
-    let layer = layer([of(100_000)]);
-    let (logged, app) = (Logged::start(), app(&layer));
-    for limit in 100_000..100_003 {
-        layer.clone().live().replace_policies([of(limit)]).expect("it works");
-        visit(&app, "/");
-        logged.one("TG001", &["policy=\"api-key\""]);
+fn a_request_of_which_a_policy_only_looks_at_the_ban_says_nothing_of_its_key() {
+    // Elsewhere it may be missing.
+    let looks = layer([by_account().routes(["/login"]).ban(bans().of_verified_keys())]);
+    let known = with(to("/login"), "x-api-key", "known");
+    is_quiet("looks at a ban", &app(&looks), &[(known, 200), (with_key("unknown"), 200)]);
+}
+
+#[test]
+fn other_policies_warn_for_themselves_and_clones_and_the_same_that_replace_them_do_not() {
+    let (logged, first) = (Logged::start(), layer([by_header("x-api-key")]));
+    let derived: RateLimitLayer = first.clone().log_denials();
+    let visited = |layer: &RateLimitLayer| {
+        send(&app(layer), to("/"));
+        logged.warnings().len()
+    };
+    assert_eq!([&first, &derived, &first.clone()].map(visited), [1; 3], "all have clones of one policy");
+    assert_eq!(visited(&layer([by_header("x-api-key")])), 2, "another layer");
+    for (policy, expected) in [
+        (Policy::new("api-key", Quota::per_hour(7)).key(key::header("x-api-key")), 2),
+        (by_header("x-token"), 3),
+        (Policy::new("api-key", MANY).key(key::bearer()), 4),
+    ] {
+        first.clone().live().replace_policies([policy]).expect("it works");
+        assert_eq!(visited(&first), expected, "{:#?}", logged.warnings());
     }
-    layer.clone().live().replace_policies([by_header("x-api_key")]).expect("it works");
-    visit(&app, "/");
-    assert_eq!(logged.warnings().len(), 2, "another key, which the request lacks as well");
 }
 
 #[test]
@@ -138,30 +126,18 @@ fn a_file_that_is_read_again_repeats_no_warning() {
     let (logged, app) = (Logged::start(), app(&layer));
     for limit in 100_000..100_003 {
         file(limit).update(&layer.clone().live()).expect("it works");
-        visit(&app, "/users/7");
+        send(&app, to("/users/7"));
         assert_eq!((logged.log.count("TG001"), logged.log.count("TG002")), (1, 1), "{:#?}", logged.warnings());
     }
 }
 
-#[test]
-fn a_request_of_which_a_policy_only_looks_at_the_ban_says_nothing_of_its_key() {
-    let minute = Duration::from_secs(60);
-    let ban = Ban::new(3, minute, minute).whole_layer().of_verified_keys();
-    // Elsewhere it may be missing.
-    let (logged, pages) = (Logged::start(), app(&layer([by_account().routes(["/login"]).ban(ban)])));
-    assert_eq!(send(&pages, request("/login", &[("x-api-key", "known")])), 200);
-    assert_eq!(send(&pages, request("/", &[("x-api-key", "unknown")])), 200);
-    logged.none();
-}
-
 #[tokio::test(start_paused = true)]
 async fn keys_whose_lookups_time_out_are_not_missing() {
-    let never = |_: Lookup| std::future::pending::<Result<Option<Key>, Infallible>>();
+    let never = |_: Lookup| pending::<Result<Option<Key>, Infallible>>();
     let account = Policy::new("account", MANY).key(key::lookup(key::header("x-api-key"), never));
     let (logged, app) = (Logged::start(), app(&layer([account]).timeout(Duration::from_millis(20))));
-    for client in 0..3 {
-        let with_key = request("/", &[("x-api-key", &client.to_string())]);
-        assert_eq!(app.clone().oneshot(with_key).await.expect("a response").status(), 200);
+    for client in ["0", "1", "2"] {
+        assert_eq!(app.clone().oneshot(with_key(client)).await.expect("a response").status(), 200);
     }
     assert!(logged.warnings().iter().all(|line| !line.contains("TG0")), "{:#?}", logged.warnings());
 }
@@ -169,15 +145,12 @@ async fn keys_whose_lookups_time_out_are_not_missing() {
 #[test]
 fn what_is_explained_or_shown_is_no_warning_and_leaves_it_to_a_request() {
     let by_route = Policy::new("route", MANY).key(key::route());
-    let layer = layer([by_header("x-apikey"), by_route.clone(), Policy::new("login", MANY).routes(["/login"])]);
-    let (logged, parts) = (Logged::start(), request("/login", &[]).into_parts().0);
-    drop(layer.clone().live().explain(&parts));
-    let status = layer.clone().live().status_service_for(|_| true);
-    let shown = status.oneshot(request("/login", &[])).now_or_never().expect("at once").expect("a response");
-    assert_eq!(shown.status(), 200);
-    logged.none();
+    let layer = layer([by_header("x-apikey"), by_route, Policy::new("login", MANY).routes(["/login"])]);
+    let logged = Logged::start();
+    drop(layer.clone().live().explain(&to("/login").into_parts().0));
+    assert_eq!(rig::send(&layer.clone().live().status_service_for(|_| true), to("/login")).status(), 200);
+    logged.none("explained and shown");
     // Around the router, where no route has matched.
-    let around = layer.layer(pages());
-    assert!(around.oneshot(request("/login", &[])).now_or_never().expect("at once").is_ok());
+    rig::send(&layer.layer(pages()), to("/login"));
     assert_eq!(logged.log.count("TG002"), 2, "{:#?}", logged.warnings());
 }

@@ -1,9 +1,7 @@
 //! Traps of a set-up are warned of: each once, with a code and what to do; and what is meant is not.
 
 mod clients;
-mod empty;
 mod keys;
-mod neighbours;
 mod refusals;
 mod routes;
 mod twice;
@@ -11,19 +9,15 @@ mod unused;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::ConnectInfo;
 use axum::routing::get;
-use futures::FutureExt;
 use http::Request;
 use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
-use tower::ServiceExt;
 use tracing::Level;
 
+use crate::rig;
 use crate::support::log::{Log, Noting};
 
 const MANY: Quota = Quota::per_hour(100_000);
@@ -46,8 +40,8 @@ impl Logged {
     }
 
     #[track_caller]
-    fn none(&self) {
-        assert_eq!(self.warnings(), [""; 0]);
+    fn none(&self, what: &str) {
+        assert_eq!(self.warnings(), [""; 0], "{what}");
     }
 
     /// Checks that there is one warning, of this code and with these texts.
@@ -56,6 +50,7 @@ impl Logged {
         let warnings = self.warnings();
         let [warning] = &warnings[..] else { panic!("{code}: {warnings:#?}") };
         assert_is_in_page(warning);
+        assert!(!warning.contains("203.0.113.9") && !warning.contains("10.0.0.1"), "no address is logged: {warning}");
         let code = format!("code=\"{code}\"");
         for text in texts.iter().chain([&&code[..]]) {
             assert!(warning.contains(text), "{text}: {warning}");
@@ -83,6 +78,28 @@ fn assert_is_in_page(warning: &str) {
     assert!(page.contains(&format!("WARN {text} code={code}")), "not in the page: {warning}");
 }
 
+/// What is expected of an app: nothing of the first requests, and one warning of the last one, however often it comes.
+#[track_caller]
+fn warns(app: &Router, before: &[Request<String>], last: &Request<String>, code: &str, texts: &[&str]) {
+    let logged = Logged::start();
+    for request in before {
+        send(app, request.clone());
+    }
+    logged.none("before");
+    send(app, last.clone());
+    logged.only(code, texts, || send(app, last.clone()));
+}
+
+/// An app of which nothing is warned, and the statuses of its responses.
+#[track_caller]
+fn is_quiet(what: &str, app: &Router, requests: &[(Request<String>, u16)]) {
+    let logged = Logged::start();
+    for (request, status) in requests {
+        assert_eq!(send(app, request.clone()), *status, "{what}");
+    }
+    logged.none(what);
+}
+
 fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
     RateLimitLayer::composite(MemoryStore::new()).policies(policies)
 }
@@ -96,30 +113,16 @@ fn pages() -> Router {
     Router::new().route("/", get(|| async {})).route("/login", get(|| async {})).route("/users/{id}", get(|| async {}))
 }
 
-/// A request for a path from a known peer, with headers.
-fn request(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
-    let peer = ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4711)));
-    let request = Request::builder().uri(path).extension(peer);
-    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-    request.body(Body::empty()).expect("a request")
+/// A request for a path from a known peer.
+fn to(path: &str) -> Request<String> {
+    let mut request = rig::request();
+    *request.uri_mut() = path.parse().expect("a path");
+    request
 }
 
 #[track_caller]
-fn send(app: &Router, request: Request<Body>) -> u16 {
-    let response = app.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response");
-    response.status().as_u16()
-}
-
-#[track_caller]
-fn visit(app: &Router, path: &str) -> u16 {
-    send(app, request(path, &[]))
-}
-
-#[track_caller]
-fn visit_often(app: &Router, path: &str, times: usize) {
-    for _ in 0..times {
-        visit(app, path);
-    }
+fn send(app: &Router, request: Request<String>) -> u16 {
+    rig::send(app, request).status().as_u16()
 }
 
 /// The codes that a text has behind a mark.

@@ -1,94 +1,132 @@
-//! What is given and limits nothing: TG007, a real cost; TG008, slots of a check.
+//! What is given and limits nothing: TG006, layers and limiters without policies; TG007, a real cost; TG008, slots of a
+//! check.
 
 use axum::Router;
-use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
-use futures::FutureExt;
 use tollgate::response::ActualCost;
-use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, Rule};
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule};
+use tollgate_config::Config;
 
-use super::{Logged, MANY, app, layer, pages, visit, visit_often};
+use super::{Logged, MANY, app, is_quiet, layer, pages, send, to, warns};
+use crate::rig::{left, now};
 
-fn by_global(name: &str) -> Policy {
-    Policy::new(name, MANY)
+fn from_file(text: &str) -> RateLimitLayer {
+    Config::from_toml(text).expect("a file").layer(MemoryStore::new()).expect("a layer")
+}
+
+fn ada() -> Key {
+    Key::new("user", "ada")
+}
+
+#[test]
+fn a_layer_without_policies_is_one_warning_with_its_first_request_and_warns_for_itself() {
+    let texts = ["nothing is limited", "remove_policies"];
+    for layer in [layer([]).log_denials(), from_file(""), from_file("[server]\ninstances = 2")] {
+        warns(&app(&layer), &[], &to("/"), "TG006", &texts);
+        assert!(now(layer.live().limiter().check(&ada())).is_allowed());
+    }
+    let (logged, first) = (Logged::start(), layer([]));
+    for layer in [&first, &first.clone(), &first.clone().log_denials()] {
+        send(&app(layer), to("/"));
+    }
+    assert_eq!(logged.warnings().len(), 2, "a clone is the same layer");
+    // A limiter, with its first check.
+    let (logged, none) = (Logged::start(), Limiter::new(MemoryStore::new(), []));
+    let _ = now(Limiter::new(MemoryStore::new(), [Rule::new("mail", MANY)]).check(&ada()));
+    logged.none("it has a rule");
+    let _ = now(none.check(&ada()));
+    logged.only("TG006", &["a rule to the limiter"], || now(none.check(&ada())));
+}
+
+#[test]
+fn a_layer_without_policies_that_is_meant_or_has_some_in_time_warns_of_nothing() {
+    let (removed, emptied, filled) = (layer([]), layer([Policy::new("all", MANY)]), layer([]));
+    removed.clone().live().remove_policies();
+    emptied.clone().live().remove_policies();
+    filled.clone().live().replace_policies([Policy::new("all", MANY)]).expect("it works");
+    for layer in [removed.clone().log_denials(), removed, emptied, from_file("policy = []"), filled] {
+        is_quiet("it is meant", &app(&layer), &[(to("/"), 200), (to("/"), 200)]);
+    }
+}
+
+fn with_real_cost() -> Response {
+    let mut response = Response::default();
+    response.extensions_mut().insert(ActualCost(50));
+    response
 }
 
 /// A page whose response has a real cost.
 fn costly() -> Router {
-    let page = || async {
-        let mut response = Response::new(Body::empty());
-        response.extensions_mut().insert(ActualCost(50));
-        response
-    };
-    Router::new().route("/", get(page))
+    Router::new().route("/", get(async || with_real_cost()))
 }
 
 #[test]
 fn a_real_cost_that_no_policy_charges_is_one_warning() {
-    let logged = Logged::start();
-    let app = costly().layer(layer([by_global("api"), by_global("other").cost(2)]));
-    assert_eq!(visit(&app, "/"), 200);
-    logged.only("TG007", &["metered()", "metered = true"], || visit(&app, "/"));
-}
+    let policies = [Policy::new("api", MANY), Policy::new("other", MANY).cost(2)];
+    warns(&costly().layer(layer(policies)), &[], &to("/"), "TG007", &["metered()", "metered = true"]);
 
-#[test]
-fn units_that_a_handler_charges_to_no_policy_are_one_warning_however_often_policies_are_replaced() {
-    let (logged, limits) = (Logged::start(), layer([by_global("api")]));
     let charge = async |handle: RateLimitHandle| {
         handle.charge(3);
         handle.refund(1);
     };
+    let (logged, limits) = (Logged::start(), layer([Policy::new("api", MANY)]));
     let app = Router::new().route("/", get(charge)).layer(limits.clone());
     for _ in 0..10 {
-        assert_eq!(visit(&app, "/"), 200);
-        limits.clone().live().replace_policies([by_global("api")]).expect("they are valid");
+        assert_eq!(send(&app, to("/")), 200);
+        limits.clone().live().replace_policies([Policy::new("api", MANY)]).expect("they are valid");
     }
-    logged.only("TG007", &["a RateLimitHandle charged", "metered()"], || visit(&app, "/"));
+    logged.only("TG007", &["a RateLimitHandle charged", "metered()"], || send(&app, to("/")));
 }
 
 #[test]
-fn a_real_cost_that_some_layer_may_charge_is_no_warning() {
-    let (metered, plain) = (by_global("metered").metered(), by_global("plain"));
-    let elsewhere = by_global("elsewhere").metered().routes(["/login"]);
-    let logged = Logged::start();
-    for app in [
-        costly().layer(layer([metered.clone()])),
-        costly().layer(layer([plain.clone(), metered.clone()])),
-        costly().layer(layer([plain.clone(), elsewhere.clone()])),
-        costly().layer(layer([metered.clone()])).layer(layer([plain.clone()])),
-        costly().layer(layer([plain.clone()])).layer(layer([metered.clone()])),
-        costly().layer(layer([metered.clone()]).without_handle()).layer(layer([plain.clone()])),
-        costly().layer(layer([plain.clone()]).without_handle()).layer(layer([metered.clone()])),
-        pages().layer(layer([plain])),
-    ] {
-        visit_often(&app, "/", 3);
+fn a_real_cost_that_some_layer_or_a_handler_may_charge_is_no_warning() {
+    let metered = || layer([Policy::new("metered", MANY).metered()]);
+    let plain = || layer([Policy::new("plain", MANY)]);
+    let elsewhere = Policy::new("elsewhere", MANY).metered().routes(["/login"]);
+    let checks = |charges: bool| {
+        let handler = move |limits: RateLimitHandle| async move {
+            let account = Policy::new("account", MANY).metered();
+            let checked = limits.check(&account, &Key::new("account", "ada")).await.expect("memory never fails");
+            assert!(checked.is_allowed());
+            if charges {
+                limits.charge(9);
+            }
+            with_real_cost()
+        };
+        Router::new().route("/", get(handler))
+    };
+    for (place, app) in [
+        costly().layer(metered()),
+        costly().layer(plain().policy(Policy::new("metered", MANY).metered())),
+        costly().layer(plain().policy(elsewhere)),
+        costly().layer(metered()).layer(plain()),
+        costly().layer(plain()).layer(metered()),
+        costly().layer(metered().without_handle()).layer(plain()),
+        costly().layer(plain().without_handle()).layer(metered()),
+        pages().layer(plain()),
+        checks(false).layer(plain()),
+        checks(true).layer(plain()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        is_quiet(&format!("row {place}"), &app, &[(to("/"), 200), (to("/"), 200), (to("/"), 200)]);
     }
-    assert!(logged.warnings().iter().all(|line| !line.contains("TG007")), "{:#?}", logged.warnings());
 }
 
 #[test]
 fn a_check_that_releases_its_slots_is_one_warning() {
-    let limiter = Limiter::new(MemoryStore::new(), [Rule::new("exports", Quota::concurrency(2))]);
-    let (logged, ada) = (Logged::start(), Key::new("user", "ada"));
-    let is_allowed = |decision: Result<tollgate::Decision, tollgate::Error>| decision.is_ok_and(|it| it.is_allowed());
-    // A guard, and looks.
-    let acquired = limiter.acquire(&ada).now_or_never().expect("at once").expect("memory decides");
-    assert!(is_allowed(limiter.peek(&ada).now_or_never().expect("at once")));
-    assert!(is_allowed(limiter.check_n(&ada, 0).now_or_never().expect("at once")));
+    let slots = || Rule::new("exports", Quota::concurrency(2));
+    let (logged, limiter) = (Logged::start(), Limiter::new(MemoryStore::new(), [slots()]));
+    // A guard, looks, and a layer, which holds them.
+    let acquired = now(limiter.acquire(&ada()));
+    assert_eq!(left(&limiter, &ada()), [1]);
+    assert!(now(limiter.check_n(&ada(), 0)).is_allowed());
     drop(acquired);
-    logged.none();
-    let check = || assert!(is_allowed(limiter.check(&ada).now_or_never().expect("at once")));
+    assert_eq!(send(&app(&layer([Policy::from(slots())])), to("/")), 200);
+    logged.none("nothing is checked");
+    let check = || assert!(now(limiter.check(&ada())).is_allowed());
     check();
     logged.only("TG008", &["Limiter::acquire"], check);
-}
-
-#[test]
-fn a_layer_holds_slots_and_its_limiter_may_check_other_quotas() {
-    let held = layer([Policy::new("exports", Quota::concurrency(2))]);
-    let (logged, app) = (Logged::start(), app(&held));
-    visit_often(&app, "/", 10);
-    let rates = Limiter::new(MemoryStore::new(), [Rule::new("mail", MANY)]);
-    assert!(rates.check(&Key::new("user", "ada")).now_or_never().expect("at once").is_ok());
-    logged.none();
 }
