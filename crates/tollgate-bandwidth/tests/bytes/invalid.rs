@@ -7,7 +7,6 @@ use std::time::Duration;
 use tollgate::policy::Count;
 use tollgate::{Ban, Error, MemoryStore, Policy, Quota, RateLimitLayer};
 use tollgate_bandwidth::{BandwidthLayer, OnLimit};
-use tollgate_config::Config;
 
 const MINUTE: Quota = Quota::per_minute(1_000);
 
@@ -48,17 +47,6 @@ fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built_and_when_policies
     }
     assert!(BandwidthLayer::try_requests(limits(bytes(MINUTE).shadow().unadvertised()), OnLimit::Throttle).is_ok());
     assert!(BandwidthLayer::try_requests(limits(bytes(MINUTE)).without_handle(), OnLimit::Abort).is_ok());
-}
-
-#[test]
-fn the_limits_of_a_file_are_those_of_a_layer_of_bandwidth_unless_they_have_a_cost() {
-    let of_file = |line: &str| {
-        let file = format!("[[policy]]\nname = \"a\"\nlimit = 5\nwindow = \"60s\"\n{line}\n");
-        Config::from_toml(&file).and_then(|config| config.layer(MemoryStore::new())).expect("it is valid")
-    };
-    assert!(BandwidthLayer::try_responses(of_file("key = \"header:x-user\""), OnLimit::Throttle).is_ok());
-    let error = BandwidthLayer::try_responses(of_file("cost = 2"), OnLimit::Throttle).expect_err("bytes cost one unit");
-    names(&error, "leave out cost");
 }
 
 thread_local! {
