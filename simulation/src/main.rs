@@ -99,7 +99,9 @@ fn run_many(wanted: &Wanted) -> ExitCode {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| (0..cores).for_each(|_| drop(scope.spawn(work))));
     let met = met.into_inner().unwrap_or_else(PoisonError::into_inner);
-    met.iter().for_each(|(what, count)| println!("{count:>10}  {what}"));
+    for (what, count) in met {
+        println!("{count:>10}  {what}");
+    }
     let seeds = next.into_inner().min(wanted.count);
     println!("{seeds} seeds in {} s", start.elapsed().as_secs());
     if let Some(seed) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {

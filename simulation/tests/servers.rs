@@ -77,9 +77,11 @@ fn now_us() -> u64 {
 
 const WRITES: &str = "redis.call('GET',KEYS[1])return(redis.call('SET',KEYS[1],'x','PX',5000))";
 
-/// What is wrong with both servers, what the real one is told for it and against it, and commands. Each row begins with
-/// two servers that are empty.
-const ROWS: &[(fn(&mut Faults), [&str; 2], &[&str])] = &[
+/// What is wrong with both servers, what the real one is told for it and against it, and commands.
+type Row = (fn(&mut Faults), [&'static str; 2], &'static [&'static str]);
+
+/// Each row begins with two servers that are empty.
+const ROWS: &[Row] = &[
     (
         |_| {},
         ["PING", "PING"],

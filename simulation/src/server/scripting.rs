@@ -26,7 +26,7 @@ impl Node {
         let keys_and_args = keys_and_args(&words[2..])?;
         let hash = String::from_utf8_lossy(words[1]);
         let script = self.scripts.get(&*hash).ok_or(NO_SCRIPT)?.clone();
-        self.call(&script, session, keys_and_args, now_us).map_err(|text| self.told(text, &hash))
+        self.call(&script, session, keys_and_args, now_us).map_err(|text| self.told(&text, &hash))
     }
 
     fn call(
@@ -42,7 +42,7 @@ impl Node {
     }
 
     /// How a node says why a script ended, but for its line.
-    fn told(&self, text: String, name: &str) -> String {
+    fn told(&self, text: &str, name: &str) -> String {
         if self.fault.read_only == Some(ReadOnly::Old) && text == READ_ONLY {
             return format!("ERR Error running script (call to f_{name}): @user_script:2: @user_script: 2: -{text}");
         }

@@ -170,7 +170,7 @@ impl Plan {
         self.setting.users = 1;
         let metered = once_in(rng, 3);
         self.plain(1, 1, |policy| {
-            let policy = PolicyPlan { limit, burst: limit, window_ms, by_user: true, ..policy }.as_taken();
+            let policy = PolicyPlan { limit, burst: limit, window_ms, by_user: true, ..policy }.for_taking();
             PolicyPlan { metered, ..policy }
         });
         self.setting.processes[0].deny_cache = true;
@@ -186,7 +186,7 @@ impl Plan {
         self.plain(rng.usize(1..4), 1, |policy| {
             let (limit, algorithm) = (rng.u64(20..60) * 1_000 / tick_ms, one(rng, &ALGORITHMS[..3]));
             let (burst, window_ms, by_user) = (limit, 1_000, rng.bool());
-            PolicyPlan { algorithm, limit, burst, window_ms, by_user, ..policy }.as_taken()
+            PolicyPlan { algorithm, limit, window_ms, burst, by_user, ..policy }.for_taking()
         });
         let process =
             Process { around: Around::Ratio(tick_ms), rule: Rule::Fallback, ..self.setting.processes[0].clone() };
@@ -206,7 +206,7 @@ impl Plan {
         let (processes, policies, by_user) = (1 + rng.usize(..2), rng.usize(1..3), rng.bool());
         self.plain(processes, policies, |policy| {
             let algorithm = Algorithm::Concurrency;
-            PolicyPlan { algorithm, limit, burst: limit, window_ms, by_user, ..policy }.as_taken()
+            PolicyPlan { algorithm, limit, burst: limit, window_ms, by_user, ..policy }.for_taking()
         });
         for ask in self.asks() {
             ask.handler.sleeps_ms = [0, rng.u64(..50), rng.u64(..6_000), rng.u64(..12_000)][rng.usize(..4)];
@@ -326,7 +326,7 @@ impl PolicyPlan {
 
 impl PolicyPlan {
     /// The same, of which nothing is refunded or admitted beyond it.
-    fn as_taken(self) -> Self {
+    fn for_taking(self) -> Self {
         Self { metered: false, successes: false, shadow: false, refund_dropped: false, ..self }
     }
 }

@@ -52,7 +52,9 @@ impl Fault {
 impl State {
     fn befalls(&mut self, fault: Fault) {
         let (name, may_fail) = fault.facts();
-        name.into_iter().for_each(|name| self.trace.meet(name));
+        if let Some(name) = name {
+            self.trace.meet(name);
+        }
         let is_hourly = self.plan.setting.policies[0].is_hourly;
         if may_fail || is_hourly && matches!(fault, Fault::Clock(_)) {
             self.may_fail();
@@ -161,7 +163,9 @@ impl State {
         }
         (self.nodes[node].is_up, self.nodes[node].is_lost) = (false, true);
         let moves: Vec<_> = self.slots().moves().filter(|(.., to)| *to == from).collect();
-        moves.into_iter().for_each(|(slot, ..)| self.slots().cancel_move(slot));
+        for (slot, ..) in moves {
+            self.slots().cancel_move(slot);
+        }
         if keeps {
             self.keys_of(node).iter().for_each(|key| self.move_key(node, last, key));
         }

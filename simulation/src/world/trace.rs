@@ -82,5 +82,6 @@ impl Trace {
 
 /// What can be read of a command.
 pub(super) fn shown(command: &[Bytes]) -> String {
-    command.iter().take(5).map(|part| format!("{} ", part[..part.len().min(48)].escape_ascii())).collect()
+    let parts = command.iter().take(5).map(|part| part[..part.len().min(48)].escape_ascii().to_string());
+    parts.collect::<Vec<_>>().join(" ")
 }

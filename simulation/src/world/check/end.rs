@@ -35,7 +35,7 @@ impl World {
     pub(in super::super) async fn end(&self, clients: Vec<Client>) {
         self.lock().heal();
         let seed = self.lock().plan.seed;
-        if seed % 2 > 0 {
+        if !seed.is_multiple_of(2) {
             sleep(REST).await;
         }
         if clients[0].ratios.is_some() {
@@ -172,7 +172,7 @@ impl State {
         let is_plain = self.plan.setting.processes.iter().all(|process| process.around == Around::Plain);
         let pays_later = self.plan.setting.processes.iter().any(|process| process.around == Around::Overdraft);
         // Of charges beyond twice the limit, nobody owes the rest.
-        let is_whole = left > 0 && asked <= 2 * policy.limit || !policy.metered && left > 0;
+        let is_whole = left > 0 && (!policy.metered || asked <= 2 * policy.limit);
         let is_kept = self.disturbed.is_empty() && is_whole && !pays_later;
         if self.is_replaced || taken <= most + u64::from(!is_plain) * capacity && (!is_kept || taken + drained >= least)
         {
