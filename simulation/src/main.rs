@@ -99,7 +99,7 @@ fn run_many(wanted: &Wanted) -> ExitCode {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| (0..cores).for_each(|_| drop(scope.spawn(work))));
     let met = met.into_inner().unwrap_or_else(PoisonError::into_inner);
-    for (what, count) in met {
+    for (what, count) in &met {
         println!("{count:>10}  {what}");
     }
     let seeds = next.into_inner().min(wanted.count);
