@@ -9,9 +9,6 @@ use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::panic;
 use std::sync::Once;
 
-use ahash::RandomState;
-use ahash::random_state::{RandomSource, set_random_source};
-
 /// When simulations begin, in seconds since the epoch.
 pub const START: u64 = 1_700_000_000;
 
@@ -24,15 +21,9 @@ thread_local! {
 
 /// Has this thread simulate from now on: its clock stands at [`START`], its random bytes follow from a seed.
 pub fn simulate(seed: u64) {
-    static HASHES: Once = Once::new();
+    static NOTICED: Once = Once::new();
     NOW.set(Some(START * 1_000_000_000));
-    HASHES.call_once(|| {
-        assert!(set_random_source(Fixed).is_ok(), "something was hashed before");
-        // Its keys are drawn with the first one, for the whole program.
-        RANDOM.set(1);
-        let _ = RandomState::new();
-        notice_panics();
-    });
+    NOTICED.call_once(notice_panics);
     RANDOM.set(seed ^ 0x9e37_79b9_7f4a_7c15);
 }
 
@@ -55,15 +46,6 @@ fn notice_panics() {
 /// Sets this thread's clock to so many nanoseconds after [`START`].
 pub fn set_clock(nanos: u64) {
     NOW.set(Some(START * 1_000_000_000 + nanos));
-}
-
-/// Hashes as in every other run: those of a process would else differ by addresses and counters.
-struct Fixed;
-
-impl RandomSource for Fixed {
-    fn gen_hasher_seed(&self) -> usize {
-        0x5eed
-    }
 }
 
 /// The time of this thread's simulation, or the system's.

@@ -4,6 +4,7 @@
 //! counters that collide. One part is locked at a time, for a few probes or to go through its entries, and never across an
 //! `await`.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
@@ -20,7 +21,7 @@ const LEAST_ROOM: usize = 64;
 /// All counters.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    hasher: ahash::RandomState,
+    hasher: RandomState,
     parts: Box<[Mutex<Part>]>,
 }
 
@@ -41,7 +42,7 @@ impl Parts {
         let count = 1_usize << (capacity / LEAST_ROOM).clamp(1, MOST_PARTS).ilog2();
         let room = capacity / count;
         let part = |_| Mutex::new(Part { table: HashTable::new(), room, since, seed: seed() });
-        Self { hasher: ahash::RandomState::new(), parts: (0..count).map(part).collect() }
+        Self { hasher: RandomState::new(), parts: (0..count).map(part).collect() }
     }
 
     /// Returns the hash of a counter, whatever its quota.
