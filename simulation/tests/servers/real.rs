@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
@@ -22,10 +23,7 @@ pub(crate) struct RealServer {
 impl RealServer {
     /// Starts one, and waits until it answers.
     pub(crate) fn start(settings: &[&str]) -> Self {
-        // Below those that the system gives to clients, and apart from those of the crate's own tests.
-        let first = 12_000 + u16::try_from(process::id() * 7 % 3_900).unwrap();
-        let mut free = (first..first + 100).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-        free.find_map(|port| Self::try_start(port, settings)).expect("no redis-server could be started")
+        (0..100).find_map(|_| Self::try_start(next_port()?, settings)).expect("no redis-server could be started")
     }
 
     /// `None` if it ends, as when its port or that of its bus was taken meanwhile.
@@ -63,6 +61,15 @@ impl RealServer {
         stream.set_nodelay(true).unwrap();
         Connection { stream, unread: Vec::new() }
     }
+}
+
+/// A port that no other test of this process has had; `None` if it is taken. They are below those that the system gives to
+/// clients, and apart from those of the crate's own tests.
+fn next_port() -> Option<u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(process::id() * 7 % 3_900).unwrap();
+    let port = 12_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 4_000;
+    TcpListener::bind(("127.0.0.1", port)).is_ok().then_some(port)
 }
 
 impl Drop for RealServer {
