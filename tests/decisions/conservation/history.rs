@@ -202,9 +202,11 @@ impl<S: Store> History<S> {
         if self.rng.u32(..60) == 0 {
             next += WINDOW;
         }
-        let is_near_the_end = next % WINDOW > WINDOW / 10 * 9;
-        if is_near_the_end && !self.slack.is_zero() {
-            next += WINDOW - next % WINDOW;
+        // Hours of the calendar's zone end in the middle of ours.
+        let half = WINDOW / 2;
+        let is_near_an_end = next % half > half / 10 * 8;
+        if is_near_an_end && !self.slack.is_zero() {
+            next += half - next % half;
         }
         self.clock.set(next);
     }
