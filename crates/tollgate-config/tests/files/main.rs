@@ -141,8 +141,8 @@ fn a_concurrency_has_times_of_slots_instead_of_a_window() {
 }
 
 #[test]
-fn the_file_in_the_readme_is_a_good_one() {
-    let blocks = include_str!("../../../../README.md").split("```toml\n").skip(1);
+fn the_file_in_the_guide_is_a_good_one() {
+    let blocks = include_str!("../../../../docs/policies.md").split("```toml\n").skip(1);
     let files: Vec<_> = blocks.map(|block| block.split("```").next().unwrap()).collect();
     assert_eq!(files.len(), 1);
     assert_eq!(Config::from_toml(files[0]).unwrap().policies().len(), 2);
