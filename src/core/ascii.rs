@@ -52,7 +52,6 @@ impl Ascii {
         }
     }
 
-    /// Keeps a constant.
     pub(super) const fn constant(text: &'static str) -> Self {
         Self::Long(SmolStr::new_static(text))
     }

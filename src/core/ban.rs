@@ -173,13 +173,11 @@ impl Ban {
         Duration::from_millis(self.most)
     }
 
-    /// Returns the window, the limit and the capacity of its counter's rule, as `lua/ban.lua` reads them.
     pub(crate) const fn packed(&self) -> [u64; 3] {
         let limit = self.time << 18 | (self.after as u64) << 1 | self.extends as u64;
         [self.within, limit, (self.growth as u64) << 35 | self.most]
     }
 
-    /// Returns the ban whose counter has a rule with these numbers.
     pub(crate) const fn unpacked([within, limit, capacity]: [u64; 3]) -> Self {
         let (after, growth) = ((limit >> 1 & 0x1_ffff) as u32, (capacity >> 35) as u32);
         let (time, most) = (limit >> 18, capacity & ((1 << 35) - 1));

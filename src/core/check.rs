@@ -37,7 +37,6 @@ impl Counter {
         Self::of(Limit::new(policy, quota), key)
     }
 
-    /// The counter of `key` under a limit.
     #[inline]
     pub(crate) fn of(limit: Limit, key: Key) -> Self {
         Self { limit, key }
@@ -66,7 +65,6 @@ impl Counter {
         Self::new(self.policy().clone(), self.key, quota)
     }
 
-    /// Returns the name of the policy and the quota.
     #[inline]
     pub(crate) fn limit(&self) -> &Limit {
         &self.limit
@@ -79,7 +77,6 @@ impl Counter {
         Self::of(made.unwrap_or_else(|| Limit::new(self.policy().clone(), quota)), self.key.clone())
     }
 
-    /// Returns whether it counts strikes.
     pub(crate) fn is_ban(&self) -> bool {
         self.quota().is_ban()
     }

@@ -249,7 +249,6 @@ impl Decision {
         self.outer.as_deref()
     }
 
-    /// Returns the decision with that of a further layer behind the outermost one it has.
     pub(crate) fn inside(mut self, outer: Decision) -> Self {
         let behind = match self.outer.take() {
             Some(between) => Arc::unwrap_or_clone(between).inside(outer),
@@ -265,7 +264,6 @@ impl Decision {
         Self { outcomes: outcomes.collect(), outer: None, ..*self }
     }
 
-    /// Returns the decision with the quotas of `checks` and another source: it was made on a share of those quotas.
     pub(crate) fn with_quotas_of(&self, checks: &[Check], source: Source) -> Self {
         let both = self.outcomes().iter().zip(checks);
         let outcomes = both.map(|(outcome, check)| outcome.with_limit(check.counter.limit().clone()));

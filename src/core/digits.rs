@@ -23,7 +23,6 @@ pub(crate) struct Digits {
 }
 
 impl Digits {
-    /// Writes a number.
     #[inline]
     pub(crate) fn of(mut number: u64) -> Self {
         let (mut bytes, mut start) = ([b'0'; 20], 20);
@@ -46,20 +45,17 @@ impl Digits {
         Some(&SMALL.get(number)?[zeros(number)..])
     }
 
-    /// Returns the digits as ASCII.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
-    /// Returns the digits as text.
     #[inline]
     pub(crate) fn as_str(&self) -> &str {
         str::from_utf8(self.as_bytes()).expect("digits are ASCII")
     }
 }
 
-/// Returns how many of the four digits of a number are leading zeros.
 fn zeros(number: usize) -> usize {
     usize::from(number < 1_000) + usize::from(number < 100) + usize::from(number < 10)
 }

@@ -95,25 +95,21 @@ impl Error {
         Self { kind: self.kind, message: self.message.clone(), source, detail, call, unsent: self.unsent }
     }
 
-    /// Sets the call that failed.
     #[cfg(any(feature = "redis", test))]
     pub(crate) fn of_call(mut self, call: CallId) -> Self {
         self.call = OnceLock::from(call);
         self
     }
 
-    /// Returns the call that failed, if several decisions depended on it.
     pub(crate) fn call(&self) -> Option<CallId> {
         self.call.get().copied()
     }
 
-    /// Attaches details for the stores around the one that failed.
     pub(crate) fn with_detail(mut self, detail: impl Any + Send + Sync) -> Self {
         self.detail = Some(Arc::new(detail));
         self
     }
 
-    /// Returns the details that the store attached, if they are of this type.
     pub(crate) fn detail<T: Any>(&self) -> Option<&T> {
         self.detail.as_deref()?.downcast_ref()
     }

@@ -104,7 +104,6 @@ impl Key {
         KeyText::start(kind).with_hash(value.as_ref())
     }
 
-    /// A key with a constant text, which includes the kind.
     pub(crate) const fn fixed(text: &'static str) -> Self {
         Self { text: Ascii::constant(text) }
     }
@@ -140,29 +139,24 @@ impl Key {
         self.text.as_bytes()
     }
 
-    /// Returns the escaped kind, of joined keys with a `+` between the kinds.
     pub(crate) fn kind(&self) -> &str {
         self.parts().0
     }
 
-    /// Returns the escaped value, without the kind.
     pub(crate) fn value(&self) -> &str {
         self.parts().1
     }
 
-    /// Returns the escaped kind and value of each key that was joined, or of this one.
     pub(crate) fn joined(&self) -> impl Iterator<Item = (&str, &str)> {
         // Escaped kinds have no `+`, escaped values no `|`.
         let (kinds, values) = self.parts();
         kinds.split('+').zip(values.split(JOINED))
     }
 
-    /// Returns whether an escaped value is a hash.
     pub(crate) fn is_hash(value: &str) -> bool {
         value.as_bytes().first() == Some(&HASHED)
     }
 
-    /// Splits the text into kinds and values.
     fn parts(&self) -> (&str, &str) {
         self.as_str().split_once(':').expect("a key has a kind")
     }
@@ -176,7 +170,6 @@ pub(crate) struct KeyKind {
 }
 
 impl KeyKind {
-    /// Escapes a kind.
     pub(crate) fn new(kind: &str) -> Self {
         Self { text: Ascii::new(&KeyText::start(kind).bytes) }
     }
@@ -186,7 +179,6 @@ impl KeyKind {
         Self { text: Ascii::constant(text) }
     }
 
-    /// Returns the escaped kind, without its colon.
     pub(crate) fn as_str(&self) -> &str {
         self.text.as_str().trim_end_matches(':')
     }
@@ -209,7 +201,6 @@ struct KeyText {
 }
 
 impl KeyText {
-    /// Starts with the escaped kind and a colon; a colon in the kind is escaped, too.
     fn start(kind: &str) -> Self {
         let mut text = Self::default();
         text.escape(kind.as_bytes(), ESCAPED_IN_KINDS);
@@ -235,7 +226,6 @@ impl KeyText {
         self.with_hash(value)
     }
 
-    /// Appends the hash of the value.
     fn with_hash(mut self, value: &[u8]) -> Key {
         self.push(&[HASHED]);
         self.push(&hex(blake3::hash(value).as_bytes()));
@@ -292,12 +282,10 @@ impl FromStr for Key {
     }
 }
 
-/// Returns `true` if this is the escaped text of some kind.
 fn is_kind(text: &str) -> bool {
     is_escaped(text, ESCAPED_IN_KINDS) && percent_decode_str(text).decode_utf8().is_ok()
 }
 
-/// Returns `true` if this is the escaped value of some key, or a hash.
 fn is_value(text: &str) -> bool {
     match text.strip_prefix(char::from(HASHED)) {
         Some(hash) => hash.len() == 32 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')),

@@ -32,7 +32,6 @@ impl Lines {
         Self::of(10, Duration::from_secs(10))
     }
 
-    /// Creates a statement with `most` lines in a period.
     const fn of(most: u64, period: Duration) -> Self {
         Self { most, period, policies: Mutex::new(BTreeMap::new()) }
     }
@@ -96,7 +95,6 @@ impl OutageLines {
         }
     }
 
-    /// Logs the end, if the beginning was logged.
     pub(crate) fn ended(&self, line: impl FnOnce()) {
         if self.is_logged.swap(false, Ordering::Relaxed) {
             line();

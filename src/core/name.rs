@@ -137,7 +137,6 @@ impl fmt::Debug for PolicyName {
     }
 }
 
-/// Checks that a name has the allowed form.
 fn check(name: &str) -> Result<(), Error> {
     let letter_first = name.starts_with(|first: char| first.is_ascii_alphabetic());
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));

@@ -173,18 +173,15 @@ impl Receipt {
         Self { store, items: SmallVec::from_buf([item]), call: None }
     }
 
-    /// A receipt for nothing.
     pub(crate) fn empty(store: StoreId) -> Self {
         Self { store, items: SmallVec::new(), call: None }
     }
 
-    /// Sets the call that decided, if it decided several requests.
     #[cfg(any(feature = "redis", test))]
     pub(crate) fn of_call(self, call: Option<CallId>) -> Self {
         Self { call, ..self }
     }
 
-    /// Returns the call that decided, if it decided several requests.
     pub(crate) fn call(&self) -> Option<CallId> {
         self.call
     }

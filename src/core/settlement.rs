@@ -117,7 +117,6 @@ impl Settlement {
         Self { check, change }
     }
 
-    /// Returns what refunds all that a decision took, except slots: what holds them releases them.
     pub(crate) fn refunds(receipt: &Receipt) -> SmallVec<[Self; 2]> {
         let taken = receipt.items().iter().enumerate().filter(|(_, taken)| taken.units > 0 && !taken.holds_slots());
         taken.map(|(check, taken)| Self::new(check, Change::Refund(taken.units))).collect()

@@ -60,7 +60,6 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Creates a gate without policies, which admits everything; addresses are those of peers.
     pub(crate) fn new(store: SharedStore) -> Self {
         Self {
             limits: Arc::new(Limits::new(store)),
@@ -111,7 +110,6 @@ impl Gate {
         Ok(policies)
     }
 
-    /// Returns the refusal of a request that the store admits, if there is a reason.
     pub(crate) fn refusal_of(&self, decided: &StoreDecision) -> Option<Decision> {
         let refuses = self.refuses.as_ref().filter(|_| decided.decision.is_allowed())?;
         refuses(decided).filter(|decision| !decision.is_allowed())

@@ -41,7 +41,6 @@ pub(crate) fn for_client(call: &request::Parts, mut response: Response<Bytes>) -
     response
 }
 
-/// Returns the kind of gRPC or gRPC-Web that a message is.
 fn kind(headers: &HeaderMap) -> Option<&'static str> {
     let content_type = headers.get(CONTENT_TYPE)?.as_bytes();
     [GRPC, "application/grpc-web", "application/grpc-web-text"].into_iter().find(|kind| {
@@ -87,8 +86,6 @@ pub(crate) fn forbidden(message: &'static str) -> Response<Bytes> {
     trailers_only(PERMISSION_DENIED, message)
 }
 
-/// Returns the response of a key extractor as a status of gRPC, with its other headers; as it is if it has a
-/// `grpc-status`.
 pub(crate) fn rejected(response: Response<Bytes>) -> Response<Bytes> {
     if response.headers().contains_key(STATUS) {
         return response;

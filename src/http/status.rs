@@ -149,9 +149,6 @@ async fn status(gate: &Arc<Gate>, parts: &Parts, shows: impl Fn(&Policy) -> bool
     Ok(document(gate, &decided.decision))
 }
 
-/// Resolves a policy for a status request, whatever methods and routes the policy has.
-///
-/// Only a policy that covers the request itself, by its method and route too, can refuse it.
 fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
     let policy = &gate.policies[place];
     let scope = &policy.options().scope;
@@ -269,7 +266,6 @@ impl LiveLayer {
         StatusService { gate: Arc::clone(&self.layer.gate), shows_to: Some(Arc::new(shows_to)) }
     }
 
-    /// Logs which policies a status service for all clients leaves out, if there is such a service.
     pub(super) fn warn_of_forgeable(&self) {
         let gate = self.layer.gate.load();
         let policies: Vec<&str> = forgeable(&gate).map(Policy::name).collect();
@@ -284,7 +280,6 @@ impl LiveLayer {
     }
 }
 
-/// Returns the advertised policies whose key or tier a client could make up.
 fn forgeable(gate: &Gate) -> impl Iterator<Item = &Policy> {
     gate.policies.iter().filter(|policy| policy.is_shown() && !policy.is_unforgeable())
 }

@@ -54,7 +54,6 @@ impl InForce for ArcSwap<Limits> {
 pub(crate) type DecidedBy<F> = (Plan<F>, Timer, Result<StoreDecision, Error>);
 
 impl Limits {
-    /// Limits without rules.
     pub(crate) fn new(inner: SharedStore) -> Self {
         let failure = FailureRules::default();
         let store = Arc::new(FailureStore::new(Arc::clone(&inner), failure));
@@ -71,7 +70,6 @@ impl Limits {
         }
     }
 
-    /// Sets where the limits in force are that replace these.
     pub(crate) fn set_source(&mut self, source: Weak<dyn InForce>) {
         self.source = source;
     }
@@ -91,12 +89,10 @@ impl Limits {
         self.rules = rules.into_iter().map(Rule::interned).collect();
     }
 
-    /// Sets the rules of policies, with the keys that each counts.
     pub(crate) fn set_policies(&mut self, policies: impl IntoIterator<Item = (Rule, RuleKeys)>) {
         (self.rules, self.keys) = policies.into_iter().unzip();
     }
 
-    /// Changes the settings for failures, with a fresh circuit breaker.
     pub(crate) fn change_failure(&mut self, change: impl FnOnce(&mut FailureRules)) {
         change(&mut self.failure);
         self.store = Arc::new(FailureStore::new(Arc::clone(&self.inner), self.failure));

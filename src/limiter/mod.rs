@@ -214,12 +214,10 @@ impl Limiter {
         Ok(Self::of(limits))
     }
 
-    /// A limiter over limits that others use and may replace.
     pub(crate) fn shared(in_force: Arc<dyn InForce>) -> Self {
         Self { in_force, only: None }
     }
 
-    /// A limiter over limits of its own.
     fn of(limits: Limits) -> Self {
         Self::shared(Arc::new_cyclic(|source| {
             let mut limits = limits;
@@ -465,14 +463,12 @@ impl Limiter {
         Ok(decision)
     }
 
-    /// Decides as [`decide`](Self::decide), and returns a guard of the slots that were taken.
     async fn decide_holding(&self, key: &Key, units: Option<u64>) -> Result<(Decision, SlotGuard), Error> {
         let (store, StoreDecision { decision, receipt }) = self.decide_owing(key, units).await?;
         let slots = SlotGuard::new(store.hold(&receipt));
         Ok((decision, slots))
     }
 
-    /// Decides as [`decide`](Self::decide), and returns the receipt, with the store that has to settle it.
     async fn decide_owing(&self, key: &Key, units: Option<u64>) -> Result<(DecidingStore, StoreDecision), Error> {
         let limits = &*self.in_force.now();
         if limits.rules.is_empty() {
@@ -554,7 +550,6 @@ impl Limiter {
         self.in_force.now().store.breaker_state()
     }
 
-    /// Returns a limiter over a copy of the limits in force, with other settings for failure.
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
         let mut limits = Limits::clone(&self.in_force.now());
         limits.change_failure(change);

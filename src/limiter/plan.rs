@@ -31,7 +31,6 @@ pub(crate) trait PendingCheck {
     /// What ends the request without a decision of the store.
     type Error;
 
-    /// Returns the place of the rule.
     fn place(&self) -> usize;
 
     /// Waits for the lookup. Returns the check of the rule, or `None` if the rule does not apply.
@@ -109,19 +108,16 @@ pub(crate) struct CheckDraft {
 }
 
 impl CheckDraft {
-    /// A draft of a check that may use the reserve.
     #[inline]
     pub(crate) fn new(place: usize, rule: &Rule, cost: u64) -> Self {
         Self { place, cost, limit: rule.limit(None), critical: true, bans: true, only_ban: false }
     }
 
-    /// Sets the quota of a tier, if there is one.
     #[inline]
     pub(crate) fn with_tier(self, rule: &Rule, tier: Option<Quota>) -> Self {
         if tier.is_some() { Self { limit: rule.limit(tier), ..self } } else { self }
     }
 
-    /// Returns the check about `key`; `rule` is the one at the draft's place.
     #[inline]
     pub(crate) fn check(self, rule: &Rule, key: Key) -> Check {
         let ban = rule.ban_check().filter(|_| self.bans);

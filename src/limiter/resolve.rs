@@ -88,7 +88,6 @@ impl Limits {
     }
 }
 
-/// Returns the counter of the rule at a place and a key, of its present tier.
 pub(super) async fn counter(limits: &Limits, place: usize, key: &Key) -> Result<Counter, Error> {
     let rule = &limits.rules[place];
     let tier = match rule.tiers() {
@@ -156,7 +155,6 @@ impl Limits {
     }
 }
 
-/// Returns whether a check can refuse the request.
 fn may_refuse(check: &Check) -> bool {
     check.mode == Mode::Enforce && (check.cost > 0 || check.is_only_for_ban())
 }
@@ -178,7 +176,6 @@ fn by_slots(check: &Check) -> bool {
     check.counter.quota().decides_by_floor(check.cost, check.floor)
 }
 
-/// Returns the outcome of a check in a refused request, from its look.
 fn as_decided(check: &Check, look: &Outcome) -> Outcome {
     if look.is_banned() || check.cost == 0 {
         return look.clone();

@@ -204,7 +204,6 @@ impl Rule {
         &self.limit.quota
     }
 
-    /// Removes the lookup of quotas.
     pub(crate) fn without_tiers(self) -> Self {
         Self { tiers: None, ..self }
     }
@@ -233,7 +232,6 @@ impl Rule {
         Self { limit: self.limit.interned(), ban, ..self }
     }
 
-    /// Returns the name and the quota, or that of a tier.
     #[inline]
     pub(crate) fn limit(&self, tier: Option<Quota>) -> Limit {
         match tier {
@@ -255,17 +253,14 @@ impl Rule {
         self.settles
     }
 
-    /// Returns how a check of the rule settles by a quota, its own or that of a tier: slots are always released.
     pub(crate) fn settles_by(&self, quota: &Quota) -> Settles {
         if quota.facts().held { Settles::ByOutcome } else { self.settles }
     }
 
-    /// Returns the ban of keys, if the rule has one.
     pub(crate) fn banning(&self) -> Option<Ban> {
         self.ban.as_ref().map(|ban| ban.ban)
     }
 
-    /// Returns the ban of a check, if the rule has one.
     pub(crate) fn ban_check(&self) -> Option<BanCheck> {
         self.ban.clone()
     }
@@ -278,7 +273,6 @@ impl Rule {
         self.tiers.as_ref()
     }
 
-    /// Returns what the rule requires of a store.
     pub(crate) fn requirement(&self) -> Requirement<'_> {
         let settles = self.settles_by(self.quota());
         let (reserves, bans) = (self.reserve.is_some(), self.ban.is_some());
@@ -324,7 +318,6 @@ impl Share {
     }
 }
 
-/// Returns `true` if requests without a certain key share the counter, of any policy.
 fn is_shared(key: &Key) -> bool {
     matches!(key.as_str(), "anonymous:" | "unknown:") || key.kind() == "ambiguous"
 }
@@ -343,7 +336,6 @@ impl RuleKeys {
         Self { kind, has_scope }
     }
 
-    /// Returns `true` if a key counts wherever requests have it, and some may.
     pub(super) fn are_for(&self, key: &Key) -> bool {
         !self.has_scope && (self.kind.as_deref() == Some(key.kind()) || is_shared(key))
     }

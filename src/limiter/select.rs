@@ -83,7 +83,6 @@ impl Limiter {
 }
 
 impl Limits {
-    /// Returns the places of the rules with these names.
     fn named(&self, names: &[PolicyName]) -> Result<Places, Error> {
         let place_of = |name: &PolicyName| {
             let place = self.rules.iter().position(|rule| rule.name() == name);
@@ -98,7 +97,6 @@ impl Limits {
         Ok(places)
     }
 
-    /// Returns the places of the rules that count a key wherever it occurs.
     fn for_key(&self, key: &Key) -> Result<Places, Error> {
         let is_for = |place: &usize| self.keys.get(*place).is_none_or(|keys| keys.are_for(key));
         let places: Places = (0..self.rules.len()).filter(is_for).collect();

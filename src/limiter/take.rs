@@ -24,7 +24,6 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// A permit for what a store has taken.
     pub(crate) fn new(store: &DecidingStore, receipt: Receipt) -> Self {
         let slots = SlotGuard::new(store.hold(&receipt));
         Self { store: Arc::clone(store), receipt: Some(receipt), slots }

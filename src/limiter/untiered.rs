@@ -15,7 +15,6 @@ impl NoTierLookup {
         match *self {}
     }
 
-    /// Likewise.
     pub(super) fn without_result(&self, _: &str, _: Quota, _: Error) -> Result<Option<Quota>, Error> {
         match *self {}
     }

@@ -22,7 +22,6 @@ impl Warned {
         self.no_rules.store(true, Relaxed);
     }
 
-    /// Something is decided without rules.
     #[cold]
     pub(crate) fn no_rules(&self) {
         if is_first(&self.no_rules) {
@@ -48,7 +47,6 @@ impl Warned {
         }
     }
 
-    /// A request came to a layer that had admitted it.
     #[cold]
     pub(crate) fn twice(&self) {
         if is_first(&self.twice) {

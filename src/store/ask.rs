@@ -78,7 +78,6 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// No deadline: the store has all of its own timeout.
     pub(crate) const fn none() -> Self {
         Self { at: None }
     }
@@ -88,7 +87,6 @@ impl Deadline {
         Self { at: Instant::now().checked_add(time) }
     }
 
-    /// Returns the time of the deadline, if there is one.
     pub(crate) const fn instant(self) -> Option<Instant> {
         self.at
     }
@@ -99,7 +97,6 @@ impl Deadline {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Returns the earlier of two deadlines; none is later than any.
     pub(crate) fn earlier(self, other: Self) -> Self {
         let at = match (self.at, other.at) {
             (Some(at), Some(other)) => Some(at.min(other)),

@@ -24,13 +24,10 @@ pub(super) fn with_bans(checks: &[Check]) -> Cow<'_, [Check]> {
     checks.iter().flat_map(|check| ban_of(check).into_iter().chain([check.clone()])).collect()
 }
 
-/// Returns how many checks decide a request, with those of bans.
 pub(super) fn size(checks: &[Check]) -> usize {
     checks.len() + checks.iter().filter(|check| check.ban.is_some()).count()
 }
 
-/// Returns the counter that a change is made to, and the change: a strike is a charge to that of the ban, and to lift
-/// the ban is to reset it.
 pub(super) fn changed(taken: &ReceiptItem, change: Change) -> (Cow<'_, ReceiptItem>, Change) {
     const ANY: Ban = Ban::new(1, Duration::from_millis(1), Duration::from_millis(1));
     let (ban, change) = match change {
@@ -83,7 +80,6 @@ fn after_strike(ban: &Quota, before: Option<&State>, now: u64) -> Step {
     Step { state: Some(state), reset, delay: look.wait * units, ..look }
 }
 
-/// Returns the outcome of a check with what its ban adds to it.
 pub(super) fn noted(outcome: Outcome, ban: &Step) -> Outcome {
     let outcome = if ban.fits { outcome } else { outcome.banned(Duration::from_millis(ban.wait)) };
     outcome.with_ban(ban.delay > 0)

@@ -82,7 +82,6 @@ pub(crate) enum Whose {
 }
 
 impl ReportedBreaker {
-    /// A closed breaker without failures.
     pub(crate) fn new(whose: Whose) -> Self {
         let (telemetry, lines) = (Telemetry::default(), OutageLines::new());
         Self { inner: Breaker::new(), start: Instant::now(), whose, telemetry, lines }
@@ -108,7 +107,6 @@ impl ReportedBreaker {
         self.inner.failing_since().map(|since| self.start + Duration::from_millis(since))
     }
 
-    /// Reports a reply.
     pub(crate) fn succeeded(&self, permit: Permit) {
         if self.inner.succeeded(permit, || self.now()) {
             self.telemetry.breaker_closed();
@@ -117,7 +115,6 @@ impl ReportedBreaker {
         }
     }
 
-    /// Reports a failure. Returns whether it is of calls that go on, as the breaker stays closed; then nothing is logged.
     pub(crate) fn failed(&self, permit: Permit, error: &dyn Display) -> bool {
         let before = self.inner.failed(permit, self.now());
         match before {

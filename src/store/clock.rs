@@ -75,7 +75,6 @@ pub(crate) struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock that shows the system's time now.
     pub(crate) fn new() -> Self {
         Self { start: Instant::now(), wall: since_epoch() }
     }
@@ -113,7 +112,6 @@ impl Times {
         Self { now, wall: if is_aligned { micros(clock.wall()) } else { now } }
     }
 
-    /// Returns how far the wall clock is ahead of the other, if it was read.
     pub(crate) fn ahead(self) -> i64 {
         self.wall.cast_signed() - self.now.cast_signed()
     }

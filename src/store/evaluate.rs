@@ -79,7 +79,6 @@ pub(super) fn look_again<'a>(
     }
 }
 
-/// Decides one check on a state, at a cost.
 pub(super) fn step(check: &Check, state: Option<&State>, now: u64, cost: u64) -> Step {
     check.counter.quota().decide(state, now, cost, check.floor)
 }
@@ -91,7 +90,6 @@ fn cost(checks: &[Check], steps: &[Step], index: usize) -> u64 {
     if is_banned { 0 } else { cost }
 }
 
-/// Returns whether the state of a step is to be kept: that of strikes in any case.
 pub(super) fn is_kept(checks: &[Check], steps: &[Step], index: usize, refused: bool) -> bool {
     let is_taken = || !refused && steps[index].fits && cost(checks, steps, index) > 0;
     checks[index].counter.is_ban() || is_taken()
@@ -109,8 +107,6 @@ fn earlier(checks: &[Check], steps: &Steps, index: usize) -> (u64, Option<State>
     })
 }
 
-/// Returns the decision over all checks, and the receipt for what it took: an empty one if it is
-/// refused.
 pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bool) -> StoreDecision {
     if let ([check], [step]) = (checks, steps) {
         return decided_one(id, check, step);
@@ -129,7 +125,6 @@ pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bo
     StoreDecision { decision, receipt: Receipt::new(id, places.iter().map(taken)) }
 }
 
-/// As `decided`, for a single check, which most requests have.
 #[inline]
 pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> StoreDecision {
     let decision = Decision::new([outcome(check, step)], Source::Store);
@@ -188,7 +183,6 @@ pub(super) fn of_any(counter: &Counter) -> ReceiptItem {
     ReceiptItem { counter: counter.clone(), units: 0, floor: 0, stamp: algorithm::NEVER }
 }
 
-/// Returns the outcome of a check, as clients and callers see it.
 fn outcome(check: &Check, step: &Step) -> Outcome {
     let Step { fits, remaining, wait, reset, delay, .. } = *step;
     let window = check.counter.quota().window_of(step);

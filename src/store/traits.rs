@@ -215,7 +215,6 @@ impl Capabilities {
         Self { id: Some(id), ..self }
     }
 
-    /// Returns those of a store, whatever policies require.
     pub(crate) fn of(store: &(impl Store + ?Sized)) -> Self {
         store.capabilities(&[]).unwrap_or_default()
     }

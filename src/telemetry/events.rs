@@ -39,7 +39,6 @@ pub(crate) enum Undecided {
 /// Decisions. Every request counts once: by the source and the verdict of its decision, or, if there was none, under the
 /// source `none` by the reason. Only decisions are timed, from the call of the store.
 impl Telemetry {
-    /// Starts the timer of a call.
     #[allow(clippy::unused_self, reason = "the timer is for a decision of this layer or limiter")]
     pub(crate) fn start(&self) -> Timer {
         Timer {
@@ -71,13 +70,11 @@ impl Telemetry {
         }
     }
 
-    /// A request was refused without a decision.
     pub(crate) fn undecided(&self, reason: Undecided) {
         #[cfg(feature = "metrics")]
         self.series.decisions().undecided[reason as usize].increment(1);
     }
 
-    /// The key of a request is ambiguous for a policy, whatever becomes of the request.
     pub(crate) fn ambiguous(&self, policy: &PolicyName) {
         #[cfg(feature = "metrics")]
         self.series.policies.with(policy, |policy| policy.ambiguous().increment(1));
@@ -98,7 +95,6 @@ impl Telemetry {
 
 /// The health of a store, or of one primary of a Cluster, and the slots that are held of it.
 impl Telemetry {
-    /// The store failed to make a decision.
     pub(crate) fn store_failed(&self, error: &Error) {
         #[cfg(feature = "metrics")]
         {
@@ -112,7 +108,6 @@ impl Telemetry {
         }
     }
 
-    /// Its circuit breaker was closed, and has opened.
     pub(crate) fn breaker_opened(&self) {
         #[cfg(feature = "metrics")]
         {
@@ -130,7 +125,6 @@ impl Telemetry {
         }
     }
 
-    /// Slots are held.
     pub(crate) fn slots_taken(&self, slots: u64) {
         #[cfg(feature = "metrics")]
         self.series.stores().slots_held.add(slots);
@@ -144,7 +138,6 @@ impl Telemetry {
         }
     }
 
-    /// They are held, and the store had lost them.
     pub(crate) fn slots_lost(&self, slots: u64) {
         #[cfg(feature = "metrics")]
         if slots > 0 {

@@ -82,7 +82,6 @@ const MAX_POLICIES: usize = 1_024;
 pub(super) struct ByPolicy(ArcSwap<HashMap<PolicyName, Arc<PolicySeries>>>);
 
 impl ByPolicy {
-    /// Calls `count` with the series of a policy.
     pub(super) fn with(&self, name: &PolicyName, count: impl FnOnce(&PolicySeries)) {
         if let Some(series) = self.0.load().get(name) {
             return count(series);

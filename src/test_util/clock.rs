@@ -227,7 +227,6 @@ impl Time {
         }
     }
 
-    /// Shows an earlier time, from which it moves on with the timers.
     fn step_back(&mut self, to: Duration) {
         self.shown = to;
         if let Some(timers) = &mut self.timers {

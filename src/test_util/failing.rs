@@ -182,8 +182,6 @@ impl<S: Store> FailingStore<S> {
         locked(&self.state)
     }
 
-    /// Calls the inner store if it works; returns the result when the test wants it. A call that is slow, and one that
-    /// hangs, times out then, if ever.
     fn call<T: Send + 'static>(
         &self,
         [slow, hanging]: [Option<Instant>; 2],
@@ -212,7 +210,6 @@ impl<S: Store> FailingStore<S> {
         Capabilities::of(&*self.inner).timeout
     }
 
-    /// Returns when a decision has to be there, if the store is one that keeps deadlines.
     fn ends_of_decision(&self, deadline: Deadline) -> [Option<Instant>; 2] {
         let end = self.timeout().and_then(|timeout| deadline.earlier(Deadline::after(timeout)).instant());
         [end; 2]

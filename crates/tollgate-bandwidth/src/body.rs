@@ -111,7 +111,6 @@ impl Meter {
         Self { flow, over, rest: Bytes::new(), has_failed: false }
     }
 
-    /// Polls a body for a frame, or the next part of one.
     fn poll_frame<B>(&mut self, inner: Pin<&mut B>, cx: &mut Context<'_>) -> Polled<B::Data>
     where
         B: Body,
@@ -152,7 +151,6 @@ impl Meter {
         units.map_ok(|units| usize::try_from(units).unwrap_or(size))
     }
 
-    /// Passes a part of what was read, or ends the body.
     fn pass<D: From<Bytes>>(&mut self, units: Result<usize, FlowError>) -> Result<Frame<D>, BodyError> {
         let error = match units {
             Ok(units) => return Ok(Frame::data(D::from(self.rest.split_to(units)))),
@@ -164,12 +162,10 @@ impl Meter {
         Err(BodyError::new(error))
     }
 
-    /// Returns whether the body has ended, if the inner one has.
     fn is_end_stream(&self, is_end: bool) -> bool {
         self.has_failed || self.rest.is_empty() && is_end
     }
 
-    /// Returns the size hint of the body with what was read of it.
     fn size_hint(&self, inner: &SizeHint) -> SizeHint {
         let (rest, mut hint) = (self.rest.len() as u64, SizeHint::new());
         if self.has_failed {

@@ -48,7 +48,6 @@ impl Metrics {
         }
     }
 
-    /// The store decided about a portion.
     pub(crate) fn portion_decided(&self, decision: &Decision) {
         #[cfg(feature = "metrics")]
         self.of(decision).for_each(|series| series.portions[usize::from(!decision.is_allowed())].increment(1));
@@ -71,7 +70,6 @@ impl Metrics {
         self.policies.iter().for_each(|policy| series(policy).waits.record(time));
     }
 
-    /// A body was cut.
     pub(crate) fn cut(&self, policy: &str) {
         #[cfg(feature = "metrics")]
         self.named(policy).into_iter().for_each(|series| series.cuts.increment(1));
@@ -80,7 +78,6 @@ impl Metrics {
 
 #[cfg(feature = "metrics")]
 impl Metrics {
-    /// Returns the series of the policies that a decision is about.
     fn of(&self, decision: &Decision) -> impl Iterator<Item = &Series> {
         decision.outcomes().iter().filter_map(|outcome| self.named(outcome.policy()))
     }

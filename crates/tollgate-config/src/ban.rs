@@ -28,7 +28,6 @@ pub(super) struct BanTable {
     verified_key: Option<bool>,
 }
 
-/// Names the options of a ban as files have them.
 pub(super) fn in_file(Fault(place, message): Fault) -> Fault {
     let message = message.replace("of_verified_keys", "verified_key = true");
     let message = message.replace("by a tuple of client_ip() and", "by a list of \"client_ip\" and");
@@ -36,7 +35,6 @@ pub(super) fn in_file(Fault(place, message): Fault) -> Fault {
 }
 
 impl BanTable {
-    /// The policy, with its ban.
     pub(super) fn add_to(&self, policy: Policy) -> Result<Policy, Fault> {
         let strikes = u32::try_from(*self.after.get_ref()).unwrap_or(u32::MAX);
         let (within, time) = (self.within.get_ref().0, self.duration.get_ref().0);

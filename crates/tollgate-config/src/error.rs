@@ -27,7 +27,6 @@ impl Fault {
         Self(field.span(), message.to_string())
     }
 
-    /// Adds the name of a tier, and its place.
     pub(super) fn of_tier<T>(self, name: &str, limit: &Spanned<T>) -> Self {
         Self(limit.span(), format!("tier {name:?}: {}", self.1))
     }
@@ -87,7 +86,6 @@ impl Source<'_> {
     }
 }
 
-/// Returns the text with control characters escaped, as some of it may come from the file.
 pub(super) fn one_line(text: &str) -> String {
     let shown = |character: char| {
         if character.is_control() { character.escape_default().to_string() } else { character.into() }

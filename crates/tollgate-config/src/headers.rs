@@ -15,7 +15,6 @@ pub(super) struct Critical {
 }
 
 impl Critical {
-    /// Returns what decides whether a request is critical.
     pub(super) fn test(&self) -> Result<impl Fn(&Parts) -> bool + Clone + use<>, Fault> {
         let header = header_name("critical", self.header.get_ref()).at(&self.header)?;
         let value = header_value("critical", self.value.get_ref()).at(&self.value)?.to_owned();
@@ -28,7 +27,6 @@ pub(super) fn header_name(what: &str, text: &str) -> Result<HeaderName, String> 
     HeaderName::from_bytes(text.as_bytes()).map_err(wrong)
 }
 
-/// Returns a text that is compared with the values of a header, if one can be it.
 pub(super) fn header_value<'a>(what: &str, text: &'a str) -> Result<&'a str, String> {
     if HeaderValue::from_bytes(text.as_bytes()).is_ok() && trimmed(text.as_bytes()) == text.as_bytes() {
         return Ok(text);
@@ -37,7 +35,6 @@ pub(super) fn header_value<'a>(what: &str, text: &'a str) -> Result<&'a str, Str
     Err(format!("{what} has {text:?}, which cannot be the value of a header: {advice}"))
 }
 
-/// Returns the header of a text `header:NAME`, which is all that `what` can be.
 pub(super) fn read_header(what: &str, text: &str) -> Result<HeaderName, String> {
     match text.split_once(':') {
         Some(("header", name)) => header_name(&format!("{what} header:NAME"), name),
@@ -45,7 +42,6 @@ pub(super) fn read_header(what: &str, text: &str) -> Result<HeaderName, String> 
     }
 }
 
-/// Returns the value of a header, if there is one and all lines have it.
 pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut lines = lines(headers, name);
     let first = lines.next()?;

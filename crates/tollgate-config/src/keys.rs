@@ -21,7 +21,6 @@ const MOST_JOINED: usize = 8;
 const KEYS: &str = "client_ip, peer_ip, route, path, method, host, global, bearer, basic_user, header:NAME, cookie:NAME, \
                     query:NAME, path_param:NAME";
 
-/// Chooses how a key is read.
 type Choice = fn(ValueKey) -> ValueKey;
 
 pub(super) fn read_key(given: &Spanned<WordOr<String>>, server: &Server) -> Result<DynKey, Fault> {
@@ -39,7 +38,6 @@ pub(super) fn read_key(given: &Spanned<WordOr<String>>, server: &Server) -> Resu
     }
 }
 
-/// Returns the key of one word, with its choices and name.
 #[cfg_attr(not(feature = "axum"), expect(unused_variables, reason = "only axum has addresses"))]
 fn find(text: &str, server: &Server) -> Result<DynKey, String> {
     let (mut pick, mut case, mut key) = (None, None, text);
@@ -95,7 +93,6 @@ fn find(text: &str, server: &Server) -> Result<DynKey, String> {
     Err(format!("key {word:?} takes no such choice: {advice}"))
 }
 
-/// Returns the feature of a key that this build lacks.
 fn missing_feature(word: &str) -> Option<&'static str> {
     match word {
         "client_ip" | "peer_ip" | "route" | "path_param" if cfg!(not(feature = "axum")) => Some("axum"),

@@ -77,7 +77,6 @@ enum Client {
     Value { value: String, key: Option<String> },
 }
 
-/// Adds an option to a policy.
 type Switch = fn(Policy) -> Policy;
 
 /// An algorithm, and whether it is its form that takes more units.
@@ -127,7 +126,6 @@ impl PolicyTable {
         self.with_cost(policy)
     }
 
-    /// Reads the algorithm: a token bucket, if none is given.
     fn form(&self) -> Result<Form, Fault> {
         let mut forms: Vec<_> =
             Algorithm::ALL.iter().map(|algorithm| (algorithm.as_str(), (*algorithm, false))).collect();
@@ -135,8 +133,6 @@ impl PolicyTable {
         Ok(self.algorithm.choose("algorithm", &forms)?.unwrap_or((Algorithm::TokenBucket, false)))
     }
 
-    /// Returns the quota with this limit, of the policy or of a tier. Errors of the window are at its place, and all
-    /// others at that of the number at fault.
     fn quota(&self, limit: &Spanned<u64>) -> Result<Quota, Fault> {
         let (algorithm, is_long) = self.form()?;
         let make = |limit, window| Quota::try_new(algorithm, limit, window);
@@ -230,7 +226,6 @@ impl PolicyTable {
         Ok(policy)
     }
 
-    /// Sets what a request costs: a number, or the header that contains it.
     fn with_cost(&self, policy: Policy) -> Result<Policy, Fault> {
         let is_by_header = matches!(self.cost.get(), Some(Units::Header(_)));
         self.min_cost.needs("min_cost", is_by_header, "a line cost = \"header:NAME\"")?;
@@ -249,7 +244,6 @@ impl PolicyTable {
         })
     }
 
-    /// Returns the least that a request takes.
     fn least(&self) -> u64 {
         match self.cost.get() {
             Some(Units::Fixed(units)) => *units,
@@ -257,7 +251,6 @@ impl PolicyTable {
         }
     }
 
-    /// Sets a limit for each of the tiers.
     fn with_tiers(&self, policy: Policy) -> Result<Policy, Fault> {
         let Some(given) = &self.tiers.0 else { return Ok(policy) };
         let (mut header, mut quotas) = (None, HashMap::new());
@@ -315,7 +308,6 @@ impl<T> Given<T> {
     }
 }
 
-/// Checks that a layer takes the policy.
 fn check(policy: &Policy) -> Result<(), Error> {
     RateLimitLayer::try_new(MemoryStore::new(), policy.clone()).map(drop)
 }
@@ -326,7 +318,6 @@ fn read_methods(given: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<Method>, Fa
     given.get_ref().iter().map(|method| choose("method", method, &known)).collect()
 }
 
-/// Adds routes, each of which has to be a template that axum could have.
 #[cfg(feature = "axum")]
 fn with_routes(policy: Policy, given: &Spanned<Vec<Spanned<String>>>) -> Result<Policy, Fault> {
     let routes = some("routes", given.get_ref()).at(given)?;
@@ -374,13 +365,11 @@ impl Client {
         }
     }
 
-    /// Whether an entry that is valid is an address, or a network.
     fn is_address(&self) -> bool {
         matches!(self, Self::Text(text) if text.split('/').next().is_some_and(|start| start.parse::<IpAddr>().is_ok()))
     }
 }
 
-/// Returns the kind of the keys that have this name in files.
 fn kind(key: &str) -> String {
     match key.split_once(':') {
         Some(("header", name)) => format!("header {}", name.to_ascii_lowercase()),

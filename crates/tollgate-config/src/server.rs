@@ -37,7 +37,6 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Returns the settings that differ from those of a layer in use, which cannot be replaced.
     pub(super) fn differing(&self, layer: &LiveLayer) -> Vec<&'static str> {
         let changes = [
             ("on_failure", self.on_failure != layer.on_failure()),
@@ -74,7 +73,6 @@ pub(super) struct ServerTable {
 }
 
 impl ServerTable {
-    /// Returns the settings. `has_others` is whether tables of other crates may share the number of instances.
     pub(super) fn build(&self, has_others: bool) -> Result<Server, Fault> {
         let mut server = Server::default();
         self.trusted_proxies.needs_axum("trusted_proxies")?;
@@ -100,7 +98,6 @@ impl ServerTable {
         Ok(server)
     }
 
-    /// Returns how the client's address is known: by which proxies, in which header.
     #[cfg(feature = "axum")]
     fn client(&self) -> Result<ClientIp, Fault> {
         let mut client = key::client_ip();

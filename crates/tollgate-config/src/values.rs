@@ -58,13 +58,11 @@ impl Given<bool> {
 }
 
 impl Given<String> {
-    /// Returns the value of a word among all that are `known`.
     pub(super) fn choose<T: Clone>(&self, name: &str, known: &[(&str, T)]) -> Result<Option<T>, Fault> {
         self.0.as_ref().map(|field| choose(name, field, known)).transpose()
     }
 }
 
-/// Returns the value of a word among all that are `known`.
 pub(super) fn choose<T: Clone>(name: &str, field: &Spanned<String>, known: &[(&str, T)]) -> Result<T, Fault> {
     let found = known.iter().find(|(word, _)| word == field.get_ref());
     let words = || known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
@@ -159,7 +157,6 @@ pub(super) fn some<'a, T>(name: &str, list: &'a [T]) -> Result<&'a [T], String> 
     if is_empty { Err(format!("{name} is an empty list: give at least one, or leave it out")) } else { Ok(list) }
 }
 
-/// Reads which responses count: a word, or a list of statuses.
 pub(super) fn read_count(name: &str, given: &Spanned<WordOr<u64>>) -> Result<Count, Fault> {
     match given.get_ref() {
         WordOr::Word(word) => match word.as_str() {

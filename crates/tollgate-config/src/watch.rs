@@ -62,7 +62,6 @@ impl Config {
     }
 }
 
-/// Returns what is in a file, if it can be read.
 async fn bytes_of(path: &Path) -> Option<Option<Vec<u8>>> {
     let path = path.to_owned();
     spawn_blocking(|| fs::read(path).ok()).await.ok()

@@ -110,7 +110,6 @@ impl RatioStoreBuilder {
         Self { seed: Some(seed), ..self }
     }
 
-    /// Checks the bounds of the settings.
     pub(super) fn check(&self) -> Result<(), Error> {
         check_tick(self.tick)?;
         check_life(Some(self.tick), self.ratio_life())?;

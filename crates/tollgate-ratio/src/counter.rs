@@ -76,7 +76,6 @@ impl RatioCounter {
         }
     }
 
-    /// Whether it is that of a counter, whatever its quota.
     pub(super) fn is_of(&self, counter: &Counter) -> bool {
         self.counter.policy() == counter.policy() && self.counter.key() == counter.key()
     }

@@ -138,7 +138,6 @@ impl OutageLines {
         }
     }
 
-    /// Logs the end, if the beginning was logged.
     pub(crate) fn ended(&mut self, line: impl FnOnce()) {
         if std::mem::take(&mut self.is_logged) {
             line();

@@ -141,7 +141,6 @@ fn ratio(buckets: &mut Buckets, tick: u64, (report, shard): (&Report, u8), total
 }
 
 impl Bucket {
-    /// Adds what was offered of one counter, and returns whether there was room.
     fn add(&mut self, offered: &Offered, full: bool) -> bool {
         let [ordinary, critical] = [offered.ordinary, offered.critical].map(|units| units.min(MOST_UNITS));
         if full && !self.units.contains_key(&offered.id) {

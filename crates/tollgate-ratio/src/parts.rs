@@ -45,12 +45,10 @@ impl Parts {
         Self { hasher: RandomState::new(), parts: (0..count).map(part).collect() }
     }
 
-    /// Returns the hash of a counter, whatever its quota.
     pub(crate) fn hash(&self, counter: &Counter) -> u64 {
         self.hasher.hash_one((counter.key(), counter.policy().as_str()))
     }
 
-    /// Locks the part of a hash.
     pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, Part> {
         // The table uses the low bits and the seven highest ones.
         #[allow(clippy::cast_possible_truncation, reason = "only the low bits are used")]
@@ -74,7 +72,6 @@ impl Part {
         self.table.len() >= self.room
     }
 
-    /// Returns the entry of a check's counter, made if there is room.
     pub(crate) fn make(&mut self, shared: &RatioInner, hash: u64, check: &Check) -> Option<&mut RatioCounter> {
         let (counter, tick) = (&check.counter, shared.settings.tick);
         if self.find(hash, counter).is_none() {
@@ -90,7 +87,6 @@ impl Part {
         Some(entry)
     }
 
-    /// Returns the entry of a counter.
     pub(crate) fn find(&self, hash: u64, counter: &Counter) -> Option<&RatioCounter> {
         self.table.find(hash, |entry| entry.is_of(counter))
     }

@@ -80,7 +80,6 @@ impl RatioInner {
         }
     }
 
-    /// Returns a time in microseconds since the start.
     pub(super) fn micros(&self, time: Instant) -> u64 {
         micros(time.saturating_duration_since(self.start))
     }

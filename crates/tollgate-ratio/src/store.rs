@@ -118,7 +118,6 @@ impl RatioStore {
         self.shared.parts.lock(hash).find(hash, counter)?.ratio(now)
     }
 
-    /// Forgets the ratio and the share of a counter in this process.
     fn reset(&self, counter: &Counter) -> MaybeFuture<Result<ChangeResult, Error>> {
         let hash = self.shared.parts.hash(counter);
         let found = match self.shared.parts.lock(hash).table.find_entry(hash, |entry| entry.is_of(counter)) {
@@ -224,7 +223,6 @@ fn decide(shared: &Arc<RatioInner>, checks: &[Check]) -> Result<StoreDecision, E
     Ok(StoreDecision::new(Decision::new(outcomes, Source::Ratio), Receipt::new(shared.id, [])))
 }
 
-/// Decides a check that is offered.
 fn one(shared: &RatioInner, check: &Check, caller: Option<u64>, now: Instant) -> Result<Outcome, Error> {
     let (tick, hash) = (shared.settings.tick, shared.parts.hash(&check.counter));
     let part = &mut *shared.parts.lock(hash);
@@ -254,7 +252,6 @@ fn remaining(shared: &RatioInner, check: &Check, now: Instant) -> u64 {
     }
 }
 
-/// Decides all checks by the share of this process, and counts what is offered.
 fn all_by_share(shared: &RatioInner, checks: &[Check], now: Instant) -> Result<StoreDecision, Error> {
     let decided = shared.local.decide_share(checks, shared.instances())?;
     for (check, outcome) in checks.iter().zip(decided.decision.outcomes()) {
@@ -276,7 +273,6 @@ fn passes_by(check: &Check, outcome: &Outcome) -> bool {
     outcome.is_allowed() || check.mode == Mode::Shadow
 }
 
-/// Whether the quota can ever have as much left as a check costs.
 fn fits(check: &Check) -> bool {
     check.cost.saturating_add(check.floor) <= check.counter.quota().capacity()
 }

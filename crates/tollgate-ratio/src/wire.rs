@@ -123,7 +123,6 @@ fn push(bytes: &mut Vec<u8>, number: u64, size: usize) {
     bytes.extend_from_slice(&number.to_be_bytes()[8 - size..]);
 }
 
-/// Adds a counter of a report.
 fn push_offered(bytes: &mut Vec<u8>, offered: &Offered) {
     bytes.reserve(OFFERED_SIZE);
     bytes.extend_from_slice(offered.id.as_bytes());
@@ -138,7 +137,6 @@ fn read_units(reply: &mut Bytes) -> Option<[u64; 2]> {
     (ordinary <= NEVER && critical < NEVER).then_some([ordinary, critical])
 }
 
-/// Returns whether a counter has room.
 fn has_room(units: &[u64; 2]) -> bool {
     units[0] < NEVER
 }
@@ -161,7 +159,6 @@ mod tests {
         ShardReport::all("tollgate", report).expect("the report is valid").remove(0)
     }
 
-    /// Bytes of numbers, each with its size.
     fn bytes(numbers: &[(u64, usize)]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (number, size) in numbers {

@@ -178,7 +178,6 @@ impl FleetTable {
     }
 }
 
-/// Returns routes, each of which has to be a template that axum could have.
 fn checked_routes(given: Spanned<Vec<Spanned<String>>>) -> Result<Vec<String>, Fault> {
     if given.get_ref().is_empty() {
         return Err(Fault::new(&given, "critical_routes is an empty list: give at least one, or leave it out"));
@@ -191,7 +190,6 @@ fn checked_routes(given: Spanned<Vec<Spanned<String>>>) -> Result<Vec<String>, F
     Ok(given.into_inner().into_iter().map(Spanned::into_inner).collect())
 }
 
-/// Returns whether the route that matched a request is one of these templates.
 fn is_route(parts: &Parts, routes: &[String]) -> bool {
     let matched = parts.extensions.get::<MatchedPath>();
     matched.is_some_and(|matched| routes.iter().any(|route| normal(route) == normal(matched.as_str())))

@@ -44,13 +44,11 @@ impl Metrics {
         }
     }
 
-    /// A request came to the shedder.
     pub(crate) fn offered(&self, class: Class) {
         #[cfg(feature = "metrics")]
         self.requests()[0][class as usize].increment(1);
     }
 
-    /// It was shed.
     pub(crate) fn shed(&self, class: Class) {
         #[cfg(feature = "metrics")]
         self.requests()[1][class as usize].increment(1);

@@ -140,7 +140,6 @@ impl FleetShedLayer {
         self.limits.clone().live().breaker_state()
     }
 
-    /// A layer that responds to what its limits refuse as a shedder does.
     fn of(limits: RateLimitLayer, shedder: Shedder) -> Self {
         let shedder = Arc::new(shedder);
         let shedding = Arc::clone(&shedder);

@@ -184,7 +184,6 @@ impl Ramp {
         Progress { at: Some(now), bad_for }
     }
 
-    /// Returns the level at a progress.
     pub(crate) fn level_at(&self, progress: Progress) -> f64 {
         between(progress.bad_for.as_secs_f64(), self.first.as_secs_f64(), self.all.as_secs_f64())
     }

@@ -217,7 +217,6 @@ impl Shedder {
         response
     }
 
-    /// A sample of the utilization led to a level.
     pub(crate) fn sampled(&self, level: f64, utilization: f64) {
         self.metrics.level(level, utilization);
         self.episode().utilization = Some(utilization);

@@ -163,7 +163,6 @@ impl WorkerShedLayer {
         Ok(Self { state: Arc::new(WorkerInner::new(shedder, gauge)) })
     }
 
-    /// Returns a layer with other settings, and a state as it begins.
     fn change(self, change: impl FnOnce(&mut WorkerInner)) -> Self {
         let WorkerInner { shedder, gauge, ramp, wait, drain, .. } = &*self.state;
         let new = WorkerInner::new(shedder.anew(), gauge.clone());
@@ -176,8 +175,6 @@ impl WorkerShedLayer {
         self.state.drain
     }
 
-    /// Admits a request, which is in progress as long as the guard is there, or returns the response to one that is
-    /// shed. Its class is inserted into its extensions.
     pub(crate) fn admit(&self, parts: &mut Parts) -> Result<Option<InProgress>, Box<Response<Bytes>>> {
         let WorkerInner { shedder, gauge, wait, .. } = &*self.state;
         let now = shedder.clock.now();

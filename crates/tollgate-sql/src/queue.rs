@@ -53,14 +53,12 @@ impl TxQueue {
         self.waiting.len() >= MOST_WAITING
     }
 
-    /// Adds a job, and returns what may begin with it.
     pub(crate) fn push(&mut self, job: TxJob) -> Option<Batch> {
         let is_busy = job.ids.iter().any(|id| self.busy.contains(id));
         self.waiting.push_back(job);
         if is_busy { None } else { self.next() }
     }
 
-    /// Takes all jobs that may begin and fit into one transaction. None overtakes another with which it shares a state.
     pub(crate) fn next(&mut self) -> Option<Batch> {
         if self.free == 0 {
             return None;
@@ -84,7 +82,6 @@ impl TxQueue {
         Some((jobs, ids.into_iter().collect()))
     }
 
-    /// Lets other transactions have the states of one.
     pub(crate) fn release(&mut self, ids: &[StateId]) {
         for id in ids {
             self.busy.remove(id);
@@ -151,7 +148,6 @@ impl Work {
         ids
     }
 
-    /// Does it on the states that were loaded, as earlier work of the transaction has left them.
     pub(crate) fn perform(&self, evaluation: &mut Evaluation) -> Result<TxResult, Error> {
         Ok(match self {
             Self::Decide(checks) => TxResult::Decided(evaluation.decide(checks)?),
@@ -188,7 +184,6 @@ mod tests {
         (TxJob { ids: work.ids(), work, until: Instant::now(), pause: None, reply }, waiter)
     }
 
-    /// Returns the keys of each job.
     fn keys((jobs, _): &Batch) -> Vec<String> {
         jobs.iter().map(|job| job.ids.iter().map(|id| id.as_str()[3..4].to_owned()).collect()).collect()
     }

@@ -98,7 +98,6 @@ impl<B: StateBackend> BackendInner<B> {
         }
     }
 
-    /// Refunds all that was taken, in the background.
     fn refund(self: &Arc<Self>, receipt: Receipt) {
         let all = |check| Settlement::new(check, Change::Refund(u64::MAX));
         let changes: Vec<_> = (0..receipt.items().len()).map(all).collect();
@@ -174,7 +173,6 @@ impl<B: StateBackend> BackendInner<B> {
 }
 
 impl<B: StateBackend> Transaction<B> {
-    /// Lets others have the states, and `places` places of transactions, and begins the next ones.
     fn release(&mut self, places: usize) {
         let mut queue = self.shared.queue();
         queue.release(&mem::take(&mut self.ids));
@@ -214,8 +212,6 @@ impl<B: StateBackend> Transaction<B> {
         Ok((committed == Committed::Written).then_some(done))
     }
 
-    /// Returns the results to the callers. What was taken for those whose time is over is refunded; those that just left
-    /// keep what they took, as work may have been done.
     fn complete(&mut self, done: Results) {
         let mut late = Vec::new();
         for (job, result) in mem::take(&mut self.jobs).into_iter().zip(done) {

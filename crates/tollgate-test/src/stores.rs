@@ -144,7 +144,6 @@ where
     }
 }
 
-/// Returns the result of a change that was made as a whole, where this much was taken.
 fn applied(change: Change, taken: u64) -> ChangeResult {
     let units = match change {
         Change::Refund(units) | Change::Renew(units) => units.min(taken),

@@ -145,7 +145,6 @@ fn read<L: Level>(state: Option<&State>, now: u64, rule: Rule) -> (u64, L, Found
     (time.max(now), level.saturating_less(L::of(now.saturating_sub(time), rule.limit)), found)
 }
 
-/// The state of a level: the one form that it has.
 fn write<L: Level>(time: u64, level: L, window: u64) -> State {
     let level: u128 = level.into();
     match cut(level) {
@@ -159,7 +158,6 @@ fn ticks<L: Level>(level: L, limit: u64) -> u64 {
     level.divided_up(limit).min(NEVER - 1)
 }
 
-/// When the line ends.
 fn end<L: Level>(time: u64, level: L, limit: u64) -> u64 {
     (time + ticks(level, limit)).min(NEVER - 1)
 }

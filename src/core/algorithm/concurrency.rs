@@ -19,7 +19,6 @@ const MOST_HELD: u64 = 1 << 31;
 /// The time of a cohort's first slot, and how many slots it has.
 type Cohort = (u64, u32);
 
-/// Decides one check on the stored state. Nothing but an admitted cost makes a new state.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;
     let (cohorts, found) = read(state, now, window);
@@ -120,7 +119,6 @@ fn with(cohorts: &[Cohort], stamp: u64, taken: u64) -> Box<[Cohort]> {
     }
 }
 
-/// Returns a number of slots as a cohort has it.
 #[allow(clippy::cast_possible_truncation, reason = "there are at most 2^31")]
 fn slots(units: u64) -> u32 {
     units as u32

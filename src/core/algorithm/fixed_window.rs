@@ -48,7 +48,6 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     Adjusted::new(units, changed != count, State::Level { time, amount: changed }, end - now)
 }
 
-/// The window that counts at `now`: the time its state has, when it ends, its count, and what was found.
 fn current(state: Option<&State>, now: u64, Rule { window, calendar, .. }: Rule) -> (u64, u64, u64, Found) {
     if let Some(window) = calendar {
         let (end, count, found) = current_of_calendar(state, now, window);

@@ -138,7 +138,6 @@ impl Algorithm {
         self.facts().name
     }
 
-    /// Returns the facts about it.
     #[inline]
     pub(crate) const fn facts(self) -> &'static Facts {
         &FACTS[self as usize]

@@ -13,7 +13,6 @@
 
 use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
 
-/// Decides one check on the stored state, or on its digest. Nothing but an admitted cost makes a new state.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;
     let (log, found) = Log::read(state, now, window);

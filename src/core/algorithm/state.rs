@@ -85,7 +85,6 @@ impl State {
         }
     }
 
-    /// Returns the state if it is usable at `now`, and what was found: state more than a window ahead is none.
     pub(super) fn read(state: Option<&State>, now: u64, window: u64) -> (Option<&State>, Found) {
         match state {
             None => (None, Found::Fresh),

@@ -159,7 +159,6 @@ impl Calendar {
         self.0.unit.usual_ms()
     }
 
-    /// Returns the window that a time is in.
     #[inline]
     pub(crate) fn window_at(self, now_ms: u64) -> Window {
         let last = self.0.last.load().as_deref().and_then(|last| last.window_at(now_ms));

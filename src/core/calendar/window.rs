@@ -18,7 +18,6 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// Returns its name in files.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hour => "hour",
@@ -65,7 +64,6 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Returns its length.
     pub(crate) fn length(self) -> u64 {
         self.end - self.start
     }
@@ -76,13 +74,11 @@ impl Window {
 pub(crate) struct Around(pub(crate) [u64; 4]);
 
 impl Around {
-    /// Windows of this length, aligned to the epoch.
     pub(super) fn aligned(length: u64, now_ms: u64) -> Self {
         let start = now_ms - now_ms % length;
         Self([start.saturating_sub(length), start, start.saturating_add(length), start.saturating_add(2 * length)])
     }
 
-    /// Returns the one of the windows that a time is in, if it is in any.
     #[inline]
     pub(super) fn window_at(&self, now_ms: u64) -> Option<Window> {
         let [first, start, end, last] = self.0;
@@ -96,7 +92,6 @@ impl Around {
         Some(Window { start, end })
     }
 
-    /// Returns whether a time is in the window in the middle.
     pub(super) fn is_around(&self, now_ms: u64) -> bool {
         (self.0[1]..self.0[2]).contains(&now_ms)
     }

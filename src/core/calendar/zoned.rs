@@ -95,7 +95,6 @@ impl Zoned {
         if self.unit == Unit::Hour { self.hour_at(now) } else { self.dates_at(now) }
     }
 
-    /// Returns the window of whole dates that a time is in.
     fn dates_at(&self, now: i64) -> Option<(i64, i64)> {
         let mut date = self.first(self.rules.to_datetime(Timestamp::from_second(now).ok()?).date())?;
         while self.start(date)? > now {
@@ -150,7 +149,6 @@ impl Zoned {
         Some(minute(start.as_second()))
     }
 
-    /// Returns the full hour of local time that a time is in, cut where clocks change by a part of an hour.
     fn hour_at(&self, now: i64) -> Option<(i64, i64)> {
         let start = now - (now + self.offset(now)?).rem_euclid(HOUR);
         let cuts = |time: i64| Some((self.offset(time)? - self.offset(time - MINUTE)?) % HOUR != 0);
@@ -175,7 +173,6 @@ impl Zoned {
         Some((start, end))
     }
 
-    /// Returns how far local time is ahead of UTC, in whole minutes.
     fn offset(&self, time: i64) -> Option<i64> {
         Some(minute(self.rules.to_offset(Timestamp::from_second(time).ok()?).seconds().into()))
     }

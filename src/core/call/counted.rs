@@ -20,7 +20,6 @@ impl CountedCalls {
     /// A call that is first seen after a later one with the same low bits is not counted.
     pub(super) const PLACES: usize = 64;
 
-    /// Returns an empty table.
     pub(crate) fn new() -> Self {
         Self { last: std::array::from_fn(|_| AtomicU64::new(0)) }
     }

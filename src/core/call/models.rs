@@ -18,7 +18,6 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
-/// Returns calls whose ids are this much larger than that of an early one.
 fn calls(later: [usize; 3]) -> [CallId; 3] {
     let number = |later| NonZeroU64::MIN.saturating_add(u64::try_from(later).expect("they are few"));
     later.map(|later| CallId(number(later)))

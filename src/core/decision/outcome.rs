@@ -151,7 +151,6 @@ impl Outcome {
         Self { mark: Mark::Guessed, ..self }
     }
 
-    /// Sets the length of the window that counts, if it is a calendar's.
     pub(crate) fn with_window(self, window: Duration) -> Self {
         let minutes = self.limit.quota.calendar().map_or(0, |_| window.as_secs() / 60);
         Self { minutes: u16::try_from(minutes).unwrap_or(0), ..self }
@@ -170,7 +169,6 @@ impl Outcome {
         Self { allowed: false, remaining: 0, wait_us, reset_us, delay_us, standing, hidden, ..self }
     }
 
-    /// Returns the outcome of a policy with a ban, which may have begun with the request.
     pub(crate) fn with_ban(self, began: bool) -> Self {
         let standing = if self.is_banned() { Standing::Banned } else { Standing::Free };
         Self { standing, mark: if began { Mark::BanBegan } else { self.mark }, ..self }
@@ -361,7 +359,6 @@ impl Outcome {
         self.minutes
     }
 
-    /// Sets what [`window_minutes`](Self::window_minutes) returned.
     pub(crate) fn with_window_minutes(self, minutes: u16) -> Self {
         Self { minutes, ..self }
     }
@@ -383,12 +380,10 @@ impl Outcome {
         if self.is_banned() { Duration::ZERO } else { Duration::from_micros(self.delay_us) }
     }
 
-    /// Returns whether the policy has a ban, as far as the outcome shows it.
     pub(crate) fn has_ban(&self) -> bool {
         self.standing != Standing::NoBan
     }
 
-    /// Returns whether a ban of the key began with the request.
     #[cfg(feature = "metrics")]
     pub(crate) fn has_begun_ban(&self) -> bool {
         self.mark == Mark::BanBegan

@@ -94,7 +94,6 @@ impl Quota {
         }
     }
 
-    /// A quota whose windows are those of a calendar; its length is the usual one.
     pub(super) fn checked_calendar(algorithm: Algorithm, limit: u64, calendar: Calendar) -> Result<Self, Fault> {
         let quota = Self::checked(algorithm, limit, Duration::from_millis(calendar.usual_ms()))?;
         Ok(Self { calendar: Some(calendar), ..quota })
@@ -304,7 +303,6 @@ impl Fault {
     }
 }
 
-/// Unwraps a quota where it can be checked at compile time.
 #[track_caller]
 pub(super) const fn accept(quota: Result<Quota, Fault>) -> Quota {
     match quota {
@@ -325,7 +323,6 @@ mod tests {
         NonZeroU32::new(parts).expect("not zero")
     }
 
-    /// One of each kind of capacity.
     fn each(limit: u64, more: u64) -> Vec<Quota> {
         vec![
             Quota::fixed_window(limit, HOUR),

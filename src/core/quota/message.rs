@@ -37,7 +37,6 @@ impl Message {
         self.push(b'0' + (number % 10) as u8);
     }
 
-    /// Adds a time as `{:?}` writes it.
     pub(super) const fn time(&mut self, time: Duration) {
         let (seconds, nanos) = (time.as_secs(), time.subsec_nanos() as u64);
         let (unit, name) = match (seconds, nanos) {

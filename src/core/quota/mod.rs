@@ -142,7 +142,6 @@ impl Quota {
         if self.facts().held { Some(self.hold()) } else { None }
     }
 
-    /// Returns the longest that one request holds its slots.
     pub(crate) const fn hold(&self) -> Duration {
         Duration::from_secs(self.extra as u64)
     }
@@ -156,7 +155,6 @@ impl Quota {
         if self.is_ban() { 0 } else { self.window }
     }
 
-    /// Returns whether it is that of a ban.
     pub(crate) const fn is_ban(&self) -> bool {
         matches!(self.facts().layout, Layout::Ban)
     }
@@ -214,7 +212,6 @@ impl Quota {
         self.algorithm.adjust(self.rule(now), state, now, change)
     }
 
-    /// Returns whether a state could be one of this quota, or of one with another limit.
     pub(crate) fn can_read(&self, state: &State) -> bool {
         self.facts().layout.is_of(state, self.window)
     }
@@ -233,13 +230,11 @@ impl Quota {
         matches!(self.facts().layout, Layout::Falling) && self.rule(0).is_wide()
     }
 
-    /// Returns the facts about its algorithm.
     #[inline]
     pub(crate) const fn facts(&self) -> &'static Facts {
         self.algorithm.facts()
     }
 
-    /// Returns whether its windows begin and end at certain times of the wall clock.
     #[inline]
     pub(crate) const fn is_aligned(&self) -> bool {
         self.facts().windows > 0

@@ -74,7 +74,6 @@ pub(super) struct PendingChange {
 }
 
 impl Debts {
-    /// Creates the debts of a layer's decision; `policies` are the places of the policies in it.
     pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
         let slots = SlotGuard::new(gate.limits.store.hold(receipt));
         let mut debts = Self { slots, ..Self::default() };
@@ -120,7 +119,6 @@ impl Debts {
         }
     }
 
-    /// Adds a debt if it can change: slots are released as such.
     fn insert(&mut self, place: usize, policy: &Policy, outcome: &Outcome, store: StoreId, taken: &ReceiptItem) {
         let is_held = taken.counter.quota().facts().held;
         // What does not count requests takes nothing by itself, whatever the quota of a tier.
@@ -130,7 +128,6 @@ impl Debts {
         }
     }
 
-    /// Returns whether nothing was taken that can change, is held or may be struck, and the handler checked nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.each.is_empty() && self.checked.is_empty() && self.slots.is_empty() && self.strikes.is_empty()
     }
@@ -168,7 +165,6 @@ impl Debts {
         SlotGuard::default()
     }
 
-    /// Returns a guard of the slots that the request still holds.
     pub(super) fn held(&self) -> SlotGuard {
         self.passed.as_ref().map_or_else(|| self.slots.clone(), SlotGuard::upgrade)
     }
@@ -198,7 +194,6 @@ impl Debts {
         sent
     }
 
-    /// Returns the decision as clients see it: with what was checked and changed since.
     pub(super) fn shown<'a>(&self, decision: &'a Decision) -> Cow<'a, Decision> {
         if self.checked.is_empty() && self.each.iter().all(Debt::is_as_decided) {
             return Cow::Borrowed(decision);
@@ -282,7 +277,6 @@ pub(super) struct Debt {
 }
 
 impl Debt {
-    /// Creates the debt of what a decision took.
     fn new(place: usize, policy: &Policy, before: &Outcome, store: StoreId, taken: &ReceiptItem) -> Self {
         let options = policy.options();
         Self {
@@ -307,12 +301,10 @@ impl Debt {
         self.parts.add(taken.units, taken.stamp);
     }
 
-    /// Returns whether it is to this counter of this store.
     fn is_to(&self, store: StoreId, counter: &Counter) -> bool {
         self.parts.are_of(store, counter)
     }
 
-    /// Returns a look at the counter, which takes nothing.
     pub(super) fn look(&self) -> Check {
         let (key, floor) = self.parts.key_and_floor();
         let counter = Counter::of(self.before.name_and_quota().clone(), key.clone());
@@ -421,7 +413,6 @@ impl Parts {
         Self { store, each: SmallVec::from_buf([taken.clone()]), rest: None }
     }
 
-    /// Returns whether the parts are of this counter of this store.
     fn are_of(&self, store: StoreId, counter: &Counter) -> bool {
         self.store == store && self.each[0].counter == *counter
     }

@@ -98,12 +98,10 @@ pub struct RateLimitHandle {
 }
 
 impl RateLimitHandle {
-    /// Creates the handle of one layer, in front of that of an outer one.
     pub(super) fn new(shared: Arc<Shared>, outer: Option<RateLimitHandle>) -> Self {
         Self { shared, outer: outer.map(Arc::new) }
     }
 
-    /// Returns whether some policy of the layer counted the request.
     pub(crate) fn is_limited(&self) -> bool {
         self.shared.decision.outcomes().iter().any(|outcome| !outcome.is_hidden())
     }
@@ -116,7 +114,6 @@ impl RateLimitHandle {
         is_first.then_some(&outside.decision)
     }
 
-    /// Notes that another layer inside admitted the request, too.
     pub(super) fn note_inner(&self) {
         self.shared.is_nested.store(true, Ordering::Relaxed);
     }

@@ -74,7 +74,6 @@ impl Account {
         self
     }
 
-    /// Returns the decision as it was made.
     pub(crate) fn decision(&self) -> &Decision {
         &self.shared.decision
     }
@@ -151,7 +150,6 @@ impl Account {
         self.shared.debts().pass_slots()
     }
 
-    /// Returns the decision as clients see it: with the checks, charges and refunds made since.
     pub(crate) fn shown(&self) -> Cow<'_, Decision> {
         self.shared.debts().shown(self.decision())
     }
@@ -201,7 +199,6 @@ impl Admitted {
         }
     }
 
-    /// Inserts a handle into the extensions of the request, if it is to have one.
     pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
         if let Self::WithAccount(account) = self {
             account.enter(extensions);
@@ -234,7 +231,6 @@ impl Shared {
         self.debts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the debts to metered policies. Returns whether the request has such a policy, or its layer.
     fn meter(&self, change: impl Fn(&mut Debt)) -> bool {
         let mut debts = self.debts();
         debts.each.iter_mut().filter(|debt| debt.metered).for_each(change);

@@ -209,7 +209,6 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Warns of what the head of a request shows of the key.
     fn warn(self, parts: &Parts, extracted: &Extracted) {
         if let Extracted::Missing = extracted {
             self.policy.warn_of_no_peer(parts);
@@ -242,7 +241,6 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Resolves to the check of a key.
     #[inline]
     fn check(self, draft: CheckDraft, key: Key) -> Resolved {
         if draft.only_ban && !draft.bans {
@@ -251,7 +249,6 @@ impl<'a> Judge<'a> {
         Resolved::Check(draft.check(self.policy.rule(), key))
     }
 
-    /// Resolves to the check of a key by what was looked up of its tier.
     pub(super) fn check_tiered(self, draft: CheckDraft, key: Key, found: Result<Option<Quota>, Error>) -> Resolved {
         match self.gate.limits.check(draft, key, found) {
             Ok(Some(check)) => Resolved::Check(check),
@@ -316,9 +313,6 @@ impl Judge<'_> {
         tracing::debug!(policy = policy.name(), rule = ?policy.rule_for_missing_key(), "{what}");
     }
 
-    /// Returns whether a part of a joined key is on the deny list, although another part is missing.
-    ///
-    /// Otherwise a denied client would be admitted by leaving the other part out.
     fn denies_part(self) -> bool {
         let list = self.policy.options().deny.as_deref().filter(|list| list.has_values());
         let Some((list, parts)) = list.zip(self.parts) else { return false };

@@ -69,7 +69,6 @@ impl Admission {
         Self::after_lookups(gate, plan, lacking)
     }
 
-    /// Begins to decide by checks that are known.
     fn by(gate: &Arc<Gate>, plan: Plan<PendingPolicy>) -> Self {
         let Plan { places, mut checks, .. } = plan;
         let timer = gate.limits.telemetry.start();
@@ -83,7 +82,6 @@ impl Admission {
         }
     }
 
-    /// Looks up what the plan lacks, then decides, both within the layer's timeout.
     fn after_lookups(gate: &Arc<Gate>, plan: Plan<PendingPolicy>, mut lacking: Lacking) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
@@ -117,7 +115,6 @@ impl Admission {
     }
 }
 
-/// Returns whether a policy counted the request in a decision.
 fn counts(decision: &Decision, policy: &Policy) -> bool {
     decision.outcomes().iter().any(|outcome| !outcome.is_hidden() && outcome.policy() == policy.name())
 }
@@ -259,7 +256,6 @@ fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<Sto
     }
 }
 
-/// Logs which policies refused the request, if that is wanted, or would have in shadow mode.
 fn log_denials(gate: &Gate, decision: &Decision) {
     let [refused, shadow_refused] = &*gate.refusals;
     for outcome in decision.outcomes().iter().filter(|outcome| !outcome.is_allowed()) {

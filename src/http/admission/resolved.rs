@@ -59,7 +59,6 @@ pub(crate) enum Resolved {
 }
 
 impl Resolved {
-    /// Boxes a refusal.
     pub(super) fn refused(refusal: Refusal) -> Self {
         Resolved::Refused(Box::new(refusal))
     }

@@ -145,7 +145,6 @@ pub(crate) fn used(outcome: &Outcome, left: u64) -> u64 {
     outcome.quota().capacity().min(q).saturating_sub(left)
 }
 
-/// Returns a number as the value of a header.
 pub(crate) fn number(number: u64) -> HeaderValue {
     // `HeaderValue::from` would allocate twice, and most numbers need not be allocated at all.
     let value = match Digits::of_small(number) {

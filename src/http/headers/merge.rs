@@ -31,14 +31,12 @@ pub(super) struct Earlier {
     pub(super) are_lists: bool,
 }
 
-/// Returns whether a header may be one of a limit.
 #[inline]
 pub(super) fn is_of_limit(name: &HeaderName) -> bool {
     // Of each response all names are looked at, and most begin otherwise.
     name.as_str().starts_with(['r', 'x']) && (name == RETRY_AFTER || suffix(name).is_some())
 }
 
-/// Returns what follows in the name of a header of a limit.
 #[inline]
 fn suffix(name: &HeaderName) -> Option<&str> {
     ["ratelimit", "x-ratelimit", "x-rate-limit"].iter().find_map(|prefix| name.as_str().strip_prefix(prefix))
@@ -49,7 +47,6 @@ fn is_list(name: &HeaderName) -> bool {
 }
 
 impl Earlier {
-    /// Reads the headers of a response at a Unix time; `is_ours` returns whether a name is that of one of our policies.
     pub(super) fn of(headers: &HeaderMap, now: u64, is_ours: impl Fn(&[u8]) -> bool) -> Self {
         let mut earlier = Self { left: u64::MAX, wait: 0, has_list: false, has_others: false, are_lists: true };
         let mut has_left = false;
@@ -140,7 +137,6 @@ fn is_of_this_draft(line: &[u8], _: &str) -> bool {
 }
 
 #[cfg(feature = "merge-headers")]
-/// Returns whether all members of a line are of this draft, with the `required` parameter.
 fn is_of_this_draft(line: &[u8], required: &str) -> bool {
     let Ok(list) = Parser::new(line).parse::<List>() else { return false };
     list.iter().all(|member| matches!(member, ListEntry::Item(item) if is_member(item, required)))

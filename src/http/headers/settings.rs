@@ -86,7 +86,6 @@ pub struct RateLimitHeaders {
 }
 
 impl Default for RateLimitHeaders {
-    /// [Both](Self::both) sets, as a layer sends without settings.
     fn default() -> Self {
         Self::both()
     }

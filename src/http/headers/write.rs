@@ -96,7 +96,6 @@ struct Bound<'a> {
 }
 
 impl HeaderWriter {
-    /// Creates a writer without policies.
     pub(crate) fn new(headers: RateLimitHeaders) -> Self {
         Self { headers, policies: Vec::new(), value: None }
     }
@@ -115,7 +114,6 @@ impl HeaderWriter {
         self.value = field.finish();
     }
 
-    /// Returns which headers are sent.
     pub(crate) fn headers(&self) -> &RateLimitHeaders {
         &self.headers
     }
@@ -126,7 +124,6 @@ impl HeaderWriter {
         self.headers.dialect.is_none() && !self.headers.legacy
     }
 
-    /// Writes the headers into the response to an admitted request, merged with those that it has.
     pub(crate) fn write(&self, headers: &mut HeaderMap, status: StatusCode, decision: &Decision) {
         if decision.outcomes().is_empty() || self.are_none() {
             return;
@@ -255,12 +252,10 @@ impl HeaderWriter {
         Bound { outcome, advertised, limit: rendered.map(|rendered| &rendered.limit) }
     }
 
-    /// Returns the policy of an outcome.
     fn policy(&self, outcome: &Outcome) -> Option<&Rendered> {
         self.policies.iter().find(|policy| policy.configured.policy == *outcome.policy_name())
     }
 
-    /// Returns whether clients may see an outcome: its policy is enforced and advertised.
     pub(crate) fn shows(&self, outcome: &Outcome) -> bool {
         let hides = |policy: &Rendered| !policy.is_shown && policy.configured.policy == *outcome.policy_name();
         outcome.mode() == Mode::Enforce && !outcome.is_hidden() && !self.policies.iter().any(hides)

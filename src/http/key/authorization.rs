@@ -63,7 +63,6 @@ impl KeyExtractor for Bearer {
     }
 }
 
-/// Returns the bearer token, if there is one.
 pub(super) fn token(parts: &Parts) -> Result<Option<&[u8]>, Ambiguous> {
     credentials(parts, SCHEME, Pick::Same)
 }
@@ -86,12 +85,10 @@ fn credentials<'a>(parts: &'a Parts, scheme: &str, pick: Pick) -> Result<Option<
     }
 }
 
-/// Whether these credentials are certainly those of one line: nothing in them separates.
 fn is_one(credentials: &[u8]) -> bool {
     !credentials.iter().any(|byte| b" \t,".contains(byte) || !byte.is_ascii())
 }
 
-/// Returns the rest of a line that begins with the name of the scheme.
 fn after<'a>(line: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
     let end = line.iter().position(|byte| b" \t".contains(byte) || !byte.is_ascii()).unwrap_or(line.len());
     let (found, rest) = line.split_at(end);

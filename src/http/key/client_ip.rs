@@ -322,7 +322,6 @@ impl KeyExtractor for ClientIp {
         MaybeFuture::Ready(self.address(parts).map(|address| ip_key(address, self.prefix())).into())
     }
 
-    /// A header is as true as the peers whose header counts.
     fn info(&self) -> KeyInfo {
         let info = ip_info(self.prefix()).address_in_key();
         let is_spoofable = self.trust.as_ref().is_some_and(Trust::is_of_anyone);
@@ -409,14 +408,12 @@ impl KeyExtractor for PeerIp {
     }
 }
 
-/// Returns the key of an address, or of a network as it is written in keys.
 fn ip_key_of(value: &[u8], v6_prefix: u8) -> Option<Key> {
     let text = str::from_utf8(value).ok()?;
     let key = |address: &str| Some(ip_key(address.parse().ok()?, v6_prefix));
     key(text).or_else(|| key(text.split_once('/')?.0).filter(|key| key.value() == text))
 }
 
-/// Returns what is known of keys of addresses.
 fn ip_info(v6_prefix: u8) -> KeyInfo {
     let info = KeyInfo { needs_peer: true, ..KeyInfo::new("ip").missing_key(MissingKey::Share).unforgeable() };
     if v6_prefix < LEAST_SITE { info.shared() } else { info }

@@ -14,7 +14,6 @@ use percent_encoding::percent_decode;
 use super::extracted::Ambiguous;
 use super::reading::{Choices, Pick, Value, lines, same};
 
-/// Returns the value that counts, if there is one and all servers read it.
 pub(super) fn cookie_value<'a>(choices: &'a Choices, name: &'a str, parts: &'a Parts) -> Value<'a> {
     let all = || named(parts, name.as_bytes());
     let form = |found: Found<'a>| found.value.map(|value| choices.form(value));
@@ -47,7 +46,6 @@ fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = Found<'a>
 }
 
 impl<'a> Found<'a> {
-    /// Reads a pair, if it has the wanted name.
     fn read(line: &'a [u8], pair: &'a [u8], name: &[u8]) -> Option<Self> {
         let equals = pair.iter().position(|byte| *byte == b'=');
         let (found, raw) = equals.map_or((pair, None), |equals| (&pair[..equals], Some(&pair[equals + 1..])));

@@ -126,7 +126,6 @@ impl From<&'static str> for Extracted {
 macro_rules! number {
     ($($number:ty),+) => {$(
         impl From<$number> for Extracted {
-            /// Makes the key of the number's decimal text.
             fn from(number: $number) -> Self {
                 number.to_string().into()
             }

@@ -160,7 +160,6 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// Returns what is known of the keys of a tuple.
     fn info_of<Tuple: Any>(self) -> KeyInfo {
         let info = self.parts.iter().map(KeyExtractor::info).reduce(KeyInfo::and).expect("a tuple has parts");
         KeyInfo { joined: Some((TypeId::of::<Tuple>(), self)), ..info }
@@ -208,8 +207,6 @@ tuple!(A.0, B.1);
 tuple!(A.0, B.1, C.2);
 tuple!(A.0, B.1, C.2, D.3);
 
-/// Returns the extractor that a policy keeps: of a tuple its parts, and itself if it is shared, however often, so that its
-/// own type is found in it.
 pub(crate) fn shared(key: impl KeyExtractor) -> Arc<dyn KeyExtractor> {
     let mut shared: Arc<dyn KeyExtractor> = Arc::new(key);
     while let Some(inner) = (&*shared as &dyn Any).downcast_ref::<Arc<dyn KeyExtractor>>() {
@@ -234,13 +231,11 @@ fn join_all(found: impl Iterator<Item = MaybeFuture<Extracted>>) -> MaybeFuture<
     joined.expect("a tuple has parts")
 }
 
-/// Waits for two extractors concurrently.
 async fn both<T>(mut first: MaybeFuture<T>, mut second: MaybeFuture<T>) -> (T, T) {
     poll_fn(|cx| if first.is_ready(cx) & second.is_ready(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
     (first.wait().await, second.wait().await)
 }
 
-/// Joins what two extractors return.
 fn join(first: Extracted, second: Extracted) -> Extracted {
     match (first, second) {
         (Extracted::Key(first), Extracted::Key(second)) => Extracted::Key(first.join(&second)),
@@ -400,7 +395,6 @@ impl KeyInfo {
         Self { address_in_key: true, ..self }
     }
 
-    /// Describes keys that are joined of these and others.
     pub(super) fn and(self, other: Self) -> Self {
         let kind = self.kind.zip(other.kind).map(|(first, second)| format!("{first}+{second}").into());
         Self {
@@ -473,10 +467,6 @@ pub(crate) enum Bannable {
 }
 
 impl Bannable {
-    /// Returns whom a ban by a pair of this key and another one refuses.
-    ///
-    /// A client that cannot choose one part cannot have the pair of another client. An address that it can choose is
-    /// none to rely on, whatever the other part is.
     fn and(self, other: Self) -> Self {
         let of_either = |whom: &Self| [self, other].contains(whom);
         [Self::Spoofable, Self::Client, Self::Claimed].into_iter().find(of_either).unwrap_or(Self::Shared)

@@ -27,7 +27,6 @@ pub(super) enum Trust {
 }
 
 impl Trust {
-    /// Trusts the proxies in these networks.
     pub(super) fn nets(nets: impl IntoIterator<Item = IpNet>) -> Self {
         let nets: Vec<IpNet> = nets.into_iter().map(canonical).collect();
         let mut nets = IpNet::aggregate(&nets);
@@ -190,7 +189,6 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     Some((&text[..end], &text[end + 1..]))
 }
 
-/// Parses an address with or without a port, brackets and a zone.
 fn address(node: &str) -> Option<IpAddr> {
     let (address, port) = match (node.strip_prefix('['), node.split_once(':')) {
         (Some(bracketed), _) => {

@@ -25,7 +25,6 @@ impl Choices {
         Self { pick: Pick::Same, ignores_case: false, normalize: None }
     }
 
-    /// Returns the normal form of a value.
     pub(super) fn form<'a>(&self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
         let value = match (&self.normalize, value) {
             (None, value) => value,
@@ -52,7 +51,6 @@ pub(super) enum Pick {
 }
 
 impl Pick {
-    /// Returns the value that counts, if there is one.
     pub(super) fn of<T: PartialEq>(self, values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
         if self == Pick::Same { same(values) } else { Ok(self.one_of(values)) }
     }
@@ -63,7 +61,6 @@ impl Pick {
     }
 }
 
-/// Returns the value that all values equal; they are ambiguous if they differ.
 pub(super) fn same<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
     let Some(first) = values.next() else { return Ok(None) };
     if values.all(|value| value == first) { Ok(Some(first)) } else { Err(Ambiguous) }
@@ -91,12 +88,10 @@ pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// Returns the values of a header in normal form, one per line.
 pub(crate) fn lines(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
     headers.get_all(name).iter().map(|line| trimmed(line.as_bytes()))
 }
 
-/// Returns a value in normal form, if a header can carry it.
 pub(crate) fn carried(value: &[u8]) -> Option<&[u8]> {
     HeaderValue::from_bytes(value).is_ok().then(|| trimmed(value))
 }

@@ -77,7 +77,6 @@ pub(super) fn template(parts: &Parts) -> &str {
     matched(parts).unwrap_or(UNMATCHED)
 }
 
-/// Returns the value that counts, if there is one and it is text.
 pub(super) fn param_value<'a>(choices: &'a Choices, name: &str, parts: &'a Parts) -> Value<'a> {
     let value = choices.pick.of(values(parts, name).into_iter())?;
     value.map(|text| text.map(|text| choices.form(bytes(text))).ok_or(Ambiguous)).transpose()
@@ -86,7 +85,6 @@ pub(super) fn param_value<'a>(choices: &'a Choices, name: &str, parts: &'a Parts
 /// Decoded values; `None` for one that is not UTF-8.
 type Values<'a> = SmallVec<[Option<Cow<'a, str>>; 1]>;
 
-/// Returns the values of all parameters with this name.
 fn values<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
     // A nested service, or the fallback of a nested router, has parameters of its prefix and no route.
     let Some(template) = parts.extensions.get::<MatchedPath>() else { return values_of_router(parts, name) };
@@ -99,7 +97,6 @@ fn values<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
     }
 }
 
-/// Whether `whole` is the path that was routed: the request's own, with the prefix that nested routers removed.
 fn is_routed(whole: &str, parts: &Parts) -> bool {
     let path = parts.uri.path();
     let is_nested = |prefix| {

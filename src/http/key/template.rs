@@ -9,7 +9,6 @@ use axum::extract::MatchedPath;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
-/// Returns the template of the route that matched, if one did, in its [`normal`] form.
 #[cfg(feature = "axum")]
 pub(crate) fn matched(parts: &Parts) -> Option<&str> {
     parts.extensions.get::<MatchedPath>().map(|template| normal(template.as_str()))
@@ -68,7 +67,6 @@ pub(crate) fn is_template(template: &str) -> bool {
     template.starts_with('/') && !template.split('/').any(old) && pieces(template).all(fits)
 }
 
-/// Whether a text can be part of a path as it is.
 fn is_in_paths(text: &str) -> bool {
     let path = PathAndQuery::try_from(format!("/{text}"));
     path.is_ok_and(|path| path.path()[1..] == *text && path.query().is_none())
@@ -88,7 +86,6 @@ fn piece(text: &str) -> Result<(Piece<'_>, &str), Malformed> {
     }
 }
 
-/// Splits off a parameter, whose brace is open.
 fn parameter(text: &str) -> Result<(Piece<'_>, &str), Malformed> {
     let (name, after) = text.split_once('}').ok_or(Malformed)?;
     let (name, takes_rest) = name.strip_prefix('*').map_or((name, false), |name| (name, true));

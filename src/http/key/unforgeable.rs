@@ -109,7 +109,6 @@ impl KeyExtractor for Method {
     }
 }
 
-/// Returns the key of requests with a method.
 fn method_key(method: &http::Method) -> Key {
     let method = if method == http::Method::HEAD { &http::Method::GET } else { method };
     Key::new(METHOD, if STANDARD_METHODS.contains(method) { method.as_str() } else { OTHER })

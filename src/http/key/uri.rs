@@ -101,13 +101,11 @@ impl KeyExtractor for Host {
     }
 }
 
-/// Returns the hosts that a request names, with their ports.
 fn authorities(parts: &Parts) -> impl Iterator<Item = &[u8]> {
     let of_uri = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     of_uri.into_iter().chain(lines(&parts.headers, HOST))
 }
 
-/// Returns the normal form of the host in an authority, if it is well-formed.
 fn host_form(authority: &[u8]) -> Option<Cow<'_, str>> {
     let authority = std::str::from_utf8(authority).ok()?;
     if let Some(literal) = authority.strip_prefix('[') {

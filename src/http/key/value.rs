@@ -98,7 +98,6 @@ pub fn try_header(name: impl AsRef<str>) -> Result<ValueKey, Error> {
     Ok(ValueKey::new(ValueSource::Header(header), &kind))
 }
 
-/// Parses the name of a header.
 pub(super) fn header_name(name: &str) -> Result<HeaderName, Error> {
     HeaderName::from_bytes(name.as_bytes()).map_err(|error| {
         let shown: String = name.chars().take(64).collect();
@@ -237,7 +236,6 @@ pub fn basic_user() -> ValueKey {
 }
 
 impl ValueKey {
-    /// An extractor of values that are secrets.
     fn new(source: ValueSource, kind: &str) -> Self {
         let kind = KeyKind::new(kind);
         Self { source, kind, plain: false, choices: Choices::new() }
@@ -298,7 +296,6 @@ impl ValueKey {
         Self { choices: Choices { normalize: Some(Arc::new(normalize)), ..self.choices }, ..self }
     }
 
-    /// Returns the value that counts.
     pub(super) fn value<'a>(&'a self, parts: &'a Parts) -> Value<'a> {
         let choices = &self.choices;
         match &self.source {
@@ -313,7 +310,6 @@ impl ValueKey {
         }
     }
 
-    /// Returns the key of a value in normal form.
     fn key(&self, value: &[u8]) -> Key {
         if self.plain { self.kind.key(value) } else { self.kind.hashed(value) }
     }

@@ -48,7 +48,6 @@ impl LiveLayer {
     }
 }
 
-/// Returns what a policy makes of a request.
 fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplanation {
     let (mut quota, mut key, mut cost) = (*policy.quota(), None, 0);
     let (effect, why): (_, Option<Cow<'static, str>>) = match resolved {
@@ -66,7 +65,6 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplan
     PolicyExplanation { policy: rule.name().clone(), quota, key, cost, mode: rule.mode(), effect, why }
 }
 
-/// Returns what is special of a check.
 fn of_check(check: &Check, policy: &Policy) -> Option<&'static str> {
     match check.counter.key().as_str() {
         _ if check.is_only_for_ban() => Some("looks only for a ban of the key, as it does not apply"),
@@ -100,7 +98,6 @@ fn of_skip(skip: Skip) -> &'static str {
     }
 }
 
-/// Returns why a request is refused.
 fn of_refusal(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Refused(_) => "refused by a decision",
@@ -245,7 +242,6 @@ impl PolicyExplanation {
         self.why.as_deref()
     }
 
-    /// Returns its line of the table.
     fn row(&self) -> [String; 6] {
         let applies = match self.effect {
             PolicyEffect::Skips => "no",

@@ -169,7 +169,6 @@ impl LiveLayer {
         Ok(())
     }
 
-    /// Sets policies that were accepted, and changes the gate, in one swap.
     fn publish(&self, policies: &[Policy], change: impl Fn(&mut Gate)) {
         self.layer.gate.rcu(|gate| {
             let mut gate = Gate::clone(gate);

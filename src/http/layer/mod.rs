@@ -477,7 +477,6 @@ impl RateLimitLayer {
         self.change(|gate| Arc::make_mut(&mut gate.limits).change_failure(change))
     }
 
-    /// Returns a layer of its own: a copy of this one's gate with a change.
     fn change(self, change: impl FnOnce(&mut Gate)) -> Self {
         let mut gate = Gate::clone(&self.gate.load());
         change(&mut gate);

@@ -114,7 +114,6 @@ impl AccessList {
         entries.into_iter().try_fold(Self::default(), |list, entry| list.entry(entry.as_ref()))
     }
 
-    /// Adds an entry, parsed as by [`parse`](Self::parse).
     pub(crate) fn entry(self, entry: &str) -> Result<Self, Error> {
         match parse_net(entry) {
             Some(net) => Ok(self.net(net)),
@@ -183,7 +182,6 @@ impl AccessList {
         Self { serves_unknown: true, ..self }
     }
 
-    /// Adds the entries of another list. Clients without an address pass if they pass each one that has addresses.
     pub(super) fn and(mut self, other: Self) -> Self {
         let passes = |list: &Self| list.serves_unknown || !list.has_nets();
         self.serves_unknown = passes(&self) && passes(&other);
@@ -195,7 +193,6 @@ impl AccessList {
         self
     }
 
-    /// Whether a request without a known address is refused by a deny list with addresses.
     pub(crate) fn denies_unknown(&self) -> bool {
         !self.serves_unknown
     }
@@ -212,7 +209,6 @@ impl AccessList {
         self.nets.iter().any(|net| net.contains(&plain) || net.contains(&counted))
     }
 
-    /// Whether a key, or a part of a joined key, is on the list.
     pub(crate) fn has_key(&self, key: &Key) -> bool {
         let is_of =
             |kinds: &Vec<Option<Box<str>>>, kind| kinds.iter().any(|of| of.as_deref().is_none_or(|of| of == kind));
@@ -246,7 +242,6 @@ impl AccessList {
 }
 
 impl ListItem {
-    /// Whether some request can match by its key, or by an address.
     fn can_match(&self, key: &dyn KeyExtractor) -> bool {
         let info = key.info();
         match (self, info.kind.as_deref()) {

@@ -479,7 +479,6 @@ impl Policy {
         self.settled(|options| options.unit = Some(unit))
     }
 
-    /// Sets an option.
     fn with(mut self, set: impl FnOnce(&mut Options)) -> Self {
         set(&mut self.options);
         self
@@ -492,7 +491,6 @@ impl Policy {
     }
 }
 
-/// Returns a list with the entries of both.
 fn added(list: Option<Arc<AccessList>>, more: AccessList) -> Arc<AccessList> {
     Arc::new(match list {
         Some(list) => Arc::unwrap_or_clone(list).and(more),

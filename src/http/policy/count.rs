@@ -186,7 +186,6 @@ impl Count {
         Self(CountBy::Served)
     }
 
-    /// Whether it depends on what layers inside refuse.
     pub(super) fn awaits_refusals(&self) -> bool {
         matches!(self.0, CountBy::Served | CountBy::Outcome { .. })
     }
@@ -227,7 +226,6 @@ fn has_failed(response: &Parts) -> Option<bool> {
 }
 
 impl Default for Count {
-    /// [All](Self::all) responses.
     fn default() -> Self {
         Self::all()
     }

@@ -31,7 +31,6 @@ impl Policy {
         named.map_or(Ok(()), |text| Err(Error::invalid(text)))
     }
 
-    /// Slots of a concurrency are released when a request ends, and cannot be settled as well.
     fn slots_fault(&self) -> Option<String> {
         let Options { metered, count, .. } = &self.options;
         let is_settled = self.quota().facts().held && (*metered || count.is_some());
@@ -158,8 +157,6 @@ impl Policy {
         }
     }
 
-    /// Warns if a proxy names the client of a request and is counted in its place, or compared with lists of addresses,
-    /// by some of these policies.
     pub(crate) fn warn_of_proxy(policies: &[Self], parts: &Parts) {
         let unwarned = || policies.iter().filter(|policy| !policy.warned.proxy.load(Relaxed));
         let is_forwarded = || parts.headers.contains_key("x-forwarded-for") || parts.headers.contains_key(FORWARDED);
@@ -168,7 +165,6 @@ impl Policy {
         }
     }
 
-    /// Warns if the peer is the client of a request that a proxy has forwarded.
     fn warn_of_peer(&self, parts: &Parts) {
         let lists = [&self.options.allow, &self.options.deny];
         let has_lists = lists.into_iter().flatten().any(|list| list.has_nets());
@@ -239,7 +235,6 @@ impl Policy {
         }
     }
 
-    /// Returns the route of a request, and notes that there was one.
     fn matched<'a>(&self, parts: &'a Parts) -> Option<&'a str> {
         let matched = matched(parts);
         if matched.is_some() && !self.warned.had_route.load(Relaxed) {

@@ -184,42 +184,34 @@ impl Policy {
         Self { rule: self.rule.interned(), ..self }
     }
 
-    /// Returns the key's extractor.
     pub(crate) fn extractor(&self) -> &dyn KeyExtractor {
         &*self.extractor
     }
 
-    /// Returns what is known of the keys.
     pub(crate) fn info(&self) -> &KeyInfo {
         &self.info
     }
 
-    /// Returns the address of the client for lists: of the key, or where that has none, by the layer's client.
     pub(crate) fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.extractor.address(parts).or_else(|| self.client.as_ref()?.address(parts))
     }
 
-    /// Returns whether a key was set, be it the one that all requests share.
     pub(crate) fn has_key(&self) -> bool {
         self.key.is_some()
     }
 
-    /// Returns the policy's own rule for requests without a key, or that of its extractor.
     pub(crate) fn rule_for_missing_key(&self) -> MissingKey {
         self.options.missing_key.unwrap_or(self.info.missing_key)
     }
 
-    /// Returns whether it was said that requests without a key pass.
     pub(crate) fn skips_on_purpose(&self) -> bool {
         self.options.missing_key == Some(MissingKey::Skip)
     }
 
-    /// Whether the deny list has values of keys.
     pub(crate) fn denies_values(&self) -> bool {
         self.options.deny.as_ref().is_some_and(|list| list.has_values())
     }
 
-    /// Whether the policy may refuse a request with these terms for its key, or for a missing one.
     pub(crate) fn refuses_by_key(&self, terms: Terms) -> bool {
         self.denies_values() || (terms.keyed && self.rule_for_missing_key() == MissingKey::Deny)
     }
@@ -240,7 +232,6 @@ impl Policy {
         self.options.tier.as_ref().and_then(|tier| tier(parts))
     }
 
-    /// Whether a request may use the reserve.
     pub(crate) fn is_critical(&self, parts: &Parts) -> bool {
         self.options.critical.as_ref().is_none_or(|is_critical| is_critical(parts))
     }
@@ -261,7 +252,6 @@ impl Policy {
         }
     }
 
-    /// Returns which keys the policy counts, for operations on a key without a request.
     pub(crate) fn rule_keys(&self) -> RuleKeys {
         RuleKeys::new(self.info.kind.clone().map(Into::into), !self.options.scope.is_all())
     }
@@ -284,7 +274,6 @@ impl Policy {
         one_quota && bans_on.is_none() && self.rule.settles_by(self.quota()) == Settles::AsTaken
     }
 
-    /// Whether the policy is advertised: clients receive its headers, and the status service shows it.
     pub(crate) fn is_shown(&self) -> bool {
         self.options.advertised && self.rule.mode() == Mode::Enforce
     }

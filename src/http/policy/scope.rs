@@ -51,7 +51,6 @@ impl Terms {
 }
 
 impl Scope {
-    /// Whether the closure of [`when`](crate::Policy::when) returns `true`, or there is none.
     pub(crate) fn applies_when(&self, parts: &Parts) -> bool {
         self.when.as_ref().is_none_or(|when| when(parts))
     }
@@ -67,7 +66,6 @@ impl Scope {
         })
     }
 
-    /// Returns whether the policy applies to all requests, but perhaps preflights.
     pub(super) fn is_all(&self) -> bool {
         self.methods.is_none() && self.routes.is_none() && self.when.is_none()
     }
@@ -105,7 +103,6 @@ impl Scope {
     }
 }
 
-/// Whether a method is listed: HEAD runs the handlers of GET, so GET includes it.
 fn is_listed(method: &Method, methods: &[Method]) -> bool {
     methods.contains(method) || (method == Method::HEAD && methods.contains(&Method::GET))
 }
@@ -132,7 +129,6 @@ pub(crate) fn is_preflight(parts: &Parts) -> bool {
     *method == Method::OPTIONS && headers.contains_key(ORIGIN) && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Returns whether the route that matched a request is one of these templates.
 pub(super) fn is_route(parts: &Parts, routes: &[Box<str>]) -> bool {
     matched(parts).is_some_and(|matched| routes.iter().any(|route| normal_template(route) == matched))
 }

@@ -84,7 +84,6 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
-    /// Creates the default: all headers but the optional ones, and problem documents.
     pub(crate) fn new() -> Self {
         let headers = HeaderWriter::new(RateLimitHeaders::both());
         Self { headers, on_denied: None, exposes_decisions: false, drain: Drain::default() }
@@ -159,7 +158,6 @@ impl Responses {
         self.on_denied.as_ref()?(parts, denial)
     }
 
-    /// Returns the response to a request that is denied without a decision: `own`, or the application's with its headers.
     fn built(
         &self,
         parts: &Parts,
@@ -186,7 +184,6 @@ impl Responses {
         self.expose(response, decision)
     }
 
-    /// Returns a refusal with the decision in its extensions, if responses are to have it.
     fn expose(&self, mut response: Response<Bytes>, decision: &Decision) -> Response<Bytes> {
         if self.exposes_decisions {
             response.extensions_mut().insert(decision.clone());

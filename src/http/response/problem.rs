@@ -102,7 +102,6 @@ fn reduced_capacity(how: &str, seconds: u64, rest: &[&str]) -> Response<Bytes> {
     response
 }
 
-/// Returns the end of a detail that says when to retry.
 fn unit(seconds: u64) -> &'static str {
     if seconds == 1 { " second." } else { " seconds." }
 }

@@ -74,12 +74,10 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    /// Makes the body of a response that this layer leaves as it is.
     pub(super) fn unlimited(body: B) -> Self {
         Self { kind: BodyKind::Inner { body }, slots: SlotGuard::default() }
     }
 
-    /// Makes the body of a response of this crate.
     pub(crate) fn own(bytes: Bytes) -> Self {
         Self { kind: BodyKind::Own { bytes }, slots: SlotGuard::default() }
     }
@@ -147,7 +145,6 @@ where
     }
 }
 
-/// Passes on the inner service's response to a request of which nothing has changed since the decision.
 #[inline]
 pub(super) fn pass_as_decided<R, E>(
     returned: Result<Response<R>, E>,
@@ -166,7 +163,6 @@ pub(super) fn pass_as_decided<R, E>(
     Ok(response.map(ResponseBody::unlimited))
 }
 
-/// Inserts the decision into the extensions of a response, if a layer inside has done so or this layer is to.
 fn expose(gate: &Gate, extensions: &mut Extensions, decision: Cow<'_, Decision>) {
     match extensions.remove::<Decision>() {
         Some(inner) => drop(extensions.insert(inner.inside(decision.into_owned()))),

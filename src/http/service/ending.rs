@@ -30,7 +30,6 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// Creates the ending of a call whose account awaits its trailers.
     pub(super) fn new(account: Account) -> Self {
         Self { account: Some(account), held: None }
     }
@@ -40,7 +39,6 @@ impl Ending {
         self.held.is_some()
     }
 
-    /// Polls the inner body, and settles the call by its end.
     pub(super) fn poll_frame<B: Body>(&mut self, mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Polled<B> {
         if self.held.is_none() {
             let frame = match ready!(body.as_mut().poll_frame(cx)) {

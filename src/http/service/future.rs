@@ -87,7 +87,6 @@ impl<S, B, A> State<S, Request<B>, S::Future, A>
 where
     S: Service<Request<B>>,
 {
-    /// Calls the inner service, which is ready.
     #[inline]
     fn calling(inner: &mut S, mut request: Request<B>, mut admitted: Admitted) -> Self {
         admitted.enter(request.extensions_mut());

@@ -103,7 +103,6 @@ pub struct RateLimit<S> {
 }
 
 impl<S> RateLimit<S> {
-    /// Wraps a service; all that share the gate share their limits.
     pub(crate) fn new(inner: S, gate: SharedGate) -> Self {
         Self { inner, gate }
     }

@@ -85,7 +85,6 @@ struct Cached<V> {
 }
 
 impl<V: Looked> Lookups<V> {
-    /// Creates lookups by a function, with an empty cache and the default settings.
     pub(crate) fn new<F, T, E>(look: F) -> Self
     where
         F: Fn(Lookup) -> T + Send + Sync + 'static,
@@ -128,7 +127,6 @@ impl<V: Looked> Lookups<V> {
         MaybeFuture::pending(async move { unshared(lookups.wait(wanted, stale).await) })
     }
 
-    /// Waits for the lookup of a key; a stale result is used if the lookup is late.
     async fn wait(self, wanted: Lookup, stale: Option<Cached<V>>) -> SharedResult<V> {
         let Ok(runtime) = Runtime::try_current() else {
             return (self.look)(wanted).await.map_err(|error| self.state.failure(error));
@@ -193,7 +191,6 @@ impl<V: Looked> State<V> {
         Arc::new(Self { settings, results, late, in_flight, full: Lines::new(), failed: Lines::new() })
     }
 
-    /// Logs and returns that too many lookups are in flight.
     fn full(&self) -> Arc<Error> {
         let most = self.settings.in_flight;
         self.full.log("", |more| {
@@ -205,7 +202,6 @@ impl<V: Looked> State<V> {
         ))
     }
 
-    /// Logs and returns the failure of a lookup, whose source is the application's.
     fn failure(&self, error: Box<dyn StdError + Send + Sync>) -> Arc<Error> {
         self.failed.log("", |more| {
             tracing::warn!(code = "lookup_failed", error = chain(&*error), more, "a lookup failed");
@@ -213,7 +209,6 @@ impl<V: Looked> State<V> {
         Arc::new(Error::new(Kind::Store, "a lookup failed").with_source(error))
     }
 
-    /// Logs and returns that a lookup took too long.
     fn late(&self, late: Elapsed) -> Arc<Error> {
         let timeout = self.settings.timeout;
         self.failed.log("", |more| {
@@ -242,13 +237,11 @@ impl<V> Cached<V> {
         self.expires <= Instant::now()
     }
 
-    /// Returns whether it may be used although it has expired.
     fn is_usable(&self) -> bool {
         self.result.is_ok() && Instant::now() < self.stale_until
     }
 }
 
-/// Reads a cache without waiting for its maintenance.
 fn now<T>(reading: impl Future<Output = Option<T>>) -> Option<T> {
     match pin!(reading).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(cached) => cached,
@@ -256,7 +249,6 @@ fn now<T>(reading: impl Future<Output = Option<T>>) -> Option<T> {
     }
 }
 
-/// Returns a result for one of the requests that share it.
 fn unshared<V>(result: SharedResult<V>) -> Result<V, Error> {
     result.map_err(|error| error.shared())
 }

@@ -62,7 +62,6 @@ pub(crate) struct RawValues {
 
 #[cfg(feature = "lookup")]
 impl Lookup {
-    /// Finds the value of each part of a key among those that were offered.
     pub(crate) fn new(key: &Key, offered: &RawValues) -> Self {
         let values = key.joined().map(|(_, text)| offered.value_of(text)).collect();
         Self { key: key.clone(), values }
@@ -117,12 +116,10 @@ impl RawValues {
         }
     }
 
-    /// Adds the values of another part of a joined key.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.values.append(&mut other.values);
     }
 
-    /// Returns the value that a part of a key, `text`, was made of: `text` is its hash, or its escaped form.
     #[cfg(feature = "lookup")]
     fn value_of(&self, text: &str) -> Option<Box<[u8]>> {
         if Key::is_hash(text) {

@@ -140,12 +140,10 @@ pub(super) struct Recent {
 }
 
 impl Breaker {
-    /// A closed breaker without failures.
     pub(crate) fn new() -> Self {
         Self { round: AtomicU64::new(0), has_failures: AtomicBool::new(false), state: Mutex::new(State::default()) }
     }
 
-    /// Returns whether it is closed, open or half-open.
     pub(crate) fn state(&self) -> BreakerState {
         if !is_open(self.round()) {
             return BreakerState::Closed;
@@ -270,13 +268,11 @@ impl Breaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the state if the permit is of the present round.
     fn lock_for(&self, permit: Permit) -> Option<MutexGuard<'_, State>> {
         let state = self.lock();
         (self.round() == permit.round).then_some(state)
     }
 
-    /// Opens it, or closes it.
     fn next_round(&self, state: &mut State) {
         (state.recent, state.in_flight) = (Recent::default(), 0);
         self.note(state);
@@ -290,7 +286,6 @@ impl Breaker {
 }
 
 impl State {
-    /// Begins a probe, if it is time.
     fn probe(&mut self, now: u64) -> bool {
         let is_due = now >= self.probe_at;
         if is_due {
@@ -310,7 +305,6 @@ impl State {
 }
 
 impl Recent {
-    /// Counts a failure, which begins a window if there is none.
     fn failed(&mut self, now: u64) {
         if !self.is_live(now) {
             (self.failed, self.succeeded, self.start) = (0, 0, now);
@@ -318,7 +312,6 @@ impl Recent {
         (self.in_row, self.failed) = (self.in_row + 1, self.failed + 1);
     }
 
-    /// Counts a reply, if there is a window.
     fn succeeded(&mut self, now: u64) {
         if !self.is_live(now) {
             *self = Self::default();

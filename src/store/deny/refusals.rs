@@ -158,7 +158,6 @@ impl Refusals {
         }
     }
 
-    /// Caches each refusing check of a request.
     fn cache(&self, snapshot: &Snapshot, checks: &[Check], outcomes: &[Outcome]) {
         let (now, sent) = (self.now(), snapshot.sent);
         let latest = calendars_end(checks, sent).min(sent.saturating_add(self.cap_us));
@@ -225,7 +224,6 @@ impl Refusals {
         check.ban.as_ref().and_then(|_| of(true)).or_else(|| of(false))
     }
 
-    /// Returns what identifies a refusal. The fingerprint is compared where hashes are equal.
     fn place(&self, counter: Fingerprint, check: &Check, by_ban: bool) -> Place {
         let alone = if by_ban { Some(demand(check)) } else { demand_alone(check) };
         let hash = self.hasher.hash_one((counter.hash, check.counter.quota(), by_ban, alone));
@@ -254,7 +252,6 @@ fn is_cacheable(check: &Check, by_ban: bool) -> bool {
     has_cost && check.mode == Mode::Enforce && (by_ban || is_plain())
 }
 
-/// Returns the counter of the ban of a counter's key.
 fn of_ban(counter: &Counter) -> Counter {
     changed(&of_any(counter), Change::Lift).0.into_owned().counter
 }
@@ -284,7 +281,6 @@ fn calendars_end(checks: &[Check], now: u64) -> u64 {
     ends.min().unwrap_or(u64::MAX)
 }
 
-/// A time so much later, in microseconds.
 fn after(now: u64, wait: Duration) -> u64 {
     now.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
 }
@@ -377,12 +373,10 @@ impl Cached {
 }
 
 impl DenyShard {
-    /// Up to `room` refusals.
     fn new(room: usize) -> Self {
         Self { table: Table::new(room), search_at: 0 }
     }
 
-    /// Returns how many refusals are kept.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
@@ -449,13 +443,11 @@ struct Generation {
 }
 
 impl Generations {
-    /// As many as are needed for so many refusals.
     fn new(refusals: usize) -> Self {
         let count = refusals.min(MOST_GENERATIONS).next_power_of_two();
         Self((0..count).map(|_| Generation::default()).collect())
     }
 
-    /// Returns that which the low bits of a hash pick.
     fn of(&self, counter: Fingerprint) -> &Generation {
         #[allow(clippy::cast_possible_truncation, reason = "only the low bits are used")]
         let bits = counter.hash as usize;
@@ -464,7 +456,6 @@ impl Generations {
 }
 
 impl Generation {
-    /// Returns whether there may be a refusal that holds at `now`.
     fn may_be_live(&self, now: u64) -> bool {
         self.until.load(Ordering::SeqCst) > now
     }

@@ -71,7 +71,6 @@ impl FailureStore {
         self.slots.hold(receipt)
     }
 
-    /// Returns the state of the breaker.
     pub(crate) fn breaker_state(&self) -> BreakerState {
         self.without.breaker.inner.state()
     }
@@ -82,7 +81,6 @@ impl FailureStore {
         self.without.next_probe(error)
     }
 
-    /// Returns how long one decision may take, lookups included.
     pub(crate) fn decision_budget(&self) -> Duration {
         self.budget
     }
@@ -199,7 +197,6 @@ impl Call {
         waits
     }
 
-    /// Polls for what the inner store decided, and reports that.
     fn reported(&mut self, cx: &mut Context<'_>) -> Poll<Result<StoreDecision, Error>> {
         let decided = ready!(self.pending.as_mut().poll(cx));
         if let Some(permit) = self.permit.take() {
@@ -228,7 +225,6 @@ impl Drop for Call {
     }
 }
 
-/// Settles a receipt by the store that made it.
 fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Settlement]) -> Settling {
     if changes.is_empty() {
         return MaybeFuture::Ready(Ok(Vec::new()));

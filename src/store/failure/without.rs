@@ -67,7 +67,6 @@ impl Without {
         error.outage().map_or_else(|| self.breaker.next_probe(), |outage| outage.next_probe)
     }
 
-    /// Reports the outcome of a call to the breaker, as the table above says. Once for each permit.
     pub(super) fn report(&self, permit: Permit, decided: &Result<StoreDecision, Error>) {
         match decided {
             // A decision from a cache in this process does not show whether the store works.

@@ -105,7 +105,6 @@ impl MapEntry for HotKey {
 }
 
 impl HotKey {
-    /// Returns the entry of a key that has just become hot, without leases.
     pub(super) fn new(hash: u64, counter: &Counter, now: u64, overdraft: u64) -> Self {
         Self {
             hash,
@@ -152,7 +151,6 @@ impl HotKey {
         }
     }
 
-    /// Gives up the lots that are over by either clock.
     pub(super) fn end_lots(&mut self, now: u64, wall: Option<u64>, backs: &mut Vec<Back>) {
         self.give_up(backs, |lot| lot.has_ended(now, wall));
     }
@@ -166,14 +164,12 @@ impl HotKey {
         }
     }
 
-    /// Gives up the lots that are over, or all of a key that is idle. Returns `false` if the key may be forgotten.
     pub(super) fn sweep(&mut self, now: u64, all: bool, backs: &mut Vec<Back>) -> bool {
         let is_idle = all || self.rate.idle(now) >= lifetime(self.counter.quota()) / 2;
         self.give_up(backs, |lot| is_idle || lot.is_over(now));
         !self.is_idle(now)
     }
 
-    /// Ends a lease call, if it is the one in flight.
     pub(super) fn ending(&mut self, want: &Want) -> Option<&mut Self> {
         self.in_flight.take_if(|call| *call == want.call)?;
         Some(self)
@@ -227,7 +223,6 @@ impl HotKey {
         self.debt.may_grow && self.debt.owed.saturating_add(cost) <= most
     }
 
-    /// Returns whether a check is admitted here: by one lot, or by the overdraft.
     pub(super) fn admits(&self, cost: u64, now: u64) -> bool {
         self.covers(cost, now) || self.in_flight.is_some() && self.may_owe(cost)
     }
@@ -288,7 +283,6 @@ impl HotKey {
         (self.lots.iter().map(|lot| lot.left).sum(), self.debt.owed)
     }
 
-    /// Counts a request, and requests the next lease.
     pub(super) fn note(&mut self, check: &Check, most: u64, now: u64) -> Option<Want> {
         self.rate.note(now, lifetime(check.counter.quota()), check.cost);
         self.request(check.cost, most, now)
@@ -387,8 +381,6 @@ pub(super) fn period(quota: &Quota, overdraft: u64) -> u64 {
 }
 
 impl Lot {
-    /// What an allowed decision about one check leased, and what it says of the counter. It may have been made as soon as
-    /// it was sent, so all times are counted from then; `wall` is the wall clock's time then, if windows are aligned.
     pub(super) fn new(decided: StoreDecision, sent: u64, wall: Option<u64>, received: u64) -> (Self, Seen) {
         let StoreDecision { decision, receipt } = decided;
         let (outcome, taken) = (&decision.outcomes()[0], &receipt.items()[0]);
@@ -403,12 +395,10 @@ impl Lot {
         (Self { granted, left: granted, sent, received, ends, wall, edge, receipt }, seen)
     }
 
-    /// Returns whether nothing of it may be spent at `now`.
     fn is_over(&self, now: u64) -> bool {
         now >= self.ends
     }
 
-    /// Returns whether nothing of it may be spent by either clock; the wall clock is read if windows are aligned to it.
     pub(super) fn has_ended(&self, now: u64, wall: Option<u64>) -> bool {
         self.is_over(now) || wall.is_some_and(|wall| !self.wall.contains(&wall))
     }
@@ -428,7 +418,6 @@ impl Lot {
         self.receipt.items()[0].stamp
     }
 
-    /// How long it can still be spent.
     fn life(&self, now: u64) -> u64 {
         self.ends.saturating_sub(now)
     }
@@ -476,7 +465,6 @@ impl Lot {
 }
 
 impl Seen {
-    /// Returns how long the inner store's counter takes from `now` to be as unused, in microseconds.
     fn reset(&self, now: u64) -> u64 {
         self.reset.saturating_sub(now.saturating_sub(self.sent))
     }
@@ -524,7 +512,6 @@ impl Debt {
         Self { owed: 0, sent: 0, may_grow: false, known: u64::MAX, last: 0, paid: 0, payments: VecDeque::new() }
     }
 
-    /// Returns whether payments are kept for refunds.
     fn is_remembered(&self) -> bool {
         !self.payments.is_empty()
     }
@@ -604,7 +591,6 @@ struct Rate {
 }
 
 impl Rate {
-    /// Returns the rate of a key that has just become hot: all requests but the one that is noted next.
     fn hot(now: u64) -> Self {
         Self { start: now, last: now, now: HOT - 1, before: 0 }
     }

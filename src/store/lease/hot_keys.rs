@@ -65,13 +65,11 @@ impl Cell {
 }
 
 impl HotKeys {
-    /// Returns a part with `room` places for hot keys.
     pub(super) fn new(room: usize, overdraft: u64) -> Self {
         let cells = vec![Cell::default(); room * CELLS].into();
         Self { table: Table::new(room), cells, counts: LeaseCounts::default(), overdraft }
     }
 
-    /// Returns the entry of a hot key, if it is one.
     pub(super) fn find(&mut self, hash: u64, counter: &Counter) -> Option<&mut HotKey> {
         self.table.find_mut(hash, |hot| hot.is(counter))
     }
@@ -89,7 +87,6 @@ impl HotKeys {
         self.table.find_or_insert(hash, |hot| hot.is(counter), make, |hot| !hot.is_idle(now))
     }
 
-    /// Gives up the leases that are over or whose key is idle, or all, and forgets keys idle for long.
     pub(super) fn sweep(&mut self, now: u64, all: bool, backs: &mut Vec<Back>) {
         self.table.retain(|hot| hot.sweep(now, all, backs));
     }

@@ -227,7 +227,6 @@ struct Leases {
 }
 
 impl Leases {
-    /// Returns an empty store of leases for up to `capacity` hot keys.
     fn new(inner: Arc<dyn Store>, share: f64, overdraft: u64, capacity: usize, clock: Box<dyn Clock>) -> Self {
         Self {
             id: StoreId::new(),
@@ -243,18 +242,15 @@ impl Leases {
         }
     }
 
-    /// Returns the time of the clock in microseconds.
     fn now(&self) -> u64 {
         micros(self.clock.now())
     }
 
-    /// Returns the time of the wall clock in microseconds, if windows of the quota are aligned to it.
     #[inline]
     fn wall(&self, quota: &Quota) -> Option<u64> {
         quota.is_aligned().then(|| micros(self.clock.wall()))
     }
 
-    /// Returns the hash of policy and key.
     #[inline]
     fn hash(&self, counter: &Counter) -> u64 {
         self.hasher.of(counter)
@@ -333,8 +329,6 @@ impl Leases {
         }
     }
 
-    /// Takes leases and debts out, to be returned or charged, except what a lease call in flight is to pay: all there
-    /// are, or of as many keys as have `most` together.
     fn take(&self, most: usize) -> Vec<Back> {
         let mut backs = Vec::new();
         for mut hot_keys in self.shards.each() {

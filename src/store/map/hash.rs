@@ -80,7 +80,6 @@ impl CounterHasher {
         Self { keys: RandomState::new() }
     }
 
-    /// The hash of a counter.
     #[inline]
     pub(in crate::store) fn of(&self, counter: &Counter) -> u64 {
         self.keys.hash_one((counter.key(), counter.policy().as_str()))

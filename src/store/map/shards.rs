@@ -35,8 +35,6 @@ pub(in crate::store) struct Locked<'a, T> {
 }
 
 impl<T> Shards<T> {
-    /// Parts that together have room for `capacity`, and as many as have room for `least` each; `make` is given
-    /// the room of one.
     pub(in crate::store) fn new(capacity: usize, least: usize, make: impl Fn(usize) -> T) -> Self {
         // A power of two: parts are picked by bits of the hash.
         let shards = 1 << (capacity / least).clamp(1, MOST_SHARDS).ilog2();
@@ -44,12 +42,10 @@ impl<T> Shards<T> {
         Self { shards }
     }
 
-    /// How many parts there are.
     pub(in crate::store) fn count(&self) -> usize {
         self.shards.len()
     }
 
-    /// Locks the part of a hash.
     #[inline]
     pub(in crate::store) fn lock(&self, hash: u64) -> MutexGuard<'_, T> {
         lock(&self.shards[self.index(hash)].0)
@@ -94,14 +90,12 @@ impl<T> Shards<T> {
 }
 
 impl<T> Locked<'_, T> {
-    /// A hash by its place among those given, and the part it is in.
     #[inline]
     pub(in crate::store) fn of(&mut self, place: usize) -> (u64, &mut T) {
         let (hash, guard) = self.places[place];
         (hash, &mut *self.guards[guard])
     }
 
-    /// The part of a hash by its place among those given.
     #[inline]
     pub(in crate::store) fn part(&self, place: usize) -> &T {
         &self.guards[self.places[place].1]

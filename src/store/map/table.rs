@@ -21,7 +21,6 @@ const MARKED_SHARE: usize = 32;
 
 /// What a table keeps.
 pub(in crate::store) trait MapEntry {
-    /// The hash that it is found by, which picks its part too.
     fn hash(&self) -> u64;
 }
 
@@ -42,12 +41,10 @@ impl<E: MapEntry> Table<E> {
         Self { entries: HashTable::new(), capacity, sweep_at: SMALL.min(capacity) }
     }
 
-    /// Returns how many entries there are.
     pub(in crate::store) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns the most entries there may be, as it was given.
     pub(in crate::store) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -69,7 +66,6 @@ impl<E: MapEntry> Table<E> {
         self.sweep_at = (2 * self.entries.len()).max(SMALL).min(self.capacity);
     }
 
-    /// Returns the entry of this hash for which `is` holds; `is` is called with those of equal hash bits.
     #[inline]
     pub(in crate::store) fn find(&self, hash: u64, is: impl FnMut(&E) -> bool) -> Option<&E> {
         self.entries.find(hash, is)
@@ -110,7 +106,6 @@ impl<E: MapEntry> Table<E> {
         self.entries.insert_unique(entry.hash(), entry, E::hash).into_mut()
     }
 
-    /// Takes out the entry of this hash for which `is` holds.
     pub(in crate::store) fn remove(&mut self, hash: u64, is: impl FnMut(&E) -> bool) -> Option<E> {
         self.entries.find_entry(hash, is).ok().map(|found| found.remove().0)
     }

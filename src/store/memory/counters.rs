@@ -53,7 +53,6 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Returns an empty part for up to `capacity` keys; memory is allocated as they come.
     pub(super) fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
         Self { table: Table::new(capacity), clock, ahead: None }
     }
@@ -112,9 +111,6 @@ impl Counters {
         }
     }
 
-    /// Notes that a key was refused, so that it is evicted late.
-    ///
-    /// A key without an entry stays without: a refusal allocates nothing but its strikes.
     pub(super) fn refused(&mut self, of: Fingerprint) {
         if let Some(entry) = self.find(of) {
             entry.refused();
@@ -149,7 +145,6 @@ impl Counters {
         (units, step)
     }
 
-    /// Forgets a counter, which then counts from nothing; returns whether there was one.
     pub(super) fn remove(&mut self, of: Fingerprint) -> bool {
         self.table.remove(of.hash, |kept| kept.is_of(of)).is_some()
     }
@@ -159,7 +154,6 @@ impl Counters {
         self.table.find_mut(of.hash, |kept| kept.is_of(of))
     }
 
-    /// Notes the clocks by which a window is kept.
     #[inline]
     fn note(&mut self, quota: &Quota, times: Times) {
         if quota.is_aligned() {
@@ -167,7 +161,6 @@ impl Counters {
         }
     }
 
-    /// Has all counters idle as much later as the wall clock was set back, as their windows end later then.
     fn follow_wall(&mut self, now_us: u64) {
         let Some(before) = self.ahead else { return };
         let ahead = micros(self.clock.wall()).cast_signed() - now_us.cast_signed();
@@ -270,7 +263,6 @@ impl PackedCounter {
         self.hash == fingerprint.hash && self.rest & TAIL == fingerprint.tail
     }
 
-    /// Returns the state: owned where it was unpacked, without allocating; borrowed where it has an allocation.
     #[inline]
     fn state(&self) -> Cow<'_, State> {
         self.kept.state()
@@ -292,7 +284,6 @@ impl PackedCounter {
         self.rest = self.rest & TAIL | self.rank().refused().bits;
     }
 
-    /// Has the entry idle so many microseconds later.
     fn delay(&mut self, by_us: u64) {
         self.rest = self.rest & TAIL | self.rank().delayed(by_us).bits;
     }
@@ -335,7 +326,6 @@ const WINDOW: u64 = 2;
 const COUNT: u64 = (1 << 32) - 1;
 
 impl Kept {
-    /// Packs a state, or boxes one that cannot be packed.
     fn new(state: State) -> Self {
         small(&state).unwrap_or_else(|| Kept::Large(Box::new(state)))
     }
@@ -350,7 +340,6 @@ impl Kept {
         }
     }
 
-    /// Returns the state as it was given.
     #[inline]
     fn state(&self) -> Cow<'_, State> {
         match self {
@@ -444,13 +433,11 @@ impl Rank {
         (self.bits & IDLE_AT) << STEP_BITS
     }
 
-    /// The rank of a key that is idle so many microseconds later, in whole steps.
     fn delayed(self, by_us: u64) -> Self {
         let steps = (self.bits & IDLE_AT).saturating_add((by_us >> STEP_BITS) + 1);
         Self { bits: self.bits & !IDLE_AT | steps.min(IDLE_AT) }
     }
 
-    /// The number of its class.
     fn class(self) -> usize {
         usize::from(self.bits >= Self::USED_UP) + usize::from(self.bits >= Self::REFUSED)
     }
@@ -478,7 +465,6 @@ impl Rank {
         Self { bits: Self::REFUSED | self.credited(ONE_CREDIT) | self.bits & IDLE_AT }
     }
 
-    /// The bits of its credit, with more.
     #[inline]
     fn credited(self, more: u64) -> u64 {
         ((self.bits & CREDITS) + more).min(CREDITS)

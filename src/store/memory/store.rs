@@ -128,7 +128,6 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// Returns the identity that this store's receipts carry.
     pub(crate) fn id(&self) -> StoreId {
         self.shared.id
     }
@@ -237,14 +236,12 @@ struct SharedCounters {
 }
 
 impl SharedCounters {
-    /// Returns counters for up to `capacity` keys, all parts together.
     fn new(capacity: usize, clock: Box<dyn Clock>) -> Self {
         let clock: Arc<dyn Clock> = clock.into();
         let shards = Shards::new(capacity, KEYS_PER_PART, |capacity| Counters::new(capacity, Arc::clone(&clock)));
         Self { id: StoreId::new(), fingerprints: Fingerprints::new(), shards, clock }
     }
 
-    /// Decides what most requests have: one check, with one look into one part.
     #[inline]
     fn decide_one(&self, check: &Check) -> StoreDecision {
         let of = self.fingerprints.of(&check.counter);
@@ -258,7 +255,6 @@ impl SharedCounters {
         decided_one(self.id, check, &step)
     }
 
-    /// Decides several checks as one: all are taken, or none is.
     fn decide(&self, checks: &[Check]) -> StoreDecision {
         let checks = &*with_bans(checks);
         // Pushed one by one, which is quicker than to collect them where there are few.

@@ -81,7 +81,6 @@ impl Engine {
         Ok(decided(self.id, &checks, &in_order(decisions), refused))
     }
 
-    /// Refunds what a part took, and works out its checks as if nothing had been taken.
     fn refund_part(&self, (part, verdict): &mut (SlotGroup, Verdict)) {
         if !verdict.refused {
             self.refund_all(&decided(self.id, &part.checks, &verdict.steps, false).receipt);
@@ -89,7 +88,6 @@ impl Engine {
         }
     }
 
-    /// Returns whether keys of a request are in several slots.
     pub(super) fn is_apart(&self, checks: &[Check]) -> bool {
         self.parts(checks).len() > 1
     }

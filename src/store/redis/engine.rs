@@ -268,7 +268,6 @@ pub(super) struct ServerTime {
 }
 
 impl ServerTime {
-    /// The time of servers whose clocks are as the system's, or that of a clock.
     pub(super) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
         Self { clock, ahead: AtomicI64::new(0) }
     }
@@ -281,7 +280,6 @@ impl ServerTime {
         }
     }
 
-    /// Learns the time from a reply that has just come and cannot be used, in microseconds.
     pub(super) fn learn(&self, now_us: u64) {
         let replied = now_us / 1_000;
         if self.clock.is_none() && self.now_ms().abs_diff(replied) > ALIKE_MS {

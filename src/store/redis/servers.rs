@@ -123,7 +123,6 @@ impl Servers {
         }
     }
 
-    /// Returns how calls are made.
     pub(super) fn settings(&self) -> &Settings {
         match self {
             Self::One(server) => server.settings(),

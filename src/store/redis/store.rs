@@ -68,7 +68,6 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Returns a store of an engine.
     pub(super) fn new(engine: Arc<Engine>) -> Self {
         let refusals = Arc::clone(&engine.refusals);
         Self { store: DenyCache::around(RawRedisStore(engine), refusals) }

@@ -87,7 +87,6 @@ pub(super) struct PendingSettlement {
 }
 
 impl PendingSettlement {
-    /// Returns it as stores receive it.
     pub(super) fn settlement(&self) -> (Receipt, [Settlement; 1]) {
         let ((store, counter), SlotCohort { is_held, units, stamp, .. }) = (&self.counter, self.cohort);
         let change = if is_held { Change::Renew(units) } else { Change::Refund(units) };
@@ -96,7 +95,6 @@ impl PendingSettlement {
 }
 
 impl HeldSlots {
-    /// Adds slots that were just taken.
     pub(super) fn hold(&mut self, store: StoreId, taken: &ReceiptItem, now: Instant) -> HoldId {
         let (counter, quota) = ((store, taken.counter.clone()), taken.counter.quota());
         let ReceiptItem { units, stamp, .. } = *taken;
@@ -162,7 +160,6 @@ impl HeldSlots {
         None
     }
 
-    /// Applies the result of a settlement. Returns how many slots are held that the store had lost.
     pub(super) fn done(&mut self, settlement: &PendingSettlement, result: Settled, now: Instant) -> u64 {
         self.in_flight -= 1;
         let PendingSettlement { ref counter, mut cohort, sent } = *settlement;

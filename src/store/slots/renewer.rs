@@ -45,7 +45,6 @@ pub(crate) struct SlotHold {
 }
 
 impl SlotRenewer {
-    /// A renewer that holds nothing, and settles by `settle`.
     pub(in crate::store) fn new(
         settle: impl Fn(Receipt, &[Settlement]) -> Settling + Send + Sync + 'static,
     ) -> Arc<Self> {
@@ -209,22 +208,18 @@ impl SlotGuard {
         self.held.is_empty()
     }
 
-    /// A guard of what one decision took.
     pub(crate) fn new(held: Option<SlotHold>) -> Self {
         Self { held: held.map(Arc::new).into_iter().collect() }
     }
 
-    /// Adds the slots of another guard.
     pub(crate) fn add(&mut self, other: Self) {
         self.held.extend(other.held);
     }
 
-    /// Returns its slots without holding them.
     pub(crate) fn downgrade(&self) -> WeakSlots {
         self.held.iter().map(Arc::downgrade).collect()
     }
 
-    /// Returns a guard of those slots that are still held.
     pub(crate) fn upgrade(slots: &WeakSlots) -> Self {
         Self { held: slots.iter().filter_map(Weak::upgrade).collect() }
     }

@@ -177,7 +177,6 @@ impl Evaluation {
         Ok(applied(&taken, change, units, &quota.decide(self.state(id), now, 0, taken.floor)))
     }
 
-    /// Checks that a state is one of this quota.
     fn check(&self, id: &StateId, quota: &Quota) -> Result<(), Error> {
         match &self.states.get(id).ok_or_else(|| not_loaded(id))?.0 {
             Ok(Some(state)) if !quota.can_read(state) => Err(no_state()),

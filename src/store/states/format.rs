@@ -24,7 +24,6 @@ const VERSION: u8 = 1;
 /// Bytes of a cohort: its time and its slots.
 const COHORT: usize = 12;
 
-/// Writes a state.
 pub(super) fn encode(state: &State) -> Vec<u8> {
     let (shape, numbers): (u8, &[u64]) = match state {
         State::Level { time, amount } => (b'l', &[*time, *amount]),

@@ -86,7 +86,6 @@ struct Waiter {
 }
 
 impl Book {
-    /// A book of nothing, for these checks.
     pub(super) fn new(checks: &[Check]) -> Self {
         Self { portion: Portion::of(checks), ..Self::default() }
     }
@@ -128,7 +127,6 @@ impl Book {
         FlowError::refused(decision, retry.map(|at| at - now))
     }
 
-    /// Joins the line. Returns the ticket.
     pub(super) fn join(&mut self, want: Want, sender: Sender<()>) -> u64 {
         self.last_ticket += 1;
         self.line.insert(self.last_ticket, Waiter { want, sender });
@@ -143,7 +141,6 @@ impl Book {
         Ok(units)
     }
 
-    /// Leaves the line, or what was granted.
     pub(super) fn leave(&mut self, ticket: u64) {
         let now = Instant::now();
         // What was gained for the front is not for others to pass at once.
@@ -205,7 +202,6 @@ impl Book {
         !self.in_flight && (self.is_low || !self.line.is_empty())
     }
 
-    /// Returns when there is something to do next.
     pub(super) fn next(&self) -> Option<Instant> {
         let again = self.last().filter(|_| self.needs_call()).map(|hold| hold.until);
         let grant = self.grants.values().next().map(|(_, at)| *at + IDLE);
@@ -274,7 +270,6 @@ impl Book {
         }
     }
 
-    /// Takes somebody out of the line.
     fn wake(&mut self, ticket: u64) {
         self.woken.extend(self.line.remove(&ticket).map(|waiter| waiter.sender));
     }

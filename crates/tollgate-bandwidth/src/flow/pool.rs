@@ -49,7 +49,6 @@ pub(super) struct State {
     call: Option<Call>,
 }
 
-/// Returns the pool of these counters.
 pub(super) fn of(counters: Counters) -> Arc<Pool> {
     let mut pools = pools();
     if let Some(pool) = pools.get(&counters).and_then(Weak::upgrade) {
@@ -180,7 +179,6 @@ impl Pool {
         self.state().call = Some(call);
     }
 
-    /// Notes the result of a call.
     fn decided(&self, units: u64, decided: Result<(Decision, Permit), Error>) {
         if let Ok((decision, _)) = &decided {
             self.metrics.portion_decided(decision);

@@ -43,7 +43,6 @@ pub(super) struct Portion {
 }
 
 impl Portion {
-    /// The portion of a new pool.
     pub(super) fn of(checks: &[Check]) -> Self {
         let enforced = || checks.iter().filter(|check| check.mode == Mode::Enforce);
         let free = |check: &Check| check.counter.quota().capacity().saturating_sub(check.floor).max(1);
@@ -56,7 +55,6 @@ impl Portion {
         Self { base, most: base.max(capacity / PART).min(UNLIMITED.max(base) << 6), capacity, chunk, units: base }
     }
 
-    /// Follows new quotas.
     pub(super) fn adapt(&mut self, checks: &[Check]) {
         let next = Self::of(checks);
         *self = Self { units: self.units.clamp(next.base, next.most), ..next };
@@ -141,7 +139,6 @@ impl Hold {
     }
 }
 
-/// Returns the outcomes that refuse.
 fn enforced(decision: &Decision) -> impl Iterator<Item = &Outcome> {
     decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce)
 }

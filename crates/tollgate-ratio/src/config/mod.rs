@@ -171,7 +171,6 @@ impl Fair {
     }
 }
 
-/// Checks a field that is given.
 fn check<F, T>(field: Option<Spanned<F>>, check: impl FnOnce(F) -> Result<T, Error>) -> Result<Option<T>, Fault> {
     let checked = |field: Spanned<F>| {
         let place = field.span();

@@ -80,7 +80,6 @@ impl Source<'_> {
     }
 }
 
-/// Returns the text with control characters escaped, as some of it may come from the file.
 pub(super) fn one_line(text: &str) -> String {
     let shown = |character: char| {
         if character.is_control() { character.escape_default().to_string() } else { character.into() }

@@ -64,7 +64,6 @@ pub(super) struct TheValue {
 }
 
 impl TheValue {
-    /// Returns whether it is the value of each line of the header, and there is one.
     pub(super) fn is_in(&self, headers: &HeaderMap) -> bool {
         let mut lines = headers.get_all(&self.header).iter().peekable();
         lines.peek().is_some() && lines.all(|line| line.as_bytes().trim_ascii() == self.value.as_bytes())

@@ -80,7 +80,6 @@ impl StateBackend for Postgres {
     }
 }
 
-/// Reads the time and the state of a row.
 fn read(row: &Row) -> Result<(Duration, Option<Vec<u8>>), tokio_postgres::Error> {
     let micros: i64 = row.try_get(0)?;
     Ok((Duration::from_micros(micros.unsigned_abs()), row.try_get(1)?))

@@ -27,7 +27,6 @@ pub(crate) async fn session(pool: &Pool) -> Result<Session, Error> {
     connecting.await.map_err(|error| Error::connection("connecting to postgres was cut off", error))?
 }
 
-/// Takes a connection, without the statements of a decision.
 pub(crate) async fn client(pool: &Pool) -> Result<Object, Error> {
     pool.get().await.map_err(of_pool)
 }

@@ -37,7 +37,6 @@ impl Session {
         result
     }
 
-    /// Returns whether the connection has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.client.as_ref().is_none_or(|client| client.is_closed())
     }

@@ -39,7 +39,6 @@ pub(crate) struct Statements {
 }
 
 impl Statements {
-    /// Prepares the statements, in one round trip, or returns those of the connection.
     pub(crate) async fn of(client: &ClientWrapper) -> Result<Self, Error> {
         let (lock, load, write, forget) = try_join!(
             client.prepare_cached(LOCK),

@@ -73,7 +73,6 @@ impl Postgres {
 }
 
 impl Inner {
-    /// Counts rows that were written, and sweeps in the background when it is time.
     pub(crate) fn wrote(self: &Arc<Self>, rows: usize) {
         let written = self.sweep.writes.fetch_add(rows, Ordering::Relaxed) + rows;
         if written < WRITES || self.sweep.is_running.swap(true, Ordering::Acquire) {

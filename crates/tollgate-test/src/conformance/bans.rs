@@ -37,7 +37,6 @@ fn barred(at: u64, left: u64) -> Row {
     banned(at * S, 1, left * S).ban(ban())
 }
 
-/// A look at a key that is banned for so long.
 #[track_caller]
 fn look(now: u64, left: u64) -> Row {
     banned(now, 0, left).ban(ban())
@@ -49,7 +48,6 @@ fn banned_key(name: &'static str, rows: impl IntoIterator<Item = Row>) -> Table 
     table(name, QUOTA, first.into_iter().chain(rows).collect::<Vec<_>>())
 }
 
-/// The tables of this file.
 pub(super) fn all() -> Vec<Table> {
     [lengths(), strikes(), several_checks(), changes()].concat()
 }

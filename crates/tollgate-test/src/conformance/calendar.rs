@@ -22,7 +22,6 @@ const fn unix(seconds: u64) -> u64 {
     seconds * S - EPOCH_US
 }
 
-/// Calendars of the one zone that every system has.
 pub(super) fn in_utc() -> impl Iterator<Item = Calendar> {
     [Calendar::hourly("UTC"), Calendar::daily("UTC"), Calendar::monthly("UTC")].into_iter().flatten()
 }

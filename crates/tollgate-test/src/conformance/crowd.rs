@@ -81,7 +81,6 @@ pub(super) async fn fits(on: &Subject) -> Checked {
     left_out
 }
 
-/// Compares what remains.
 async fn remaining(on: &Subject, check: Check, expected: u64) -> Checked {
     let quota = *check.counter.quota();
     let found = left_of(&on.decide(&[check.cost(0)]).await?);
@@ -164,7 +163,6 @@ async fn take(store: Arc<dyn Store>, check: Check, times: u64) -> Result<(u64, u
     Ok((admitted, leased))
 }
 
-/// A receipt of another store changes nothing.
 pub(super) async fn foreign(on: &Subject) -> Checked {
     on.at(0)?;
     let check = Check::new(counter("policy", "ada", Quota::token_bucket(LIMIT, us(WINDOW))), 1);

@@ -58,7 +58,6 @@ const CELL: u64 = 30 * S;
 /// Quotas of one counter: with its limit, half of it, and twice as much.
 type Family = [Quota; 3];
 
-/// Some quotas of each algorithm.
 fn families() -> Vec<Family> {
     // Limit, window, burst, places in line, and how many start at once.
     const SHAPES: [(u64, u64, u64, u64, u64); 8] = [
@@ -92,7 +91,6 @@ fn families() -> Vec<Family> {
     families
 }
 
-/// Runs histories of each quota, or of some quotas together if requests have several checks.
 pub(super) async fn run(on: &Subject, seed: u64, most_checks: usize, with: &'static [With]) -> Checked {
     let (mut rng, mut left_out) = (Rng::with_seed(seed), Ok(()));
     let families: Vec<_> = families().into_iter().filter(|[_, _, fastest]| on.is_slow(*fastest)).collect();
@@ -242,7 +240,6 @@ impl History<'_> {
         }
     }
 
-    /// Decides a request by both stores, and compares the decisions and what they took.
     async fn decide(&mut self, checks: &[Check]) -> Result<(StoreDecision, StoreDecision), Stop> {
         self.on.at(self.now)?;
         let found = self.on.decide(checks).await?;
@@ -281,7 +278,6 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Ends the history where what was written may be forgotten.
     fn lives<'a>(&self, mut written: impl Iterator<Item = &'a Outcome>) -> Checked {
         let is_short = |outcome: &Outcome| outcome.reset_after() > Duration::ZERO && outcome.reset_after() < LIFE;
         let forgets = self.on.forgets && (self.since.elapsed() > LIFE || written.any(is_short));
@@ -322,7 +318,6 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Changes what a request took, or a counter, or resets one.
     async fn change(&mut self) -> Checked {
         if self.rng.u8(..3) == 0 && !self.receipts.is_empty() {
             let (checks, found, expected) = self.receipts.swap_remove(self.rng.usize(..self.receipts.len()));

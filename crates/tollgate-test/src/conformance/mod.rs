@@ -152,7 +152,6 @@ where
         }
     }
 
-    /// Runs a case on an empty store, for a time where there are timers.
     async fn case(&self, name: String, report: &mut Report, run: impl AsyncFnOnce(&Subject) -> Checked) {
         let clock = ManualClock::new();
         let store: Arc<dyn Store> = Arc::new((self.make_store)(clock.clone()).await);
@@ -209,7 +208,6 @@ struct Case {
 }
 
 impl Report {
-    /// Adds a case, and why it ended early, if it did.
     fn add(&mut self, name: String, found: Found, stopped: Option<String>) {
         let Found { compared, differences, .. } = found;
         self.cases.push(Case { name, compared, differences, stopped });

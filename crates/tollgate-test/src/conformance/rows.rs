@@ -148,7 +148,6 @@ pub(super) fn never(now: u64, cost: u64, remaining: u64, reset_after: u64) -> Ro
     row(now, cost, remaining, None, reset_after)
 }
 
-/// Refused by a ban, which is what the time to retry and the reset are of.
 #[track_caller]
 pub(super) fn banned(now: u64, cost: u64, left: u64) -> Row {
     row(now, cost, 0, Some(us(left)), left).banned()
@@ -177,20 +176,17 @@ pub(super) fn settles(now: u64, request: usize, change: Change, units: u64) -> R
     settles_each(now, request, &[(0, change, units)])
 }
 
-/// Changes to what some checks of a request took.
 #[track_caller]
 pub(super) fn settles_each(now: u64, request: usize, changes: &[(usize, Change, u64)]) -> Row {
     let change = Changed { request: Some(request), changes: changes.to_vec(), bans: None };
     Row { change: Some(change), ..row(now, 0, 0, None, 0) }
 }
 
-/// A request without checks.
 #[track_caller]
 pub(super) fn nothing() -> Row {
     Row { asked: Vec::new(), ..row(0, 0, 0, None, 0) }
 }
 
-/// One request with the checks of several.
 pub(super) fn at_once<const N: usize>(rows: [Row; N]) -> Row {
     let (now, place) = (rows[0].now, rows[0].place);
     Row { now, asked: rows.into_iter().flat_map(|row| row.asked).collect(), change: None, place }
@@ -202,7 +198,6 @@ impl Row {
         self
     }
 
-    /// By another quota than that of the table.
     pub(super) fn by(self, quota: Quota) -> Self {
         self.and(|asked| asked.quota = Some(quota))
     }
@@ -228,12 +223,10 @@ impl Row {
         self.and(|asked| asked.ban = asked.ban.take().map(BanCheck::without_strikes))
     }
 
-    /// Because the key is banned.
     pub(super) fn banned(self) -> Self {
         self.and(|asked| asked.answer.banned = true)
     }
 
-    /// The time to retry is a guess.
     pub(super) fn guessed(self) -> Self {
         self.and(|asked| asked.answer.is_guess = true)
     }
@@ -272,7 +265,6 @@ impl Row {
 }
 
 impl Subject {
-    /// Compares what is decided and changed with a table.
     pub(super) async fn table(&self, Table { quota, rows, .. }: &Table) -> Checked {
         if !self.is_slow(*quota) {
             return Err(own_clock());

@@ -126,12 +126,10 @@ impl Subject {
         self.store.adjust(counter, change).wait().await.map_err(|error| Stop::failed("an adjustment", &error))
     }
 
-    /// Compares two values.
     pub(super) fn equal<T: Debug + PartialEq, M: Display>(&self, found: T, expected: T, what: impl FnOnce() -> M) {
         self.holds(found == expected, move || format!("{}: expected {expected:?}, found {found:?}", what()));
     }
 
-    /// Compares a condition with the truth.
     pub(super) fn holds<M: Display>(&self, condition: bool, what: impl FnOnce() -> M) {
         let mut found = self.found();
         found.compared += 1;
@@ -174,7 +172,6 @@ pub(super) fn counter(policy: &str, key: &str, quota: Quota) -> Counter {
     Counter::new(PolicyName::try_from(policy).expect("a valid name"), Key::new("key", key), quota)
 }
 
-/// Checks, in short.
 pub(super) fn of_checks(checks: &[Check]) -> String {
     let each = checks.iter().map(|Check { counter, cost, floor, mode, ban, .. }| {
         let ban = ban.as_ref().map_or(String::new(), |ban| format!(", {ban:?}"));

@@ -8,7 +8,6 @@ use super::rows::{
     DAY, MS, Row, S, Table, adjusts, admits, at_once, denies, never, nothing, settles, settles_each, table, us,
 };
 
-/// The tables of this file.
 pub(super) fn all(forgets: bool) -> Vec<Table> {
     [windows(), buckets(), slots(), large_numbers(forgets), counters(), several_checks()].concat()
 }

@@ -74,7 +74,6 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tas
     Some(spend(leases, &mut locked, checks, now))
 }
 
-/// As [`attempt`], for a request with one check, which most have: with one look into one part.
 fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Tasks) -> Option<StoreDecision> {
     let hash = leases.hash(&check.counter);
     let mut hot_keys = leases.shards.lock(hash);

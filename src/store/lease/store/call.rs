@@ -59,7 +59,6 @@ pub(super) fn request_lease(leases: &Arc<Leases>, want: Want) {
 }
 
 impl LeaseCall {
-    /// Ends the call by what the inner store decided; returns the lease to request next.
     fn completed(&mut self, result: Result<StoreDecision, Error>) -> Option<Want> {
         let want = self.want.take()?;
         match result {

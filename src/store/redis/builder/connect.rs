@@ -171,7 +171,6 @@ impl RedisStoreBuilder {
         Ok((self.one(connect, Origin::Server(server)), address))
     }
 
-    /// Returns a Cluster of which these nodes are known, none of which is connected to yet, and their addresses.
     #[cfg(feature = "cluster")]
     fn cluster<U: AsRef<str>>(&self, urls: impl IntoIterator<Item = U>) -> Result<(Servers, String), Error> {
         let (known, addresses) = servers_at(urls)?;

@@ -91,7 +91,6 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStoreBuilder {
-    /// Returns the default settings.
     pub(super) fn new() -> Self {
         Self {
             prefix: "tollgate".to_owned(),

@@ -21,7 +21,6 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// Returns a map without nodes.
     pub(super) fn empty() -> Self {
         Self { nodes: Vec::new(), owners: vec![None; usize::from(SLOTS)].into() }
     }
@@ -38,7 +37,6 @@ impl Map {
         self.nodes.get(usize::from(place)).cloned()
     }
 
-    /// Returns the node at an address, if it is known.
     pub(super) fn node(&self, address: &Address) -> Option<Arc<Node>> {
         self.nodes.iter().find(|node| node.primary.address == *address).cloned()
     }
@@ -96,7 +94,6 @@ const SLOTS: u16 = 16_384;
 /// checksum of a key takes one step a byte.
 const TABLE: [u16; 256] = table();
 
-/// Computes the checksum of each byte, bit by bit, when the crate is compiled.
 const fn table() -> [u16; 256] {
     let mut table = [0; 256];
     let mut byte: u16 = 0;

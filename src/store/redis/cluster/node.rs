@@ -38,7 +38,6 @@ impl Address {
         Self::named(host, port.parse().ok()?, from)
     }
 
-    /// Returns the address of a host and a port, as a node names them.
     pub(super) fn named(host: &str, port: u16, from: &Self) -> Option<Self> {
         let host = match host {
             "?" => return None,
@@ -72,7 +71,6 @@ pub(super) struct Primary {
 }
 
 impl Primary {
-    /// Returns a primary at an address, whose circuit breaker is closed.
     pub(super) fn new(address: Address) -> Self {
         let breaker = ReportedBreaker::new(Whose::Primary(address.to_string()));
         Self { address, breaker }
@@ -87,7 +85,6 @@ impl Primary {
         self.breaker.acquire().ok_or_else(|| self.breaker_error())
     }
 
-    /// Counts the outcome of a call.
     pub(super) fn report(&self, permit: Permit, failure: Option<&Failure>) {
         match failure {
             Some(Failure::Error(error)) if is_of_the_slot(error) => self.breaker.succeeded(permit),
@@ -104,12 +101,10 @@ impl Primary {
         self.breaker.inner.gave_up(permit, || self.breaker.now() + FIRST_WAIT_MS);
     }
 
-    /// Returns the state of its circuit breaker.
     pub(super) fn state(&self) -> BreakerState {
         self.breaker.inner.state()
     }
 
-    /// Returns whether the next call is made: the circuit breaker is closed, or a probe is due.
     pub(super) fn is_callable(&self) -> bool {
         self.state() == BreakerState::Closed || self.breaker.next_probe().is_zero()
     }

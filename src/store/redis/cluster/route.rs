@@ -142,7 +142,6 @@ impl Cluster {
         }
     }
 
-    /// Returns where a request goes that a node has refused, by the table of this folder.
     fn follow(self: &Arc<Self>, from: &Address, cause: &RedisError, job: &mut Job) -> Follow {
         let ErrorKind::Server(kind) = cause.kind() else { return Follow::Nobody };
         job.way = Way::Plain;
@@ -199,7 +198,6 @@ impl Cluster {
         owner.server.settle(job)
     }
 
-    /// Returns how calls are made.
     pub(in crate::store::redis) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -213,7 +211,6 @@ impl Cluster {
         Some(node.primary.breaker_error())
     }
 
-    /// Returns the primaries as `host:port`, sorted, and the state of each one's circuit breaker.
     pub(in crate::store::redis) fn breakers(&self) -> Vec<(String, BreakerState)> {
         let states = |node: &Arc<Node>| (node.primary.address.to_string(), node.primary.state());
         let mut states: Vec<_> = self.map.load().nodes().iter().map(states).collect();
@@ -221,12 +218,10 @@ impl Cluster {
         states
     }
 
-    /// Returns the primary that has a slot, if it is known.
     fn owner(&self, slot: u16) -> Option<Arc<Node>> {
         self.map.load().owner(slot)
     }
 
-    /// Returns the node at an address, if it is known.
     fn known(&self, address: &Address) -> Option<Arc<Node>> {
         self.map.load().node(address)
     }

@@ -44,7 +44,6 @@ pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
 /// How often a library is loaded: the server may be flushed in between.
 const MOST_LOADS: usize = 3;
 
-/// Calls the check of the library, which is loaded if it is missing.
 async fn by_function(link: &mut Link) -> Result<Value, RedisError> {
     let library = Program::library();
     let mut checked = link.ask(&library.check_command()).await;
@@ -57,7 +56,6 @@ async fn by_function(link: &mut Link) -> Result<Value, RedisError> {
     checked
 }
 
-/// Loads a library and calls its check, in one round trip.
 async fn load_and_check(library: &Program, link: &mut Link) -> Result<Value, RedisError> {
     let mut both = pipe();
     if let Some(load) = Program::load_command(Calls::Functions) {

@@ -154,7 +154,6 @@ fn without_user(login: &RedisConnectionInfo) -> RedisConnectionInfo {
     plain.set_password(password).set_db(login.db()).set_protocol(login.protocol())
 }
 
-/// Sends commands on a stream, and reads as many replies: then nothing more is to come.
 async fn exchange(stream: &mut impl Duplex, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
     stream.write_all(&commands.get_packed_pipeline()).await?;
     stream.flush().await?;
@@ -172,7 +171,6 @@ async fn exchange(stream: &mut impl Duplex, commands: &Pipeline) -> Result<Vec<V
     }
 }
 
-/// Opens a stream by the application's closure.
 pub(super) async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn Duplex>, Error> {
     let (dial, host) = (Dial::clone(dial), host.to_owned());
     own_task(move || dial(host, port)).await.map_err(not_connected)

@@ -63,7 +63,6 @@ impl Connect {
         Ok(link)
     }
 
-    /// Opens a stream to an address. Nothing is sent on it yet, except by TLS.
     async fn stream(&self, address: &ConnectionAddr) -> Result<Link, Error> {
         match (address, &self.dial) {
             (ConnectionAddr::Tcp(host, port), Some(dial)) => dialed(dial, host, *port).await.map(Link::Other),
@@ -174,7 +173,6 @@ impl Sentinels {
         Err(failure)
     }
 
-    /// Connects to the primary that one sentinel names.
     async fn named_by(&self, sentinel: &ConnectionInfo, connect: &Connect) -> Result<Link, Error> {
         let late = |who| {
             let text = format!("{who} did not reply within {:?}", connect.timeout);

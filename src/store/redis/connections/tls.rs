@@ -45,8 +45,6 @@ impl Tls {
         if servers.iter().any(is_encrypted) { self.read().map(Arc::new).map(Some) } else { Ok(None) }
     }
 
-    /// Returns the configuration, with the process's cryptography provider, or ring if none is
-    /// installed.
     fn read(&self) -> Result<ClientConfig, Error> {
         let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()));
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -60,7 +58,6 @@ impl Tls {
         config.with_client_auth_cert(chain, key).map_err(unreadable)
     }
 
-    /// Returns the certificates to trust. Of the system's, those that cannot be read are left out.
     fn roots(&self) -> Result<RootCertStore, Error> {
         let mut roots = RootCertStore::empty();
         let Some(pem) = &self.root else {

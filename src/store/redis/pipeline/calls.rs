@@ -63,7 +63,6 @@ fn command(mut ids: Ids, entries: &Entries) -> Command {
     Command::new(ids, entries)
 }
 
-/// Returns a request of a command that is a call of the script.
 fn request(entries: &Entries, id: usize) -> &Request {
     entries[id].job.request().expect("a command of its own is alone")
 }
@@ -110,7 +109,6 @@ pub(super) fn encode(
     }
 }
 
-/// Appends a length.
 fn push_head(out: &mut Vec<u8>, kind: u8, length: usize) {
     let digit = |number: usize| b"0123456789"[number % 10];
     match length {
@@ -120,7 +118,6 @@ fn push_head(out: &mut Vec<u8>, kind: u8, length: usize) {
     }
 }
 
-/// Returns whether something can be the reply to a command.
 pub(super) fn fits(reply: &Reply<'_>, command: &Command, entries: &Entries) -> bool {
     let is_script = entries[command.ids[0]].job.request().is_some();
     match reply {

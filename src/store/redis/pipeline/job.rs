@@ -104,7 +104,6 @@ pub(in crate::store::redis) struct Settler {
 }
 
 impl Settler {
-    /// Returns one, and what receives the result.
     pub(super) fn new(place: OwnedSemaphorePermit) -> (Self, oneshot::Receiver<SettledReply>) {
         let (sender, receiver) = oneshot::channel();
         (Self { place, sender }, receiver)
@@ -147,13 +146,11 @@ pub(in crate::store::redis) struct Unsettled {
 }
 
 impl Job {
-    /// Returns a part of a call of the script.
     #[inline]
     pub(in crate::store::redis) fn new(request: Request, timeout: Timeout, slot: u16) -> Box<Self> {
         Box::new(Self::of(Asked::Script(request), timeout, slot))
     }
 
-    /// Returns a command of its own.
     pub(in crate::store::redis) fn command(command: Cmd, timeout: Timeout, slot: u16) -> Box<Self> {
         Box::new(Self { is_alone: true, ..Self::of(Asked::Command(Arc::new(command)), timeout, slot) })
     }
@@ -164,7 +161,6 @@ impl Job {
         Self { asked, timeout, slot, way, is_alone, tries, hops, permit }
     }
 
-    /// Returns how many checks it has, by which calls are limited.
     pub(super) fn size(&self) -> usize {
         match &self.asked {
             Asked::Script(request) => request.size(),
@@ -205,7 +201,6 @@ pub(in crate::store::redis) struct Timeout {
 }
 
 impl Timeout {
-    /// A whole timeout, from now on.
     pub(in crate::store::redis) fn new(budget: Duration) -> Self {
         Self::by(budget, Deadline::none())
     }
@@ -224,7 +219,6 @@ impl Timeout {
         Self { until: timeout.began + timeout.budget.max(SETTLEMENT_WAIT), ..timeout }
     }
 
-    /// Returns when the timeout has run out.
     pub(super) fn ends(self) -> Instant {
         self.began + self.budget
     }

@@ -207,7 +207,6 @@ impl Queue {
         !self.writing && self.rest.is_empty() && self.rounds < self.settings.in_flight
     }
 
-    /// Takes what whoever asks is to write now.
     pub(super) fn next(&mut self) -> Next {
         let Line::Socket(socket) = &self.line else { return Next::Rest };
         if !self.may_write() {
@@ -231,7 +230,6 @@ impl Queue {
         Next::Write(Round { socket, number: self.number, bytes, count, was_quiet })
     }
 
-    /// Takes the commands of the next round, without requests whose callers have left.
     fn take(&mut self) -> Option<Commands> {
         if let Some(command) = self.again.pop_front() {
             return Some(smallvec![command]);
@@ -326,7 +324,6 @@ impl Queue {
         Ok(flight.pop_front())
     }
 
-    /// Hands a part of a reply to its entry.
     pub(super) fn hand(&mut self, id: EntryId, response: Response, done: &mut Done) {
         let Some(Entry { state, .. }) = self.entries.get_mut(id) else { return };
         match state {
@@ -345,7 +342,6 @@ impl Queue {
         }
     }
 
-    /// Hands a refusal to all of a command. Settlements that may be done later are handed on.
     pub(super) fn refuse(&mut self, command: &Command, cause: &RedisError, done: &mut Done) {
         let (error, is_definite, mut uncertain) = (failed(cause), is_definite(cause), Vec::new());
         let error = if is_definite { error.unsent() } else { error };
@@ -367,7 +363,6 @@ impl Queue {
         done.fail(uncertain, &error);
     }
 
-    /// Takes the settlement of an entry, if it is one.
     fn settlement(&mut self, id: EntryId) -> Option<(Box<Job>, Settler)> {
         if !self.entries[id].settles() {
             return None;
@@ -387,7 +382,6 @@ impl Queue {
         None
     }
 
-    /// Polls for the reply.
     pub(super) fn poll(&mut self, id: EntryId, waker: &Waker) -> Poll<Response> {
         let lost = || Poll::Ready(Err(Failed::Error(lost_connection())));
         let Some(Entry { state, .. }) = self.entries.get_mut(id) else { return lost() };
@@ -507,7 +501,6 @@ impl Queue {
         }
     }
 
-    /// Gives the connection up, but for the replies to what was sent. Returns whether anything was.
     pub(super) fn replace(&mut self, done: &mut Done) -> bool {
         let sent = self.disconnect(done);
         let is_sent = !sent.is_empty();
@@ -515,13 +508,11 @@ impl Queue {
         is_sent
     }
 
-    /// Fails what was sent on a connection that was replaced.
     pub(super) fn fail_replaced(&mut self, place: usize, error: &Error, done: &mut Done) {
         let commands = self.replaced.remove(place);
         self.fail(commands, error, done);
     }
 
-    /// Returns whether a reply may come on a connection that was replaced.
     pub(super) fn is_replaced(&self, place: usize) -> bool {
         !self.replaced[place].is_empty()
     }
@@ -536,7 +527,6 @@ impl Queue {
         }
     }
 
-    /// Fails commands that were sent.
     pub(super) fn fail(&mut self, commands: VecDeque<Command>, error: &Error, done: &mut Done) {
         let mut failed = Vec::new();
         for id in commands.into_iter().flat_map(|command| command.ids) {
@@ -579,7 +569,6 @@ impl Queue {
         self.end = Some(error.shared());
     }
 
-    /// Notes a reply: a silence, if there was one, is over.
     pub(super) fn hear(&mut self) {
         self.heard += 1;
         self.late = Lateness::default();
@@ -615,12 +604,10 @@ impl Round {
 }
 
 impl Done {
-    /// Nothing yet, with room for wakers.
     pub(super) fn new(wakers: Vec<Waker>) -> Self {
         Self { wakers, ..Self::default() }
     }
 
-    /// Reports the outcome of what a permit was acquired for, if there is one.
     pub(super) fn report(&mut self, permit: Option<Permit>, failure: Option<Failure>) {
         self.reports.extend(permit.map(|permit| (permit, failure)));
     }

@@ -119,7 +119,6 @@ fn end_of(received: &[u8], start: usize, depth: u8) -> Result<Option<usize>, Out
     Ok(Some(end))
 }
 
-/// Returns where the line ends that begins at `start`.
 fn line(received: &[u8], start: usize) -> Result<Option<usize>, OutOfStep> {
     let rest = &received[start..];
     match rest.iter().position(|byte| *byte == b'\n') {
@@ -198,7 +197,6 @@ impl AsyncRead for Pooled {
     }
 }
 
-/// Reads commands that were written, and returns how many there are.
 fn commands(mut bytes: &[u8]) -> Result<(Pipeline, usize), OutOfStep> {
     let (mut all, mut count) = (pipe(), 0);
     while !bytes.is_empty() {
@@ -216,7 +214,6 @@ fn commands(mut bytes: &[u8]) -> Result<(Pipeline, usize), OutOfStep> {
     Ok((all, count))
 }
 
-/// Appends a reply as servers send it.
 fn push(bytes: &mut BytesMut, reply: Value) {
     let mut line = |text: String| bytes.extend_from_slice((text + "\r\n").as_bytes());
     match reply {
@@ -265,7 +262,6 @@ mod tests {
 
     const ALL: &[u8] = b"$3\r\nabc\r\n-READONLY no\r\n+OK\r\n>2\r\n+a\r\n:1\r\n$-1\r\n$0\r\n\r\n*2\r\n*1\r\n$1\r\nx\r\n%1\r\n:1\r\n_\r\n:7\r\n*2\r\n:1\r\n*0\r\n*0\r\n";
 
-    /// What is in front, and the rest.
     fn all<'a>(mut received: &'a [u8], seen: &mut Vec<String>) -> &'a [u8] {
         while let Some((reply, end)) = next(received).expect("RESP") {
             seen.push(format!("{reply:?}"));

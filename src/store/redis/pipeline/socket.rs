@@ -63,13 +63,11 @@ impl Wake for TaskWaker {
     }
 }
 
-/// Returns the halves of a TCP socket.
 pub(super) fn tcp(stream: TcpStream) -> (Socket, Reader) {
     let (reader, socket) = stream.into_split();
     (Socket::Tcp(socket), Reader::Tcp(reader))
 }
 
-/// Returns the halves of any other stream.
 pub(super) fn other(stream: Box<dyn Duplex>) -> (Socket, Reader) {
     let task = Arc::new(TaskWaker::default());
     let (stream, waker) = (Mutex::new(ReadAhead { stream, ahead: None }), Waker::from(Arc::clone(&task)));
@@ -117,8 +115,6 @@ impl Socket {
         }
     }
 
-    /// Returns whether nothing has come, as far as is known without a system call. While nothing is in flight, whatever
-    /// comes is the end of the connection.
     pub(super) fn is_quiet(&self) -> bool {
         match self {
             // Without a call, it is an error if the socket is known to have nothing to read.
@@ -129,7 +125,6 @@ impl Socket {
 }
 
 impl Reader {
-    /// Reads into a buffer. Returns whether anything was read, or the stream has ended.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut BytesMut) -> Poll<io::Result<bool>> {
         bytes.reserve(ROOM);
         match self {
@@ -190,7 +185,6 @@ impl std::fmt::Debug for SharedStream {
     }
 }
 
-/// Reads what there is into the free room of a buffer.
 fn read(from: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>, bytes: &mut BytesMut) -> Poll<io::Result<bool>> {
     let mut reading = std::pin::pin!(from.read_buf(bytes));
     reading.as_mut().poll(cx).map_ok(|read| read > 0)

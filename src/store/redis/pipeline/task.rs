@@ -82,7 +82,6 @@ impl Task {
         task
     }
 
-    /// Does all that can be done now.
     fn work(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         register(&mut self.pipe.lock().task, cx.waker());
         loop {
@@ -149,7 +148,6 @@ impl Task {
         self.wire = Wire::Open(ReplyStream { reader, received: BytesMut::new(), socket, is_pooled });
     }
 
-    /// Reads what has come, and hands it out.
     fn receive(&mut self, cx: &mut Context<'_>, done: &mut Done) {
         let Self { wire: Wire::Open(stream), pipe, .. } = self else { return };
         let mut is_of_a_replica = false;
@@ -164,7 +162,6 @@ impl Task {
         }
     }
 
-    /// Reads late replies. The failure of their connection was counted when it was replaced.
     fn receive_late(&mut self, cx: &mut Context<'_>, done: &mut Done) {
         let (Self { replaced, pipe, .. }, mut place) = (self, 0);
         while let Some((stream, until)) = replaced.get_mut(place) {
@@ -191,7 +188,6 @@ impl Task {
         }
     }
 
-    /// Gives up a connection that is lost.
     #[cold]
     fn lose(&mut self, cause: io::Error, done: &mut Done) {
         self.wire = Wire::Down;
@@ -203,7 +199,6 @@ impl Task {
         done.report(permit, Some(Failure::NotConnected(error)));
     }
 
-    /// Sends nothing more on a connection, and reads late replies on it.
     #[cold]
     fn replace(&mut self, done: &mut Done) {
         let Wire::Open(stream) = mem::replace(&mut self.wire, Wire::Down) else { return };

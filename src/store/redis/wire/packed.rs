@@ -97,7 +97,6 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Returns the program to call.
     pub(in crate::store::redis) fn program(&self, calls: Calls) -> &'static Program {
         Program::of(calls, self.needs)
     }
@@ -122,7 +121,6 @@ impl<'a> Packed<'a> {
             .chain([now.as_bytes(), &self.bytes])
     }
 
-    /// Returns how many arguments that are.
     pub(in crate::store::redis) fn count(&self) -> usize {
         self.keys.len() + 5
     }
@@ -167,7 +165,6 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Returns what the script needs for all of these requests, as a batch.
 fn needs(requests: &[&Request]) -> Needs {
     requests.iter().fold(Needs::default(), |needs, request| needs.and(request.needs))
 }

@@ -141,7 +141,6 @@ impl DecodedState {
 }
 
 impl ReplyPart {
-    /// Returns the time of the decision, in microseconds since the Unix epoch.
     pub(in crate::store::redis) fn now_us(&self) -> u64 {
         self.now_us
     }
@@ -208,7 +207,6 @@ impl ReplyPart {
     }
 }
 
-/// Returns what was under the key, by its flag.
 fn found(flag: u8) -> Found {
     match flag >> 1 {
         0 => Found::Kept,

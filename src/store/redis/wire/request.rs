@@ -77,7 +77,6 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Returns what the flags of a rule require.
     fn of(flags: u8) -> Self {
         Self { is_change: flags & (REFUNDS | CHARGES) != 0, is_whole: flags & WHOLE != 0 }
     }
@@ -140,7 +139,6 @@ impl Request {
         request
     }
 
-    /// Returns the request that deletes the state of a counter.
     fn reset(prefix: &str, counter: &Counter) -> Self {
         let mut request = Self::default();
         let windows = [counter.quota().window_ticks(), counter.quota().capacity()];
@@ -157,7 +155,6 @@ impl Request {
         self.needs = self.needs.and(needs_of(counter.quota()));
     }
 
-    /// Flags the rules of checks whose key another one has.
     fn mark_repeats(&mut self) {
         let (checks, rules) = (take(&mut self.checks), take(&mut self.rules));
         for [key, place] in &checks {
@@ -175,7 +172,6 @@ impl Request {
         self.keys.first().map(|key| &**key)
     }
 
-    /// Returns how many checks it has, which is how many flags the reply has for it.
     pub(in crate::store::redis) fn size(&self) -> usize {
         self.checks.len()
     }
@@ -221,7 +217,6 @@ fn place_of<T: PartialEq>(items: &mut SmallVec<[T; 1]>, item: T) -> u8 {
     u8::try_from(place).expect("a request has at most 255 checks")
 }
 
-/// Returns what any call over a quota needs of a script.
 fn needs_of(quota: &Quota) -> Needs {
     match quota.calendar() {
         Some(_) => Needs::of_calendars(),

@@ -62,7 +62,6 @@ impl Program {
         }
     }
 
-    /// Makes the script for some needs.
     fn script(needs: Needs, entry: &str) -> Self {
         let source = script_for(needs, entry);
         let name = Script::new(&source).get_hash().to_owned();
@@ -112,7 +111,6 @@ impl Program {
         }
     }
 
-    /// Returns the name of the function of an entry in the library.
     fn function(&self, entry: &str) -> &str {
         let of = |function: &&String| function.strip_prefix(&*self.name).is_some_and(|end| &end[1..] == entry);
         self.functions.iter().find(of).expect("the library has every entry")

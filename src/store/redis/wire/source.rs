@@ -74,17 +74,14 @@ impl Needs {
         Self(Self::of(algorithm).0 | WIDE)
     }
 
-    /// Returns the needs of any call over windows of a calendar, as a batch.
     pub(super) fn of_calendars() -> Self {
         Self(CALENDAR)
     }
 
-    /// Returns the needs of any call over one algorithm, with aligned windows.
     pub(super) fn of(algorithm: Algorithm) -> Self {
         Self(1 << (algorithm.facts().number - 1))
     }
 
-    /// Returns the needs of any batch without bans, whatever its algorithms.
     pub(super) fn all() -> Self {
         Self((SINGLE - 1) & !BAN | WIDE | CALENDAR)
     }
@@ -94,12 +91,10 @@ impl Needs {
         Self(self.0 | BAN)
     }
 
-    /// Returns the needs of `count` decisions over one check each, whose keys are all different.
     pub(super) fn singles(self, count: usize) -> Self {
         Self(self.0 | if count == 1 { SINGLE } else { SINGLES })
     }
 
-    /// Returns what both sets need together.
     pub(super) fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -109,7 +104,6 @@ impl Needs {
         self.0.into()
     }
 
-    /// Returns the function that decides the call: the name of an entry in `lua/`.
     pub(super) fn entry(self) -> &'static str {
         match self.0 & (SINGLE | SINGLES | BAN) {
             0 => "batch",
@@ -218,7 +212,6 @@ pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
     kept.concat()
 }
 
-/// Returns the constants of all files by name, and all other statements.
 fn read() -> (BTreeMap<&'static str, String>, Vec<&'static str>) {
     let (constant, statements): (Vec<_>, Vec<_>) =
         FILES.iter().flat_map(|(_, file)| statements(file)).partition(|statement| is_constant(statement));
@@ -232,7 +225,6 @@ fn without_idle(statement: &str, needs: Needs) -> String {
     code.filter(|line| entry(line).is_none_or(|function| needs.call(function))).collect()
 }
 
-/// Returns whether a line is neither empty nor a comment.
 fn is_code(line: &str) -> bool {
     let line = line.trim();
     !line.is_empty() && !line.starts_with("--")
@@ -244,14 +236,12 @@ fn entry(line: &str) -> Option<&str> {
     (words(function).next() == Some(function)).then_some(function)
 }
 
-/// The statements of a file: each begins with `local` at the start of a line.
 fn statements(file: &str) -> impl Iterator<Item = &str> {
     let starts: Vec<usize> = file.match_indices("\nlocal ").map(|(place, _)| place + 1).collect();
     let ends: Vec<usize> = starts.iter().skip(1).copied().chain([file.len()]).collect();
     starts.into_iter().zip(ends).map(|(start, end)| &file[start..end])
 }
 
-/// Returns the names that a statement defines.
 fn names(statement: &str) -> Vec<&str> {
     let line = statement.lines().next().unwrap_or_default().trim_start_matches("local ");
     match line.strip_prefix("function ") {
@@ -265,7 +255,6 @@ fn is_constant(statement: &str) -> bool {
     names(statement).iter().all(|name| *name == name.to_uppercase()) && !statement.contains('{')
 }
 
-/// Returns the constants that a statement defines, with their values.
 fn values(statement: &str) -> impl Iterator<Item = (&str, String)> {
     let line = statement.lines().next().unwrap_or_default();
     let values = line.split(" = ").nth(1).unwrap_or_default().split(", ");
@@ -275,7 +264,6 @@ fn values(statement: &str) -> impl Iterator<Item = (&str, String)> {
     }))
 }
 
-/// Returns code in which each name of a constant is replaced by its value.
 fn with_constants(code: &str, constants: &BTreeMap<&str, String>) -> String {
     let pieces = code.split_inclusive(is_between);
     pieces.fold(String::with_capacity(code.len()), |text, piece| {
@@ -284,12 +272,10 @@ fn with_constants(code: &str, constants: &BTreeMap<&str, String>) -> String {
     })
 }
 
-/// Returns whether a character separates words of Lua.
 fn is_between(c: char) -> bool {
     !c.is_ascii_alphanumeric() && c != '_'
 }
 
-/// Returns the words of a text: names, keywords and numbers.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_between).filter(|word| !word.is_empty())
 }
