@@ -273,8 +273,7 @@ impl LiveLayer {
             tracing::warn!(
                 code = "status_left_out",
                 ?policies,
-                "the status service leaves out policies that it would show to anybody who sends another client's key \
-                 or tier: use status_service_for"
+                "status service leaves out policies with forgeable keys"
             );
         }
     }

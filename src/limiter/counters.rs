@@ -212,12 +212,7 @@ pub(crate) fn has_units(policy: &PolicyName, quota: &Quota) -> Result<(), Error>
 fn warn_of_tier(policy: &str) {
     static TIER: Lines = Lines::new();
     TIER.log(policy, |more| {
-        tracing::warn!(
-            code = "tier_without_portions",
-            policy,
-            more,
-            "the quota of a tier has no units that are taken by the number, such as bytes: the policy's own quota does"
-        );
+        tracing::warn!(code = "tier_without_portions", policy, more, "tier has no portions, using the policy's quota");
     });
 }
 

@@ -157,7 +157,7 @@ impl TierLookup {
         let applies = self.unknown;
         self.lines.log(policy, |more| {
             let error = chain(&error);
-            tracing::warn!(code = "tier_unknown", policy, error, ?applies, more, "the tier of a request is not known");
+            tracing::warn!(code = "tier_unknown", policy, error, ?applies, more, "tier lookup failed");
         });
         match applies {
             UnknownTier::Own => Ok(Some(own)),

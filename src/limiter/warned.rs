@@ -25,12 +25,7 @@ impl Warned {
     #[cold]
     pub(crate) fn no_rules(&self) {
         if is_first(&self.no_rules) {
-            tracing::warn!(
-                code = "TG006",
-                "there is no policy, so nothing is limited but what handlers check: add a policy to the layer, a rule to \
-                 the limiter, or a [[policy]] to the file; if that is meant, call remove_policies on the live layer, or write \
-                 policy = [] in the file"
-            );
+            tracing::warn!(code = "TG006", "no policy, so nothing is limited");
         }
     }
 
@@ -38,23 +33,14 @@ impl Warned {
     #[cold]
     pub(crate) fn unmetered(&self) {
         if is_first(&self.unmetered) {
-            tracing::warn!(
-                code = "TG007",
-                "a response has an ActualCost, or a RateLimitHandle charged or refunded units, and no policy of the layer is metered, \
-                 so nothing is charged for it: call metered() on the policy that is to charge it, in a file set \
-                 metered = true"
-            );
+            tracing::warn!(code = "TG007", "cost of a request ignored, no policy is metered");
         }
     }
 
     #[cold]
     pub(crate) fn twice(&self) {
         if is_first(&self.twice) {
-            tracing::warn!(
-                code = "TG010",
-                "a layer is twice around a request, as on a route and around its router: it counts the request once, where \
-                 it is outermost; take one of both away, or give each a layer of its own"
-            );
+            tracing::warn!(code = "TG010", "layer wraps a request twice, counting it once");
         }
     }
 
@@ -62,11 +48,7 @@ impl Warned {
     #[cold]
     pub(super) fn slots(&self) {
         if is_first(&self.slots) {
-            tracing::warn!(
-                code = "TG008",
-                "a check took slots of a concurrency, which are released before it returns, so they limit nothing: call \
-                 Limiter::acquire or until_ready, and keep the guard for as long as the work takes; to look, call peek"
-            );
+            tracing::warn!(code = "TG008", "check released its slots at once");
         }
     }
 }

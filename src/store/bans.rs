@@ -108,6 +108,6 @@ fn log_ban(policy: &PolicyName, length: u64) {
     static BANNED: Lines = Lines::ten();
     let (policy, length) = (policy.as_str(), Duration::from_millis(length));
     if !length.is_zero() {
-        BANNED.log(policy, |more| tracing::info!(code = "key_banned", policy, ?length, more, "a key was banned"));
+        BANNED.log(policy, |more| tracing::info!(code = "key_banned", policy, ?length, more, "key banned"));
     }
 }

@@ -137,14 +137,14 @@ impl Whose {
                 error = format!("{error:#}"),
                 ?rule,
                 more,
-                "the store is not called for now: it failed too often (breaker open)"
+                "circuit breaker opened"
             ),
             Self::Primary(primary) => tracing::warn!(
                 code = "primary_unavailable",
                 %primary,
                 %error,
                 more,
-                "a primary is not called for now: it failed too often (breaker open)"
+                "circuit breaker of a primary opened"
             ),
         }
     }
@@ -152,10 +152,10 @@ impl Whose {
     fn is_available(&self, failed_for: Duration) {
         match self {
             Self::Store(_) => {
-                tracing::info!(code = "store_available", ?failed_for, "the store decides again (breaker closed)");
+                tracing::info!(code = "store_available", ?failed_for, "circuit breaker closed");
             }
             Self::Primary(primary) => {
-                tracing::info!(code = "primary_available", %primary, ?failed_for, "a primary decides again (breaker closed)");
+                tracing::info!(code = "primary_available", %primary, ?failed_for, "circuit breaker of a primary closed");
             }
         }
     }

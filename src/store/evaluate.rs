@@ -228,7 +228,7 @@ impl Found {
                     code = "state_ahead",
                     policy = policy.as_str(),
                     more,
-                    "state more than a window ahead of the clock was set aside: did the clock step back?"
+                    "state ahead of the clock set aside"
                 );
             }),
             #[cfg(feature = "redis")]
@@ -237,7 +237,7 @@ impl Found {
                     code = "state_foreign",
                     policy = policy.as_str(),
                     more,
-                    "a value in Redis that tollgate did not write was set aside: does another program use the prefix?"
+                    "foreign value in Redis set aside"
                 );
             }),
         }

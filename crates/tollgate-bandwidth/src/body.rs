@@ -158,7 +158,7 @@ impl Meter {
         };
         self.flow.count_cut(&error);
         (self.has_failed, self.rest) = (true, Bytes::new());
-        tracing::debug!(policy = error.policy(), error = format!("{error:#}"), "a body was ended before its end");
+        tracing::debug!(policy = error.policy(), error = format!("{error:#}"), "body aborted by rate limit");
         Err(BodyError::new(error))
     }
 

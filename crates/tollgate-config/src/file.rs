@@ -258,11 +258,7 @@ impl Config {
         layer.replace_policies(self.policies.iter().cloned())?;
         let settings = self.server.differing(layer);
         if !settings.is_empty() {
-            tracing::warn!(
-                code = "settings_stay",
-                ?settings,
-                "on_failure, allow_for and instances stay as they were: restart the server to change them"
-            );
+            tracing::warn!(code = "settings_stay", ?settings, "changed settings need a restart");
         }
         Ok(())
     }

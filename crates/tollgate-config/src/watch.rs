@@ -45,11 +45,11 @@ impl Config {
             if seen != bytes {
                 match read(&path).and_then(|config| config.update(&layer)) {
                     Ok(()) => {
-                        tracing::info!(code = "file_read", path = %path.display(), "the file's policies are in force");
+                        tracing::info!(code = "file_read", path = %path.display(), "policies of the file in force");
                     }
                     Err(error) => {
                         let error = format!("{error:#}");
-                        tracing::warn!(code = "file_refused", error, "the file is refused, the policies in force stay");
+                        tracing::warn!(code = "file_refused", error, "invalid file ignored");
                     }
                 }
                 // What changed meanwhile is read again.

@@ -112,7 +112,7 @@ impl Ticking {
                 }
                 if let Some((since, _)) = self.outage.take() {
                     self.lines.ended(|| {
-                        tracing::info!(code = "tally_available", failed_for = ?since.elapsed(), "the tally replies again");
+                        tracing::info!(code = "tally_available", failed_for = ?since.elapsed(), "tally replies again");
                     });
                 }
                 shared.hear(reported.into_iter(), totals, now);

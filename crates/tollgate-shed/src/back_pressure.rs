@@ -287,7 +287,7 @@ impl Line {
             if error.is_invalid() {
                 return self.never_ready(&format!("{error:#}"));
             }
-            tracing::debug!(error = format!("{error:#}"), "a service is not ready, as no decision could be made");
+            tracing::debug!(error = format!("{error:#}"), "service not ready without a decision");
             PAUSE
         })?;
         if decision.is_allowed() {
@@ -300,7 +300,7 @@ impl Line {
     /// Logs why no service will be ready, and returns the pause.
     fn never_ready(&self, reason: &str) -> Duration {
         self.never_ready.log(|more| {
-            tracing::warn!(code = "never_ready", reason, more, "a service with back-pressure will not be ready");
+            tracing::warn!(code = "never_ready", reason, more, "service will never be ready");
         });
         PAUSE
     }

@@ -190,7 +190,7 @@ impl Shedder {
             let shed = self.shed.swap(0, Ordering::Relaxed);
             drop(episode);
             let policy = self.name.as_str();
-            tracing::info!(code = "shedding_ended", policy, shed, ?lasted, "no request was shed for a minute");
+            tracing::info!(code = "shedding_ended", policy, shed, ?lasted, "no request shed for a minute");
         }
         class
     }
@@ -209,7 +209,7 @@ impl Shedder {
         drop(episode);
         if is_first {
             let (policy, class) = (self.name.as_str(), class.as_str());
-            tracing::warn!(code = "shedding", policy, class, utilization, "requests are shed: too much is in progress");
+            tracing::warn!(code = "shedding", policy, class, utilization, "requests shed, too many in progress");
         }
         let more = Duration::from_millis(fastrand::u64(..=u64::try_from(more.as_millis()).unwrap_or(u64::MAX)));
         let mut response = unavailable(parts, &self.name, least.saturating_add(more));

@@ -209,12 +209,7 @@ impl Debts {
 /// Logs that checks of a handler are not settled.
 fn warn_of_many_checks(policy: &str) {
     MANY.log(policy, |more| {
-        tracing::warn!(
-            code = "many_checks",
-            policy,
-            more,
-            "a handler made too many checks for one request: the latest are not settled with its response"
-        );
+        tracing::warn!(code = "many_checks", policy, more, "too many checks in one request");
     });
 }
 

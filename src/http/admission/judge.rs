@@ -132,8 +132,7 @@ impl<'a> Judge<'a> {
             tracing::warn!(
                 code = "list_without_address",
                 policy = self.policy.name(),
-                "a request has no client address: allow lists of addresses do not match it, and deny lists of \
-                 addresses refuse it unless they serve unknown addresses"
+                "request has no client address for a list"
             );
         }
         address.map(|address| list.has_address(address))
@@ -229,7 +228,7 @@ impl<'a> Judge<'a> {
         let (policy, rule) = (self.policy, self.gate.limits.failure.on_failure);
         self.gate.unknown_keys.log(policy.name(), |more| {
             let (policy, error) = (policy.name(), format!("{error:#}"));
-            tracing::warn!(code = "key_unknown", policy, error, ?rule, more, "a key could not be looked up");
+            tracing::warn!(code = "key_unknown", policy, error, ?rule, more, "key lookup failed");
         });
         match (rule, policy.rule_for_missing_key()) {
             (OnFailure::Allow, _) => Resolved::Skip(Skip::Unknown),

@@ -263,7 +263,7 @@ fn log_denials(gate: &Gate, decision: &Decision) {
         match outcome.mode() {
             Mode::Enforce if !gate.logs_refusals => {}
             Mode::Enforce => refused.log(policy, |more| {
-                tracing::info!(code = "refused", policy, ?retry_after, more, "a policy refused a request");
+                tracing::info!(code = "refused", policy, ?retry_after, more, "policy denied a request");
             }),
             Mode::Shadow => shadow_refused.log(policy, |more| {
                 tracing::info!(
@@ -271,7 +271,7 @@ fn log_denials(gate: &Gate, decision: &Decision) {
                     policy,
                     ?retry_after,
                     more,
-                    "a policy in shadow mode would refuse this request"
+                    "policy in shadow mode would deny this request"
                 );
             }),
         }

@@ -145,11 +145,7 @@ fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
         return Some(Response::from_parts(parts, bytes));
     }
     STREAMED.log("", |more| {
-        tracing::warn!(
-            code = "rejection_streamed",
-            more,
-            "the body that on_denied returned is streamed or failed: the layer's own response was sent instead"
-        );
+        tracing::warn!(code = "rejection_streamed", more, "body of on_denied incomplete, default response sent");
     });
     None
 }

@@ -120,24 +120,8 @@ impl Policy {
         if !is_first(&self.warned.key) {
             return;
         }
-        let policy = self.name();
-        if self.info().unforgeable {
-            tracing::warn!(
-                code = "TG001",
-                policy,
-                "a request lacks the key of this policy, and no policy limits it: the server sets this key, so put the \
-                 layer that sets it, such as authentication, outside of this one; if such requests are meant to pass, \
-                 say missing_key(MissingKey::Skip)"
-            );
-        } else {
-            tracing::warn!(
-                code = "TG001",
-                policy,
-                "a request lacks the key of this policy, and no policy limits it: check the name of the key, add a \
-                 policy by address, or refuse such requests with missing_key(MissingKey::Deny); if they are meant to \
-                 pass, say missing_key(MissingKey::Skip)"
-            );
-        }
+        let set_by = if self.info().unforgeable { "server" } else { "client" };
+        tracing::warn!(code = "TG001", policy = self.name(), set_by, "request has no key and no limit");
     }
 
     /// Warns if a request lacks the key as the server does not know the address of its peer.
@@ -145,15 +129,7 @@ impl Policy {
     pub(crate) fn warn_of_no_peer(&self, parts: &Parts) {
         let lacks_peer = self.info().needs_peer && peer(parts).is_none() && self.extractor().address(parts).is_none();
         if lacks_peer && is_first(&self.warned.peer) {
-            tracing::warn!(
-                code = "TG004",
-                policy = self.name(),
-                "a request has no peer address, so limits by IP address count all such clients together by default: \
-                 with axum, serve the app with `into_make_service_with_connect_info::<SocketAddr>()`; with tonic, \
-                 enable the feature tonic; with another server, insert the peer's SocketAddr into the extensions of \
-                 each request; behind a Unix socket, count by client_ip() with trusted_unix_socket, and have the proxy \
-                 name the client; if the request came from the machine itself, as health checks do, nothing is wrong"
-            );
+            tracing::warn!(code = "TG004", policy = self.name(), "request has no peer address");
         }
     }
 
@@ -171,16 +147,7 @@ impl Policy {
         let client = if has_lists { self.address(parts) } else { self.extractor().address(parts) };
         let is_peer = client.is_some() && client == peer(parts).map(|peer| peer.to_canonical());
         if is_peer && is_first(&self.warned.proxy) {
-            tracing::warn!(
-                code = "TG003",
-                policy = self.name(),
-                "a refused request has a header in which proxies name the client, and the peer is taken for the client: \
-                 it is not trusted, or this header is not the one that is read. If it is your proxy, all its clients \
-                 share one counter, and lists see only its address: trust it with trusted_proxies(...) in \
-                 RateLimitLayer::client, which is for lists, ip() and each key client_ip(), and have it set the header \
-                 that is read there; in a file with trusted_proxies. If clients send the header themselves, nothing is \
-                 wrong"
-            );
+            tracing::warn!(code = "TG003", policy = self.name(), "forwarding header of an untrusted peer ignored");
         }
     }
 
@@ -201,23 +168,9 @@ impl Policy {
             return;
         }
         if let Some(matched) = matched {
-            tracing::warn!(
-                code = "TG002",
-                policy,
-                route,
-                matched,
-                "this policy is for a route that does not match here: inside Router::nest a template has the prefix, and \
-                 a path is not the template of a route with parameters, so give the one in \"matched\"; to limit this \
-                 path alone, use when(...) instead"
-            );
+            tracing::warn!(code = "TG002", policy, route, matched, "route of the policy never matches here");
         } else {
-            tracing::warn!(
-                code = "TG002",
-                policy,
-                route,
-                "no route has matched where this layer is, so this policy never applies: add the layer with \
-                 Router::layer, not around the whole router, and within a service that nest_service nests"
-            );
+            tracing::warn!(code = "TG002", policy, route, "no route matches where this layer is");
         }
     }
 
@@ -225,13 +178,7 @@ impl Policy {
     pub(crate) fn warn_of_no_route(&self, parts: &Parts) {
         let had_route = self.warned.had_route.load(Relaxed);
         if !had_route && self.matched(parts).is_none() && is_first(&self.warned.route) {
-            tracing::warn!(
-                code = "TG002",
-                policy = self.name(),
-                "a request has no route, which is the key of this policy, and all such requests share one counter: add \
-                 the layer with Router::layer, not around the whole router, and within a service that nest_service \
-                 nests; if only unknown paths have none, nothing is wrong"
-            );
+            tracing::warn!(code = "TG002", policy = self.name(), "request has no route to count by");
         }
     }
 

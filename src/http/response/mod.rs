@@ -110,7 +110,7 @@ impl Responses {
             Refusal::Ambiguous => self.built(parts, DenialReason::AmbiguousKey, None, problem::bad_request(AMBIGUOUS)),
             Refusal::Denied => self.built(parts, DenialReason::DenyListed, None, problem::forbidden(DENIED)),
             Refusal::Failed(error) => {
-                tracing::debug!(error = format!("{error:#}"), "a request was refused, as no decision could be made");
+                tracing::debug!(error = format!("{error:#}"), "request denied without a decision");
                 // What clients are told is a second at least.
                 let wait = next_probe(&error).max(Duration::from_secs(1));
                 if is_grpc {

@@ -194,7 +194,7 @@ impl<V: Looked> State<V> {
     fn full(&self) -> Arc<Error> {
         let most = self.settings.in_flight;
         self.full.log("", |more| {
-            tracing::warn!(code = "lookups_full", most, more, "too many lookups are in flight: a request gets none");
+            tracing::warn!(code = "lookups_full", most, more, "too many lookups in flight");
         });
         Arc::new(Error::new(
             Kind::Store,
@@ -213,7 +213,7 @@ impl<V: Looked> State<V> {
         let timeout = self.settings.timeout;
         self.failed.log("", |more| {
             let error = format!("it took longer than its timeout of {timeout:?}");
-            tracing::warn!(code = "lookup_failed", error, more, "a lookup failed: see timeout");
+            tracing::warn!(code = "lookup_failed", error, more, "lookup timed out");
         });
         Arc::new(
             Error::new(Kind::Timeout, format!("a lookup took longer than its timeout of {timeout:?}"))

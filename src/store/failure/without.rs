@@ -113,7 +113,7 @@ impl Without {
             static FAILED: Lines = Lines::new();
             FAILED.log("", |more| {
                 let (error, rule) = (format!("{error:#}"), self.rules.on_failure);
-                tracing::warn!(code = "store_failed", error, ?rule, more, "the store could not decide");
+                tracing::warn!(code = "store_failed", error, ?rule, more, "store could not decide");
             });
         }
     }
@@ -154,7 +154,7 @@ impl Without {
                             code = "outage_exceeds",
                             ?allow_for,
                             more,
-                            "the outage of the store exceeds allow_for: a local one limits now"
+                            "outage exceeds allow_for, using fallback"
                         );
                     });
                 }

@@ -185,7 +185,7 @@ impl LeaseCounts {
     pub(super) fn log(self) {
         let Self { leased, spent, returned, lost, owed } = self;
         if leased > 0 {
-            tracing::info!(code = "units_leased", leased, spent, returned, lost, owed, "units were leased");
+            tracing::info!(code = "units_leased", leased, spent, returned, lost, owed, "units leased");
         }
     }
 }

@@ -98,7 +98,7 @@ impl SlotRenewer {
             drop(state);
             self.telemetry.slots_released(overdue);
             if overdue > 0 {
-                tracing::debug!(slots = overdue, "slots were released, as requests held them for as long as they may");
+                tracing::debug!(slots = overdue, "slots released after max_hold");
             }
             self.flush();
         }

@@ -67,7 +67,7 @@ impl LeaseCall {
             }
             Ok(_) => rest(&self.leases, &want, 0),
             Err(error) => {
-                tracing::debug!(error = format!("{error:#}"), "a lease call failed");
+                tracing::debug!(error = format!("{error:#}"), "lease call failed");
                 rest(&self.leases, &want, want.units);
             }
         }

@@ -54,12 +54,7 @@ impl Cluster {
             if let (Err(error), false) = (&looked, was_lost) {
                 UNKNOWN.log("", |more| {
                     let error = format!("{error:#}");
-                    tracing::warn!(
-                        code = "slots_unknown",
-                        error,
-                        more,
-                        "no node of the Redis Cluster returned its slots"
-                    );
+                    tracing::warn!(code = "slots_unknown", error, more, "no node of the Cluster returned its slots");
                 });
             }
         });
@@ -91,10 +86,7 @@ impl Cluster {
             match connected {
                 Ok(Ok(Err(error))) if error.is_store() => return Err(error),
                 Ok(Ok(Ok(()))) => {}
-                _ => tracing::warn!(
-                    code = "scripts_later",
-                    "a primary of the Redis Cluster did not respond: it is connected to later"
-                ),
+                _ => tracing::warn!(code = "scripts_later", "primary did not respond, connecting later"),
             }
         }
         Ok(())

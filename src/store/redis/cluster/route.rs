@@ -187,11 +187,7 @@ impl Cluster {
         let Some(owner) = self.owner(job.slot) else {
             self.look_again(None);
             UNSENT.log("", |more| {
-                tracing::warn!(
-                    code = "settlement_unsent",
-                    more,
-                    "a settlement was not sent: no primary of the Redis Cluster has its slot"
-                );
+                tracing::warn!(code = "settlement_unsent", more, "settlement not sent, no primary has its slot");
             });
             return Err(no_primary().unsent());
         };

@@ -126,7 +126,7 @@ pub(super) fn fail_all(settlers: Vec<Settler>, error: &Error) {
     }
     UNCERTAIN.log("", |more| {
         let (error, settlements) = (format!("{error:#}"), settlers.len());
-        tracing::warn!(code = "settlement_uncertain", error, settlements, more, "settlements may not have arrived");
+        tracing::warn!(code = "settlement_uncertain", error, settlements, more, "settlements may be lost");
     });
     for settler in settlers {
         settler.complete(Err(error.shared()));

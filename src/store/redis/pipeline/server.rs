@@ -107,11 +107,7 @@ impl Server {
         static UNSENT: Lines = Lines::new();
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             UNSENT.log("", |more| {
-                tracing::warn!(
-                    code = "settlement_unsent",
-                    more,
-                    "a settlement was not sent: too many are on their way"
-                );
+                tracing::warn!(code = "settlement_unsent", more, "settlement not sent, too many in flight");
             });
             return Err(Error::new(Kind::Crowd, "too many settlements are on their way"));
         };
