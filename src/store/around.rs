@@ -15,7 +15,6 @@ pub(super) fn settle_each(
     join(each.collect())
 }
 
-/// Waits for one result after the other. Returns the first error.
 fn join(mut parts: SmallVec<[Settling; 1]>) -> Settling {
     if parts.len() == 1 {
         return parts.remove(0);

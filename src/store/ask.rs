@@ -81,7 +81,6 @@ impl Deadline {
         Self { at: None }
     }
 
-    /// None if the time is too late to be represented.
     pub(crate) fn after(time: Duration) -> Self {
         Self { at: Instant::now().checked_add(time) }
     }
@@ -90,7 +89,6 @@ impl Deadline {
         self.at
     }
 
-    /// Zero once the deadline has passed.
     pub(crate) fn remaining(self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
     }

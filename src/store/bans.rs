@@ -38,14 +38,13 @@ pub(super) fn changed(taken: &ReceiptItem, change: Change) -> (Cow<'_, ReceiptIt
     (Cow::Owned(ReceiptItem::new(taken.counter.of_ban(&BanCheck::new(ban)), 0, taken.stamp)), change)
 }
 
-/// Returns the preceding step if it is of a ban.
 pub(super) fn ban_before<'a>(checks: &[Check], steps: &'a [Step], index: usize) -> Option<&'a Step> {
     let before = index.checked_sub(1)?;
     checks[before].counter.is_ban().then(|| &steps[before])
 }
 
-/// Counts strikes in the order of the checks: of those that do not fit, and of those whose key is banned, which may
-/// extend the ban. A peek is a strike if one unit would not fit. The steps of bans are then those after the strikes.
+/// Counts strikes in order: checks that do not fit, and checks of banned keys, which may extend the ban. For a peek,
+/// one unit counts.
 pub(super) fn strike<'a>(
     checks: &[Check],
     steps: &mut [Step],
@@ -93,14 +92,13 @@ pub(super) fn log(checks: &[Check], steps: &[Step]) {
     }
 }
 
-/// `step` is a peek afterwards.
 pub(super) fn applied_strike(ban: &ReceiptItem, units: u64, step: &Step) -> ChangeResult {
     log_ban(ban.counter.policy(), step.wait * units);
     let applied = ChangeResult::new(units, ban.stamp);
     if step.fits { applied } else { applied.banned(Duration::from_millis(step.wait)) }
 }
 
-/// Logs without the key, at most ten lines of a policy in 10 s. 0 is no ban.
+/// At most ten lines of a policy in 10 s, without the key. 0 is no ban.
 fn log_ban(policy: &PolicyName, length: u64) {
     static BANNED: Lines = Lines::ten();
     let (policy, length) = (policy.as_str(), Duration::from_millis(length));

@@ -7,7 +7,7 @@
 //! | half-open | closed | any probe succeeds |
 //! | half-open | open | all probes in flight have failed or were given up |
 //!
-//! The first wait is 50 ms. From the begin of one probe to that of the next it is 100, 200, 400 and then always 500 ms.
+//! The first wait is 50 ms. From the start of one probe to that of the next it is 100, 200, 400 and then always 500 ms.
 //! A breaker that opens again within a second of closing continues with the longer waits. An outage, with times in
 //! milliseconds:
 //!
@@ -63,16 +63,13 @@ pub(crate) struct ReportedBreaker {
     pub(crate) inner: Breaker,
     pub(crate) start: Instant,
     whose: Whose,
-    /// Counts changes, and failures of the store.
     pub(crate) telemetry: Telemetry,
     lines: OutageLines,
 }
 
 #[derive(Debug)]
 pub(crate) enum Whose {
-    /// A layer's store, with the rule for its failures.
     Store(OnFailure),
-    /// The address of a primary of a Redis Cluster.
     #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "only a Cluster has several"))]
     Primary(String),
 }
@@ -83,7 +80,6 @@ impl ReportedBreaker {
         Self { inner: Breaker::new(), start: Instant::now(), whose, telemetry, lines }
     }
 
-    /// In milliseconds since `start`.
     pub(crate) fn now(&self) -> u64 {
         millis(self.start.elapsed())
     }
@@ -92,7 +88,6 @@ impl ReportedBreaker {
         self.inner.acquire(|| self.now())
     }
 
-    /// Zero if the breaker is closed.
     pub(crate) fn next_probe(&self) -> Duration {
         self.inner.next_probe(self.now())
     }
@@ -156,12 +151,10 @@ impl Whose {
     }
 }
 
-/// State of the breaker of the server that an error is from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outage {
-    /// Zero if the breaker is closed or a probe is due.
     pub(crate) next_probe: Duration,
-    /// By tokio's clock. `None` if the server has replied since its last failure.
+    /// By tokio's clock. `None` if the server has replied since.
     pub(crate) failing_since: Option<Instant>,
 }
 

@@ -64,13 +64,10 @@ impl<F: Fn() -> Duration + Send + Sync + 'static> Clock for F {
     }
 }
 
-/// The system's clocks. [`now`](Clock::now) is monotonic from the system's time at creation. [`wall`](Clock::wall) is
-/// the system's time, which may be set.
+/// [`now`](Clock::now) is monotonic from its creation, [`wall`](Clock::wall) is the system's time, which may be set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SystemClock {
-    /// Creation, by the monotonic clock.
     start: Instant,
-    /// Creation, since the Unix epoch.
     wall: Duration,
 }
 
@@ -90,12 +87,10 @@ impl Clock for SystemClock {
     }
 }
 
-/// Zero if the system's time is before the epoch.
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The time of one decision by both clocks, in microseconds since the epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) now: u64,

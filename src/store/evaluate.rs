@@ -22,14 +22,9 @@ use crate::core::algorithm::{self, Adjustment, Found, Refund, State, Step};
 use crate::core::decision::{Decision, Measures, Outcome, Source};
 use crate::core::{Lines, PolicyName, Quota};
 
-/// In the order of the checks.
 pub(super) type Steps = SmallVec<[Step; 4]>;
 
-/// Returns the steps, and `true` if an enforced check denies the request.
-///
-/// `now` returns the time in ticks of a quota. A repeated counter is decided at the sum of the costs so far, and a peek
-/// (cost 0) on the state that the earlier checks would leave. In shadow mode, a check of a banned key is a peek,
-/// because it takes nothing.
+/// Returns `true` if an enforced check denies the request. A repeated counter is decided at the sum of its costs.
 pub(super) fn evaluate<'a>(
     checks: &[Check],
     state: impl Fn(usize) -> Option<Cow<'a, State>>,
@@ -79,7 +74,6 @@ pub(super) fn step(check: &Check, state: Option<&State>, now: u64, cost: u64) ->
     check.counter.quota().decide(state, now, cost, check.floor)
 }
 
-/// None in shadow mode if the key is banned.
 fn cost(checks: &[Check], steps: &[Step], index: usize) -> u64 {
     let Check { cost, mode, .. } = checks[index];
     let is_banned = mode == Mode::Shadow && ban_before(checks, steps, index).is_some_and(|ban| !ban.fits);
@@ -91,8 +85,7 @@ pub(super) fn is_kept(checks: &[Check], steps: &[Step], index: usize, refused: b
     checks[index].counter.is_ban() || is_taken()
 }
 
-/// Returns the costs of earlier checks on the counter, and the state they would leave, if any. Counts checks that fit,
-/// and enforced ones even if they do not.
+/// Counts checks that fit, and enforced checks even if they do not.
 fn earlier(checks: &[Check], steps: &Steps, index: usize) -> (u64, Option<State>) {
     let before = checks[..index].iter().zip(steps).enumerate();
     let same = before.filter(|(_, (check, _))| check.counter.shares_state(&checks[index].counter));
@@ -128,8 +121,6 @@ pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> StoreDecis
     StoreDecision { decision, receipt }
 }
 
-/// `step` is a peek afterwards. After a refund, the units that are left keep their stamp, except the last in a queue,
-/// which ends earlier now.
 pub(super) fn applied(taken: &ReceiptItem, change: Change, units: u64, step: &Step) -> ChangeResult {
     if taken.counter.is_ban() {
         return applied_strike(taken, units, step);
@@ -140,11 +131,8 @@ pub(super) fn applied(taken: &ReceiptItem, change: Change, units: u64, step: &St
     ChangeResult::new(units, if keeps { taken.stamp } else { step.stamp }).outcome(outcome(&look, step))
 }
 
-/// `before` is what the same request took before this part.
-///
-/// A bucket does not refund units that were replenished since. They are replenished one after the other, in the order
-/// they were taken. So this counts from when those before, and those that stay taken, were replenished, as if this
-/// request alone had taken units. With a stamp `s` and `u` units, that is `s + u * window / limit`, in ticks.
+/// Units replenished since are not refunded. They are replenished in the order they were taken: a stamp `s` with `u`
+/// units reaches to `s + u * window / limit`, in ticks. `before` is what the same request took earlier.
 pub(super) fn adjustment(before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> Adjustment {
     let ReceiptItem { counter, units, stamp, .. } = taken;
     let quota = counter.quota();
@@ -186,11 +174,8 @@ fn taken(check: &Check, step: &Step, cost: u64) -> ReceiptItem {
     ReceiptItem { counter: check.counter.clone(), units, floor: check.floor, stamp: step.stamp }
 }
 
-/// `{<key>}:<policy>:<shape>`, in parts.
-///
-/// The name contains everything that distinguishes states: the client's key, the policy, the format of states, the
-/// algorithm, the window and its tick. The limit is not part of it, so that a changed limit keeps the units used. A
-/// changed window or algorithm starts with a new state, and no state is ever read as another's.
+/// `{<key>}:<policy>:<shape>`, in parts, where the shape is the format of states, the algorithm, the window and its
+/// tick. Without the limit, so that a changed limit keeps the units used.
 #[inline]
 pub(super) fn name(counter: &Counter) -> [&[u8]; 4] {
     [b"{", counter.key().as_bytes(), b"}:", counter.limit().state.as_bytes()]
@@ -202,8 +187,7 @@ static AHEAD: Lines = Lines::ten();
 static FOREIGN: Lines = Lines::ten();
 
 impl Found {
-    /// Warns if the state was set aside. The key then starts with a new state, which allows more than the limit. Causes
-    /// are a clock that stepped back, or another program that writes to the same keys.
+    /// The key starts with a new state, which allows more than the limit.
     #[inline]
     pub(super) fn warn(self, policy: &PolicyName) {
         match self {

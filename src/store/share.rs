@@ -44,12 +44,7 @@ impl MemoryStore {
     }
 }
 
-/// Divides quota and floor, which is rounded down.
-///
-/// - A peek stays a peek.
-/// - A cost that fits the whole quota is at most the share less its floor, so that it is allowed when the share is
-///   full.
-/// - Any other cost is more than the share, so that it never fits.
+/// A cost that fits the whole quota is cut to the share, so that a full share allows it. Any other cost never fits.
 fn share(check: &Check, instances: u64) -> Check {
     let (quota, floor) = (divided(*check.counter.quota(), instances), check.floor / instances);
     let most = quota.capacity();
@@ -63,7 +58,6 @@ fn share(check: &Check, instances: u64) -> Check {
     Check { counter, cost, floor, ban: check.ban.clone(), ..*check }
 }
 
-/// Charges what was allowed above a share, so that it is repaid before the next request is allowed.
 fn with_debts(
     local: &MemoryStore,
     checks: &[Check],
@@ -83,9 +77,8 @@ fn with_debts(
     Receipt::new(receipt.store(), all)
 }
 
-/// Charges the whole cost at one time, so that all of it can be refunded. Returns it with the new stamp.
 fn take_all(local: &MemoryStore, check: &Check, taken: &ReceiptItem) -> ReceiptItem {
-    // The part is refunded first.
+    // First, so that one charge with one stamp covers the whole cost.
     let share = Receipt::new(local.id(), [taken.clone()]);
     drop(local.settle(share, &[Settlement::new(0, Change::Refund(taken.units))]));
     let (whole, part) = (check.counter.quota(), taken.counter.quota());

@@ -9,24 +9,19 @@ use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 /// A longer probe has failed, whatever the timeout, so that few tasks probe at once.
 pub(crate) const LONGEST_PROBE: Duration = Duration::from_secs(15);
 
-/// Wait before the first probe. Each further wait, from the begin of the last probe, doubles.
+/// Wait before the first probe. Each further wait, from the start of the last probe, doubles.
 pub(crate) const FIRST_WAIT_MS: u64 = 50;
 const LONGEST_WAIT_MS: u64 = 500;
 
-/// Failures in a row that open the breaker.
 pub(super) const MOST_IN_ROW: u64 = 5;
 
-/// Failures in a window that open the breaker, if they are at least half of its calls.
-///
-/// Ten are enough to estimate the rate: if every tenth call fails by chance, ten failures that are half of all occur in
-/// about 7 of a million windows. If every other call fails, they occur in about every other window.
+/// If they are at least half of a window's calls. With 10% random failures, this opens the breaker in 7 of a million
+/// windows.
 pub(super) const MOST_IN_WINDOW: u64 = 10;
 
-/// Length of a window, from its first failure. A rate of one half shows from 20 calls a second on. With fewer calls,
-/// only failures in a row open the breaker.
+/// From the first failure on. With fewer than 20 calls a second, only failures in a row open the breaker.
 pub(super) const WINDOW_MS: u64 = 1_000;
 
-/// Permission to call the store once, returned with the outcome of the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit {
     round: u64,
@@ -100,25 +95,20 @@ pub(crate) struct Breaker {
     state: Mutex<State>,
 }
 
-/// Times in milliseconds.
 #[derive(Debug, Default)]
 struct State {
-    /// Of a closed breaker.
     recent: Recent,
     /// Probes begun in a row, as far as they make waits longer.
     probes: u32,
-    /// Probes in flight, each of which may close the breaker.
     in_flight: u32,
     /// Time of the next probe, even if earlier probes have no outcome by then.
     probe_at: u64,
-    /// Begin of the last failures in a row.
+    /// Start of the last failures in a row.
     failing_since: u64,
-    /// Time of the last closing, and the probes that it took.
     closed: Option<(u64, u32)>,
 }
 
-/// Outcomes of a closed breaker's calls. Without failures nothing is recorded, so that calls that succeed write no
-/// shared memory.
+/// Without failures nothing is recorded, so that calls that succeed write no shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recent {
     /// Failures since the last reply, however long ago.
@@ -146,8 +136,7 @@ impl Breaker {
         }
     }
 
-    /// If a probe is due, one of several concurrent callers receives the permit. `now` is called unless the breaker is
-    /// closed.
+    /// If a probe is due, one of several concurrent callers receives the permit. `now` is not called while closed.
     pub(crate) fn acquire(&self, now: impl FnOnce() -> u64) -> Option<Permit> {
         let round = self.round();
         if !is_open(round) {
@@ -183,8 +172,7 @@ impl Breaker {
         permit.is_probe()
     }
 
-    /// Returns the previous state if the breaker is not closed now: `Some(Closed)` if this failure opened it. `None`
-    /// also for a permit of an earlier round.
+    /// Returns the previous state if the breaker is open now: `Some(Closed)` if this failure opened it.
     pub(crate) fn failed(&self, permit: Permit, now: u64) -> Option<BreakerState> {
         let mut state = self.lock_for(permit)?;
         if permit.is_probe() {
@@ -206,7 +194,6 @@ impl Breaker {
         opens.then_some(BreakerState::Closed)
     }
 
-    /// Reports a call without an outcome. After a probe, the next one may begin at `probe_at`.
     pub(crate) fn gave_up(&self, permit: Permit, probe_at: impl FnOnce() -> u64) {
         if !permit.is_probe() {
             return;
@@ -220,7 +207,6 @@ impl Breaker {
         }
     }
 
-    /// Zero if the breaker is closed.
     pub(crate) fn next_probe(&self, now: u64) -> Duration {
         let state = self.lock();
         let wait = if is_open(self.round()) { state.probe_at.saturating_sub(now) } else { 0 };
@@ -233,7 +219,6 @@ impl Breaker {
         (is_open(self.round()) || state.recent.in_row > 0).then_some(state.failing_since)
     }
 
-    /// In milliseconds, even if the store has replied since.
     pub(crate) fn first_failure(&self) -> u64 {
         self.lock().failing_since
     }
@@ -278,8 +263,7 @@ impl State {
         is_due
     }
 
-    /// Keeps the longer waits if it closed less than a second ago, for a store that replies to a probe and fails again
-    /// at once.
+    /// Keeps the longer waits if it closed less than a second ago, because the store failed again right after a probe.
     fn open(&mut self, now: u64) {
         let again = self.closed.filter(|(at, _)| now.saturating_sub(*at) < WINDOW_MS);
         self.probes = again.map_or(0, |(_, probes)| probes);

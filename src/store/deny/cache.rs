@@ -202,7 +202,6 @@ impl<S> DenyCacheBuilder<S> {
         Ok(DenyCache::around(inner, Arc::new(refusals)))
     }
 
-    /// Separates the cached denials from the inner store, whose identity is `id`.
     pub(crate) fn refusals(self, id: StoreId) -> Result<(S, Refusals), Error> {
         if self.cap < Duration::from_micros(1) {
             return Err(Error::invalid(
@@ -262,7 +261,6 @@ impl<S: Store> Store for DenyCache<S> {
     }
 }
 
-/// A decision of the inner store, or a future that returns it with the checks.
 pub(crate) enum Called<F> {
     Ready(Result<StoreDecision, Error>),
     Pending(F),

@@ -46,16 +46,13 @@ pub(crate) struct Refusals {
     pub(super) from_cache: AtomicU64,
 }
 
-/// A request before the store decides it.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     /// Before the call of the store, in microseconds of the cache's clock.
     sent: u64,
-    /// In the order of the checks.
     counters: SmallVec<[Fingerprint; 2]>,
     /// Whether a check's denial denies the request: no check is in shadow mode, and no two are of one counter.
     is_simple: bool,
-    /// Whether all checks are peeks.
     looks: bool,
 }
 
@@ -88,8 +85,8 @@ impl Refusals {
         Snapshot { sent: self.now(), counters, is_simple, looks }
     }
 
-    /// Denies a possible strike only if a key is banned, because the store counts strikes. For checks without a cached
-    /// denial, reports that nothing remains, which is never too much.
+    /// Denies possible strikes only by a ban, because the store counts strikes. Checks without a cached denial have 0
+    /// left.
     pub(super) fn refusal(&self, snapshot: &Snapshot, checks: &[Check], mode: AskMode) -> Option<StoreDecision> {
         let now = snapshot.sent;
         let may_be_live = || snapshot.counters.iter().any(|counter| self.generations.of(*counter).may_be_live(now));
@@ -112,8 +109,8 @@ impl Refusals {
         Some(StoreDecision::new(Decision::new(outcomes, Source::DenyCache), Receipt::empty(self.id)))
     }
 
-    /// Ignores other sources, such as a fallback. A peek with nothing left beyond its floor denies a cost of one unit.
-    /// Of peeks with bans only denials by a ban are cached, because others may be strikes.
+    /// A peek with nothing left denies a cost of one unit, but only by a ban if it has one, because others may be
+    /// strikes.
     pub(super) fn record(&self, snapshot: &Snapshot, checks: &[Check], decided: &Result<StoreDecision, Error>) {
         let Ok(StoreDecision { decision, .. }) = decided else { return };
         let (outcomes, is_empty) = (decision.outcomes(), |look: &Outcome| look.remaining() == 0);
@@ -133,7 +130,6 @@ impl Refusals {
         }
     }
 
-    /// Invalidates denials of larger costs than an allowed one, whose wait is longer now.
     fn note_taken(&self, snapshot: &Snapshot, checks: &[Check]) {
         for (counter, _) in snapshot.counters.iter().zip(checks).filter(|(_, check)| check.cost > 0) {
             let generation = self.generations.of(*counter);
@@ -192,7 +188,6 @@ impl Refusals {
         generation.forget(before.max(now.saturating_add(ON_ITS_WAY_US)));
     }
 
-    /// Includes denials of smaller demands that imply this one.
     fn find(&self, check: &Check, counter: Fingerprint, now: u64) -> Option<Cached> {
         let generation = self.generations.of(counter);
         if !generation.may_be_live(now) {
@@ -225,9 +220,7 @@ impl fmt::Debug for Refusals {
     }
 }
 
-/// A ban ends by time alone, or is lifted. A denial by the quota holds until its wait is over if the check has a cost,
-/// is enforced, is no strike, and settles as taken. Refunds by outcome, and slots, may make units available at any
-/// moment.
+/// A denial by quota holds until its wait is over, unless units may be refunded, or slots released, at any moment.
 fn is_cacheable(check: &Check, by_ban: bool) -> bool {
     let has_cost = check.cost > 0 || by_ban && check.is_only_for_ban();
     let is_plain = || !check.strikes() && check.settles == Settles::AsTaken && !check.counter.quota().facts().held;
@@ -238,7 +231,6 @@ fn of_ban(counter: &Counter) -> Counter {
     changed(&of_any(counter), Change::Lift).0.into_owned().counter
 }
 
-/// Replaces peeks by checks of one unit.
 fn of_one_unit(looks: &[Check]) -> SmallVec<[Check; 2]> {
     let cost = |look: &Check| if look.is_only_for_ban() { 0 } else { look.cost.max(1) };
     looks.iter().map(|look| look.clone().cost(cost(look))).collect()
@@ -266,22 +258,17 @@ fn after(now: u64, wait: Duration) -> u64 {
     now.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// A cached denial. Times in microseconds. Small, because it makes up the memory of a flood of denials.
+/// Times in microseconds. Small, because it makes up the memory of a flood of denials.
 #[derive(Clone, Copy, Debug)]
 struct Cached {
     place: Place,
-    /// The [`demand`].
     units: u64,
-    /// Units left, plus the floor of the denied check. 0 if nothing was left.
     left: u64,
-    /// The call of the store.
     sent: u64,
-    /// Expiry.
     until: u64,
     /// When the demand fits, counted from the reply: never early. `u64::MAX` if no wait helps.
     retry_at: u64,
     reset_at: u64,
-    /// Length of the window, as in outcomes.
     minutes: u16,
     /// End of the key's ban, counted from the reply. 0 without a ban.
     ban_ends: u64,
@@ -295,18 +282,14 @@ struct Place {
     counter: Fingerprint,
 }
 
-/// Denials by counter, quota and, where no other sum is implied, the denied sum. Of equal size: the text of a counter,
-/// which clients may make long, is not kept.
+/// Entries of equal size: the text of a counter, which clients may make long, is not kept.
 #[derive(Debug)]
 pub(super) struct DenyShard {
-    /// Swept when doubled. When full, at most once per pause.
     table: Table<Cached>,
-    /// When a full table is searched again.
     search_at: u64,
 }
 
-/// Cost plus floor, or the floor alone where the algorithm denies by that. Sums beyond the capacity are equal, because
-/// no wait helps them.
+/// Cost plus floor, or the floor alone where the algorithm denies by that. All sums beyond the capacity are equal.
 fn demand(check: &Check) -> u64 {
     let quota = check.counter.quota();
     match check.cost.saturating_add(check.floor) {
@@ -315,7 +298,6 @@ fn demand(check: &Check) -> u64 {
     }
 }
 
-/// `None` if its denial implies that of larger demands.
 fn demand_alone(check: &Check) -> Option<u64> {
     (check.counter.quota().facts().refusal == Refusal::SameSum).then(|| demand(check))
 }
@@ -330,11 +312,7 @@ impl Cached {
         self.sent <= now && now < self.until
     }
 
-    /// Returns the outcome of an equal or larger demand, as the store would have reported it. Times count down from the
-    /// report, and never end early.
-    ///
-    /// Where units are replenished evenly, `more` units take `more * window / limit` further ticks. With other
-    /// algorithms that imply larger demands, all are replenished at once.
+    /// Times count down from the report, and never end early. `more` units take `more * window / limit` further ticks.
     fn outcome(&self, check: &Check, now: u64) -> Outcome {
         let (quota, demand) = (check.counter.quota(), demand(check));
         let left = |time: u64| Duration::from_micros(time.saturating_sub(now));
@@ -359,7 +337,6 @@ impl DenyShard {
         self.table.len()
     }
 
-    /// The result may be expired.
     fn find(&self, place: Place, demand: u64) -> Option<Cached> {
         let refusal = self.table.find(place.hash, |refusal| refusal.place == place)?;
         let serves = refusal.units == demand || refusal.units < demand && !refusal.is_ban();
@@ -399,15 +376,11 @@ impl MapEntry for Cached {
 /// Counters share generations, so that one invalidation also drops denials of some other counters.
 const MOST_GENERATIONS: usize = 16_384;
 
-/// Times of changes, by fingerprint. A denial is live only if the store was called later. So invalidation is one write,
-/// without a search.
-///
-/// All fields are atomics, accessed in one total order (`SeqCst`) without a lock. Times are microseconds of the cache's
-/// clock.
+/// Times of changes. A denial is live only if the store was called later, so that invalidation is one write, without a
+/// lock.
 #[derive(Debug)]
 struct Generations(Box<[Generation]>);
 
-/// Shared by all counters whose hashes select it.
 #[derive(Debug, Default)]
 struct Generation {
     /// Denials by calls made earlier are invalid.

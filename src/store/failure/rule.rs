@@ -95,9 +95,7 @@ pub enum OnFailure {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FailureRules {
     pub(crate) on_failure: OnFailure,
-    /// Limit of [`OnFailure::Allow`] in one outage.
     pub(crate) allow_for: Duration,
-    /// Number of processes that share the limits: the divisor of the fallback.
     pub(crate) instances: NonZeroU32,
     /// `None` for the store's own timeout.
     pub(crate) budget: Option<Duration>,

@@ -33,21 +33,16 @@ use crate::store::{
 
 pub(crate) type SharedStore = Arc<dyn Store>;
 
-/// Wraps a store. The rules decide when it cannot.
 pub(crate) struct FailureStore {
     inner: SharedStore,
-    /// Timeout of a decision.
     budget: Duration,
     /// The inner store's own timeout. If there is one, it keeps deadlines.
     own: Option<Duration>,
-    /// Shared with calls in flight.
     without: Arc<Without>,
-    /// Of both stores.
     slots: Arc<SlotRenewer>,
 }
 
 impl FailureStore {
-    /// Reads the inner store's timeout, once.
     pub(crate) fn new(inner: SharedStore, rules: FailureRules) -> Self {
         let own = Capabilities::of(&*inner).timeout;
         let without = Arc::new(Without::new(rules));
@@ -67,7 +62,6 @@ impl FailureStore {
         self.without.breaker.inner.state()
     }
 
-    /// Returns the time until the next call of the store, or of the one server that returned the error.
     pub(crate) fn next_probe(&self, error: &Error) -> Duration {
         self.without.next_probe(error)
     }
@@ -146,7 +140,6 @@ impl Store for FailureStore {
 
 type Pending = Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
 
-/// A decision, or a call that needs the [checks](Call::of).
 pub(crate) enum Deciding {
     Ready(Result<StoreDecision, Error>),
     Waits(Call),
@@ -158,7 +151,6 @@ pub(crate) struct Call {
     without: Arc<Without>,
     /// `None` if the outcome was reported, or a task reports it.
     permit: Option<Permit>,
-    /// Checks for the rules to decide if the call fails.
     checks: Checks,
 }
 
@@ -168,8 +160,7 @@ impl Call {
         self
     }
 
-    /// Continues in a task, because its caller may never poll again: all requests depend on the outcome of a probe, and
-    /// slots must be released. Other units stay taken then.
+    /// All requests depend on the outcome of a probe, and slots must be released, even if the caller never polls again.
     fn go_on(mut self, runtime: &Runtime, slots: Arc<SlotRenewer>) -> Self {
         let (sender, receiver) = oneshot::channel();
         let stopped = |_| Err(Error::new(Kind::Store, "the runtime of the call to the store was shut down"));
@@ -223,9 +214,8 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
     }
 }
 
-/// A late decision is dropped, because its store keeps no deadline. If it may take slots, which expire after the TTL, a
-/// task waits for it and releases them. Without a runtime there are no timers, and this waits as long as the store
-/// does.
+/// Drops a late decision, unless it may take slots: then a task waits for it and releases them. Without a runtime, no
+/// timer.
 async fn within(
     deadline: Instant,
     budget: Duration,

@@ -30,7 +30,6 @@ use crate::store::{Check, Clock, MemoryStore, Mode, Receipt, StoreDecision, Syst
 pub(super) struct Without {
     rules: FailureRules,
     pub(super) breaker: ReportedBreaker,
-    /// The calls that were reported last, so that each counts once.
     counted: CountedCalls,
     /// Counters of the fallback. Its identity is in the receipts of all decisions made here.
     pub(super) local: MemoryStore,
@@ -54,7 +53,6 @@ impl Without {
         }
     }
 
-    /// Returns the time until the next call of the store, or of the one server that returned the error.
     pub(super) fn next_probe(&self, error: &Error) -> Duration {
         error.outage().map_or_else(|| self.breaker.next_probe(), |outage| outage.next_probe)
     }
@@ -72,13 +70,11 @@ impl Without {
         }
     }
 
-    /// After a probe, the next one may begin after `pause_ms`.
     pub(super) fn gave_up(&self, permit: Permit, pause_ms: u64) {
         self.breaker.inner.gave_up(permit, || self.breaker.now() + pause_ms);
     }
 
-    /// Returns `true` for the first outcome of a call. A probe always counts, because it may share its call with
-    /// requests that were sent before the breaker opened.
+    /// A probe always counts, because it may share its call with requests sent before the breaker opened.
     fn counts(&self, permit: Permit, call: Option<CallId>) -> bool {
         permit.is_probe() || self.counted.is_first(call)
     }
@@ -123,8 +119,7 @@ impl Without {
         };
     }
 
-    /// `Allow` holds for a limited time, and never for an invalid error, which no store decides. Then the fallback
-    /// holds.
+    /// `Allow` holds for a limited time, and never for an invalid error, which no store decides.
     fn rule(&self, error: &Error) -> OnFailure {
         let FailureRules { on_failure, allow_for, .. } = self.rules;
         if on_failure != OnFailure::Allow {
@@ -171,9 +166,7 @@ impl Without {
 /// The system's clock, except that it moves with the timers where tests pause these.
 struct LocalClock {
     system: SystemClock,
-    /// Creation, by the system's monotonic clock.
     start: Duration,
-    /// Creation, by the timers.
     timers: Instant,
 }
 

@@ -44,17 +44,12 @@ const MOST_LOTS: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct HotKey {
-    /// Hash of policy and key.
     hash: u64,
-    /// With the quota of the last check.
     counter: Counter,
     /// In periods of a lease's lifetime.
     rate: Rate,
-    /// Leases, oldest first. Spent ones stay for refunds.
     lots: Vec<Lot>,
-    /// State of the inner store at the last lease.
     seen: Seen,
-    /// Number of the lease call in flight.
     in_flight: Option<u64>,
     /// No lease is requested until then.
     quiet_until: u64,
@@ -62,14 +57,12 @@ pub(super) struct HotKey {
     is_far: bool,
     /// Units allowed without a lease.
     debt: Debt,
-    /// Bound of the debt.
     overdraft: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Want {
     pub(super) hash: u64,
-    /// With the quota of the last check.
     pub(super) counter: Counter,
     /// Includes the units owed.
     pub(super) units: u64,
@@ -77,11 +70,8 @@ pub(super) struct Want {
     call: u64,
 }
 
-/// A change to make in the inner store once no lock is held.
 pub(super) enum Back {
-    /// A lease to return, and the key's current limit.
     Lot(Lot, u64),
-    /// Units to charge, which no lease will pay.
     Debt(Counter, u64),
 }
 
@@ -120,8 +110,7 @@ impl HotKey {
         self.counter.shares_state(counter)
     }
 
-    /// Adopts a check's quota and gives up ended lots. A lower limit or capacity gives up all lots, and the key rests.
-    /// `wall` reads the wall clock if the quota's windows are aligned to it.
+    /// A lower limit or capacity gives up all lots, and the key rests. `wall` is read if windows are aligned to it.
     pub(super) fn refresh(
         &mut self,
         counter: &Counter,
@@ -204,7 +193,6 @@ impl HotKey {
         self.lots.iter().any(|lot| lot.covers(cost, now))
     }
 
-    /// Allows no more than remained when the last lease was granted.
     fn may_owe(&self, cost: u64) -> bool {
         let most = self.overdraft.min(self.seen.remaining);
         self.debt.may_grow && self.debt.owed.saturating_add(cost) <= most
@@ -214,8 +202,7 @@ impl HotKey {
         self.covers(cost, now) || self.in_flight.is_some() && self.may_owe(cost)
     }
 
-    /// Spends from a lot that covers the cost, else from the overdraft. The receipt's stamp is the lot's, or the call's
-    /// number. Panics unless [`admits`](Self::admits) is true.
+    /// From a lot that covers the cost, else the overdraft. Panics unless [`admits`](Self::admits) is true.
     pub(super) fn spend(&mut self, check: &Check, now: u64) -> (Outcome, ReceiptItem) {
         let stamp = if let Some(lot) = self.lots.iter_mut().find(|lot| lot.covers(check.cost, now)) {
             lot.left -= check.cost;
@@ -255,12 +242,10 @@ impl HotKey {
         (owed, paid, stamp, is_back)
     }
 
-    /// Returns the inner store's stamp if a lot has paid these units.
     pub(super) fn stamp_of(&mut self, stamp: u64) -> Option<u64> {
         self.debt.payment(stamp & !OVERDRAWN).filter(|payment| payment.stamp > 0).map(|payment| payment.stamp)
     }
 
-    /// Returns the units left in all lots, and the units owed.
     pub(super) fn into_units(self) -> (u64, u64) {
         (self.lots.iter().map(|lot| lot.left).sum(), self.debt.owed)
     }
@@ -287,8 +272,8 @@ impl HotKey {
         Some(Want { hash: self.hash, counter: self.counter.clone(), units, call })
     }
 
-    /// Returns the units of the next lease, without the debt. A lease is for two thirds of the demand in its lifetime,
-    /// and the next one is requested when a quarter is left, so that each is spent before it ends.
+    /// A lease is two thirds of the demand in its lifetime, requested when a quarter of the last is left, so that each
+    /// is spent in time.
     fn wants(&self, cost: u64, most: u64, now: u64) -> u64 {
         if self.is_far && self.debt.may_grow {
             return 0;
@@ -311,19 +296,15 @@ impl HotKey {
     }
 }
 
-/// Units of one lease. Returning the rest consumes the lot, because its receipt can be settled once. Times in
-/// microseconds.
+/// Times in microseconds. Returning the rest consumes the lot, because its receipt can be settled once.
 #[derive(Debug)]
 pub(super) struct Lot {
     /// The inner store's receipt, of one check.
     receipt: Receipt,
     granted: u64,
-    /// Unspent units, at most `granted`.
     left: u64,
-    /// Time of the request.
     sent: u64,
     received: u64,
-    /// Nothing is spent from then on.
     ends: u64,
     /// The lifetime by the wall clock, for aligned windows.
     wall: Range<u64>,
@@ -331,10 +312,8 @@ pub(super) struct Lot {
     edge: u64,
 }
 
-/// State of the inner store's counter when it granted a lease.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Time of the request.
     sent: u64,
     remaining: u64,
     /// Time until the untouched counter would allow a full limit.
@@ -380,7 +359,6 @@ impl Lot {
         self.left >= cost && !self.is_over(now)
     }
 
-    /// With the quota at the time of the lease.
     fn counter(&self) -> &Counter {
         &self.receipt.items()[0].counter
     }
@@ -393,22 +371,19 @@ impl Lot {
         self.ends.saturating_sub(now)
     }
 
-    /// Returns `false` if the lot has ended.
     fn put_back(&mut self, units: u64, now: u64) -> bool {
         let fits = !self.is_over(now) && self.left + units <= self.granted;
         self.left += if fits { units } else { 0 };
         fits
     }
 
-    /// Returns the receipt, the units left, and the units to refund.
     pub(super) fn into_refund(self, limit: u64, now: u64) -> (Receipt, u64, u64) {
         let refund = self.refund(limit, now);
         (self.receipt, self.left, refund)
     }
 
-    /// Units of a window or log count as never taken. But a bucket may have been replenished while they were held. If
-    /// all of them were refunded, that time would count twice, and many processes could together hold a full bucket
-    /// plus their units. So the units replenished in the lease's life are not refunded.
+    /// A bucket may have been replenished while the units were held. Refunding all would count that time twice, so the
+    /// replenished units are not refunded.
     fn refund(&self, limit: u64, now: u64) -> u64 {
         let facts = self.counter().quota().facts();
         let counts = facts.windows != 1 || now < self.edge;
@@ -419,8 +394,7 @@ impl Lot {
         }
     }
 
-    /// `ceil(limit * age / window)`, with the larger limit. The age includes the refund's way, as long as the lease
-    /// call took.
+    /// `ceil(limit * age / window)`, with the larger limit. The refund is assumed to take as long as the lease call.
     fn refilled(&self, limit: u64, now: u64) -> u64 {
         let quota = self.counter().quota();
         let age = now.saturating_sub(self.sent) + self.received.saturating_sub(self.sent);
@@ -443,7 +417,6 @@ const MOST_PAYMENTS: usize = 16;
 
 #[derive(Debug)]
 struct Debt {
-    /// Units that the inner store is not known to have charged.
     owed: u64,
     /// Of these, the units owed when the call in flight was sent.
     sent: u64,
@@ -460,9 +433,7 @@ struct Debt {
 
 #[derive(Debug)]
 struct Payment {
-    /// Last number that it paid.
     paid: u64,
-    /// The inner store's stamp.
     stamp: u64,
     /// Units not refunded yet. 0 after a charge, whose stamp is unknown.
     units: u64,
@@ -477,7 +448,6 @@ impl Debt {
         !self.payments.is_empty()
     }
 
-    /// Returns the stamp of the receipt.
     fn add(&mut self, units: u64, call: u64) -> u64 {
         (self.known, self.last) = (self.known.min(call), call);
         self.owed += units;
@@ -497,7 +467,6 @@ impl Debt {
         units
     }
 
-    /// Returns the debt, to be charged.
     fn charge(&mut self) -> u64 {
         self.paid = self.last;
         self.note(0, 0);
@@ -539,9 +508,7 @@ pub(super) const HOT: u64 = 8;
 #[derive(Debug)]
 struct Rate {
     start: u64,
-    /// Units of the current period.
     now: u64,
-    /// Units of the previous period.
     before: u64,
     last: u64,
 }
@@ -551,7 +518,6 @@ impl Rate {
         Self { start: now, last: now, now: HOT - 1, before: 0 }
     }
 
-    /// `period` is the lifetime of a lease.
     fn note(&mut self, now: u64, period: u64, units: u64) {
         let elapsed = now.saturating_sub(self.start);
         if elapsed >= 2 * period {

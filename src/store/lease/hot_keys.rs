@@ -19,21 +19,17 @@ use crate::store::{Counter, ReceiptItem};
 /// Cells per entry of the table.
 const CELLS: usize = 4;
 
-/// Hot keys in a table, and counts of cold keys in cells that all keys of some hash bits share.
 #[derive(Debug)]
 pub(super) struct HotKeys {
     pub(super) table: Table<HotKey>,
     /// [`CELLS`] per entry, 16 bytes each, allocated at once.
     cells: Box<[Cell]>,
     pub(super) counts: LeaseCounts,
-    /// Maximum debt of a key, in units.
     overdraft: u64,
 }
 
-/// The count of one of the keys that share the cell.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
-    /// Other bits of the counted key's hash.
     tag: u32,
     /// Its requests since `start`, less those of other keys.
     requests: u32,
@@ -82,7 +78,6 @@ impl HotKeys {
         self.table.retain(|hot| hot.sweep(now, all, backs));
     }
 
-    /// Drops a counter that is reset. Units held are lost, and the debt is not charged.
     pub(super) fn forget(&mut self, hash: u64, counter: &Counter) {
         let Some(hot) = self.table.remove(hash, |hot| hot.is(counter)) else { return };
         let (left, owed) = hot.into_units();
@@ -97,8 +92,7 @@ impl HotKeys {
         if is_leased { Some(taken.stamp) } else { self.find(hash, &taken.counter)?.stamp_of(taken.stamp) }
     }
 
-    /// Takes back spent units. Returns the units that are done, the units that the inner store must refund, and its
-    /// stamp of these.
+    /// Returns the units that are done, the units that the inner store must refund, and its stamp of these.
     pub(super) fn take_back(&mut self, hash: u64, taken: &ReceiptItem, units: u64, now: u64) -> (u64, u64, u64) {
         let (owed, paid, stamp, is_back) = match self.find(hash, &taken.counter) {
             Some(hot) => hot.take_back(taken.stamp, units, now),
@@ -160,7 +154,6 @@ impl LeaseCounts {
         had.saturating_sub(self.spent).saturating_sub(self.returned).saturating_sub(self.lost)
     }
 
-    /// Units without a lease are owed.
     pub(super) fn spend(&mut self, taken: &ReceiptItem) {
         self.spent += taken.units;
         self.owed += if taken.stamp < OVERDRAWN { 0 } else { taken.units };

@@ -198,9 +198,7 @@ impl fmt::Debug for LeaseStore {
 /// Includes a permit for the sweep. Further calls are not made.
 const MOST_CALLS: u32 = 4_096;
 
-/// State that clones share. Times are microseconds of `clock`.
 struct Leases {
-    /// Identity in receipts of requests allowed here.
     id: StoreId,
     inner: Arc<dyn Store>,
     /// Identity in receipts of leases, set by the first lease. Units are returned under it.
@@ -209,7 +207,6 @@ struct Leases {
     hasher: CounterHasher,
     /// A permit for each lease call in flight, and for a sweep. Closed with the store.
     calls: Arc<Semaphore>,
-    /// Whether a task sweeps.
     swept: AtomicBool,
     /// Whether the store was closed. Then leases allow nothing.
     closed: AtomicBool,
@@ -248,7 +245,6 @@ impl Leases {
         self.hasher.of(counter)
     }
 
-    /// The share of the limit, or of a smaller capacity.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -259,7 +255,6 @@ impl Leases {
         (quota.limit().min(quota.capacity()) as f64 * self.share) as u64
     }
 
-    /// Returns the units held, and the units owed.
     fn held(&self, counter: &Counter) -> (u64, u64) {
         let (hash, now, mut backs) = (self.hash(counter), self.now(), Vec::new());
         let held = self.shards.lock(hash).find(hash, counter).map_or((0, 0), |hot| {
@@ -336,8 +331,7 @@ impl Leases {
         self.shards.lock(hash).forget(hash, counter);
     }
 
-    /// Refunds lower the debt, or return to their lot unless it has ended. Other refunds, and all charges, are made in
-    /// the inner store with its stamp. Overdrawn units whose payment is unknown are not refunded.
+    /// Returns units to their lot if possible. Overdrawn units whose payment is unknown are not refunded.
     fn settle(self: &Arc<Self>, before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> Settling {
         let Change::Refund(units) = change else {
             let (leases, hash) = (Arc::clone(self), self.hash(&taken.counter));
@@ -362,7 +356,6 @@ impl Leases {
         })
     }
 
-    /// `stamp` is the inner store's.
     fn settle_there(&self, before: &[ReceiptItem], taken: &ReceiptItem, stamp: u64, change: Change) -> Settling {
         let Some(&store) = self.inner_id.get() else {
             return MaybeFuture::Ready(Ok(vec![ChangeResult::new(0, taken.stamp)]));

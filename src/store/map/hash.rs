@@ -13,16 +13,12 @@ use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 use crate::core::Quota;
 use crate::store::Counter;
 
-/// 84 bits of a hash of policy, key, algorithm and window.
-///
-/// The hash is SipHash-1-3, keyed at random for each store, so that no client can cause collisions. The probability
-/// that some two of `n` counters collide by chance is n² / 2^85: for a million, less than one in 10^13. They would only
-/// count together.
+/// 84 bits of SipHash-1-3 over policy, key, algorithm and window. Two of `n` counters collide with a probability of n²
+/// / 2^85, and would only count together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Fingerprint {
     /// Selects a shard, and a bucket of its table.
     pub(in crate::store) hash: u64,
-    /// Further bits of the hash, in the bits of [`TAIL`].
     pub(in crate::store) tail: u64,
 }
 
@@ -30,7 +26,6 @@ pub(in crate::store) struct Fingerprint {
 pub(in crate::store) const TAIL: u64 = u64::MAX << 44;
 
 pub(in crate::store) struct Fingerprints {
-    /// Random for each store.
     keys: [u64; 2],
 }
 
@@ -41,7 +36,6 @@ impl Fingerprints {
         Self { keys: [0, 1].map(|number| random.hash_one(number)) }
     }
 
-    /// Constant as long as the store lives.
     #[inline]
     pub(in crate::store) fn of(&self, counter: &Counter) -> Fingerprint {
         let ([first, second], key) = (self.keys, counter.key());

@@ -21,7 +21,6 @@ pub(in crate::store) struct Shards<T> {
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// The shards of one request, locked.
 pub(in crate::store) struct Locked<'a, T> {
     /// Each hash, and the index of its shard's guard.
     places: SmallVec<[(u64, usize); 4]>,
@@ -94,7 +93,6 @@ impl<T> Locked<'_, T> {
     }
 }
 
-/// Ignores poisoning.
 #[inline]
 fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)

@@ -10,7 +10,6 @@ use std::mem;
 
 use hashbrown::HashTable;
 
-/// Minimum number of entries before a sweep.
 const SMALL: usize = 64;
 
 /// A table without free buckets is rebuilt if at least this share of them is only marked as removed.
@@ -20,12 +19,10 @@ pub(in crate::store) trait MapEntry {
     fn hash(&self) -> u64;
 }
 
-/// Bounded entries. The [parent module](super) documents what is dropped when it is full.
 #[derive(Debug)]
 pub(in crate::store) struct Table<E> {
     entries: HashTable<E>,
     capacity: usize,
-    /// Number of entries at which the next sweep is due.
     sweep_at: usize,
 }
 
@@ -63,13 +60,11 @@ impl<E: MapEntry> Table<E> {
         self.entries.find(hash, is)
     }
 
-    /// The entry's hash must not change.
     #[inline]
     pub(in crate::store) fn find_mut(&mut self, hash: u64, is: impl FnMut(&E) -> bool) -> Option<&mut E> {
         self.entries.find_mut(hash, is)
     }
 
-    /// Finds by one probe, or inserts if there is an entry to make and the table is not full after a sweep.
     #[inline]
     pub(in crate::store) fn find_or_insert(
         &mut self,
@@ -91,7 +86,6 @@ impl<E: MapEntry> Table<E> {
     /// The entry must be new, and the table not full.
     pub(in crate::store) fn insert(&mut self, entry: E) -> &mut E {
         debug_assert!(self.entries.len() < self.capacity.max(1), "there is no room");
-        // Cleans before the table would grow.
         if self.entries.len() == self.entries.capacity() {
             clean(&mut self.entries);
         }

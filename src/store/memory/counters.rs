@@ -50,7 +50,6 @@ impl Counters {
         Self { table: Table::new(capacity), clock, ahead: None }
     }
 
-    /// Includes idle keys that were not swept yet.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
@@ -88,7 +87,6 @@ impl Counters {
         step
     }
 
-    /// The step must be allowed with a cost, or a strike.
     pub(super) fn keep(&mut self, of: Fingerprint, quota: &Quota, step: &mut Step, times: Times) {
         let Some(state) = step.state.take() else { return };
         let rank = Rank::new(quota, times.now, step.reset, step.remaining == 0);
@@ -105,7 +103,6 @@ impl Counters {
         }
     }
 
-    /// Returns the units changed, and a peek afterwards with the `floor` of the check that took the units.
     pub(super) fn adjust(
         &mut self,
         of: Fingerprint,
@@ -123,9 +120,9 @@ impl Counters {
             let rank = Rank::new(quota, times.now, reset, step.remaining == 0);
             self.note(quota, times);
             match self.find(of) {
-                // An adjustment is no request and earns no credit. But a charge to an evicted key must count, which
-                // adds an entry.
+                // An adjustment is no request and earns no credit.
                 Some(entry) => entry.set(state, rank.without_credit(), times.now),
+                // A charge to an evicted key must count.
                 None => self.insert(of, state, rank, times.now),
             }
         }
@@ -136,7 +133,6 @@ impl Counters {
         self.table.remove(of.hash, |kept| kept.is_of(of)).is_some()
     }
 
-    /// Probes the table once.
     fn find(&mut self, of: Fingerprint) -> Option<&mut PackedCounter> {
         self.table.find_mut(of.hash, |kept| kept.is_of(of))
     }
@@ -158,7 +154,6 @@ impl Counters {
         self.ahead = Some(ahead);
     }
 
-    /// The counter must be new.
     fn insert(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
         if self.table.is_due() {
             self.make_room(now_us);
@@ -178,7 +173,6 @@ impl Counters {
         }
     }
 
-    /// Evicts from the lowest classes that exceed their reserve, until `stay` keys are left.
     fn evict(&mut self, stay: usize) {
         let mut kept = [0_usize; Rank::CLASSES];
         self.table.iter().for_each(|counter| kept[counter.rank().class()] += 1);
@@ -219,11 +213,9 @@ impl Counters {
 #[derive(Debug)]
 #[repr(align(32))]
 struct PackedCounter {
-    /// The fingerprint's hash, which finds the entry and selects its shard.
     hash: u64,
     /// The fingerprint's tail in the bits of [`TAIL`], and the rank in the 44 bits below.
     rest: u64,
-    /// Of the fingerprint's algorithm, because the fingerprint includes it.
     kept: Kept,
 }
 
@@ -239,7 +231,6 @@ impl PackedCounter {
         Self { hash: of.hash, rest: of.tail | rank.bits, kept: Kept::new(state) }
     }
 
-    /// Compares all 84 bits.
     #[inline]
     fn is_of(&self, fingerprint: Fingerprint) -> bool {
         self.hash == fingerprint.hash && self.rest & TAIL == fingerprint.tail
@@ -250,8 +241,7 @@ impl PackedCounter {
         self.kept.state()
     }
 
-    /// `rank` is of the state alone. Class and credit of the entry are [merged](Rank::after), unless it was idle at
-    /// `now_us`.
+    /// Merges the entry's class and credit into `rank`, unless the key was idle at `now_us`.
     #[inline]
     fn set(&mut self, state: State, rank: Rank, now_us: u64) {
         self.kept.set(state);
@@ -266,7 +256,6 @@ impl PackedCounter {
         self.rest = self.rest & TAIL | self.rank().delayed(by_us).bits;
     }
 
-    /// The entry must have at least this credit.
     fn lose(&mut self, credit: u64) {
         self.rest -= credit;
     }
@@ -276,13 +265,9 @@ impl PackedCounter {
     }
 }
 
-/// A state in 16 bytes, without loss.
-///
-/// Levels and windows need no allocation, unless a window's counts have more than 32 bits. The kind is in the two
-/// lowest bits of the time and never 0, so the word is never zero and the enum needs no tag.
+/// 16 bytes, without loss. The time's two lowest bits hold the kind, never 0, so the enum needs no tag.
 #[derive(Debug)]
 enum Kept {
-    /// A level, or a window whose counts have at most 32 bits.
     Small {
         /// A time below 2^62, and [`LEVEL`] or [`WINDOW`] in the two lowest bits.
         time: NonZeroU64,
@@ -292,12 +277,9 @@ enum Kept {
     Large(Box<State>),
 }
 
-/// Kind of a [`State::Level`].
 const LEVEL: u64 = 1;
-/// Kind of a [`State::Window`].
 const WINDOW: u64 = 2;
 
-/// Largest count that fits half of [`Kept::Small`]'s amounts.
 const COUNT: u64 = (1 << 32) - 1;
 
 impl Kept {
@@ -305,7 +287,6 @@ impl Kept {
         small(&state).unwrap_or_else(|| Kept::Large(Box::new(state)))
     }
 
-    /// Reuses an allocation.
     #[inline]
     fn set(&mut self, state: State) {
         match (small(&state), &mut *self) {
@@ -324,7 +305,6 @@ impl Kept {
     }
 }
 
-/// `None` if the state needs an allocation.
 #[inline]
 fn small(state: &State) -> Option<Kept> {
     let (time, kind, amounts) = match *state {
@@ -337,7 +317,6 @@ fn small(state: &State) -> Option<Kept> {
     Some(Kept::Small { time: NonZeroU64::new(time << 2 | kind)?, amounts })
 }
 
-/// The inverse of [`small`].
 #[inline]
 fn read(time: u64, amounts: u64) -> State {
     if time & WINDOW == 0 {
@@ -346,14 +325,13 @@ fn read(time: u64, amounts: u64) -> State {
     State::Window { time: time >> 2, count: amounts & COUNT, previous: amounts >> 32 }
 }
 
-/// The order of eviction, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     /// Class, credit and time, as in the table of this [module](self). None of [`TAIL`].
     bits: u64,
 }
 
-/// Logarithm of the time step, in microseconds: about a quarter of a second.
+/// Logarithm of the time step in microseconds, about a quarter of a second.
 const STEP_BITS: u32 = 18;
 
 /// Bits of the time, which is below 2^53 µs.
@@ -368,12 +346,9 @@ const CREDITS: u64 = 127 * ONE_CREDIT;
 const CLASSES: u64 = !TAIL & !CREDITS & !IDLE_AT;
 
 impl Rank {
-    /// Units left, used up, and denied.
     const CLASSES: usize = 3;
 
-    /// No unit is left.
     const USED_UP: u64 = CREDITS + ONE_CREDIT;
-    /// The last request was denied.
     const REFUSED: u64 = 2 * Self::USED_UP;
 
     /// `reset` is the time until the untouched state allows a full limit, in ticks. Later times than fit are cut.

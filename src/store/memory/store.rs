@@ -86,7 +86,6 @@ pub struct MemoryStore {
 /// ```
 #[must_use]
 pub struct MemoryStoreBuilder {
-    /// At least 1.
     capacity: usize,
     clock: Box<dyn Clock>,
 }
@@ -223,9 +222,7 @@ impl Store for MemoryStore {
 const KEYS_PER_PART: usize = 1_024;
 
 struct SharedCounters {
-    /// Identity in receipts. Receipts of other stores are ignored.
     id: StoreId,
-    /// With a random key for this store.
     fingerprints: Fingerprints,
     shards: Shards<Counters>,
     clock: Arc<dyn Clock>,

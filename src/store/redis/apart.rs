@@ -23,16 +23,11 @@ struct SlotGroup {
     slot: u16,
     /// Ascending indexes of the checks in the request.
     places: SmallVec<[usize; 4]>,
-    /// In the order of `places`.
     checks: SmallVec<[Check; 2]>,
 }
 
 impl Engine {
-    /// If any primary is unavailable, no part is sent.
-    ///
-    /// # Cancellation
-    ///
-    /// Continues in its own task, because refunds are known only when all parts are decided.
+    /// Continues in its own task, even if dropped, because refunds are known only when all parts are decided.
     pub(super) fn decide_apart(
         self: Arc<Self>,
         checks: Checks,
@@ -81,7 +76,6 @@ impl Engine {
         self.parts(checks).len() > 1
     }
 
-    /// Groups are in the order of their first check.
     fn parts(&self, checks: &[Check]) -> Vec<SlotGroup> {
         let mut parts: Vec<SlotGroup> = Vec::new();
         for (place, check) in checks.iter().enumerate() {
@@ -109,7 +103,6 @@ impl SlotGroup {
     }
 }
 
-/// Restores the order of the checks.
 fn in_order(decisions: Vec<(SlotGroup, Verdict)>) -> Vec<Step> {
     let mut steps: Vec<_> =
         decisions.into_iter().flat_map(|(part, verdict)| part.places.into_iter().zip(verdict.steps)).collect();

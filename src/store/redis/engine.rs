@@ -30,11 +30,9 @@ use crate::store::{
 };
 
 pub(super) struct Engine {
-    /// Identifies the store in receipts. Receipts of other stores change nothing.
     pub(super) id: StoreId,
     pub(super) servers: Servers,
     pub(super) prefix: String,
-    /// Timeout of one decision, from its start to the reply.
     pub(super) budget: Duration,
     pub(super) time: ServerTime,
     pub(super) refusals: Arc<Refusals>,
@@ -54,11 +52,7 @@ impl Engine {
         Ok(Arc::new(Self { id, servers, prefix, budget, time, refusals: Arc::new(refusals) }))
     }
 
-    /// Makes a request part of the next call.
-    ///
-    /// # Cancellation
-    ///
-    /// A request that was not sent yet is dropped. Units taken by one that was sent stay taken.
+    /// A request that was not sent is dropped with the future. Units taken by one that was sent stay taken.
     pub(super) fn call(&self, request: Request, deadline: Deadline) -> PendingReply {
         let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
         self.servers.ask(Job::new(request, Timeout::by(self.budget, deadline), slot))
@@ -216,7 +210,6 @@ fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<StoreDec
 /// Smaller differences of clocks are ignored, because a reply takes time.
 const ALIKE_MS: u64 = 1_000;
 
-/// The clock of decisions: the store's clock, or the servers'.
 pub(super) struct ServerTime {
     clock: Option<Arc<dyn Clock>>,
     /// How far the server's clock is ahead of the system's, in milliseconds.

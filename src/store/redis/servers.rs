@@ -18,20 +18,17 @@ use super::pipeline::{Asking, Job, JobReply, NoReply, Server, Settings, SettledR
 use crate::core::Error;
 use crate::store::{BreakerState, Check};
 
-/// Time beyond the timeout before a caller stops waiting for the store's own runtime, which may not run. Usually that
-/// runtime ends the wait earlier.
+/// Beyond the timeout, a caller stops waiting for the store's own runtime, which may not run.
 const GRACE: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Debug)]
 pub(super) enum Servers {
-    /// All keys are in slot 0.
     One(Arc<Server>),
     #[cfg(feature = "cluster")]
     Cluster(Arc<Cluster>),
 }
 
 pub(super) enum PendingReply {
-    /// The connection of the calling runtime, without a boxed future.
     Server(Asking),
     Other(Pin<Box<dyn Future<Output = Result<JobReply, NoReply>> + Send>>),
 }
@@ -49,7 +46,6 @@ impl Future for PendingReply {
 
 #[cfg_attr(not(feature = "cluster"), allow(unused_variables, reason = "one server has every slot"))]
 impl Servers {
-    /// 0 for one server.
     pub(super) fn slot_of(&self, redis_key: impl AsRef<[u8]>) -> u16 {
         match self {
             Self::One(_) => 0,
@@ -96,8 +92,7 @@ impl Servers {
         }))
     }
 
-    /// Sends a settlement after those of the same runtime, and again while it was certainly not executed. The receiver
-    /// may be dropped.
+    /// In order of the same runtime, and again while it was certainly not executed. The receiver may be dropped.
     pub(super) fn settle(&self, job: Box<Job>) -> Result<oneshot::Receiver<SettledReply>, Error> {
         match self {
             Self::One(server) => server.settle(job),

@@ -117,7 +117,7 @@ impl RedisStore {
 
     /// Returns the [`prefix`](crate::store::RedisStoreBuilder::prefix) of every key of the store.
     ///
-    /// Use it to avoid it in your own keys.
+    /// Use it to name your own keys next to those of the store.
     pub fn prefix(&self) -> &str {
         &self.engine().prefix
     }
@@ -158,7 +158,6 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-/// A store without a deny cache.
 #[derive(Clone)]
 struct RawRedisStore(Arc<Engine>);
 
@@ -186,7 +185,6 @@ impl RawRedisStore {
     }
 }
 
-/// Returns the decision with its checks.
 struct PendingDecision {
     engine: Arc<Engine>,
     checks: Checks,

@@ -37,10 +37,8 @@ const MAX_IN_FLIGHT: usize = 1_024;
 
 type CounterRef = (StoreId, Counter);
 
-/// The latest release, and a number.
 pub(super) type HoldId = (Instant, u64);
 
-/// `None` if the result is lost.
 pub(super) type Settled = Option<Result<Vec<ChangeResult>, Error>>;
 
 /// Grows and shrinks with the number of slots.
@@ -48,7 +46,6 @@ pub(super) type Settled = Option<Result<Vec<ChangeResult>, Error>>;
 pub(super) struct HeldSlots {
     counters: HashMap<CounterRef, CounterSlots>,
     holds: BTreeMap<HoldId, (CounterRef, u64)>,
-    /// Distinct counters with something to send.
     queue: VecDeque<CounterRef>,
     in_flight: usize,
     last_hold: u64,
@@ -71,13 +68,11 @@ struct SlotCohort {
     stamp: u64,
     /// The earliest time of taking or renewal.
     since: Instant,
-    /// The time of the next renewal or release.
     due: Instant,
     /// Number of the hold that took the first slot.
     number: u64,
 }
 
-/// A release or renewal in flight.
 #[derive(Clone, Debug)]
 pub(super) struct PendingSettlement {
     counter: CounterRef,

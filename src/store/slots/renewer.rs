@@ -21,7 +21,6 @@ use crate::core::{Error, in_drop};
 use crate::store::{MaybeFuture, Receipt, Settlement, Settling, StoreDecision};
 use crate::telemetry::Telemetry;
 
-/// Passes a settlement to the store that made the decision.
 type Settle = Box<dyn Fn(Receipt, &[Settlement]) -> Settling + Send + Sync>;
 
 pub(in crate::store) struct SlotRenewer {
@@ -37,7 +36,6 @@ struct RenewerState {
     tasks: SmallVec<[(Runtime, JoinHandle<()>); 1]>,
 }
 
-/// Slots of one decision, released on drop.
 pub(crate) struct SlotHold {
     renewer: Arc<SlotRenewer>,
     holds: SmallVec<[HoldId; 1]>,

@@ -20,7 +20,6 @@ use crate::core::{Error, error};
 
 const VERSION: u8 = 1;
 
-/// Bytes of a cohort: its time and its slots.
 const COHORT: usize = 12;
 
 pub(super) fn encode(state: &State) -> Vec<u8> {
@@ -48,7 +47,6 @@ pub(super) fn encode(state: &State) -> Vec<u8> {
     bytes
 }
 
-/// Fails if the bytes are not a state of this version.
 pub(super) fn decode(bytes: &[u8]) -> Result<State, Error> {
     let foreign = |text: String| Error::new(error::Kind::Store, text);
     let (&[version, shape], rest) = bytes.split_first_chunk().ok_or_else(|| foreign("a state is cut".to_owned()))?;
@@ -71,7 +69,6 @@ pub(super) fn no_state() -> Error {
     Error::new(error::Kind::Store, "a value is no state of this crate")
 }
 
-/// Numbers must be in the exact range of decisions.
 fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let (chunks, rest) = bytes.as_chunks::<8>();
     let numbers: [[u8; 8]; N] = chunks.try_into().ok()?;

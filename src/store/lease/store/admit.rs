@@ -21,7 +21,6 @@ use crate::store::{Check, Receipt, ReceiptItem, StoreDecision};
 /// Leases to request and to return once no lock is held.
 type Tasks = (SmallVec<[Want; 2]>, Vec<Back>);
 
-/// Returns `None` if the inner store has to decide.
 #[inline]
 pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<StoreDecision> {
     if leases.closed.load(Ordering::Relaxed) || !is_plain(checks) {
@@ -99,8 +98,7 @@ fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], no
     StoreDecision { decision, receipt: Receipt::new(leases.id, taken) }
 }
 
-/// Returns `true` if local counts suffice. The inner store decides peeks, reserves, bans, leaky queues, slots, and
-/// checks that share a counter.
+/// The inner store decides peeks, reserves, bans, leaky queues, slots, and checks that share a counter.
 fn is_plain(checks: &[Check]) -> bool {
     let plain = |check: &Check| {
         let is_counted = check.cost > 0 && check.floor == 0 && check.ban.is_none();

@@ -29,12 +29,10 @@ struct LeaseCall {
     sent: u64,
     /// `sent` by the wall clock, if windows are aligned to it.
     wall: Option<u64>,
-    /// One of [`MOST_CALLS`].
     _permit: OwnedSemaphorePermit,
 }
 
-/// Also requests the next lease if the first does not pay the debt. With too many calls in flight, the key rests
-/// instead. Without a runtime, a pending call fails.
+/// With too many calls in flight, the key rests. Without a runtime, a pending call fails.
 pub(super) fn request_lease(leases: &Arc<Leases>, want: Want) {
     sweep_by_task(leases);
     let mut next = Some(want);
@@ -80,10 +78,8 @@ impl Drop for LeaseCall {
     }
 }
 
-/// Returns the next lease to request if a debt is left.
-///
-/// A late lease is returned. A lease requested before a reset is lost, because its units may have been charged before
-/// or after the reset. A lease with another store's receipt, or a stamp that could be a call's number, is returned.
+/// Returns the next lease to request if a debt is left. A lease requested before a reset is lost, because its units may
+/// have been charged before or after it.
 fn keep(leases: &Leases, want: &Want, decided: StoreDecision, (sent, wall): (u64, Option<u64>)) -> Option<Want> {
     let (now, quota) = (leases.now(), want.counter.quota());
     let known = *leases.inner_id.get_or_init(|| decided.receipt.store()) == decided.receipt.store();
@@ -149,7 +145,6 @@ fn sweep_by_task(leases: &Arc<Leases>) {
     });
 }
 
-/// The task that sweeps. If it ends with its runtime, another task may start.
 struct Sweeping(Weak<Leases>);
 
 impl Drop for Sweeping {
@@ -163,9 +158,7 @@ impl Drop for Sweeping {
 /// Leases returned at once by `close`, because inner stores bound the settlements in progress.
 const AT_ONCE: usize = 1_024;
 
-/// The first batch is returned before any await. Then it waits for a sweep, and for lease calls in flight, which return
-/// their units. The second pass charges the debt that they left. If `close` is dropped, the next sweep or the last
-/// clone returns the rest.
+/// Returns leases first, before any await, then waits for calls in flight and charges the debt that they left.
 pub(super) async fn close(leases: &Leases) {
     leases.closed.store(true, Ordering::SeqCst);
     let mut responds = true;

@@ -197,7 +197,6 @@ impl RedisStoreBuilder {
         Ok((self.one(connect, Origin::Sentinels(sentinels)), address))
     }
 
-    /// Fails if a setting has no effect on these servers.
     fn connection(&self, servers: &[ConnectionInfo]) -> Result<Connect, Error> {
         #[cfg(feature = "sentinel")]
         if self.primary.is_some() {
@@ -292,7 +291,6 @@ async fn in_time<T>(limit: Duration, address: &str, ready: impl Future<Output = 
     }
 }
 
-/// Also returns the addresses, for errors.
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 fn servers_at<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<(Vec<ConnectionInfo>, String), Error> {
     let servers: Vec<_> = urls.into_iter().map(|url| server_at(url.as_ref())).collect::<Result<_, _>>()?;

@@ -63,14 +63,12 @@ const MOST_CONNECTIONS: usize = 65_536;
 #[must_use]
 pub struct RedisStoreBuilder {
     prefix: String,
-    /// Timeout of one decision.
     pub(super) budget: Duration,
     pub(super) calls: Settings,
     /// Without the settings of TLS.
     pub(super) connect: Connect,
     #[cfg(feature = "tls")]
     pub(super) tls: Tls,
-    /// For the primary that sentinels name.
     #[cfg(feature = "sentinel")]
     pub(super) primary: Option<Credentials>,
     pub(super) lazy: bool,
@@ -246,7 +244,7 @@ impl RedisStoreBuilder {
     /// keep all of the runtime's threads busy. If your handlers do so, set a runtime that does nothing else. Then busy
     /// handlers delay no decision, at the price of a hop between threads for each. Both runtimes must have their I/O
     /// and time drivers enabled. Once the set runtime has shut down, decisions fail. While its threads do not run,
-    /// decisions fail at their timeout.
+    /// decisions fail within their timeout.
     ///
     /// # Examples
     ///

@@ -61,12 +61,10 @@ impl Cluster {
         });
     }
 
-    /// Returns `true` if no primary is known, such as before a lazy store's first decision.
     pub(super) fn is_unknown(&self) -> bool {
         self.map.load().nodes().is_empty()
     }
 
-    /// Finds and connects all primaries. Only logs those that do not respond.
     pub(in crate::store::redis) async fn prepare(self: &Arc<Self>) -> Result<(), Error> {
         let limit = self.longest_look();
         // It is `None` only if another refresh was made, which a new store has not.
@@ -92,7 +90,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Time for one node while a caller waits: to connect, to be checked, and to return the slots.
     fn longest_look(&self) -> Duration {
         self.connect.timeout.saturating_mul(3)
     }
@@ -143,7 +140,6 @@ impl Cluster {
         addresses
     }
 
-    /// Returns the slots from one node, and keeps its connection.
     async fn ranges(self: &Arc<Self>, address: &Address, limit: Duration) -> Result<Vec<Range>, Error> {
         let node = self.node(address);
         let command = cmd("CLUSTER").arg("SLOTS").take();

@@ -5,29 +5,23 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Pause after a refresh that found the slots.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// Pause after a refresh that found nothing.
 const LONG_PAUSE: Duration = Duration::from_millis(500);
 
 /// Time after which a refresh no longer prevents another.
 const OVERDUE: Duration = Duration::from_millis(500);
 
-/// Limits and orders the refreshes of one Cluster.
 #[derive(Default)]
 pub(super) struct Looks {
     /// The lock is never held across an await.
     state: Mutex<Schedule>,
-    /// Notified at the end of each refresh.
     pub(super) ended: Notify,
 }
 
 #[derive(Default)]
 struct Schedule {
-    /// No refresh begins earlier.
     next: Option<Instant>,
-    /// The number of the last refresh.
     began: u64,
     /// The highest number of a refresh that found the slots.
     latest: u64,
@@ -44,7 +38,6 @@ pub(super) struct Look {
 }
 
 impl Looks {
-    /// Begins a refresh if the rules of `look.rs` allow it.
     pub(super) fn begin(self: &Arc<Self>) -> Option<Look> {
         let (mut state, now) = (self.state(), Instant::now());
         if state.next.is_some_and(|next| next > now) {
@@ -77,8 +70,7 @@ impl Look {
         is_news
     }
 
-    /// Call it after the map was replaced, because it wakes the waiters. Returns `true` if the previous one found
-    /// nothing.
+    /// Call it after the map was replaced, because it wakes the waiters. Returns `true` if the last one found nothing.
     pub(super) fn end(mut self, has_found: bool) -> bool {
         self.pause = if has_found { PAUSE } else { LONG_PAUSE };
         mem::replace(&mut self.looks.state().is_lost, !has_found)

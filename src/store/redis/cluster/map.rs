@@ -10,12 +10,10 @@ use deadpool_redis::redis::Value;
 
 use super::node::{Address, Node};
 
-/// Primaries by slot. Clones share nodes and their connections.
 #[derive(Clone)]
 pub(super) struct Map {
     /// Distinct by address. Includes nodes to which slots are being moved.
     nodes: Vec<Arc<Node>>,
-    /// Index of each slot's primary in `nodes`.
     owners: Box<[Option<u16>]>,
 }
 
@@ -47,7 +45,6 @@ impl Map {
         }
     }
 
-    /// Adds a node unless its address is known. Returns its index.
     pub(super) fn keep(&mut self, node: &Arc<Node>) -> usize {
         let known = self.nodes.iter().position(|known| known.primary.address == node.primary.address);
         known.unwrap_or_else(|| {
@@ -57,7 +54,6 @@ impl Map {
     }
 }
 
-/// Slots, and the address of their primary.
 pub(super) type Range = (RangeInclusive<u16>, Address);
 
 /// Decodes a reply to `CLUSTER SLOTS` by `from`. Ignores malformed elements, because the reply is not trusted.
@@ -67,7 +63,6 @@ pub(super) fn read_ranges(slots: &Value, from: &Address) -> Option<Vec<Range>> {
     Some(ranges.iter().filter_map(|range| read_range(range, from)).collect())
 }
 
-/// First and last slot, then the primary, then replicas.
 fn read_range(range: &Value, from: &Address) -> Option<Range> {
     let Value::Array(range) = range else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = range.as_slice() else { return None };

@@ -22,7 +22,6 @@ use crate::store::breaker::{FIRST_WAIT_MS, Outage, Permit, ReportedBreaker, Whos
 use crate::store::redis::connections::Failure;
 use crate::store::redis::pipeline::Server;
 
-/// Identifies a node. A node that changes its address is another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     /// A name, or an IP address without brackets.
@@ -56,7 +55,6 @@ impl fmt::Display for Address {
 
 pub(super) struct Node {
     pub(super) primary: Arc<Primary>,
-    /// Reports outcomes to `primary`.
     pub(super) server: Arc<Server>,
 }
 

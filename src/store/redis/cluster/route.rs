@@ -33,14 +33,11 @@ const SLOT_PAUSE: Duration = Duration::from_millis(10);
 /// Bounds the redirections between nodes that disagree.
 const MOST_HOPS: u8 = 8;
 
-/// Next step for a request that a node refused.
 enum Follow {
     To(Arc<Node>),
-    /// Send it to the owner of its slot.
     Owner,
     /// Send it to the owner after a pause.
     Later,
-    /// Fail.
     Nobody,
 }
 
@@ -53,7 +50,6 @@ pub(in crate::store::redis) struct Cluster {
     pub(super) settings: Arc<Settings>,
     /// Timeout of a decision, and of a node in a background refresh.
     pub(super) budget: Duration,
-    /// Creation of the store.
     start: Instant,
     pub(super) map: ArcSwap<Map>,
     pub(super) looks: Arc<Looks>,
@@ -62,7 +58,6 @@ pub(in crate::store::redis) struct Cluster {
 static UNSENT: Lines = Lines::new();
 
 impl Cluster {
-    /// Does not connect.
     pub(in crate::store::redis) fn new(
         known: &[ConnectionInfo],
         connect: Connect,
@@ -83,7 +78,6 @@ impl Cluster {
         Ok(Arc::new(Self { seeds, login, connect, settings, budget, start, map, looks }))
     }
 
-    /// Asks the primary of the request's slot, and follows redirections.
     pub(in crate::store::redis) async fn ask(self: &Arc<Self>, mut job: Box<Job>) -> Result<JobReply, NoReply> {
         if self.is_unknown() {
             self.find(job.timeout).await;
@@ -182,7 +176,6 @@ impl Cluster {
         &self.settings
     }
 
-    /// Returns an error if the slot's primary has an open breaker and no probe is due.
     pub(in crate::store::redis) fn breaker_error(self: &Arc<Self>, slot: u16) -> Option<Error> {
         let node = self.owner(slot).filter(|node| !node.primary.is_callable())?;
         // Another primary may have the slot now.

@@ -4,10 +4,9 @@ use crate::core::Error;
 use crate::core::error::{Kind, chain};
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// Cause of a missing reply.
 #[derive(Debug)]
 pub(in crate::store::redis) enum Failure {
-    /// The call may have been executed.
+    /// May have been executed.
     Late,
     /// Nothing was sent.
     NotConnected(Error),
@@ -29,7 +28,6 @@ pub(in crate::store::redis) fn is_redirection(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask))
 }
 
-/// Returns `true` if the server lacks the script or function.
 pub(in crate::store::redis) fn is_missing(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
         || error.detail().is_some_and(|detail| detail.starts_with("Function not found"))

@@ -47,7 +47,6 @@ impl Credentials {
         Self { user: user.into(), password: password.into() }
     }
 
-    /// Logs in to database 0.
     #[cfg(feature = "sentinel")]
     pub(in crate::store::redis) fn login(self) -> RedisConnectionInfo {
         RedisConnectionInfo::default().set_username(self.user).set_password(self.password)
@@ -64,7 +63,6 @@ type ClosureFuture<T> = Pin<Box<dyn Future<Output = Result<T, Cause>> + Send>>;
 
 type Cause = Box<dyn StdError + Send + Sync>;
 
-/// Called for each connection.
 pub(in crate::store::redis) type Provide = Arc<dyn Fn() -> ClosureFuture<Credentials> + Send + Sync>;
 
 pub(in crate::store::redis) type Dial = Arc<dyn Fn(String, u16) -> ClosureFuture<Box<dyn Duplex>> + Send + Sync>;
@@ -75,7 +73,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 
 pub(in crate::store::redis) enum Link {
     Tcp(TcpStream),
-    /// TLS, a Unix socket, or the application's closure.
     Other(Box<dyn Duplex>),
     /// A connection of the application's pool, which has its own task.
     Pool(MultiplexedConnection),
@@ -119,7 +116,6 @@ impl Link {
         replies.into_iter().next().unwrap_or(Value::Nil).extract_error()
     }
 
-    /// Sends commands in one round trip. Replies may be errors.
     pub(super) async fn call(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
         match self {
             Self::Tcp(stream) => exchange(stream, commands).await,
@@ -156,11 +152,7 @@ pub(super) async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn
     own_task(move || dial(host, port)).await.map_err(not_connected)
 }
 
-/// The closure may panic. That is an error.
-///
-/// # Cancellation
-///
-/// The closure's future is dropped at its next await.
+/// Dropping the future drops the closure's future at its next await. A panic is an error.
 pub(super) async fn own_task<T: Send + 'static>(
     call: impl FnOnce() -> ClosureFuture<T> + Send + 'static,
 ) -> Result<T, Cause> {
@@ -169,8 +161,7 @@ pub(super) async fn own_task<T: Send + 'static>(
     task.join_next().await.expect("there is one task")?
 }
 
-/// Tries all addresses at once, so that an address that never responds delays no other, and drops the other attempts at
-/// the first success. Sets `TCP_NODELAY`.
+/// Tries all addresses at once, so that an address that never responds delays no other. Sets `TCP_NODELAY`.
 pub(super) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut attempts = JoinSet::new();
     for address in tokio::net::lookup_host((host, port)).await? {

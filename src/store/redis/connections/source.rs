@@ -30,13 +30,10 @@ use crate::store::redis::wire::Calls;
 
 #[derive(Clone, Default)]
 pub(in crate::store::redis) struct Connect {
-    /// Limit of each connection attempt.
     pub(in crate::store::redis) timeout: Duration,
     #[cfg(feature = "tls")]
     pub(in crate::store::redis) tls: Option<Arc<ClientConfig>>,
-    /// Replaces the URL's user and password.
     pub(in crate::store::redis) credentials: Option<Provide>,
-    /// Opens streams in place of this crate.
     pub(in crate::store::redis) dial: Option<Dial>,
     /// `None` for a store that calls no Lua, whose servers are not checked.
     pub(in crate::store::redis) calls: Option<Calls>,
@@ -92,10 +89,7 @@ pub(in crate::store::redis) enum Origin {
     Pool(Pool),
 }
 
-/// Sentinels, and the primary's name.
-///
-/// Each new connection calls the sentinels again, because the primary may have changed. So a failover takes effect as
-/// soon as the connection to the old primary is given up.
+/// Each new connection calls the sentinels, so that a failover takes effect with the next connection.
 #[cfg(feature = "sentinel")]
 pub(in crate::store::redis) struct Sentinels {
     /// In the order of their URLs, which also have the logins.
@@ -207,11 +201,7 @@ fn refused(error: PoolError) -> Error {
     }
 }
 
-/// Parses `redis://`, `rediss://` with the feature `tls`, `redis+unix://` on Unix, and the same with `valkey`.
-///
-/// # Errors
-///
-/// Rejects `#insecure`, and parameters that the redis crate ignores. The error never contains the URL, which may have a
+/// Rejects `#insecure`, and parameters that the redis crate ignores. Errors never contain the URL, which may have a
 /// password.
 pub(in crate::store::redis) fn server_at(url: &str) -> Result<ConnectionInfo, Error> {
     let info = url.into_connection_info().map_err(|error| Error::invalid(fault(url)).with_source(error))?;

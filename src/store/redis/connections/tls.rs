@@ -18,9 +18,7 @@ use crate::core::error::Kind;
 /// PEM texts. Without roots, the system's root certificates are trusted.
 #[derive(Default)]
 pub(in crate::store::redis) struct Tls {
-    /// Trusted instead of the system's certificates.
     pub(in crate::store::redis) root: Option<Vec<u8>>,
-    /// The client's certificate chain and private key.
     pub(in crate::store::redis) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -82,7 +80,6 @@ pub(super) async fn encrypt(
     TlsConnector::from(config).connect(name, stream).await
 }
 
-/// An empty PEM text is an error.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(unreadable)?;
     if read.is_empty() { Err(unreadable("there is no certificate in it")) } else { Ok(read) }

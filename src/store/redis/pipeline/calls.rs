@@ -15,27 +15,21 @@ use crate::store::clock::micros;
 use crate::store::redis::wire::Way;
 use crate::store::redis::wire::{Calls, KeyHashes, Packed, Program, Request, ScriptReply};
 
-/// Settings of calls, the same for all servers of a store.
 #[derive(Clone)]
 pub(in crate::store::redis) struct Settings {
     /// `None` for a store that only sends commands.
     pub(in crate::store::redis) calls: Option<Calls>,
-    /// The clock of decisions. The server's clock if there is none.
     pub(in crate::store::redis) clock: Option<Arc<dyn Clock>>,
     /// Maximum number of checks in a round. A larger request is sent alone.
     pub(in crate::store::redis) batch_size: usize,
-    /// Maximum number of rounds in flight on a connection.
     pub(in crate::store::redis) in_flight: usize,
-    /// Maximum number of connections to a server.
     pub(in crate::store::redis) most: usize,
-    /// The runtime of all connections, instead of the callers' runtimes.
     pub(in crate::store::redis) runtime: Option<Handle>,
 }
 
 pub(super) type SharedSettings = Arc<Settings>;
 
-/// Scripts that were sent on a connection. The first call of a script includes its source, which later calls on the
-/// connection cannot overtake.
+/// The first call of a script includes its source, which later calls on the connection cannot overtake.
 #[derive(Default)]
 pub(super) struct Known {
     programs: Vec<&'static Program>,

@@ -29,9 +29,7 @@ pub(super) enum Progress {
     /// Timed out in flight. The caller was woken but has not polled yet.
     Late(Error),
     Done(Response),
-    /// The caller is gone.
     Left,
-    /// A settlement, which is not polled.
     Settles(Settler),
 }
 
@@ -51,12 +49,10 @@ impl Entry {
 
 pub(super) type Ids = SmallVec<[EntryId; 2]>;
 
-/// Requests that are sent together, all of one slot.
 #[derive(Debug)]
 pub(super) struct Command {
     /// In the order of the reply. Not empty.
     pub(super) ids: Ids,
-    /// Number of checks.
     pub(super) size: usize,
     /// The permit to report the outcome by. A probe's permit has precedence.
     pub(super) permit: Option<Permit>,

@@ -81,7 +81,6 @@ pub(in crate::store::redis) type SettledReply = Result<ReplyPart, Error>;
 /// The caller of a settlement. The settlement is sent even if the caller has left.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Settler {
-    /// Permit of the limit on settlements in progress.
     place: OwnedSemaphorePermit,
     sender: oneshot::Sender<SettledReply>,
 }
@@ -116,7 +115,6 @@ pub(super) fn fail_all(settlers: Vec<Settler>, error: &Error) {
     }
 }
 
-/// A settlement that was certainly not executed.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Unsettled {
     pub(in crate::store::redis) job: Box<Job>,
@@ -190,7 +188,6 @@ impl Timeout {
         Self { began, budget, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
     }
 
-    /// 10 s, or `budget` if that is longer.
     pub(in crate::store::redis) fn of_settlement(budget: Duration) -> Self {
         let timeout = Self::new(budget);
         Self { until: timeout.began + timeout.budget.max(SETTLEMENT_WAIT), ..timeout }
@@ -216,7 +213,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Receives the outcomes of calls. Its methods must not block.
 pub(in crate::store::redis) trait Watch: Send + Sync {
-    /// `failure` is `None` if the server replied.
     fn report(&self, permit: Permit, failure: Option<&Failure>) {
         let _ = (permit, failure);
     }
@@ -226,7 +222,6 @@ pub(in crate::store::redis) trait Watch: Send + Sync {
         false
     }
 
-    /// Sends a settlement to the server that has its slot now. Returns it if there is none.
     fn settle_again(&self, settlement: Unsettled) -> Option<Unsettled>;
 }
 

@@ -43,7 +43,6 @@ impl Pipe {
         }
     }
 
-    /// Returns the settlement if the runtime has ended.
     pub(super) fn settle(&self, job: Box<Job>, settler: Settler) -> Result<(), (Box<Job>, Settler)> {
         let mut queue = self.lock();
         let next = queue.settle(job, settler)?;
@@ -95,11 +94,7 @@ impl Pipe {
     }
 }
 
-/// The wait for a reply. Nothing is sent before the first poll.
-///
-/// # Cancellation
-///
-/// A request that was not sent yet is never sent. The reply to one that was sent is dropped.
+/// Sends nothing before the first poll. If dropped, the request is not sent, or its reply is dropped.
 pub(in crate::store::redis) struct Asking {
     pipe: Arc<Pipe>,
     stage: Stage,
@@ -168,7 +163,6 @@ impl Drop for Asking {
 
 pub(in crate::store::redis) struct NoReply {
     pub(in crate::store::redis) error: Error,
-    /// Receives the reply later, if the request was sent.
     pub(in crate::store::redis) late: Option<Asking>,
     #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "one server redirects nothing"))]
     pub(in crate::store::redis) refused: Option<Box<Refused>>,

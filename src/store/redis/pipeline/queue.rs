@@ -38,11 +38,9 @@ type Commands = SmallVec<[Command; 1]>;
 pub(super) enum Line {
     Down,
     Connecting,
-    /// Callers write to it themselves.
     Socket(Arc<Socket>),
 }
 
-/// The next step after the lock is released.
 pub(super) enum Next {
     Write(Round),
     Wake,
@@ -51,27 +49,23 @@ pub(super) enum Next {
 
 pub(super) struct Round {
     socket: Arc<Socket>,
-    /// Number of the connection.
     number: u64,
     bytes: Vec<u8>,
     count: usize,
     was_quiet: bool,
 }
 
-/// Effects to run after the lock is released.
 #[derive(Default)]
 pub(super) struct Done {
     reports: Vec<(Permit, Option<Failure>)>,
     wakers: Vec<Waker>,
     settled: Vec<(Settler, JobReply)>,
     failed: Option<(Vec<Settler>, Error)>,
-    /// Settlements that were certainly not executed.
     unsettled: Vec<Unsettled>,
 }
 
 pub(super) struct Queue {
     pub(super) entries: Entries,
-    /// Requests in no call yet, in order.
     waiting: VecDeque<EntryId>,
     /// Checks in `waiting`.
     checks: usize,
@@ -79,20 +73,16 @@ pub(super) struct Queue {
     flight: VecDeque<Command>,
     /// Commands of each replaced connection, on which only late replies are read.
     replaced: Vec<VecDeque<Command>>,
-    /// Checks in flight.
     sent: usize,
     rounds: usize,
     pub(super) line: Line,
-    /// Number of the connection.
     number: u64,
-    /// Scripts that were sent on this connection.
     known: Known,
     writing: bool,
     /// Bytes that the socket has not taken yet. The task writes them.
     rest: Vec<u8>,
     /// Number of commands at the end of `flight` that were certainly not sent.
     unsent: usize,
-    /// Replies received on this connection.
     heard: u64,
     /// Latest time at which the task's timer fires.
     pub(super) armed: Option<Instant>,
@@ -148,7 +138,6 @@ impl Queue {
         Ok((id, self.add(id, size)))
     }
 
-    /// Returns the settlement if the runtime has ended.
     pub(super) fn settle(&mut self, job: Box<Job>, settler: Settler) -> Result<Next, (Box<Job>, Settler)> {
         if self.end.is_some() {
             return Err((job, settler));
@@ -273,8 +262,7 @@ impl Queue {
         }
     }
 
-    /// Takes the bytes to write, the connection's number, and the number of unsent commands. The caller then calls
-    /// [`written`](Self::written).
+    /// The caller writes the bytes and calls [`written`](Self::written).
     pub(super) fn take_rest(&mut self) -> Option<(Vec<u8>, u64, usize)> {
         if self.writing || self.rest.is_empty() {
             return None;
@@ -283,8 +271,7 @@ impl Queue {
         Some((mem::take(&mut self.rest), self.number, self.unsent))
     }
 
-    /// Returns the command that `reply` belongs to. `None` if `reply` belongs to a command sent before it, like
-    /// `ASKING`.
+    /// `None` if the reply is to a command sent before, such as `ASKING`.
     pub(super) fn replied(&mut self, reply: &Reply<'_>, replaced: Option<usize>) -> Result<Option<Command>, OutOfStep> {
         let flight = replaced.map_or(&mut self.flight, |place| &mut self.replaced[place]);
         let command = flight.front_mut().ok_or(OutOfStep)?;
@@ -607,14 +594,13 @@ pub(super) fn lost_connection() -> Error {
     Error::new(Kind::Connection, "the connection to Redis was lost")
 }
 
-/// The timeout error in use, and since when. Callers that time out in one silence share it, so that layers count one
-/// failure.
+/// Callers that time out in one silence share an error, so that layers count one failure.
 #[derive(Debug, Default)]
 struct Lateness(Option<(Instant, Error)>);
 
 impl Lateness {
     fn error(&mut self, now: Instant, timeout: Timeout) -> Error {
-        // A quarter of a timeout separates two silences.
+        // An error is reused for a quarter of a timeout only, so that a longer silence counts again.
         let current = self.0.take().filter(|(since, _)| now.saturating_duration_since(*since) < timeout.budget / 4);
         let (_, error) = self.0.insert(current.unwrap_or_else(|| (now, timeout.error())));
         error.shared()

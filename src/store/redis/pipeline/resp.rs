@@ -134,14 +134,10 @@ enum Sent {
     Replied(Result<Vec<Value>, RedisError>),
 }
 
-/// A connection of an application's pool as a stream of bytes. The redis crate owns the socket and takes whole
-/// commands.
-///
-/// Each write has whole commands, because this stream takes all bytes. The next read, by the task, sends them.
+/// The redis crate owns the socket. A write has whole commands, which the next read, by the task, sends.
 pub(super) struct Pooled {
     connection: MultiplexedConnection,
     sent: VecDeque<Sent>,
-    /// Replies that are not read yet.
     replies: BytesMut,
 }
 

@@ -21,7 +21,6 @@ use crate::store::redis::connections::{ConnSource, Link};
 /// A bound because settlements wait through outages and would fill the memory.
 const MOST_SETTLEMENTS: usize = 4_096;
 
-/// One server, or one node of a Cluster.
 pub(in crate::store::redis) struct Server {
     source: Arc<ConnSource>,
     settings: Arc<Settings>,
@@ -30,7 +29,6 @@ pub(in crate::store::redis) struct Server {
     lines: ArcSwap<Vec<(Id, Arc<Pipe>)>>,
     /// Settlements that wait for a connection of any runtime. The lock is held while a connection is made.
     orphans: Mutex<Vec<Unsettled>>,
-    /// One permit for each settlement in progress.
     places: Arc<Semaphore>,
 }
 
@@ -74,7 +72,6 @@ impl Server {
         Asking::new(self.line(runtime), job)
     }
 
-    /// Connects now, if the calling runtime has no connection.
     pub(in crate::store::redis) async fn prepare(&self) -> Result<(), Error> {
         let here = Handle::try_current().map_err(|_| no_runtime())?;
         let runtime = self.settings.runtime.as_ref().unwrap_or(&here);
@@ -113,7 +110,6 @@ impl Server {
         self.give(line.as_ref(), job, settler);
     }
 
-    /// Prefers `line`, unless it has ended.
     fn give(&self, line: Option<&Arc<Pipe>>, mut job: Box<Job>, mut settler: Settler) {
         loop {
             for line in line.into_iter().chain(self.lines.load().iter().map(|(_, line)| line)) {

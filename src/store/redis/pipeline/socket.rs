@@ -17,17 +17,14 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::store::redis::connections::Duplex;
 
-/// Bytes reserved for each read.
 const ROOM: usize = 16 * 1_024;
 
-/// The half that callers write to.
 #[derive(Debug)]
 pub(super) enum Socket {
     Tcp(OwnedWriteHalf),
     Other(Arc<SharedStream>),
 }
 
-/// The half that the task reads.
 #[derive(Debug)]
 pub(super) enum Reader {
     Tcp(OwnedReadHalf),

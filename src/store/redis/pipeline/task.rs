@@ -51,14 +51,12 @@ pub(super) struct Task {
 
 enum Wire {
     Down,
-    /// The attempt, and when it began.
     Connecting(Connecting, Instant),
     Open(ReplyStream),
 }
 
 struct ReplyStream {
     reader: Reader,
-    /// The begin of an incomplete reply.
     received: BytesMut,
     /// Held because dropping the other half closes the stream.
     socket: Arc<Socket>,

@@ -18,11 +18,9 @@ use super::request::{Request, RuleBytes};
 use super::script::{Calls, Program, count_of};
 use super::source::Needs;
 
-/// Keys and argument of a call, with requests in the order of the reply.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Packed<'a> {
     keys: SmallVec<[&'a [u8]; 1]>,
-    /// The second argument of the script: the rules, and the indexes that refer to them.
     bytes: SmallVec<[u8; 48]>,
     /// Selects the script.
     needs: Needs,
@@ -89,10 +87,7 @@ impl<'a> Packed<'a> {
         Program::of(calls, self.needs)
     }
 
-    /// The program's name is the first argument.
-    ///
-    /// `now` is the time of the decisions in microseconds since the Unix epoch, in decimal. If empty, the script calls
-    /// `TIME`. If `is_missing`, the source is sent.
+    /// `now` is in microseconds since the Unix epoch, in decimal. If empty, the script calls `TIME`.
     pub(in crate::store::redis) fn arguments<'b>(
         &'b self,
         program: &'b Program,

@@ -48,20 +48,15 @@ const TIME_SPAN: u64 = 1 << 44;
 /// Inline bytes for a single check's state: the size of a large level.
 const MOST_OF_ONE: usize = 29;
 
-/// Bytes of a number of units.
 const UNITS: usize = 7;
 
 /// First byte of a level of 2^52 or more. Other levels begin with a time, whose first byte is below 16.
 const WIDE_MARK: u8 = 255;
 
-/// Bytes of a cohort of slots.
 const COHORT: usize = 11;
 
-/// A reply without the parts that were taken from it.
 pub(in crate::store::redis) struct ScriptReply<'a> {
-    /// In microseconds since the Unix epoch.
     now_us: u64,
-    /// One byte for each check.
     flags: &'a [u8],
     /// States, of the checks that found one.
     views: &'a [u8],
@@ -72,13 +67,11 @@ pub(in crate::store::redis) struct ScriptReply<'a> {
 /// A request's part of a reply. It owns its bytes because another task reads it.
 #[derive(Debug)]
 pub(in crate::store::redis) struct ReplyPart {
-    /// In microseconds since the Unix epoch.
     now_us: u64,
     flags: SmallVec<[u8; 4]>,
     views: SmallVec<[u8; MOST_OF_ONE]>,
     /// Number of flags and bytes of views that were read.
     read: (usize, usize),
-    /// `None` if the call had one check.
     pub(in crate::store::redis) call: Option<CallId>,
 }
 
@@ -112,7 +105,6 @@ impl<'a> ScriptReply<'a> {
 }
 
 struct DecodedState {
-    /// The script's decision. For a change, whether the script changed the state.
     fits: bool,
     found: Found,
     /// Set only for `Found::Kept`.
@@ -120,7 +112,6 @@ struct DecodedState {
 }
 
 impl DecodedState {
-    /// Fails if the server's clock is in none of the calendar's windows that were sent.
     fn decided(self) -> Result<Self, Error> {
         if self.found == Found::Outside { Err(outside()) } else { Ok(self) }
     }
@@ -141,7 +132,6 @@ impl ReplyPart {
         Some(DecodedState { fits: flag & 1 == 1, found, state })
     }
 
-    /// Returns the units of a change, 0 without a state, and the state after it.
     fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, DecodedState)> {
         let mut units = 0;
         if found(*self.flags.get(self.read.0)?) == Found::Kept {
@@ -199,7 +189,6 @@ fn found(flag: u8) -> Found {
     }
 }
 
-/// Returns the number of bytes of a request's states. `None` if `views` is too short.
 fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
     let mut size = 0;
     for ((layout, view), flag) in request.views().zip(flags) {
@@ -233,8 +222,7 @@ fn is_wide(rest: &[u8]) -> bool {
     rest.first() == Some(&WIDE_MARK)
 }
 
-/// Returns the time nearest to `now` whose low 44 bits are `low`, like `whole_time` in `lua/prelude.lua`. It is exact
-/// within 2^43 ticks of `now`, and no state matters for longer.
+/// Like `whole_time` in `lua/prelude.lua`. Exact within 2^43 ticks of `now`, and no state matters for longer.
 fn whole_time(low: u64, now: u64) -> u64 {
     let half = TIME_SPAN / 2;
     let behind = now.wrapping_sub(low).wrapping_add(half) % TIME_SPAN;
@@ -262,7 +250,6 @@ pub(in crate::store::redis) struct Verdict {
 }
 
 impl Verdict {
-    /// Fails if the verdict of the script on a check differs.
     pub(in crate::store::redis) fn of(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
         let now_us = part.now_us;
         let mut seen: SmallVec<[DecodedState; 1]> = SmallVec::new();

@@ -78,9 +78,7 @@ impl View {
 /// Checks of one decision, adjustment or reset, decided all or nothing, in the order of the reply.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store::redis) struct Request {
-    /// Distinct keys in Redis, usually one.
     pub(super) keys: SmallVec<[RedisKey; 1]>,
-    /// Distinct rules, usually one.
     pub(super) rules: SmallVec<[RuleBytes; 1]>,
     /// Indexes of each check's key and rule, from 0.
     pub(super) checks: SmallVec<[[u8; 2]; 4]>,
@@ -88,10 +86,7 @@ pub(in crate::store::redis) struct Request {
 }
 
 impl Request {
-    /// Takes at most [`MOST_CHECKS`] checks, including bans.
-    ///
-    /// Costs and floors are cut to `MOST_UNITS`, as in the algorithms in Rust. `now_ms` is called for windows of a
-    /// calendar only.
+    /// At most [`MOST_CHECKS`], including bans. `now_ms` is called for windows of a calendar only.
     pub(in crate::store::redis) fn new(prefix: &str, checks: &[Check], now_ms: impl Fn() -> u64) -> Self {
         let mut request = Self::default();
         for (index, check) in checks.iter().enumerate() {
@@ -163,7 +158,6 @@ impl Request {
         self.checks.len()
     }
 
-    /// `None` for more than one check, an adjustment or a reset.
     pub(super) fn single(&self) -> Option<(&[u8], &RuleBytes)> {
         match (&*self.keys, &*self.rules, &*self.checks) {
             ([key], [rule], [_]) if rule[1] < REFUNDS => Some((key, rule)),
@@ -233,7 +227,6 @@ fn rule(quota: &Quota, flags: u8, windows: [u64; 2], numbers: [u64; 2]) -> RuleB
     rule
 }
 
-/// Long enough for most names to need no allocation.
 type RedisKey = SmallVec<[u8; 80]>;
 
 /// `<prefix>:{<key>}:<policy>:<shape>`. The prefix has no braces, so the hash tag begins at the first brace.

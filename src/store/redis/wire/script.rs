@@ -15,14 +15,11 @@ pub(in crate::store::redis) const CHECK: &str = include_str!("../../../../lua/ch
 /// Set by [`functions`](crate::store::RedisStoreBuilder::functions).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::store::redis) enum Calls {
-    /// `EVALSHA`, of one script for each set of needs.
     #[default]
     Scripts,
-    /// `FCALL`, of one library that has all statements.
     Functions,
 }
 
-/// Jobs of different ways share no call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store::redis) enum Way {
     Plain,
@@ -37,7 +34,6 @@ pub(in crate::store::redis) struct Program {
     source: String,
     /// The SHA-1 of a script in hexadecimal digits, or the name of a library.
     name: String,
-    /// Functions of a library, without the check.
     functions: Vec<String>,
 }
 
@@ -57,10 +53,7 @@ impl Program {
         Self { calls: Calls::Scripts, source, name, functions: Vec::new() }
     }
 
-    /// Contains all algorithms, all entries, and the check of the server's Lua.
-    ///
-    /// The name is `tollgate_` and 16 digits of the hash. A function's name is the library's, `_` and the entry. So
-    /// versions of this crate do not collide.
+    /// Names contain a hash of the source, so that versions of this crate do not collide.
     pub(in crate::store::redis) fn library() -> &'static Self {
         static LIBRARY: OnceLock<Program> = OnceLock::new();
         LIBRARY.get_or_init(|| {
@@ -84,12 +77,10 @@ impl Program {
         }
     }
 
-    /// For a library only.
     pub(in crate::store::redis) fn check_command(&self) -> Cmd {
         cmd("FCALL").arg(format!("{}_check", self.name)).arg(0).take()
     }
 
-    /// Returns the command and its subject. If `is_missing`, that is the source of a script.
     pub(super) fn call(&self, entry: &'static str, is_missing: bool) -> [&[u8]; 2] {
         match self.calls {
             Calls::Scripts if is_missing => [b"EVAL", self.source.as_bytes()],

@@ -40,22 +40,17 @@ const ALGORITHMS: [Algorithm; Algorithm::WITH_BAN.len()] = {
     numbered
 };
 
-/// One decision over one check.
 const SINGLE: u16 = 1 << ALGORITHMS.len();
 
-/// Decisions over one check each, of different keys.
 const SINGLES: u16 = 2 * SINGLE;
 
-/// Levels that may reach 2^52.
 const WIDE: u16 = 2 * SINGLES;
 
-/// Windows of a calendar, which have their own functions.
 const CALENDAR: u16 = 2 * WIDE;
 
 /// Bans, whose algorithm has the last number. Excludes `SINGLE` and `SINGLES`.
 const BAN: u16 = SINGLE / 2;
 
-/// Prefix of the functions of `CALENDAR`.
 const CALENDAR_WINDOW: &str = "calendar_window";
 
 /// Algorithms and the entry. Without an entry's bit, the entry is `batch`.
@@ -63,7 +58,6 @@ const CALENDAR_WINDOW: &str = "calendar_window";
 pub(super) struct Needs(u16);
 
 impl Needs {
-    /// Number of sets, and so the bound of the number of scripts.
     pub(super) const SETS: usize = 2 * CALENDAR as usize;
 
     pub(super) fn of_wide(algorithm: Algorithm) -> Self {
@@ -94,7 +88,6 @@ impl Needs {
         Self(self.0 | other.0)
     }
 
-    /// Below [`SETS`](Self::SETS).
     pub(super) fn set(self) -> usize {
         self.0.into()
     }
@@ -131,9 +124,7 @@ impl Needs {
     }
 }
 
-/// # Panics
-///
-/// If there is none. Numbers are from rules that this process wrote.
+/// Panics without such an algorithm. Numbers are from rules that this process wrote.
 pub(super) fn algorithm_of(number: u8) -> Algorithm {
     ALGORITHMS[usize::from(number) - 1]
 }
@@ -177,8 +168,8 @@ pub(super) fn script_for(needs: Needs, entry: &str) -> String {
     format!("{usual}{}return {entry}(KEYS, ARGV)\n", statements_for(needs, &[entry]))
 }
 
-/// Collects statements from last to first: those whose name is needed by an entry or a collected statement. Table
-/// entries outside of `needs` are left out, and with them the functions that only they use.
+/// Collects, from last to first, statements that an entry or a collected statement needs, without algorithms that are
+/// not needed.
 pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
     // No hash maps, because scripts are made once in a process: see `crate::core::random`.
     let (constants, statements) = read();
