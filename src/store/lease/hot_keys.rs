@@ -139,6 +139,7 @@ pub struct LeaseCounts {
     pub leased: u64,
     /// Units spent on requests, less those that were refunded, or were owed when their counter was reset.
     pub spent: u64,
+    /// Units returned to the inner store.
     pub returned: u64,
     /// Units neither spent nor returned: their window had ended, the bucket had been replenished, the counter was
     /// reset, or the lease call failed and may have charged them.

@@ -107,6 +107,7 @@ pub struct LeaseStore {
 }
 
 impl LeaseStore {
+    /// Leases from `inner` with the default settings.
     pub fn new(inner: impl Store) -> Self {
         Self::builder(inner).build()
     }

@@ -76,8 +76,8 @@ impl RedisStore {
 
     /// Returns each primary of a Cluster with the state of its circuit breaker, sorted by `host:port`.
     ///
-    /// It is empty for one server, and for the primary that sentinels name: they share the circuit breaker [of the
-    /// layer](crate::LiveLayer::breaker_state). It is also empty until the first decision of a
+    /// It is empty for one server, and for the primary that sentinels name, which only have the
+    /// [layer's](crate::LiveLayer::breaker_state) circuit breaker. It is also empty until the first decision of a
     /// [lazy](crate::store::RedisStoreBuilder::lazy) store.
     pub fn breakers(&self) -> Vec<(String, BreakerState)> {
         self.engine().servers.breakers()
