@@ -4,8 +4,8 @@
 //! nothing grow. A cell counts the requests of one key. Other keys of the cell count it down, and take it over at the
 //! end, much as in the majority vote of Boyer and Moore.
 //!
-//! Each shard counts its units. [`LeaseCounts`] is the sum, for operators and for tests of the store's balance: `leased
-//! + owed = spent + returned + lost + held`.
+//! Each shard counts its units. [`LeaseCounts`] is the sum, for operators and for tests of the store's balance:
+//! `leased + owed = spent + returned + lost + held`.
 //!
 //! Invariant: the number of hot keys is bounded. When the table is full, a key stays cold, and the inner store decides
 //! it.

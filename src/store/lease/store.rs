@@ -1,7 +1,7 @@
 //! The lease store: units held, and how they are returned.
 //!
-//! Requests try the leases first. The inner store decides the others, and handles adjustments of counters. The store in
-//! a receipt tells who settles it. Dropping the last clone returns all leases at once, without waiting.
+//! Requests try the leases first. The inner store decides the others, and handles adjustments of counters. The store
+//! named in a receipt settles it. Dropping the last clone returns all leases at once, without waiting.
 //!
 //! Invariant: no lock is held while the inner store is called, because it may decide at once and lock a shard again.
 
