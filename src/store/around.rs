@@ -1,12 +1,8 @@
-//! How receipts are settled part by part.
-
 use smallvec::SmallVec;
 
 use super::{Change, MaybeFuture, Receipt, ReceiptItem, Settlement, Settling};
 
-/// Settles each part of what a store decided, and joins the results in the order of `changes`. `settle` receives the
-/// parts that earlier checks of the request took, the part, and the change. A change that there is nothing to do for
-/// comes to 0 units.
+/// `settle` receives what earlier checks of the request took, the item, and the change.
 pub(super) fn settle_each(
     receipt: &Receipt,
     changes: &[Settlement],
@@ -19,8 +15,6 @@ pub(super) fn settle_each(
     join(each.collect())
 }
 
-/// Joins results in their order, in one future that waits for one after the other if not all are ready. The first error
-/// is that of all.
 fn join(mut parts: SmallVec<[Settling; 1]>) -> Settling {
     if parts.len() == 1 {
         return parts.remove(0);

@@ -1,13 +1,13 @@
-//! How a decision is wanted: by when, and from where.
+//! Deadlines and sources of decisions.
 //!
-//! Layers give stores a deadline when their own timeout is shorter than the store's. It is a point of tokio's clock, so
-//! that it is handed from store to store without losing time on the way.
+//! Layers give stores a deadline when their own timeout is shorter than the store's. It is an instant of tokio's clock,
+//! so that wrappers can pass it on without losing time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// By when a decision is wanted, and where it may come from.
+/// The deadline of a decision, and the sources it may come from.
 ///
 /// # Examples
 ///
@@ -23,57 +23,56 @@ use tokio::time::Instant;
 #[must_use]
 #[non_exhaustive]
 pub struct Ask {
-    /// By when the decision is needed.
     pub(crate) deadline: Deadline,
-    /// Where it may come from.
+    /// The allowed source of the decision.
     pub mode: AskMode,
 }
 
 impl Ask {
-    /// Sets the time within which the decision is needed, counted from now, by default without end: for a store that
-    /// waits, whatever is shorter than its [timeout](super::Capabilities::timeout).
+    /// Sets the time within which the decision is needed, counted from now. The default is no limit.
+    ///
+    /// A store that waits keeps the shorter of it and its [timeout](super::Capabilities::timeout).
     pub fn within(self, time: Duration) -> Self {
         Self { deadline: Deadline::after(time), ..self }
     }
 
-    /// Returns the time that is left, zero once it has passed; `None` if there is no deadline.
+    /// Returns the remaining time, zero once it has passed, or `None` without a deadline.
     #[must_use]
     pub fn remaining(self) -> Option<Duration> {
         self.deadline.remaining()
     }
 
-    /// Sets where the decision may come from, by default [`AskMode::Normal`].
+    /// Sets the allowed source of the decision. The default is [`AskMode::Normal`].
     pub fn mode(self, mode: AskMode) -> Self {
         Self { mode, ..self }
     }
 }
 
-/// Where a decision may come from.
+/// The allowed source of a decision.
 ///
 /// A store that always calls its server may ignore it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AskMode {
-    /// From wherever the store decides. The default.
+    /// Any source. The default.
     #[default]
     Normal,
-    /// From the server only, even if this process could decide by itself.
+    /// The server only, even if this process could decide by itself.
     ///
-    /// After a failure, a layer uses the decision of a single request to find out whether the server is available
-    /// again. A decision from memory would not show that, and for a hot key there may be no other kind.
+    /// After a failure, a layer uses the decision of a single request to find out if the server is available again. A
+    /// decision from memory would not prove that, and for a hot key there may be no other kind.
     Probe,
-    /// As [`Normal`](Self::Normal), but a cache may also refuse looks: by a cached refusal of one unit beyond the floor.
+    /// Like [`Normal`](Self::Normal), but a cache may also deny peeks, by a cached denial of one unit beyond the floor.
     ///
-    /// All checks are looks (of cost 0). Layers make them before they look keys or quotas up for a request. A store that
-    /// has units of its own besides those of the inner store passes them on as [`Normal`](Self::Normal).
+    /// All checks are peeks (of cost 0). Layers make them before they look keys or quotas up for a request. A store
+    /// that has units in addition to the inner store's passes them on as [`Normal`](Self::Normal).
     Cached,
 }
 
-/// By when a decision is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Deadline {
-    /// The time; `None` is later than any.
+    /// `None` is later than any time.
     at: Option<Instant>,
 }
 
@@ -82,7 +81,6 @@ impl Deadline {
         Self { at: None }
     }
 
-    /// A deadline after `time` from now; none if that is too late to be represented.
     pub(crate) fn after(time: Duration) -> Self {
         Self { at: Instant::now().checked_add(time) }
     }
@@ -91,8 +89,6 @@ impl Deadline {
         self.at
     }
 
-    /// Returns the time until the deadline, which is zero once it has passed; `None` if there is
-    /// none.
     pub(crate) fn remaining(self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
     }

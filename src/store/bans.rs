@@ -1,8 +1,8 @@
-//! Bans as checks and changes like any other, in every store that decides with the arithmetic of this crate.
+//! Bans, expressed as checks and changes, for stores that use the arithmetic of this crate.
 //!
-//! A ban is a counter of strikes, of an algorithm of its own. Its check stands before the check whose key it bans, and
-//! refuses or is in shadow mode as that does. Its cost is 1 if that check is a strike where it does not fit: this is
-//! counted when all checks are decided, whether the request is admitted or refused.
+//! A ban is a counter of strikes, with its own algorithm. Its check precedes the check whose key it bans, and has the
+//! mode of that check. Its cost is 1 if a denial of that check is a strike. Strikes are counted after all checks are
+//! decided, even if the request is denied.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{BanCheck, Change, ChangeResult, Check, ReceiptItem, Settles};
 use crate::core::algorithm::{Adjusted, Adjustment, NEVER, State, Step};
 use crate::core::{Ban, Lines, Outcome, PolicyName, Quota};
 
-/// Returns the checks that decide a request, of bans too. What was returned before is returned as it is.
+/// Adds the checks of bans. Idempotent.
 pub(super) fn with_bans(checks: &[Check]) -> Cow<'_, [Check]> {
     if size(checks) == checks.len() || checks.iter().any(|check| check.counter.is_ban()) {
         return Cow::Borrowed(checks);
@@ -38,16 +38,13 @@ pub(super) fn changed(taken: &ReceiptItem, change: Change) -> (Cow<'_, ReceiptIt
     (Cow::Owned(ReceiptItem::new(taken.counter.of_ban(&BanCheck::new(ban)), 0, taken.stamp)), change)
 }
 
-/// Returns the step of the ban of a check, if that stands before it.
 pub(super) fn ban_before<'a>(checks: &[Check], steps: &'a [Step], index: usize) -> Option<&'a Step> {
     let before = index.checked_sub(1)?;
     checks[before].counter.is_ban().then(|| &steps[before])
 }
 
-/// Counts the strikes of a request, in the order of its checks: of those that do not fit, and of those whose key is
-/// banned, which may extend the ban. Of a look it is a strike if one unit would not fit.
-///
-/// The steps of their bans are then those after it, with the state to keep.
+/// Counts strikes in order: checks that do not fit, and checks of banned keys, which may extend the ban. For a peek,
+/// one unit counts.
 pub(super) fn strike<'a>(
     checks: &[Check],
     steps: &mut [Step],
@@ -72,7 +69,7 @@ pub(super) fn strike<'a>(
     }
 }
 
-/// Strikes once. The step has the length of a ban that began as its delay.
+/// The step's delay is the length of a ban that began.
 fn after_strike(ban: &Quota, before: Option<&State>, now: u64) -> Step {
     let Adjusted { units, state } = ban.adjust(before, now, Adjustment::new(Change::Charge(1), NEVER));
     let Some((state, reset)) = state else { return ban.decide(before, now, 0, 0) };
@@ -85,8 +82,7 @@ pub(super) fn noted(outcome: Outcome, ban: &Step) -> Outcome {
     outcome.with_ban(ban.delay > 0)
 }
 
-/// Logs state that was set aside, and the bans that began. Not to be called under a lock: who writes the log may ask the
-/// same store.
+/// Not to be called under a lock, because the log's writer may call the same store.
 pub(super) fn log(checks: &[Check], steps: &[Step]) {
     for (check, step) in checks.iter().zip(steps) {
         step.found.warn(check.counter.policy());
@@ -96,14 +92,13 @@ pub(super) fn log(checks: &[Check], steps: &[Step]) {
     }
 }
 
-/// Returns, and logs, the result of a strike outside of any decision, after which a look finds `step`.
 pub(super) fn applied_strike(ban: &ReceiptItem, units: u64, step: &Step) -> ChangeResult {
     log_ban(ban.counter.policy(), step.wait * units);
     let applied = ChangeResult::new(units, ban.stamp);
     if step.fits { applied } else { applied.banned(Duration::from_millis(step.wait)) }
 }
 
-/// Logs the beginning of a ban of so many milliseconds, without the key: ten of a policy in 10 s. There is none of 0.
+/// At most ten lines of a policy in 10 s, without the key. 0 is no ban.
 fn log_ban(policy: &PolicyName, length: u64) {
     static BANNED: Lines = Lines::ten();
     let (policy, length) = (policy.as_str(), Duration::from_millis(length));

@@ -1,16 +1,15 @@
-//! The circuit breaker: it keeps calls from a store that fails, and probes whether it is available
-//! again.
+//! The circuit breaker, which keeps calls from a failing store and probes if it is available again.
 //!
 //! | from | to | when |
 //! | --- | --- | --- |
 //! | closed | open | 5 failures in a row, or 10 within a second that are at least half of its calls |
-//! | open | half-open | a request comes after the wait: it probes |
+//! | open | half-open | a request is made after the wait: it probes |
 //! | half-open | closed | any probe succeeds |
 //! | half-open | open | all probes in flight have failed or were given up |
 //!
-//! The first wait is 50 ms; from the beginning of one probe to that of the next it is 100, 200, 400
-//! and then always 500 ms. A breaker that opens again within a second of closing goes on with the
-//! longer waits. An outage, with times in milliseconds:
+//! The first wait is 50 ms. From the start of one probe to that of the next it is 100, 200, 400 and then always 500 ms.
+//! A breaker that opens again within a second of closing continues with the longer waits. An outage, with times in
+//! milliseconds:
 //!
 //! | time | event | phase | probes | in flight | next probe at |
 //! | --- | --- | --- | --- | --- | --- |
@@ -21,17 +20,16 @@
 //! | 350 | another one does; the last has no outcome yet | half-open | 3 | 2 | 750 |
 //! | 360 | one of the two succeeds | closed | | | |
 //!
-//! A call goes like this: [`acquire`](Breaker::acquire) returns a permit, or none, and then the store is not called;
-//! the caller calls the store; it reports the outcome with the permit, once: `succeeded`, `failed` or `gave_up`. The
-//! time is a number of milliseconds since a start of the caller's choice: the breaker has no clock, no timer and no
-//! task.
+//! [`acquire`](Breaker::acquire) returns a permit, without which the store is not called. The caller reports the
+//! outcome of the call with the permit, once: `succeeded`, `failed` or `gave_up`. Times are milliseconds since a start
+//! that the caller chooses: the breaker has no clock, no timer and no task.
 //!
-//! Its state is behind a lock, which nobody takes while the breaker is closed and no failure is in its window. Each time
-//! that it opens or closes begins a new *round*; outcomes of calls of an earlier one are ignored.
+//! The state is behind a lock, which is not taken while the breaker is closed and no failure is in its window. Opening
+//! and closing each begin a new *round*. Outcomes of calls of an earlier round are ignored.
 //!
-//! Layers have one for their store (`failure/`), and primaries of a Redis Cluster one each: a `ReportedBreaker`, which has
-//! tokio's clock, and logs and counts when it opens and closes. An error of one primary carries the [`Outage`] of its breaker
-//! to the layer, which does not count the failure for the whole store, and knows when the primary is called again and for
+//! Layers have a `ReportedBreaker` for their store (`failure/`), and each primary of a Redis Cluster has one. It uses
+//! tokio's clock, and logs and counts its changes. An error of one primary carries the [`Outage`] of its breaker to the
+//! layer. So the layer does not count the failure for the whole store, and knows when the primary is called again and
 //! how long it has failed.
 
 use std::fmt::Display;
@@ -52,31 +50,26 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-/// What threads share it by; the model checker replaces these with its own.
+// Separate from its users because the model checker replaces it.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
-/// A circuit breaker that reports its changes: each one once, however many callers there are.
+/// Reports each change once, however many callers there are.
 #[derive(Debug)]
 pub(crate) struct ReportedBreaker {
-    /// The breaker itself, to which times are milliseconds since `start`.
+    /// Its times are milliseconds since `start`.
     pub(crate) inner: Breaker,
-    /// The zero of its time.
     pub(crate) start: Instant,
     whose: Whose,
-    /// What its changes are counted by, and failures of the store.
     pub(crate) telemetry: Telemetry,
     lines: OutageLines,
 }
 
-/// Whose breaker it is.
 #[derive(Debug)]
 pub(crate) enum Whose {
-    /// That of a layer's store, whose failures this rule is for.
     Store(OnFailure),
-    /// That of a primary of a Redis Cluster, at this address.
     #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "only a Cluster has several"))]
     Primary(String),
 }
@@ -87,22 +80,19 @@ impl ReportedBreaker {
         Self { inner: Breaker::new(), start: Instant::now(), whose, telemetry, lines }
     }
 
-    /// Returns the time in milliseconds since `start`.
     pub(crate) fn now(&self) -> u64 {
         millis(self.start.elapsed())
     }
 
-    /// Returns the permit for a call, or `None` if it must not be made now.
     pub(crate) fn acquire(&self) -> Option<Permit> {
         self.inner.acquire(|| self.now())
     }
 
-    /// Returns how long until the next probe may begin; zero if it is closed.
     pub(crate) fn next_probe(&self) -> Duration {
         self.inner.next_probe(self.now())
     }
 
-    /// Returns when the failures began, if there was no reply since.
+    /// `None` if the store has replied since.
     pub(crate) fn failing_since(&self) -> Option<Instant> {
         self.inner.failing_since().map(|since| self.start + Duration::from_millis(since))
     }
@@ -161,25 +151,20 @@ impl Whose {
     }
 }
 
-/// The state of the breaker of the server that an error is of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outage {
-    /// How long until the server is called again; zero if its breaker is closed or a probe is due.
     pub(crate) next_probe: Duration,
-    /// Since when it has not replied, by tokio's clock; `None` if it has replied since its last
-    /// failure.
+    /// By tokio's clock. `None` if the server has replied since.
     pub(crate) failing_since: Option<Instant>,
 }
 
 impl Error {
-    /// Returns the error as one of a single server of the store.
     #[cfg(feature = "cluster")]
     pub(crate) fn of_one_server(self, outage: Outage) -> Self {
         self.with_detail(outage)
     }
 
-    /// Returns the state of the server's breaker, if the store has one for each of its servers and
-    /// the error is of one of them.
+    /// `None` unless the error is from one of several servers with breakers.
     pub(crate) fn outage(&self) -> Option<Outage> {
         self.detail().copied()
     }

@@ -1,13 +1,13 @@
-//! The clock of stores that keep time in this process, and a way to set it in tests.
+//! Clocks of stores that keep time in this process.
 //!
-//! A store reads its clock once for each decision, or once for several that share a call. Redis
-//! decides by its own time unless a store is built with a clock.
+//! A store reads its clock once for each decision, or once for several that share a call. Redis decides by its own time
+//! unless a store is built with a clock.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::core::Quota;
 
-/// A source of time: of [`now`](Self::now) for rates, and of [`wall`](Self::wall) for windows aligned to it.
+/// A source of time: [`now`](Self::now) for rates, and [`wall`](Self::wall) for windows aligned to it.
 ///
 /// It is called for each decision, from any thread, and must not block. A time that steps back neither refills nor
 /// rewinds a counter. State that is more than a window ahead of it is set aside, with a warning.
@@ -44,15 +44,15 @@ use crate::core::Quota;
 /// # }
 /// ```
 pub trait Clock: Send + Sync + 'static {
-    /// Returns the time since the Unix epoch. Microseconds count, finer parts are cut off.
+    /// Returns the time since the Unix epoch, of which parts below microseconds are ignored.
     ///
     /// It should not step back, nor jump ahead.
     fn now(&self) -> Duration;
 
-    /// Returns the time since the Unix epoch by which fixed windows, sliding windows and those of a calendar begin and
-    /// end. By default it is [`now`](Self::now).
+    /// Returns the time since the Unix epoch for windows aligned to the wall clock.
     ///
-    /// Unlike that, it may be set to any other time.
+    /// Fixed windows, sliding windows and windows of a calendar begin and end by it. By default it is
+    /// [`now`](Self::now). Unlike `now`, it may be set to any other time.
     fn wall(&self) -> Duration {
         self.now()
     }
@@ -64,13 +64,10 @@ impl<F: Fn() -> Duration + Send + Sync + 'static> Clock for F {
     }
 }
 
-/// The system's clocks: [`now`](Clock::now) is the system's time when the clock was made, plus the monotonic time since,
-/// and never steps back; [`wall`](Clock::wall) is the system's time, which may be set.
+/// [`now`](Clock::now) is monotonic from its creation, [`wall`](Clock::wall) is the system's time, which may be set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SystemClock {
-    /// When the clock was made, by the monotonic clock.
     start: Instant,
-    /// When it was made, since the Unix epoch: zero if the system's time is before that.
     wall: Duration,
 }
 
@@ -90,21 +87,19 @@ impl Clock for SystemClock {
     }
 }
 
-/// Returns the system's time since the Unix epoch: zero if it is before that.
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The time of one decision by both clocks, in microseconds since the epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) now: u64,
-    /// The same as `now` unless it was read.
+    /// Equal to `now` unless a window is aligned.
     wall: u64,
 }
 
 impl Times {
-    /// Reads a clock for counters of these quotas: the wall clock only if windows of one are aligned to it.
+    /// Reads the wall clock only if windows of a quota are aligned to it.
     #[inline]
     pub(crate) fn read<'a>(clock: &dyn Clock, quotas: impl IntoIterator<Item = &'a Quota>) -> Self {
         let now = micros(clock.now());
@@ -116,15 +111,13 @@ impl Times {
         self.wall.cast_signed() - self.now.cast_signed()
     }
 
-    /// Returns the time of the clock that a quota is counted by, in its ticks.
     #[inline]
     pub(crate) fn ticks(self, quota: &Quota) -> u64 {
         quota.tick().of(if quota.is_aligned() { self.wall } else { self.now })
     }
 }
 
-/// Returns the microseconds of a time since the epoch, at most three quarters of what the arithmetic is exact for: the
-/// clock stops in 2077.
+/// At most three quarters of the range of exact arithmetic: the clock stops in 2077.
 pub(crate) fn micros(time: Duration) -> u64 {
     let micros = time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros().into());
     micros.min(crate::core::algorithm::EXACT / 4 * 3)

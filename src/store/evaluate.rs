@@ -1,15 +1,15 @@
-//! Deciding a request, all or nothing over its checks, and the decision and receipt of it.
+//! Decisions over all checks of a request, all or nothing, shared by stores.
 //!
-//! A store brings the states of the checks, and the time. The functions here do what every store has in common:
+//! A store provides the states of the checks, and the time:
 //!
-//! - `evaluate` decides each check on the state that the earlier ones would leave, so that checks
-//!   that share a counter count together;
-//! - `finish` counts strikes, and corrects the steps of a refused request, as nothing was taken;
-//! - `decided` builds the decision and the receipt of the steps;
-//! - `adjustment` and `applied` are the two ends of a change to what was taken;
-//! - `name` is the name of a state in a database.
+//! - `evaluate` decides each check on the state that the earlier ones would leave, so that checks of one counter count
+//!   together
+//! - `finish` counts strikes, and corrects the steps of a denied request, because nothing was taken
+//! - `decided` builds the decision and the receipt
+//! - `adjustment` and `applied` are the two ends of a change to what was taken
+//! - `name` is the name of a state in a database
 //!
-//! The checks are those of [`with_bans`](super::bans::with_bans). All of it is pure. Lua decides by the same rules
+//! The checks are those of [`with_bans`](super::bans::with_bans). All functions are pure. Lua decides by the same rules
 //! (`lua/`), and tests compare the two.
 
 use std::borrow::Cow;
@@ -22,16 +22,9 @@ use crate::core::algorithm::{self, Adjustment, Found, Refund, State, Step};
 use crate::core::decision::{Decision, Measures, Outcome, Source};
 use crate::core::{Lines, PolicyName, Quota};
 
-/// The steps of a request, in the order of its checks.
 pub(super) type Steps = SmallVec<[Step; 4]>;
 
-/// Decides every check, each on the state that the earlier ones would leave. Returns the steps, and
-/// whether an enforced check refuses the request; checks in shadow mode never do. One of them whose key is banned is a
-/// look, as it takes nothing.
-///
-/// `state` returns the state of the check at an index, and `now` the time in ticks of a quota. A repeat
-/// of a counter is decided at the sum of the costs so far; a look at one (cost 0), on the state
-/// that the earlier checks would leave.
+/// Returns `true` if an enforced check denies the request. A repeated counter is decided at the sum of its costs.
 pub(super) fn evaluate<'a>(
     checks: &[Check],
     state: impl Fn(usize) -> Option<Cow<'a, State>>,
@@ -50,7 +43,6 @@ pub(super) fn evaluate<'a>(
     (steps, refused)
 }
 
-/// Counts the strikes of a request, and looks again at its checks if it is refused.
 pub(super) fn finish<'a>(
     checks: &[Check],
     steps: &mut Steps,
@@ -64,8 +56,7 @@ pub(super) fn finish<'a>(
     }
 }
 
-/// Looks again at the checks of a refused request that fit: nothing is taken from them, so what
-/// remains has to be that of untouched state. Its strikes stay.
+/// Recomputes what remains for checks that fit, because a denied request takes nothing. Its strikes stay.
 pub(super) fn look_again<'a>(
     checks: &[Check],
     steps: &mut Steps,
@@ -83,7 +74,6 @@ pub(super) fn step(check: &Check, state: Option<&State>, now: u64, cost: u64) ->
     check.counter.quota().decide(state, now, cost, check.floor)
 }
 
-/// Returns the units of a check: none in shadow mode if its key is banned.
 fn cost(checks: &[Check], steps: &[Step], index: usize) -> u64 {
     let Check { cost, mode, .. } = checks[index];
     let is_banned = mode == Mode::Shadow && ban_before(checks, steps, index).is_some_and(|ban| !ban.fits);
@@ -95,9 +85,7 @@ pub(super) fn is_kept(checks: &[Check], steps: &[Step], index: usize, refused: b
     checks[index].counter.is_ban() || is_taken()
 }
 
-/// Returns the effect of the checks before `index` on its counter: of those that fit, and of
-/// enforced ones even if they do not. It is the sum of their costs, and the state they would leave: `None` if there is no
-/// earlier check on the counter, or it would not change it.
+/// Counts checks that fit, and enforced checks even if they do not.
 fn earlier(checks: &[Check], steps: &Steps, index: usize) -> (u64, Option<State>) {
     let before = checks[..index].iter().zip(steps).enumerate();
     let same = before.filter(|(_, (check, _))| check.counter.shares_state(&checks[index].counter));
@@ -133,9 +121,6 @@ pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> StoreDecis
     StoreDecision { decision, receipt }
 }
 
-/// Returns the result of a change that came to `units`, after which a look finds `step`. The units
-/// that are left keep their stamp after a refund, except the last in a line, which ends earlier
-/// now.
 pub(super) fn applied(taken: &ReceiptItem, change: Change, units: u64, step: &Step) -> ChangeResult {
     if taken.counter.is_ban() {
         return applied_strike(taken, units, step);
@@ -146,13 +131,8 @@ pub(super) fn applied(taken: &ReceiptItem, change: Change, units: u64, step: &St
     ChangeResult::new(units, if keeps { taken.stamp } else { step.stamp }).outcome(outcome(&look, step))
 }
 
-/// Returns the change to what was taken, as the algorithm is to make it. `before` is what the same
-/// request took before this part.
-///
-/// A bucket has refilled some of the units since, and these are not refunded. They are refilled
-/// one after the other, as they were taken: so it is counted from when those before, and those that
-/// stay taken, were refilled, as if this request alone had taken units. With a stamp `s` and `u`
-/// units, that is `s + u * window / limit`, in ticks.
+/// Units replenished since are not refunded. They are replenished in the order they were taken: a stamp `s` with `u`
+/// units reaches to `s + u * window / limit`, in ticks. `before` is what the same request took earlier.
 pub(super) fn adjustment(before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> Adjustment {
     let ReceiptItem { counter, units, stamp, .. } = taken;
     let quota = counter.quota();
@@ -177,8 +157,7 @@ pub(super) fn adjustment(before: &[ReceiptItem], taken: &ReceiptItem, change: Ch
     Adjustment::new(change, refilled(line))
 }
 
-/// Returns what a change outside of any decision is made to: nothing was taken, and no stamp limits
-/// the change.
+/// The target of a change outside of decisions: nothing was taken, and no stamp limits the change.
 pub(super) fn of_any(counter: &Counter) -> ReceiptItem {
     ReceiptItem { counter: counter.clone(), units: 0, floor: 0, stamp: algorithm::NEVER }
 }
@@ -189,17 +168,14 @@ fn outcome(check: &Check, step: &Step) -> Outcome {
     Outcome::from_measures(check, &Measures { fits, remaining, wait, reset, window, delay })
 }
 
-/// Returns what a check took: nothing if it did not fit, as in shadow mode.
+/// Nothing if the check did not fit, which shadow mode allows.
 fn taken(check: &Check, step: &Step, cost: u64) -> ReceiptItem {
     let units = if step.fits { cost } else { 0 };
     ReceiptItem { counter: check.counter.clone(), units, floor: check.floor, stamp: step.stamp }
 }
 
-/// Returns the parts of the name of a counter's state in a database: `{<key>}:<policy>:<shape>`.
-///
-/// It holds all that makes one counter's state differ from another's: the key that identifies the client, the policy, the
-/// format of states, the algorithm, the window and its tick. The limit is not part of it, so a changed limit keeps the
-/// units used; a changed window or algorithm starts with fresh state, and no state is ever read as another's.
+/// `{<key>}:<policy>:<shape>`, in parts, where the shape is the format of states, the algorithm, the window and its
+/// tick. Without the limit, so that a changed limit keeps the units used.
 #[inline]
 pub(super) fn name(counter: &Counter) -> [&[u8]; 4] {
     [b"{", counter.key().as_bytes(), b"}:", counter.limit().state.as_bytes()]
@@ -211,11 +187,7 @@ static AHEAD: Lines = Lines::ten();
 static FOREIGN: Lines = Lines::ten();
 
 impl Found {
-    /// Logs a warning with the policy's name if the state found was set aside.
-    ///
-    /// So the key starts anew, which admits more than the limit. The cause is a clock that stepped back, or another
-    /// program that writes to the same keys: then each check may find such state, so of each policy ten lines in 10 s are
-    /// logged.
+    /// The key starts with a new state, which allows more than the limit.
     #[inline]
     pub(super) fn warn(self, policy: &PolicyName) {
         match self {

@@ -1,20 +1,20 @@
-//! Where state lives and decisions are made: the trait [`Store`] and the stores of this crate.
+//! Stores, which keep state and make decisions: the trait [`Store`] and its implementations.
 //!
 //! A store decides [`Check`]s: each has a counter, a cost and a floor. It returns one decision over all of them, with a
-//! [`Receipt`] by which units can be refunded or charged later. Stores use counters, quotas and time, but neither HTTP
-//! nor anything of a policy but its name.
+//! [`Receipt`] by which units can be refunded or charged later. Stores use counters, quotas and time. They know neither
+//! HTTP nor anything of a policy but its name.
 //!
-//! | store | where the counters are | feature |
+//! | store | location of the counters | feature |
 //! | --- | --- | --- |
 //! | [`MemoryStore`] | in this process | |
 //! | `RedisStore` | in Redis, or a Redis Cluster | `redis` |
 //!
-//! Other stores wrap one of these, or each other: [`DenyCache`] caches refusals, and [`LeaseStore`] takes units in
-//! advance for hot keys, or admits them on an overdraft. A layer wraps its store once more, to decide when the store
-//! fails: see [`OnFailure`].
+//! Other stores wrap one of these, or each other: [`DenyCache`] caches denials, and [`LeaseStore`] takes units in
+//! advance for hot keys, or allows requests on an overdraft. A layer wraps its store once more, to decide when the
+//! store fails: see [`OnFailure`].
 
-// Files directly in this folder are what several stores need: time (`clock`), what is asked (`ask`), deciding several checks as
-// one (`evaluate`), bans (`bans`), settling receipts part by part (`around`), and the circuit `breaker`.
+// Several stores use the files directly in this folder: clocks (`clock`), deadlines (`ask`), decisions over all checks
+// (`evaluate`), bans (`bans`), settlements item by item (`around`), and the circuit `breaker`.
 
 mod around;
 mod ask;

@@ -1,12 +1,10 @@
 //! Decisions by this process's share of each quota, while the shared store is unavailable.
 //!
-//! A quota is divided by the number of instances, rounded up, so that all instances together admit
-//! the quota, or a little more. A cost that fits the whole quota but not the share is admitted when
-//! the share is full, and the rest is a debt, which is repaid at the share's rate. What clients see is
-//! the configured quota, with what remains of the share.
+//! A quota is divided by the number of instances, rounded up, so that all instances together allow the quota, or
+//! slightly more. A cost that fits the whole quota but not the share is allowed when the share is full, and the rest is
+//! a debt, which is repaid at the share's rate. Clients see the configured quota, with what remains of the share.
 //!
-//! The counters are in a memory store of their own. Nothing is carried over from the shared store
-//! when it fails, and nothing back to it afterwards.
+//! A separate memory store has the counters. No state is copied from or to the shared store.
 
 use std::num::NonZeroU64;
 
@@ -19,20 +17,20 @@ use crate::store::{
 };
 
 impl MemoryStore {
-    /// Decides by the share of each limit that one of so many instances has, as a layer does while its store is away: a limit
-    /// of 100 is one of 25 in each of 4.
+    /// Decides by this instance's share of each limit, like a layer whose store is unavailable: of 4 instances, each
+    /// has 25 of 100.
     ///
-    /// Limits and bursts are divided and rounded up, at least 1. A cost that fits the limit but not the share is admitted when
-    /// the share is full, and the rest is a debt, repaid at the share's rate. The decision has the limits of the checks, with
-    /// what remains of the share, and the [source](Decision::source) [`Fallback`](Source::Fallback); the receipt is of this
-    /// store. Take a memory store that decides nothing else.
+    /// Limits and bursts are divided and rounded up, at least 1. A cost that fits the limit but not the share is
+    /// allowed when the share is full, and the rest is a debt, repaid at the share's rate. The decision has the limits
+    /// of the checks, with what remains of the share, and the [source](Decision::source)
+    /// [`Fallback`](Source::Fallback). The receipt is of this store. Use a memory store that decides nothing else.
     ///
-    /// Debts are not exact: where capacity times window is above 2^52 ticks, as of 5 GB a day, most of one may be forgiven, and
-    /// of two costs above the share at the same time both may be admitted.
+    /// Debts are not exact: where capacity times window is above 2^52 ticks, such as 5 GB a day, most of one may be
+    /// forgiven, and of two costs above the share at the same time both may be allowed.
     ///
     /// # Errors
     ///
-    /// As of [`decide`](Store::decide).
+    /// The errors of [`decide`](Store::decide).
     pub fn decide_share(&self, checks: &[Check], instances: NonZeroU64) -> Result<StoreDecision, Error> {
         let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances.get())).collect();
         let MaybeFuture::Ready(decided) = self.decide(&shares, Ask::default()) else {
@@ -46,12 +44,7 @@ impl MemoryStore {
     }
 }
 
-/// Returns a check as one instance makes it: quota and floor divided, the floor rounded down.
-///
-/// - A look stays a look.
-/// - A cost that fits the whole quota is at most what the share has beside its floor, so that it is
-///   admitted when the share is full.
-/// - Any other cost is more than the share, so that it never fits.
+/// A cost that fits the whole quota is cut to the share, so that a full share allows it. Any other cost never fits.
 fn share(check: &Check, instances: u64) -> Check {
     let (quota, floor) = (divided(*check.counter.quota(), instances), check.floor / instances);
     let most = quota.capacity();
@@ -65,9 +58,6 @@ fn share(check: &Check, instances: u64) -> Check {
     Check { counter, cost, floor, ban: check.ban.clone(), ..*check }
 }
 
-/// Charges what was admitted above a share, so that it is repaid before the next request is admitted.
-/// Returns a receipt for all of it; the receipt is unchanged if no check is above its share or the
-/// request was refused.
 fn with_debts(
     local: &MemoryStore,
     checks: &[Check],
@@ -75,7 +65,7 @@ fn with_debts(
     decision: &Decision,
     receipt: Receipt,
 ) -> Receipt {
-    // Nobody would hold the slots of a debt.
+    // No request would hold the slots of a debt.
     let is_above = |(check, share): (&Check, &Check)| check.cost > share.cost && !check.counter.quota().facts().held;
     if !decision.is_allowed() || !checks.iter().zip(shares).any(is_above) {
         return receipt;
@@ -87,16 +77,12 @@ fn with_debts(
     Receipt::new(receipt.store(), all)
 }
 
-/// Takes the whole cost instead of the share of it, which may be more than a share's debt may be: all at
-/// one time, so that all of it can be refunded. Returns what was taken, with the new stamp.
-///
-/// The part is refunded first. A quota whose units return evenly keeps the share's rate and gets
-/// the capacity of the whole, which bounds the debt.
 fn take_all(local: &MemoryStore, check: &Check, taken: &ReceiptItem) -> ReceiptItem {
+    // First, so that one charge with one stamp covers the whole cost.
     let share = Receipt::new(local.id(), [taken.clone()]);
     drop(local.settle(share, &[Settlement::new(0, Change::Refund(taken.units))]));
     let (whole, part) = (check.counter.quota(), taken.counter.quota());
-    // A debt is repaid at the rate of the share.
+    // A debt is repaid at the share's rate, and bounded by the capacity of the whole.
     let quota = if whole.facts().returns_evenly { part.with_units(part.limit(), whole.capacity()) } else { *whole };
     let counter = taken.counter.clone().with_quota(quota);
     let MaybeFuture::Ready(Ok(ChangeResult { units, stamp, .. })) = local.adjust(&counter, Change::Charge(check.cost))
@@ -106,7 +92,7 @@ fn take_all(local: &MemoryStore, check: &Check, taken: &ReceiptItem) -> ReceiptI
     taken.clone().units(units).stamp(stamp)
 }
 
-/// Returns one instance's share of a quota: limit, capacity and what starts at once each rounded up, at least 1.
+/// Rounds limit, capacity and burst up, to at least 1.
 fn divided(quota: Quota, instances: u64) -> Quota {
     let part = quota.with_units(quota.limit().div_ceil(instances), quota.capacity().div_ceil(instances));
     if !quota.facts().stands_in_line {

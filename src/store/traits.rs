@@ -1,7 +1,6 @@
-//! The trait that every store implements, and every store around a store.
+//! The trait that every store and every wrapper implements.
 //!
-//! It is the seam between what is limited and where it is counted. Layers use nothing else of a
-//! store, so a store may be implemented outside of this crate.
+//! Layers use nothing else of a store, so that a store may be implemented outside of this crate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +11,15 @@ use super::{
 };
 use crate::core::Error;
 
-/// Decides whether requests may take what they cost, and keeps what was taken.
+/// Decides whether requests may take their cost, and keeps what was taken.
 ///
-/// A store that combines calls, leases units, caches refusals or falls back on another is a store
-/// around a store: it implements this trait and calls an inner one. Receipts name the store that
-/// made the decision, so a wrapper can pass them to the right one. Methods must not block the
-/// thread: what waits is a pending [`MaybeFuture`].
+/// A store that combines calls, leases units, caches denials or falls back on another is a wrapper: it implements this
+/// trait and calls an inner store. Receipts name the store that made the decision, so that a wrapper can pass them to
+/// the right one. Methods must not block the thread: a decision that waits is a pending [`MaybeFuture`].
 ///
 /// # Examples
 ///
-/// A store around a store that counts decisions:
+/// A wrapper that counts decisions:
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,46 +70,44 @@ use crate::core::Error;
 pub trait Store: Send + Sync + 'static {
     /// Decides all `checks` as one: every enforced check fits and all is taken, or nothing is.
     ///
-    /// A decision whose source is [`Store`](crate::Source::Store) shows a layer that the store
-    /// works; any other source does not. So a store that can decide without its server passes an ask for a
+    /// A decision whose source is [`Store`](crate::Source::Store) proves to a layer that the store works. Any other
+    /// source does not. So a store that can decide without its server passes an ask for a
     /// [probe](super::AskMode::Probe) on to it.
     ///
-    /// A store with a [timeout](Capabilities::timeout) returns by the end of it, or by the deadline if that
-    /// is earlier: with an error if it cannot decide. A store without one may ignore the deadline.
+    /// A store with a [timeout](Capabilities::timeout) returns by the end of it, or by the deadline if that is earlier:
+    /// with an error if it cannot decide. A store without one may ignore the deadline.
     ///
     /// # Errors
     ///
-    /// If no decision could be made. After several errors, layers do not call the store for a
-    /// moment: see [`OnFailure`](crate::OnFailure). Errors that are [invalid](Error::is_invalid) do
-    /// not count.
+    /// If no decision could be made. After several errors, layers do not call the store for a moment: see
+    /// [`OnFailure`](crate::OnFailure). Errors that are [invalid](Error::is_invalid) do not count.
     ///
-    /// The store makes each decision at most once, but a decision that failed may have taken its units all the same. If
-    /// the connection was lost, they stay taken. After a timeout, a store that can refund them does so when the late
-    /// reply arrives. If the store has no timeout, and the layer's own timer ends the decision, its answer is dropped:
-    /// see Cancellation.
+    /// The store makes each decision at most once, but a decision that failed may still have taken its units. If the
+    /// connection was lost, they stay taken. After a timeout, a store that can refund them does so when the late reply
+    /// arrives. If the store has no timeout, and the layer's own timer ends the decision, its future is dropped: see
+    /// Cancellation.
     ///
     /// # Cancellation
     ///
-    /// Dropping a pending answer is safe at any point: it never affects the decisions of others. If
-    /// the decision was allowed, its units stay taken: the store cannot tell a client that disconnected
-    /// from one that was served. Layers and limiters do not drop it if it may take slots of a
-    /// [concurrency](crate::Quota::concurrency), and release them.
+    /// Dropping a pending future is safe at any point: it never affects the decisions of others. If the decision was
+    /// allowed, its units stay taken: the store cannot tell a client that disconnected from one that was served. Layers
+    /// and limiters do not drop it if it may take slots of a [concurrency](crate::Quota::concurrency), and release
+    /// them.
     fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>>;
 
-    /// Makes `changes` to what a decision took, of which there is at least one. Returns the result of each, in their
-    /// order.
+    /// Makes `changes`, at least one, to what a decision took. Returns the result of each, in their order.
     ///
-    /// Slots of a [concurrency](crate::Quota::concurrency) are released by [`Change::Refund`] and kept from
-    /// expiring by [`Change::Renew`], in settlements with receipts of their own. Where a store makes no
-    /// renewals, slots that are held for longer than a life expire.
+    /// Slots of a [concurrency](crate::Quota::concurrency) are released by [`Change::Refund`] and kept from expiring by
+    /// [`Change::Renew`], in settlements with separate receipts. If a store makes no renewals, slots that are held for
+    /// longer than their TTL expire.
     ///
-    /// Never blocks nor panics, and may be called from `Drop`; what has to be sent is sent in the background,
-    /// once. A receipt of another store is ignored. The answer is ready in a bounded time, even if
-    /// only with an error: requests and slots that wait for it are kept until then.
+    /// Never blocks nor panics, and may be called from `Drop`. Settlements are sent in the background, once. A receipt
+    /// of another store is ignored. The future is ready in a bounded time, even if only with an error: requests and
+    /// slots that wait for it are kept until then.
     ///
-    /// [`Change::Renew`](super::Change::Renew) comes again and again while a request holds slots of a
-    /// [concurrency](crate::Quota::concurrency). A store that does not know it loses them after a life,
-    /// and should then [refuse](Self::capabilities) such quotas.
+    /// [`Change::Renew`](super::Change::Renew) is repeated while a request holds slots of a
+    /// [concurrency](crate::Quota::concurrency). A store that does not support it loses them after their TTL, and
+    /// should then [reject](Self::capabilities) such quotas.
     ///
     /// # Errors
     ///
@@ -119,34 +115,34 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Cancellation
     ///
-    /// The changes are made whether or not the answer is waited for.
+    /// The changes are made even if the future is dropped.
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling;
 
-    /// Changes a counter outside any decision: a refund by support staff, a charge found later, a
-    /// [reset](Change::Reset).
+    /// Changes a counter outside any decision.
+    ///
+    /// Examples are a refund by support staff, a charge found later, or a [reset](Change::Reset).
     ///
     /// # Errors
     ///
-    /// If the store could not do it, or did not reply in time, in which case the change may have
-    /// been made.
+    /// If the store could not make the change, or did not reply in time, in which case the change may have been made.
     fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>>;
 
-    /// Returns what the store can do, if it can do all that policies of one layer require, one requirement a policy.
+    /// Returns the store's capabilities, if it meets the requirements of one layer, one for each policy.
     ///
-    /// It is called when policies are given to a layer or limiter, and returns at once; without requirements it always
+    /// It is called when policies are given to a layer or limiter, and returns at once. Without requirements it always
     /// succeeds. By default there is neither a timeout nor an identity, and all is supported but
-    /// [bans](super::Check::ban), as a store that does not know them would ignore them. A store around a store calls the
-    /// inner one.
+    /// [bans](super::Check::ban), because a store that does not know them would ignore them. A wrapper calls the inner
+    /// store.
     ///
     /// # Errors
     ///
-    /// If it cannot: the message names the policy, and what to change.
+    /// If it does not meet them: the message names the policy, and what to change.
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         Capabilities::without_bans(requirements)
     }
 }
 
-/// What a store can do: see [`Store::capabilities`](crate::store::Store::capabilities).
+/// Capabilities of a store: see [`Store::capabilities`](crate::store::Store::capabilities).
 ///
 /// # Examples
 ///
@@ -162,18 +158,18 @@ pub trait Store: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// The time within which every decision is made, if the store limits it by itself.
+    /// The store's own timeout of decisions, if any.
     ///
-    /// Unless a layer is given a [timeout](crate::RateLimitLayer::timeout) of its own, it is this one. If the layer's is
-    /// shorter, each decision gets a [deadline](super::Ask::within), which a store with a timeout keeps as well. Without
-    /// one, the layer limits by a timer of its own what has to be waited for.
+    /// It is the default of a layer's [timeout](crate::RateLimitLayer::timeout). If the layer's is shorter, each
+    /// decision gets a [deadline](super::Ask::within), which a store with a timeout keeps as well. If the store has
+    /// none, the layer limits pending decisions by its own timer.
     pub timeout: Option<Duration>,
-    /// The identity of the counters: stores with the same one count together. `None` where that is not known.
+    /// The identity of the counters: stores with the same identity count together. `None` if it is not known.
     pub id: Option<StoreId>,
 }
 
 impl Capabilities {
-    /// Those of a store that has no [bans](super::Check::ban): no timeout and no identity.
+    /// Returns the capabilities of a store without [bans](super::Check::ban): no timeout and no identity.
     ///
     /// # Errors
     ///
@@ -188,7 +184,8 @@ impl Capabilities {
         }
     }
 
-    /// Those of a store whose decisions have at most so many policies and bans together: no timeout and no identity.
+    /// Returns the capabilities of a store with at most `most` policies and bans in a decision: no timeout and no
+    /// identity.
     ///
     /// # Errors
     ///
@@ -203,7 +200,7 @@ impl Capabilities {
         )))
     }
 
-    /// Sets the time within which every decision is made.
+    /// Sets the store's own timeout of decisions.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
@@ -220,7 +217,6 @@ impl Capabilities {
     }
 }
 
-/// What a pointer to a store does is what the store does.
 macro_rules! by_pointer {
     ($($pointer:ident),+) => {$(
         impl<S: Store + ?Sized> Store for $pointer<S> {

@@ -1,4 +1,4 @@
-//! The machine, which threads share. Every order of concurrent calls is tried by loom (`models`).
+//! The breaker's state machine, shared by threads. In `models`, loom tries every order of concurrent calls.
 
 use std::fmt;
 use std::sync::PoisonError;
@@ -6,46 +6,36 @@ use std::time::Duration;
 
 use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// The longest time of a probe: one that takes longer has failed, whatever the timeout, so that few
-/// tasks probe at once.
+/// A longer probe has failed, whatever the timeout, so that few tasks probe at once.
 pub(crate) const LONGEST_PROBE: Duration = Duration::from_secs(15);
 
-/// The wait before the first probe, in milliseconds. From the beginning of one probe to that of the
-/// next it is twice as long each time, up to the longest.
+/// Wait before the first probe. Each further wait, from the start of the last probe, doubles.
 pub(crate) const FIRST_WAIT_MS: u64 = 50;
-/// The longest wait from the beginning of one probe to that of the next, in milliseconds.
 const LONGEST_WAIT_MS: u64 = 500;
 
-/// Failures in a row that open the breaker.
 pub(super) const MOST_IN_ROW: u64 = 5;
 
-/// Failures of one window that open the breaker, if there were no more replies in it.
-///
-/// Ten are enough to estimate the rate: if every tenth call fails by chance, ten failures that are
-/// half of all occur in about 7 of a million windows; if every other one fails, in about every
-/// other window.
+/// If they are at least half of a window's calls. With 10% random failures, this opens the breaker in 7 of a million
+/// windows.
 pub(super) const MOST_IN_WINDOW: u64 = 10;
 
-/// The length of a window, in milliseconds, from the failure it begins with. So a rate of one half
-/// shows from 20 calls a second on; with fewer calls, only failures in a row open the breaker.
+/// From the first failure on. With fewer than 20 calls a second, only failures in a row open the breaker.
 pub(super) const WINDOW_MS: u64 = 1_000;
 
-/// The permission to call the store once. It is returned with the outcome of the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit {
     round: u64,
 }
 
 impl Permit {
-    /// Returns whether the outcome decides if the store is called again.
     pub(crate) fn is_probe(self) -> bool {
         is_open(self.round)
     }
 }
 
-/// The state of a circuit breaker: whether a store, or one of its servers, is called.
+/// State of a circuit breaker of a store, or of one of its servers.
 ///
-/// [`OnFailure`](crate::OnFailure) has what counts as a failure, and the times.
+/// [`OnFailure`](crate::OnFailure) documents what counts as a failure, and the times.
 ///
 /// # Examples
 ///
@@ -61,9 +51,9 @@ impl Permit {
 pub enum BreakerState {
     /// The store is called: it replies, or has not failed often enough.
     Closed,
-    /// The store is not called: it failed a moment ago.
+    /// The store is not called, because it failed a moment ago.
     Open,
-    /// The store is called by a probe only; other requests do not wait for its outcome.
+    /// Only a probe calls the store. Other requests do not wait for its outcome.
     HalfOpen,
 }
 
@@ -91,51 +81,41 @@ impl serde::Serialize for BreakerState {
     }
 }
 
-/// Returns whether the breaker is not closed in a round: they alternate.
+/// Rounds alternate between closed and open.
 fn is_open(round: u64) -> bool {
     round % 2 == 1
 }
 
-/// A circuit breaker, shared by reference.
 #[derive(Debug)]
 pub(crate) struct Breaker {
-    /// How often it opened and closed. Only changed under the lock.
+    /// Number of times it opened or closed. Only changed under the lock.
     round: AtomicU64,
-    /// Whether failures are in the window of a closed breaker. Only changed under the lock.
+    /// Whether a closed breaker's window has failures. Only changed under the lock.
     has_failures: AtomicBool,
     state: Mutex<State>,
 }
 
-/// What is behind the lock. Times are milliseconds.
 #[derive(Debug, Default)]
 struct State {
-    /// Of a closed breaker.
     recent: Recent,
     /// Probes begun in a row, as far as they make waits longer.
     probes: u32,
-    /// How many of these are in flight. Each of them may close it.
     in_flight: u32,
-    /// When the next request may probe, whether or not earlier probes have an outcome by then.
+    /// Time of the next probe, even if earlier probes have no outcome by then.
     probe_at: u64,
-    /// When the last failures in a row began.
+    /// Start of the last failures in a row.
     failing_since: u64,
-    /// When it closed last, and how many probes that took.
     closed: Option<(u64, u32)>,
 }
 
-/// The outcomes of the calls of a closed breaker, by which it opens.
-///
-/// Failures in a row need no window; the rate is that of a window, which begins with a failure. Without failures nothing
-/// is kept, so that calls that succeed change no shared memory.
+/// Without failures nothing is recorded, so that calls that succeed write no shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recent {
     /// Failures since the last reply, however long ago.
     pub(super) in_row: u64,
-    /// Failures of the window; 0 if there is no window, in which case replies change nothing.
+    /// Failures in the window. 0 if there is no window, in which case replies change nothing.
     pub(super) failed: u64,
-    /// Replies of the window.
     pub(super) succeeded: u64,
-    /// When the window began.
     start: u64,
 }
 
@@ -156,10 +136,7 @@ impl Breaker {
         }
     }
 
-    /// Returns the permit for a call, or `None` if the store must not be called now. The time is
-    /// read only while the breaker is not closed.
-    ///
-    /// If several callers come at once when a probe is due, one receives the permit.
+    /// If a probe is due, one of several concurrent callers receives the permit. `now` is not called while closed.
     pub(crate) fn acquire(&self, now: impl FnOnce() -> u64) -> Option<Permit> {
         let round = self.round();
         if !is_open(round) {
@@ -173,14 +150,12 @@ impl Breaker {
         state.probe(now).then_some(Permit { round })
     }
 
-    /// Returns whether a reply changes nothing: the breaker is closed, and no failure is in its
-    /// window. Callers then need not report it.
+    /// Returns `true` if a reply changes nothing, so that callers need not report it.
     pub(crate) fn is_calm(&self) -> bool {
         !is_open(self.round()) && !self.has_failures.load(Ordering::Acquire)
     }
 
-    /// Reports a reply. Returns whether it closed the breaker, which is true for one caller. The
-    /// time is read only if there was a failure.
+    /// Returns `true`, to one caller, if the reply closed the breaker. `now` is called only after a failure.
     pub(crate) fn succeeded(&self, permit: Permit, now: impl FnOnce() -> u64) -> bool {
         if self.is_calm() {
             return false;
@@ -197,9 +172,7 @@ impl Breaker {
         permit.is_probe()
     }
 
-    /// Reports a failure at `now`. Returns the state it was in if it is not closed afterwards, so
-    /// `Some(Closed)` means that this failure opened it; `None` if it is still closed, or if the
-    /// permit is of an earlier round.
+    /// Returns the previous state if the breaker is open now: `Some(Closed)` if this failure opened it.
     pub(crate) fn failed(&self, permit: Permit, now: u64) -> Option<BreakerState> {
         let mut state = self.lock_for(permit)?;
         if permit.is_probe() {
@@ -207,7 +180,7 @@ impl Breaker {
             return Some(BreakerState::HalfOpen);
         }
         if state.recent.in_row == 0 {
-            // A thread that was held up reports a time that others have passed.
+            // A delayed thread may report an older time than others.
             state.failing_since = state.failing_since.max(now);
         }
         state.recent.failed(now);
@@ -221,8 +194,6 @@ impl Breaker {
         opens.then_some(BreakerState::Closed)
     }
 
-    /// Reports that the call has no outcome: it was not made, or its caller stopped waiting. After
-    /// a probe another request may probe from `probe_at` on.
     pub(crate) fn gave_up(&self, permit: Permit, probe_at: impl FnOnce() -> u64) {
         if !permit.is_probe() {
             return;
@@ -236,21 +207,18 @@ impl Breaker {
         }
     }
 
-    /// Returns how long until the next probe may begin; zero if it is closed.
     pub(crate) fn next_probe(&self, now: u64) -> Duration {
         let state = self.lock();
         let wait = if is_open(self.round()) { state.probe_at.saturating_sub(now) } else { 0 };
         Duration::from_millis(wait)
     }
 
-    /// Returns when the failures began, in milliseconds, if the store has not replied since.
+    /// In milliseconds. `None` if the store has replied since.
     pub(crate) fn failing_since(&self) -> Option<u64> {
         let state = self.lock();
         (is_open(self.round()) || state.recent.in_row > 0).then_some(state.failing_since)
     }
 
-    /// Returns when the last failures in a row began, in milliseconds, even if the store has
-    /// replied since.
     pub(crate) fn first_failure(&self) -> u64 {
         self.lock().failing_since
     }
@@ -279,7 +247,7 @@ impl Breaker {
         self.round.store(self.round() + 1, Ordering::Release);
     }
 
-    /// Keeps whether there are failures where it is read without the lock.
+    /// Publishes `has_failures`, which is read without the lock.
     fn note(&self, state: &State) {
         self.has_failures.store(state.recent.failed > 0, Ordering::Release);
     }
@@ -295,8 +263,7 @@ impl State {
         is_due
     }
 
-    /// Waits for the first probe, or as long as after those that closing took if that was less than a second ago. So a
-    /// store that replies to a probe and fails again at once is not always called again after the shortest wait.
+    /// Keeps the longer waits if it closed less than a second ago, because the store failed again right after a probe.
     fn open(&mut self, now: u64) {
         let again = self.closed.filter(|(at, _)| now.saturating_sub(*at) < WINDOW_MS);
         self.probes = again.map_or(0, |(_, probes)| probes);
@@ -320,24 +287,22 @@ impl Recent {
         (self.in_row, self.succeeded) = (0, self.succeeded + 1);
     }
 
-    /// Returns whether the breaker opens: `in_row >= 5`, or `failed >= 10` and `failed >= succeeded`.
+    /// `in_row >= 5`, or `failed >= 10` and `failed >= succeeded`.
     fn opens(self) -> bool {
         self.in_row >= MOST_IN_ROW || self.failed >= MOST_IN_WINDOW && self.failed >= self.succeeded
     }
 
-    /// Returns whether `now` is in the window, or before it: concurrent callers may report their times in another order.
+    /// Also `true` before the window, because concurrent callers report times out of order.
     fn is_live(self, now: u64) -> bool {
         self.failed > 0 && now < self.start.saturating_add(WINDOW_MS)
     }
 }
 
-/// Returns the wait until the next probe, in milliseconds, after `probes` in a row: `min(50 *
-/// 2^probes, 500)`.
+/// In milliseconds: `min(50 * 2^probes, 500)`.
 fn wait(probes: u32) -> u64 {
     (FIRST_WAIT_MS << probes.min(8)).min(LONGEST_WAIT_MS)
 }
 
-/// Converts a duration to the milliseconds that breakers count in.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

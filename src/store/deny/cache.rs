@@ -1,5 +1,3 @@
-//! A store around a store that caches its refusals.
-
 use std::fmt;
 use std::future::poll_fn;
 use std::mem;
@@ -20,44 +18,40 @@ use crate::store::{
     Settling, Store, StoreDecision, StoreId,
 };
 
-/// How long a refusal is served at most, unless another [cap](DenyCacheBuilder::max_ttl) is set.
 const DEFAULT_CAP: Duration = Duration::from_secs(1);
-/// How many refusals are kept, unless another [capacity](DenyCacheBuilder::capacity) is set.
 const DEFAULT_CAPACITY: usize = 100_000;
 
-/// A store around a store that caches refusals, so that a flood of refused requests costs the inner store nothing.
+/// A store that caches another store's denials, so that a flood of denied requests costs the inner store nothing.
 ///
-/// A [`RedisStore`](crate::RedisStore) has one built in. After the inner store refused a check, the same check is
-/// refused without calling it for as long as that refusal lasts, and for at most 1 s (the
-/// [cap](DenyCacheBuilder::max_ttl)), counted from when the inner store was called. The same check is the same cost from
-/// the same counter under the same quota. A larger cost is refused as well, unless the algorithm is a sliding one: then
-/// only the store knows how long another cost has to wait, so it is called once for each. Nothing is ever admitted from
-/// the cache.
+/// A [`RedisStore`](crate::RedisStore) has one built in. After the inner store denied a check, the same check is denied
+/// without calling it for as long as the denial lasts, and for at most 1 s (the [cap](DenyCacheBuilder::max_ttl)),
+/// counted from the call of the inner store. The same check is the same cost from the same counter under the same
+/// quota. A larger cost is denied as well, unless the algorithm is a sliding one: then only the store knows how long
+/// another cost has to wait, so it is called once for each. Nothing is ever allowed from the cache.
 ///
-/// What callers see:
+/// Effects for callers:
 ///
 /// - [`Decision::source`](crate::Decision::source) is [`DenyCache`](crate::Source::DenyCache). `retry_after` counts
-///   down to the time at which, according to the store, the request fits; with several policies it is the longest that
-///   is cached. `remaining` is that of the cached refusal.
-/// - Policies without a cached refusal of the request have a `remaining` of 0.
-/// - A refund, charge or reset through this store takes effect at once. One that nobody waits for and that takes longer
-///   than 100 ms to arrive, one made elsewhere, or the loss of a counter by the store itself takes effect within the
-///   cap.
-/// - A changed quota takes effect at once, as a refusal belongs to one quota.
-/// - Refusals that are strikes of a [ban](crate::Ban) go to the inner store, until the key is banned. A ban that
-///   refusals extend is cached for half of what is left of it, so that requests which go on reach the inner store before
-///   it ends.
+///   down to the time at which, according to the store, the request fits. With several policies it is the longest that
+///   is cached. `remaining` is that of the cached denial.
+/// - Policies without a cached denial of the request have a `remaining` of 0.
+/// - A refund, charge or reset through this store takes effect at once. The cap bounds the delay of changes made
+///   elsewhere, of counters lost by the store itself, and of changes that no caller waits for and that take longer than
+///   100 ms to arrive.
+/// - A changed quota takes effect at once, because a denial belongs to one quota.
+/// - Denials that are strikes of a [ban](crate::Ban) are made by the inner store, until the key is banned. A ban that
+///   denials extend is cached for half of its remaining time, so that requests which continue reach the inner store
+///   before it ends.
 ///
-/// While a request is refused from the cache, its other checks are no strikes of their bans: the store is not called.
+/// While a request is denied from the cache, its other checks are no strikes of their bans: the store is not called.
 ///
-/// Never refused from the cache are looks (cost 0) unless the layer [asks](crate::store::AskMode::Cached) for it, checks
+/// Never denied from the cache are peeks (cost 0) unless the layer [asks](crate::store::AskMode::Cached) for it, checks
 /// [settled by outcome](crate::store::Settles), and requests with a check in [shadow mode](crate::store::Mode) or with
 /// two checks of one counter.
 ///
-/// Memory is bounded: by default 100,000 refusals are cached, in 15 MB at most, however long the keys are and however
-/// many policies there are. While all of them are live, further refusals are not
-/// cached. A counter is identified by 84 bits of a hash that no client can predict, as in a
-/// [`MemoryStore`](crate::MemoryStore). Clones share the cache.
+/// Memory is bounded: by default 100,000 denials are cached, in 15 MB at most, however long the keys are and however
+/// many policies there are. While all of them are live, further denials are not cached. A counter is identified by 84
+/// bits of a hash that no client can predict, as in a [`MemoryStore`](crate::MemoryStore). Clones share the cache.
 ///
 /// # Examples
 ///
@@ -71,13 +65,11 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// ```
 #[derive(Clone, Debug)]
 pub struct DenyCache<S> {
-    /// The store that decides what is not cached.
     inner: S,
-    /// Its cached refusals; shared by all clones.
     refusals: Arc<Refusals>,
 }
 
-/// Settings of a [`DenyCache`]: how long refusals are cached, how many, and by which clock.
+/// Settings of a [`DenyCache`].
 ///
 /// # Examples
 ///
@@ -98,7 +90,7 @@ pub struct DenyCacheBuilder<S> {
 }
 
 impl<S> DenyCache<S> {
-    /// Puts a cache with the default settings around a store.
+    /// Wraps a store in a cache with the default settings.
     ///
     /// # Examples
     ///
@@ -113,43 +105,42 @@ impl<S> DenyCache<S> {
         Self::builder(inner).build()
     }
 
-    /// Returns settings to put a cache around a store with: a cap of 1 s, and 100,000 refusals.
+    /// Returns a builder of a cache for a store. Defaults: a cap of 1 s, and 100,000 denials.
     pub fn builder(inner: S) -> DenyCacheBuilder<S> {
         let clock = Box::new(SystemClock::new());
         DenyCacheBuilder { inner, cap: DEFAULT_CAP, capacity: DEFAULT_CAPACITY, clock }
     }
 
-    /// Puts cached refusals around their store.
     pub(crate) fn around(inner: S, refusals: Arc<Refusals>) -> Self {
         Self { inner, refusals }
     }
 
-    /// Returns the store inside. Changes made through it directly take effect here within the cap.
+    /// Returns the inner store. Changes made through it directly take effect here within the cap.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// Returns how many requests were refused without calling the inner store, by all clones together.
+    /// Returns the number of requests denied without calling the inner store, by all clones.
     pub fn denied_from_cache(&self) -> u64 {
         self.refusals.from_cache.load(Ordering::Relaxed)
     }
 
-    /// Returns how many refusals are kept, expired ones that were not yet dropped included.
+    /// Returns the number of cached denials, including expired ones that were not dropped yet.
     pub fn len(&self) -> usize {
         self.refusals.shards.each().map(|part| part.len()).sum()
     }
 
-    /// Returns whether no refusal is kept.
+    /// Returns `true` if no denial is cached.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl<S> DenyCacheBuilder<S> {
-    /// Sets how long a refusal is cached at most, instead of 1 s, counted from when the inner store was called.
+    /// Sets the maximum time for which a denial is cached, instead of 1 s, counted from the call of the inner store.
     ///
-    /// A refund made elsewhere takes effect within this time. A shorter wait of the refusal itself ends it earlier. It is
-    /// at least 1 µs.
+    /// A refund made elsewhere takes effect within this time. A shorter wait of the denial itself ends it earlier. It
+    /// is at least 1 µs.
     ///
     /// # Examples
     ///
@@ -165,10 +156,10 @@ impl<S> DenyCacheBuilder<S> {
         Self { cap, ..self }
     }
 
-    /// Sets how many refusals are kept at most, instead of 100,000: at least 1.
+    /// Sets the maximum number of cached denials, instead of 100,000: at least 1.
     ///
-    /// Each takes 250 bytes at most, where its table has just been doubled. While all are live, further refusals are
-    /// not cached, and their requests reach the inner store.
+    /// Each takes 250 bytes at most, where its table has just been doubled. While all are live, further denials are not
+    /// cached, and their requests reach the inner store.
     ///
     /// # Examples
     ///
@@ -183,14 +174,15 @@ impl<S> DenyCacheBuilder<S> {
         Self { capacity: refusals, ..self }
     }
 
-    /// Takes the time by which refusals end from another clock, instead of the system's. It should run as fast as the
-    /// inner store's; if it steps back, refusals from after its new time are dropped, and none of counters that were
-    /// changed after it is cached until then.
+    /// Sets the clock by which denials expire, instead of the system's.
+    ///
+    /// It should run as fast as the inner store's. If it steps back, denials from after its new time are dropped.
+    /// Denials of counters that were changed after the new time are not cached until then.
     pub fn clock(self, clock: impl Clock) -> Self {
         Self { clock: Box::new(clock), ..self }
     }
 
-    /// Puts the cache around the store.
+    /// Wraps the store in the cache.
     ///
     /// # Panics
     ///
@@ -210,7 +202,6 @@ impl<S> DenyCacheBuilder<S> {
         Ok(DenyCache::around(inner, Arc::new(refusals)))
     }
 
-    /// Builds the cached refusals of the store `id`, apart from the inner store.
     pub(crate) fn refusals(self, id: StoreId) -> Result<(S, Refusals), Error> {
         if self.cap < Duration::from_micros(1) {
             return Err(Error::invalid(
@@ -239,7 +230,7 @@ impl<S: Store> Store for DenyCache<S> {
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.items().is_empty() {
-            // As that of a cached refusal, which no other store knows.
+            // An empty receipt may be of a cached denial, which the inner store does not know.
             return MaybeFuture::Ready(Ok(changes.iter().map(|settlement| settlement.nothing(&receipt)).collect()));
         }
         let taken = changes.iter().filter_map(|settlement| settlement.of(&receipt));
@@ -248,7 +239,7 @@ impl<S: Store> Store for DenyCache<S> {
         let refusals = Arc::clone(&self.refusals);
         let forget = move || counters.iter().for_each(|(counter, change)| refusals.changed(counter, *change));
         forget();
-        // Again once they are made, for calls made meanwhile.
+        // Again afterwards, for calls made during the settlement.
         self.inner.settle(receipt, changes).map(move |applied| {
             forget();
             applied
@@ -257,7 +248,7 @@ impl<S: Store> Store for DenyCache<S> {
 
     fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
         self.refusals.changed(counter, change);
-        // Again once it is made, for calls made meanwhile.
+        // Again afterwards, for calls made during the adjustment.
         let (refusals, changed) = (Arc::clone(&self.refusals), counter.clone());
         self.inner.adjust(counter, change).map(move |applied| {
             refusals.changed(&changed, change);
@@ -270,15 +261,13 @@ impl<S: Store> Store for DenyCache<S> {
     }
 }
 
-/// A call of the inner store: its decision, or a future that returns it with the checks.
 pub(crate) enum Called<F> {
     Ready(Result<StoreDecision, Error>),
     Pending(F),
 }
 
 impl<S> DenyCache<S> {
-    /// Decides from the cache, or by a call of the inner store, which is recorded. The call and its recording are one
-    /// boxed future; if that is dropped before, nothing is recorded.
+    /// The call and its recording are one boxed future. If it is dropped early, nothing is recorded.
     pub(crate) fn decide_by<F>(
         &self,
         checks: &[Check],

@@ -1,20 +1,12 @@
-//! Cached refusals, so that a flood of refused requests does not reach the store.
+//! Cached denials, so that a flood of denied requests does not reach the store.
 //!
-//! The checks of a request come in before the inner store is called. A refusal from memory goes out, or a
-//! `Snapshot` with which the inner store's decision is recorded afterwards:
-//!
-//! 1. `Refusals::snapshot` notes the time.
-//! 2. If there is a cached refusal of a check (`Refusals::refusal`), the request is refused, with
+//! 1. `Refusals::snapshot` records the time.
+//! 2. If a check has a cached denial (`Refusals::refusal`), the request is denied, with
 //!    [`Source::DenyCache`](crate::Source::DenyCache).
-//! 3. Otherwise the inner store decides, and `Refusals::record` caches a refusal if its counter was not changed since.
+//! 3. Otherwise the inner store decides, and `Refusals::record` caches a denial if its counter was not changed since.
 //!
-//! | file | what it has |
-//! | --- | --- |
-//! | `cache` | [`DenyCache`], the store around a store, and its builder |
-//! | `refusals` | the steps above; the cached refusals, which other ones they imply, and when counters were changed |
-//!
-//! Invariants: nothing is ever admitted from memory; a refusal is served no later than the cap after the store was
-//! called, nor after the time at which the request may fit; and the number of refusals is bounded.
+//! Invariants: nothing is ever allowed from memory. A denial is served no later than the cap after the store was
+//! called, nor after the time at which the request may fit. The number of denials is bounded.
 
 mod cache;
 mod refusals;

@@ -1,16 +1,16 @@
-//! The rules of the deny cache: what is refused from earlier refusals, what is cached, and when it is forgotten.
+//! Rules of the deny cache: lookup, recording and invalidation.
 //!
-//! Checks come in, before and after the store's decision; refusals go out. Three things end a cached refusal: its time
-//! (no later than a window of a calendar that it reports), a change of its counter through this process, and an admitted
-//! request of the same counter, after which larger costs wait longer than the cached refusal says.
+//! Three things end a cached denial: its time (at most to the end of a window of a calendar that it reports), a change
+//! of its counter through this process, and an allowed request of the same counter, after which larger costs wait
+//! longer than the cached denial says.
 //!
-//! Until a refused check fits, none that demands at least as much does, as long as nothing is refunded: time only lowers
-//! what is counted, and other requests only raise it. What "as much" means depends on the algorithm: see [`Refusal`].
-//! As the wait that is returned must be exact, the store is called once for each sum whose wait does not follow.
+//! Until a denied check fits, no check that demands at least as much does, as long as nothing is refunded: time only
+//! lowers the count, and other requests only raise it. "As much" depends on the algorithm: see [`Refusal`]. The store
+//! is called once for each sum whose wait does not follow, because the returned wait must be exact.
 //!
-//! Invariant: a refusal is served only if the store was called after the last change of its counter, so no refusal that
-//! was decided before a refund is served after it. All methods are synchronous and hold one lock at a time, never while
-//! the store is called.
+//! Invariant: a denial is served only if the store was called after the last change of its counter. So no denial
+//! decided before a refund is served after it. All methods are synchronous and hold one lock at a time, never while the
+//! store is called.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -28,48 +28,36 @@ use crate::store::evaluate::of_any;
 use crate::store::map::{Fingerprint, Fingerprints, MapEntry, Shards, Table};
 use crate::store::{AskMode, Change, Check, Counter, Mode, Receipt, Settles, StoreDecision, StoreId};
 
-/// A change may arrive this much later than it is made. Refusals by calls made meanwhile are not cached.
+/// Time that a change may take to arrive. Denials by calls made within it are not cached.
 const ON_ITS_WAY_US: u64 = 100_000;
 
-/// The least refusals of a part: there are several parts only if each has room for so many.
+/// Minimum capacity of a shard, if there are several.
 const REFUSALS_PER_PART: usize = 1_024;
 
-/// The deny cache of one store.
 pub(crate) struct Refusals {
-    /// The store whose refusals these are.
     id: StoreId,
-    /// The cached refusals.
     pub(super) shards: Shards<DenyShard>,
-    /// When counters were changed.
     generations: Generations,
-    /// What identifies the counter of a cached refusal without its text.
     fingerprints: Fingerprints,
-    /// The hash of what else identifies it.
     hasher: RandomState,
-    /// Where the time comes from.
     clock: Box<dyn Clock>,
-    /// The longest a refusal is served, in microseconds.
+    /// Maximum TTL of a denial, in microseconds.
     cap_us: u64,
-    /// How many requests were refused from memory.
     pub(super) from_cache: AtomicU64,
 }
 
-/// What is noted of a request before the store decides it, with which the decision is recorded.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    /// The time before the store was called, in microseconds of the cache's clock.
+    /// Before the call of the store, in microseconds of the cache's clock.
     sent: u64,
-    /// What identifies the counter of each check, in their order; two of them need no allocation.
     counters: SmallVec<[Fingerprint; 2]>,
-    /// Whether refusals of the checks are those of the request: none is in shadow mode, and no two are of one counter.
+    /// Whether a check's denial denies the request: no check is in shadow mode, and no two are of one counter.
     is_simple: bool,
-    /// Whether all of its checks only look (cost 0).
     looks: bool,
 }
 
 impl Refusals {
-    /// Returns an empty cache for `capacity` refusals of the store `id`, which must not be zero. With a cap of 0 it
-    /// caches nothing.
+    /// `capacity` must not be zero. With a cap of 0 nothing is cached.
     pub(crate) fn new(id: StoreId, cap: Duration, capacity: usize, clock: Box<dyn Clock>) -> Self {
         let cap_us = u64::try_from(cap.as_micros()).unwrap_or(u64::MAX);
         Self {
@@ -84,7 +72,6 @@ impl Refusals {
         }
     }
 
-    /// Notes a request before the store is called.
     pub(super) fn snapshot(&self, checks: &[Check]) -> Snapshot {
         if self.cap_us == 0 {
             return Snapshot::default();
@@ -92,17 +79,14 @@ impl Refusals {
         let counters: SmallVec<[Fingerprint; 2]> =
             checks.iter().map(|check| self.fingerprints.of(&check.counter)).collect();
         let repeats = counters.iter().enumerate().any(|(index, counter)| counters[..index].contains(counter));
-        // Checks in shadow mode are decided each time, and two checks of one counter demand more than
-        // each of them.
+        // Checks in shadow mode are decided each time. Two checks of one counter demand more than each of them.
         let is_simple = !repeats && checks.iter().all(|check| check.mode != Mode::Shadow);
         let looks = checks.iter().all(|check| check.cost == 0 && !check.is_only_for_ban());
         Snapshot { sent: self.now(), counters, is_simple, looks }
     }
 
-    /// Returns the refusal of a request, if a cached one applies to any of its checks.
-    ///
-    /// A request that may be a strike is refused only if a key is banned: the store counts strikes. A check of which
-    /// nothing is cached reports that nothing remains, which is never too much.
+    /// Denies possible strikes only by a ban, because the store counts strikes. Checks without a cached denial have 0
+    /// left.
     pub(super) fn refusal(&self, snapshot: &Snapshot, checks: &[Check], mode: AskMode) -> Option<StoreDecision> {
         let now = snapshot.sent;
         let may_be_live = || snapshot.counters.iter().any(|counter| self.generations.of(*counter).may_be_live(now));
@@ -125,10 +109,8 @@ impl Refusals {
         Some(StoreDecision::new(Decision::new(outcomes, Source::DenyCache), Receipt::empty(self.id)))
     }
 
-    /// Records a decision. Refusals are those of the store itself, and not of another source, such as a fallback.
-    ///
-    /// If a look has nothing left beyond its floor, a cost of one unit would be refused. Of looks with bans only the
-    /// refusals by a ban are cached, as others may be strikes.
+    /// A peek with nothing left denies a cost of one unit, but only by a ban if it has one, because others may be
+    /// strikes.
     pub(super) fn record(&self, snapshot: &Snapshot, checks: &[Check], decided: &Result<StoreDecision, Error>) {
         let Ok(StoreDecision { decision, .. }) = decided else { return };
         let (outcomes, is_empty) = (decision.outcomes(), |look: &Outcome| look.remaining() == 0);
@@ -148,7 +130,6 @@ impl Refusals {
         }
     }
 
-    /// Forgets refusals of larger costs than an admitted one: they wait longer now.
     fn note_taken(&self, snapshot: &Snapshot, checks: &[Check]) {
         for (counter, _) in snapshot.counters.iter().zip(checks).filter(|(_, check)| check.cost > 0) {
             let generation = self.generations.of(*counter);
@@ -190,11 +171,10 @@ impl Refusals {
         }
     }
 
-    /// Forgets a counter that is changed, and refusals by calls made before the change has surely arrived.
-    ///
-    /// A ban is that of the key, whatever the quota: if it is lifted, so are the refusals of counters of other windows.
+    /// Also invalidates denials by calls made before the change has certainly arrived.
     pub(crate) fn changed(&self, counter: &Counter, change: Change) {
         self.forget(counter);
+        // A ban belongs to the key, whatever the quota, so that lifting it ends denials of counters of other windows.
         if change == Change::Lift {
             self.forget(&of_ban(counter));
         }
@@ -202,13 +182,12 @@ impl Refusals {
 
     fn forget(&self, counter: &Counter) {
         let (now, generation) = (self.now(), self.generations.of(self.fingerprints.of(counter)));
-        // Refusals from after this time are forgotten too, where the clock stepped back.
+        // Also invalidates denials from after this time, if the clock stepped back.
         let stepped_back = generation.may_be_live(now.saturating_add(self.cap_us));
         let before = if stepped_back { generation.until() } else { 0 };
         generation.forget(before.max(now.saturating_add(ON_ITS_WAY_US)));
     }
 
-    /// Returns the live cached refusal of a check, or of a smaller demand that implies it.
     fn find(&self, check: &Check, counter: Fingerprint, now: u64) -> Option<Cached> {
         let generation = self.generations.of(counter);
         if !generation.may_be_live(now) {
@@ -241,11 +220,7 @@ impl fmt::Debug for Refusals {
     }
 }
 
-/// Returns whether a refusal of this check may be cached, by a ban or by its quota.
-///
-/// A ban ends by time alone, or is lifted. A refusal by the quota holds until its wait is over if the check has a cost,
-/// is enforced, is no strike, and settles as taken: units that are refunded by a request's outcome may be available at
-/// any moment, and so may slots.
+/// A denial by quota holds until its wait is over, unless units may be refunded, or slots released, at any moment.
 fn is_cacheable(check: &Check, by_ban: bool) -> bool {
     let has_cost = check.cost > 0 || by_ban && check.is_only_for_ban();
     let is_plain = || !check.strikes() && check.settles == Settles::AsTaken && !check.counter.quota().facts().held;
@@ -256,25 +231,23 @@ fn of_ban(counter: &Counter) -> Counter {
     changed(&of_any(counter), Change::Lift).0.into_owned().counter
 }
 
-/// Returns looks as checks of the unit that they stand for.
 fn of_one_unit(looks: &[Check]) -> SmallVec<[Check; 2]> {
     let cost = |look: &Check| if look.is_only_for_ban() { 0 } else { look.cost.max(1) };
     looks.iter().map(|look| look.clone().cost(cost(look))).collect()
 }
 
-/// Returns until when a check that was sent at `sent` is surely refused: `u64::MAX` if no wait helps.
-///
-/// After a ban the quota may refuse, which is a strike; and a refusal that extends the ban has to reach the store before
-/// it ends. A tick that had begun when the store was called is over before a whole one has passed; those of bans are 1 ms.
+/// Returns until when a check that was sent at `sent` is certainly denied: `u64::MAX` if no wait helps.
 fn surely_until(check: &Check, outcome: &Outcome, sent: u64) -> u64 {
+    // After a ban the quota may deny, which is a strike. A denial that extends the ban has to reach the store before it
+    // ends.
     let extends = check.strikes() && check.ban.as_deref().is_some_and(|ban| ban.ban.extends);
     let ban = outcome.banned_for().map(|left| if extends { left / 2 } else { left });
+    // A tick that had begun ends before a whole tick has passed. Ticks of bans are 1 ms.
     let begun = if outcome.is_banned() { 999 } else { check.counter.quota().tick().micros() - 1 };
     ban.or(outcome.retry_after()).map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun))
 }
 
-/// Returns when the first of the windows of a calendar ends that checks count in, by this process's clock; the largest
-/// number if there is none. The next one may be of another length, and a cached refusal would report that of the last.
+/// A cached denial ends with the first window of a calendar, because it reports the length of that window.
 fn calendars_end(checks: &[Check], now: u64) -> u64 {
     let calendars = checks.iter().filter_map(|check| check.counter.quota().calendar());
     let ends = calendars.map(|calendar| calendar.window_at(now / 1_000).end.saturating_mul(1_000));
@@ -285,49 +258,38 @@ fn after(now: u64, wait: Duration) -> u64 {
     now.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// A cached refusal of a counter. Times are microseconds of this process's clock. It is kept small: its size is what the
-/// memory of a flood of refusals consists of.
+/// Times in microseconds. Small, because it makes up the memory of a flood of denials.
 #[derive(Clone, Copy, Debug)]
 struct Cached {
     place: Place,
-    /// What was [demanded](demand).
     units: u64,
-    /// What was left, with the floor of the check that was refused; 0 if nothing was left.
     left: u64,
-    /// When the store was called.
     sent: u64,
-    /// Until when this may be returned.
     until: u64,
-    /// When the demand fits again, counted from the reply: never early. The largest number if no wait helps.
+    /// When the demand fits, counted from the reply: never early. `u64::MAX` if no wait helps.
     retry_at: u64,
     reset_at: u64,
-    /// The length of the window that counted, as outcomes keep it.
     minutes: u16,
-    /// When the ban of the key ends, counted from the reply; 0 if it is not banned.
+    /// End of the key's ban, counted from the reply. 0 without a ban.
     ban_ends: u64,
 }
 
-/// What identifies a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
-    /// Of counter, quota and perhaps the sum, with random keys of this process.
+    /// Hash of counter, quota and, for some algorithms, the sum, with random keys of this process.
     hash: u64,
-    /// Of the counter: no client can choose two that collide.
+    /// Identifies the counter. Clients cannot cause collisions.
     counter: Fingerprint,
 }
 
-/// The refusals of one part of the map, by counter, quota and, where no other sum is implied, the sum that was refused. All
-/// take the same room: the text of a counter, which clients may choose and make long, is not kept.
+/// Entries of equal size: the text of a counter, which clients may make long, is not kept.
 #[derive(Debug)]
 pub(super) struct DenyShard {
-    /// Swept when it has doubled, and when it is full at most once in a pause.
     table: Table<Cached>,
-    /// When it is searched for room again, if it is full.
     search_at: u64,
 }
 
-/// Returns how much a check demands of its counter: the sum of its cost and floor, or its floor alone where the algorithm
-/// refuses by that. Sums beyond the capacity are all alike, as no wait helps any of them.
+/// Cost plus floor, or the floor alone where the algorithm denies by that. All sums beyond the capacity are equal.
 fn demand(check: &Check) -> u64 {
     let quota = check.counter.quota();
     match check.cost.saturating_add(check.floor) {
@@ -336,27 +298,21 @@ fn demand(check: &Check) -> u64 {
     }
 }
 
-/// Returns the demand of a check whose refusal implies that of no other demand.
 fn demand_alone(check: &Check) -> Option<u64> {
     (check.counter.quota().facts().refusal == Refusal::SameSum).then(|| demand(check))
 }
 
 impl Cached {
-    /// Returns whether the key was banned: what demands another number of units may have to wait for longer.
     fn is_ban(&self) -> bool {
         self.ban_ends > 0
     }
 
-    /// Returns whether the refusal holds at `now`. If the clock steps back, refusals from after its new time end.
+    /// If the clock steps back, denials from after its new time end.
     fn is_live(&self, now: u64) -> bool {
         self.sent <= now && now < self.until
     }
 
-    /// Returns the outcome of a check that demands as much, or more where it is no ban, as the store would have reported
-    /// it: times count down from when they were reported, and never end early.
-    ///
-    /// Where units return evenly, more of them are there after `more * window / limit` further ticks; with other
-    /// algorithms that imply a refusal of more, all return at once.
+    /// Times count down from the report, and never end early. `more` units take `more * window / limit` further ticks.
     fn outcome(&self, check: &Check, now: u64) -> Outcome {
         let (quota, demand) = (check.counter.quota(), demand(check));
         let left = |time: u64| Duration::from_micros(time.saturating_sub(now));
@@ -381,17 +337,13 @@ impl DenyShard {
         self.table.len()
     }
 
-    /// Returns the cached refusal of a demand, or of a smaller one that implies it.
-    ///
-    /// It may be no longer live; the caller checks that.
     fn find(&self, place: Place, demand: u64) -> Option<Cached> {
         let refusal = self.table.find(place.hash, |refusal| refusal.place == place)?;
         let serves = refusal.units == demand || refusal.units < demand && !refusal.is_ban();
         serves.then_some(*refusal)
     }
 
-    /// Caches a refusal instead of the one at its place, or if there is room at `now`. A full part is not searched for
-    /// room again for `pause_us`.
+    /// Searches a full table at most once per `pause_us`.
     fn put(&mut self, refusal: Cached, now: u64, pause_us: u64) {
         let place = refusal.place;
         if let Some(old) = self.table.find_mut(place.hash, |old| old.place == place) {
@@ -401,8 +353,7 @@ impl DenyShard {
         }
     }
 
-    /// Returns whether one more fits. Live refusals are not evicted, so that made-up keys push out no others:
-    /// requests whose refusals find no room reach the store.
+    /// Live denials are not evicted, so that invented keys push out no others.
     fn has_room(&mut self, now: u64, pause_us: u64) -> bool {
         if !self.table.is_due() {
             return true;
@@ -422,23 +373,19 @@ impl MapEntry for Cached {
     }
 }
 
-/// The most generations, which counters share: if one is forgotten, a few others are too.
+/// Counters share generations, so that one invalidation also drops denials of some other counters.
 const MOST_GENERATIONS: usize = 16_384;
 
-/// When counters were changed, by their fingerprint: a refusal is live only if the store was called later. So
-/// forgetting a counter is one write, without a search for its refusals.
-///
-/// All fields are atomics, read and written in one total order (`SeqCst`) without any lock. Times are microseconds of the
-/// cache's clock.
+/// Times of changes. A denial is live only if the store was called later, so that invalidation is one write, without a
+/// lock.
 #[derive(Debug)]
 struct Generations(Box<[Generation]>);
 
-/// The state of all counters whose hashes pick it.
 #[derive(Debug, Default)]
 struct Generation {
-    /// Refusals by calls made before this are forgotten.
+    /// Denials by calls made earlier are invalid.
     from: AtomicU64,
-    /// Until when there may be refusals to serve or forget: mostly there are none.
+    /// When the last denial expires.
     until: AtomicU64,
 }
 
@@ -460,22 +407,18 @@ impl Generation {
         self.until.load(Ordering::SeqCst) > now
     }
 
-    /// Returns until when there may be refusals.
     fn until(&self) -> u64 {
         self.until.load(Ordering::SeqCst)
     }
 
-    /// Forgets refusals by calls made before a time.
     fn forget(&self, before: u64) {
         self.from.fetch_max(before, Ordering::SeqCst);
     }
 
-    /// Returns whether a refusal by a call made at `sent` is not forgotten.
     fn keeps(&self, sent: u64) -> bool {
         sent >= self.from.load(Ordering::SeqCst)
     }
 
-    /// Notes that there is a refusal until then.
     fn note(&self, until: u64) {
         self.until.fetch_max(until, Ordering::SeqCst);
     }

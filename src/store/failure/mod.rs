@@ -1,18 +1,15 @@
-//! What is decided when the store cannot decide.
+//! Decisions when the store cannot decide.
 //!
-//! The store of a layer or limiter comes in, with the rules for failures; a store around it goes
-//! out, `FailureStore`, whose decisions are ready within the timeout whatever the
-//! inner store does, as long as there is a runtime for its timers.
+//! `FailureStore` wraps the store of a layer or limiter. It decides within the timeout whatever the inner store does,
+//! as long as there is a runtime for its timers.
 //!
 //! - `rule.rs` is the public rule, [`OnFailure`], and its settings.
-//! - `store.rs` calls the inner store, limits its time, and runs probes.
-//! - `without.rs` decides instead of it, by rules or by this process's share of each quota, and reports
-//!   outcomes to the circuit breaker.
+//! - `store.rs` calls the inner store with a timeout, and runs probes.
+//! - `without.rs` decides by rules or by this process's share of each quota, and reports outcomes to the circuit
+//!   breaker.
 //!
-//! Invariants: every call with a permit is reported to the breaker once; a receipt is settled by the
-//! store that returned it; an error of one server of several never opens the breaker for all. Layers
-//! and limiters know `FailureStore` and `FailureRules`; this module uses the breaker, the memory
-//! store and the metrics of store failures, and does not depend on HTTP.
+//! Invariants: every call with a permit is reported to the breaker once. The store that returned a receipt settles it.
+//! An error of one server of several never opens the breaker for all. This module does not depend on HTTP.
 
 mod rule;
 mod store;

@@ -1,15 +1,13 @@
-//! The store around a store that decides within the timeout when the inner one cannot.
+//! The store that decides within the timeout when the inner store cannot.
 //!
-//! For each decision: a permit of the breaker, the call of the inner store with a deadline, and the
-//! report of its outcome; what fails is decided as the rules say. Without a permit the rules decide
-//! at once.
+//! A decision needs a permit of the breaker, calls the inner store with a deadline, and reports the outcome. The rules
+//! decide after a failure, and at once without a permit.
 //!
-//! The time is limited in one of two ways. A store with a timeout keeps deadlines by itself, so it
-//! gets one if the layer's timeout is shorter; for any other store a timer of tokio is put around
-//! its future. Probes run in a task of their own.
+//! A store with a timeout keeps deadlines by itself, so it gets one if the layer's timeout is shorter. For any other
+//! store a tokio timer wraps its future. Probes run in a separate task.
 //!
-//! A pending call reports its outcome even if it is dropped: `Call` returns the permit in its
-//! `Drop`. One that takes slots runs in a task, too: nobody else would release them if its caller left.
+//! A pending call reports its outcome even if it is dropped, in the `Drop` of `Call`. A call that takes slots runs in a
+//! task, too, because they would not be released if its caller left.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -33,27 +31,18 @@ use crate::store::{
     Settlement, Settling, Store, StoreDecision,
 };
 
-/// A store as layers and limiters keep it.
 pub(crate) type SharedStore = Arc<dyn Store>;
 
-/// A store that calls an inner one, unless that failed too often a moment ago, and applies the
-/// rules to what the inner one does not decide within the timeout.
 pub(crate) struct FailureStore {
-    /// The store that is called.
     inner: SharedStore,
-    /// How long one decision may take.
     budget: Duration,
     /// The inner store's own timeout. If there is one, it keeps deadlines.
     own: Option<Duration>,
-    /// The rules, the breaker and the local store, shared with calls in flight.
     without: Arc<Without>,
-    /// Renews and releases the slots that both stores have taken.
     slots: Arc<SlotRenewer>,
 }
 
 impl FailureStore {
-    /// A store around `inner`, with a breaker that is closed. The inner store's timeout is read
-    /// once, here.
     pub(crate) fn new(inner: SharedStore, rules: FailureRules) -> Self {
         let own = Capabilities::of(&*inner).timeout;
         let without = Arc::new(Without::new(rules));
@@ -64,9 +53,7 @@ impl FailureStore {
         Self { inner, budget: rules.budget.or(own).unwrap_or(BUDGET), own, without, slots }
     }
 
-    /// Holds the slots that a decision took until the returned value is dropped; `None` if it took none.
-    ///
-    /// Called once for each receipt, by whoever receives the decision: otherwise its slots are not released, and expire.
+    /// Call it once for each receipt. Otherwise slots are not released, and expire.
     pub(crate) fn hold(&self, receipt: &Receipt) -> Option<SlotHold> {
         self.slots.hold(receipt)
     }
@@ -75,8 +62,6 @@ impl FailureStore {
         self.without.breaker.inner.state()
     }
 
-    /// Returns how long until what failed is called again: the inner store, or the server of it
-    /// that returned the error.
     pub(crate) fn next_probe(&self, error: &Error) -> Duration {
         self.without.next_probe(error)
     }
@@ -85,10 +70,10 @@ impl FailureStore {
         self.budget
     }
 
-    /// Decides. A call that waits is no boxed future, so that the inner store's is the only one.
+    /// Not boxed, so that the inner store's future is the only box.
     pub(crate) fn begin(&self, checks: &[Check], ask: Ask) -> Deciding {
         if checks.is_empty() {
-            // No policy applies, so it does not matter whether the store is available.
+            // No policy applies, so the store's availability does not matter.
             let receipt = Receipt::new(self.without.local.id(), []);
             return Deciding::Ready(Ok(StoreDecision { decision: Decision::new([], Source::Store), receipt }));
         }
@@ -113,14 +98,13 @@ impl FailureStore {
         }
     }
 
-    /// Waits for the inner store, with the permit it was called by. A timer is added if it keeps no
-    /// deadlines; a probe, and a decision that takes slots, continues in a task if there is a runtime.
+    /// Continues a probe, or a decision that takes slots, in a task if there is a runtime.
     fn wait(&self, pending: Pending, permit: Permit, checks: &[Check], deadline: Deadline, budget: Duration) -> Call {
         let timer = if self.own.is_none() { deadline.earlier(Deadline::after(budget)) } else { Deadline::none() };
         let takes_slots = |check: &&Check| check.cost > 0 && check.counter.quota().facts().held;
         let ttl = checks.iter().filter(takes_slots).map(|check| check.counter.quota().window()).max();
         let pending = match timer.instant() {
-            // Boxed, so that calls without a timer need no room for one.
+            // Boxed, so that calls without a timer are not larger.
             Some(at) => Box::pin(within(at, budget, pending, ttl.map(|ttl| (ttl, Arc::clone(&self.slots))))),
             None => pending,
         };
@@ -154,35 +138,29 @@ impl Store for FailureStore {
     }
 }
 
-/// A decision of the inner store that is waited for.
 type Pending = Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
 
-/// A decision, or the wait for it, which is to be given the [checks](Call::of).
 pub(crate) enum Deciding {
     Ready(Result<StoreDecision, Error>),
     Waits(Call),
 }
 
-/// A call of the inner store in flight. Dropped before it has reported its outcome, it lets another request probe.
+/// A call of the inner store in flight. If dropped before the report, it lets another request probe.
 pub(crate) struct Call {
     pending: Pending,
-    /// Where the outcome is reported.
     without: Arc<Without>,
-    /// The permit; `None` if the outcome was reported, or is by a task.
+    /// `None` if the outcome was reported, or a task reports it.
     permit: Option<Permit>,
-    /// What the rules decide if it fails.
     checks: Checks,
 }
 
 impl Call {
-    /// Returns the wait for the decision of these checks.
     pub(crate) fn of(mut self, checks: Checks) -> Self {
         self.checks = checks;
         self
     }
 
-    /// Continues in a task, as its caller may disconnect, or never be polled again: all requests depend on the outcome of
-    /// a probe, and somebody has to release slots. Other units that were taken stay taken then.
+    /// All requests depend on the outcome of a probe, and slots must be released, even if the caller never polls again.
     fn go_on(mut self, runtime: &Runtime, slots: Arc<SlotRenewer>) -> Self {
         let (sender, receiver) = oneshot::channel();
         let stopped = |_| Err(Error::new(Kind::Store, "the runtime of the call to the store was shut down"));
@@ -191,7 +169,7 @@ impl Call {
             Self { pending: Box::pin(claim), without: Arc::clone(&self.without), permit: None, checks: Checks::new() };
         runtime.spawn(async move {
             let decided = poll_fn(|cx| self.reported(cx)).await;
-            // A caller that disconnected needs no result: its slots are released.
+            // If the caller has disconnected, this releases the slots.
             let _ = sender.send(Unclaimed::new(slots, decided));
         });
         waits
@@ -219,7 +197,7 @@ impl Future for Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if let Some(permit) = self.permit {
-            // The next probe does not begin at once, as each one waits for the store.
+            // The next probe does not begin at once, because each probe waits for the store.
             self.without.gave_up(permit, FIRST_WAIT_MS);
         }
     }
@@ -236,9 +214,8 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
     }
 }
 
-/// Waits until a time. A decision that comes later is dropped, as its store keeps no deadline; if it may take slots, which
-/// expire after the TTL, it is waited for in a task, which releases them.
-/// There are no timers outside of a runtime, where it waits for as long as the store does.
+/// Drops a late decision, unless it may take slots: then a task waits for it and releases them. Without a runtime, no
+/// timer.
 async fn within(
     deadline: Instant,
     budget: Duration,

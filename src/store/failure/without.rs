@@ -1,4 +1,4 @@
-//! Decisions without the store, and the reports to its circuit breaker.
+//! Decisions without the store, and reports to its circuit breaker.
 //!
 //! Each outcome of the store is reported here once:
 //!
@@ -26,29 +26,21 @@ use crate::core::{Error, Lines};
 use crate::store::breaker::{FIRST_WAIT_MS, Permit, ReportedBreaker, Whose, millis};
 use crate::store::{Check, Clock, MemoryStore, Mode, Receipt, StoreDecision, SystemClock};
 
-/// The rules, the state of the store, and the local store.
 #[derive(Debug)]
 pub(super) struct Without {
-    /// As the layer set them.
     rules: FailureRules,
-    /// Whether the store is called.
     pub(super) breaker: ReportedBreaker,
-    /// The calls whose outcome was reported last, so that each counts once.
     counted: CountedCalls,
-    /// The counters of the fallback. Its identity is in the receipts of all decisions made here.
+    /// Counters of the fallback. Its identity is in the receipts of all decisions made here.
     pub(super) local: MemoryStore,
-    /// The first failure, and 1 ms more, of the last outage in which all requests were no longer admitted, in milliseconds
-    /// of the breaker.
+    /// Start of the last outage that exceeded `allow_for`, plus 1, in milliseconds of the breaker.
     allowed_up_to: AtomicU64,
-    /// The first and the last failure of servers that respond otherwise, without a pause between as long as all requests
-    /// are admitted.
+    /// First and last failure of servers that reply otherwise, with pauses of at most `allow_for`.
     streak: Mutex<Option<(Instant, Instant)>>,
-    /// Limits how often `outage_exceeds` is logged.
     exceeded: Lines,
 }
 
 impl Without {
-    /// The state of a store that has not failed.
     pub(super) fn new(rules: FailureRules) -> Self {
         Self {
             rules,
@@ -61,15 +53,13 @@ impl Without {
         }
     }
 
-    /// Returns how long until the origin of an error is called again: one server of several, or the
-    /// store.
     pub(super) fn next_probe(&self, error: &Error) -> Duration {
         error.outage().map_or_else(|| self.breaker.next_probe(), |outage| outage.next_probe)
     }
 
     pub(super) fn report(&self, permit: Permit, decided: &Result<StoreDecision, Error>) {
         match decided {
-            // A decision from a cache in this process does not show whether the store works.
+            // A decision from a cache in this process does not prove that the store works.
             Ok(decided) if decided.decision.source() != Source::Store => self.gave_up(permit, 0),
             Ok(decided) => {
                 if !self.breaker.inner.is_calm() && self.counts(permit, decided.receipt.call()) {
@@ -80,18 +70,15 @@ impl Without {
         }
     }
 
-    /// Reports a call without an outcome. After a probe another request may probe after `pause_ms`.
     pub(super) fn gave_up(&self, permit: Permit, pause_ms: u64) {
         self.breaker.inner.gave_up(permit, || self.breaker.now() + pause_ms);
     }
 
-    /// Returns whether this is the first outcome of a call. That of a probe counts in any case: it
-    /// may share the call with requests that were sent before the breaker opened.
+    /// A probe always counts, because it may share its call with requests sent before the breaker opened.
     fn counts(&self, permit: Permit, call: Option<CallId>) -> bool {
         permit.is_probe() || self.counted.is_first(call)
     }
 
-    /// Reports an error, and logs it unless the failure is counted elsewhere.
     fn failed(&self, permit: Permit, error: &Error) {
         if error.is_invalid() {
             return self.gave_up(permit, 0);
@@ -102,7 +89,7 @@ impl Without {
             self.gave_up(permit, FIRST_WAIT_MS);
             true
         } else if let Some(outage) = error.outage() {
-            // It is counted already, and does not concern the other servers.
+            // Its own breaker counts it, and the other servers are not affected.
             self.gave_up(permit, 0);
             outage.next_probe.is_zero()
         } else {
@@ -118,8 +105,7 @@ impl Without {
         }
     }
 
-    /// Replaces an error by a decision of the rules. With [`OnFailure::Deny`] the error stays,
-    /// unless no check is enforced.
+    /// With [`OnFailure::Deny`] the error stays, unless no check is enforced.
     pub(super) fn stand_in(&self, checks: &[Check], decided: &mut Result<StoreDecision, Error>) {
         let Err(error) = decided else { return };
         *decided = match self.rule(error) {
@@ -133,9 +119,7 @@ impl Without {
         };
     }
 
-    /// Returns the rule that holds now. All requests are admitted for a limited time only, and not
-    /// for an invalid error, which no store decides: then the fallback holds. The first time that
-    /// an outage exceeds the limit, it is logged.
+    /// `Allow` holds for a limited time, and never for an invalid error, which no store decides.
     fn rule(&self, error: &Error) -> OnFailure {
         let FailureRules { on_failure, allow_for, .. } = self.rules;
         if on_failure != OnFailure::Allow {
@@ -164,15 +148,12 @@ impl Without {
         }
     }
 
-    /// Returns when the failures to which an error belongs began: those of one server of several, or
-    /// of the store.
-    ///
-    /// A server that replies may still fail some of its keys for long: those of a slot that is half
-    /// moved, or that two servers redirect to each other. Replies for other keys do not end that, so
-    /// only time does.
+    /// Returns when the failures of the store, or of the one server that returned the error, began.
     fn failing_since(&self, error: &Error) -> Option<Instant> {
         let Some(outage) = error.outage() else { return self.breaker.failing_since() };
         outage.failing_since.or_else(|| {
+            // A server that replies may fail some keys for long, such as those of a slot that is half moved. Replies
+            // for other keys do not end such a streak, so only a pause does.
             let (now, mut streak) = (Instant::now(), self.streak.lock().unwrap_or_else(PoisonError::into_inner));
             let goes_on = streak.filter(|(_, last)| now.saturating_duration_since(*last) <= self.rules.allow_for);
             let first = goes_on.map_or(now, |(first, _)| first);
@@ -182,12 +163,10 @@ impl Without {
     }
 }
 
-/// The clock of the local counters: the system's, which moves with the timers where tests pause these.
+/// The system's clock, except that it moves with the timers where tests pause these.
 struct LocalClock {
     system: SystemClock,
-    /// When it was made, by the system's monotonic clock.
     start: Duration,
-    /// The same, by the timers.
     timers: Instant,
 }
 

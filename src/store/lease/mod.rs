@@ -1,35 +1,33 @@
-//! Units taken in advance, so that hot keys are admitted without a call to the inner store.
+//! Units taken in advance, so that hot keys are decided without a call to the inner store.
 //!
-//! The checks of a request come in. If leases held here cover all of them, or an overdraft of those on their way, an
-//! admitted decision goes out at once, with [`Source::Lease`](crate::Source::Lease); else the inner store decides. A
-//! key's way is:
+//! If leases held here cover all checks of a request, or an overdraft does while they are requested, it is allowed at
+//! once, with [`Source::Lease`](crate::Source::Lease). Otherwise the inner store decides. The states of a key:
 //!
-//! | state | becomes | when |
+//! | state | next state | when |
 //! | --- | --- | --- |
-//! | cold: a count in a shared cell | hot | the 8th request in one lifetime (a second, with an overdraft), if a place is free |
+//! | cold: a count in a shared cell | hot | the 8th request in one lifetime (a second, with an overdraft), if the table has space |
 //! | hot, no lease | a lease call is in flight | a request whose rate is worth one |
-//! | a call in flight | holding a lot of units | the inner store admits the call |
+//! | a call in flight | holding a lot of units | the inner store grants the lease |
 //! | a call in flight after a granted one | in debt as well | no lot covers a request, and the overdraft does |
-//! | in debt | free of debt | the lease comes and pays; if more was owed meanwhile, the next one is requested at once |
-//! | a call in flight | quiet for a lifetime | it refuses, or fails: what is owed is charged, and no more until a grant |
+//! | in debt | free of debt | the lease arrives and pays; if more was owed by then, the next one is requested at once |
+//! | a call in flight | quiet for a lifetime | it is denied or fails: the debt is charged, and grows no more until a grant |
 //! | holding lots | lots are returned | their lifetime or window ends, or the key is idle for half a lifetime |
-//! | hot | forgotten | without lots, a call or a debt, and idle for two lifetimes (or a minute, with payments) |
+//! | hot | removed | without lots, a call or a debt, and idle for two lifetimes (or a minute, with payments) |
 //!
-//! A lifetime is τ = min(1 s, window / 10); times are microseconds of the store's clock.
+//! A lifetime is τ = min(1 s, window / 10). Times are microseconds of the store's clock.
 //!
-//! | file | what it has |
+//! | file | contents |
 //! | --- | --- |
-//! | `store` | [`LeaseStore`] and its builder |
-//! | `leases` | what clones share; how leases are returned and settled |
-//! | `admit` | a request that leases cover |
-//! | `call` | requesting a lease from the inner store, and returning unspent units in time and at the end |
-//! | `hot_keys`, `hot_key` | the map, with what became of all units; one key and its lots |
-//! | `demand` | a key's rate, what it owes, and how it was paid |
-//! | `lot` | one lease |
+//! | `store` | [`LeaseStore`], the state that its clones share, and how leases are returned and settled |
+//! | `store/builder` | the settings |
+//! | `store/admit` | a request that leases cover |
+//! | `store/call` | requesting leases, and returning unspent units in time and at the end |
+//! | `hot_keys` | the map, with the counts of all units |
+//! | `hot_key` | one key: its lots, its debt and payments, its rate |
 //!
-//! Invariants: every unit spent was charged in the inner store before, or is owed, of each key no more than the
-//! overdraft; a lot is spent only within its lifetime and its window; and a unit is held, spent, returned or lost, and
-//! counted as one of these only. No lock is held while the inner store is called.
+//! Invariants: every spent unit was charged in the inner store before, or is owed, up to the overdraft per key. A lot
+//! is spent only within its lifetime and its window. A unit is held, spent, returned or lost, and is counted as one of
+//! these only. No lock is held while the inner store is called.
 
 mod hot_key;
 mod hot_keys;

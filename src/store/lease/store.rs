@@ -1,11 +1,9 @@
-//! The lease store: what is held, and how it is returned.
+//! The lease store: units held, and how they are returned.
 //!
-//! A request goes to the leases first; what they do not admit, and everything about counters as such, goes to the inner
-//! store. Settlements are distinguished by the receipt's store. When the last clone is dropped, all leases are returned
-//! at once, without waiting.
+//! Requests try the leases first. The inner store decides the others, and handles adjustments of counters. The store
+//! named in a receipt settles it. Dropping the last clone returns all leases at once, without waiting.
 //!
-//! Invariant: the inner store is called without any lock held, since it may decide at once and then lock a part
-//! itself.
+//! Invariant: no lock is held while the inner store is called, because it may decide at once and lock a shard again.
 
 mod admit;
 mod builder;
@@ -32,58 +30,58 @@ use crate::store::{
     Settlement, Settles, Settling, Store, StoreDecision, StoreId,
 };
 
-/// A store that takes units for hot keys from the inner store in advance, many in one call, and admits requests with
-/// them locally.
+/// A store that takes units for hot keys in advance, many in one call, and allows requests with them locally.
 ///
-/// **The bound**: every admitted unit was charged in the inner store at most τ = min(1 s, window / 10) earlier and in
-/// the same window. So any interval of length *d* admits at most what the quota allows in *d* + τ, and fixed and
+/// **The bound**: every unit was charged in the inner store at most τ = min(1 s, window / 10) earlier than it is spent,
+/// and in the same window. So any interval of length *d* allows at most what the quota allows in *d* + τ, and fixed and
 /// sliding windows hold exactly.
 ///
-/// **The cost**: units that one process holds are refused to the others, for at most τ, and to its own other requests
-/// until the reply to the lease call has arrived. A crash loses them, and what a bucket refilled while they were held
-/// unspent is lost too. `remaining` counts the units this process holds and those that were left when it took them, so
-/// it is up to τ old.
+/// **The cost**: units that one process holds are denied to the others, for at most τ, and to its own other requests
+/// until the reply to the lease call has arrived. A crash loses them, as well as units by which a bucket was
+/// replenished while they were held unspent. `remaining` counts the units this process holds and those that were left
+/// when it took them, so it is up to τ old.
 ///
-/// **When to use it**: for keys that one process decides many times within τ (a route, a tenant, a global limit), above
-/// all where such keys burden one node of a Redis Cluster. Other keys are decided by the inner store, one call each, as
-/// without it.
+/// **When to use it**: for keys that one process decides many times within τ (a route, a tenant, a global limit),
+/// especially where such keys burden one node of a Redis Cluster. Other keys are decided by the inner store, one call
+/// each, as without it.
 ///
-/// A key is hot from 8 requests within τ. Leases follow its rate, up to a share of the limit; the next lease is taken
-/// in the background before the current one is spent. A request with several checks is admitted locally if leases cover
-/// all of them, those in shadow mode included; otherwise the inner store decides it as a whole. The inner store always
-/// decides looks, reserves, leaky buckets, and whatever costs more than is held.
+/// A key is hot from 8 requests within τ. Leases follow its rate, up to a share of the limit. The next lease is taken
+/// in the background before the current one is spent. A request with several checks is allowed locally if leases cover
+/// all of them, including checks in shadow mode. Otherwise the inner store decides it as a whole. The inner store
+/// always decides peeks, reserves, leaky buckets, and costs larger than the units held.
 ///
 /// # Overdraft
 ///
-/// A store that is far away takes longer to grant a lease than a busy key needs to spend one. With an
-/// [overdraft](LeaseStoreBuilder::overdraft), this process admits requests of such a key all the same while a lease call
-/// for it is in flight, as long as it owes no more than so many units. The lease pays what is owed when it comes.
+/// If the store is far away, granting a lease takes longer than a busy key needs to spend one. With an
+/// [overdraft](LeaseStoreBuilder::overdraft), this process still allows requests of such a key while a lease call for
+/// it is in flight, until it owes that many units. The lease pays the debt when it arrives.
 ///
-/// - **The bound**: all processes together admit at most (processes × overdraft) units more than without it, in any
-///   window (for a bucket, in any interval). No more is owed of a key than remained when its last lease was granted.
-///   Stores keep a debt of at most one more capacity, so processes × overdraft has to be less than the capacity.
-/// - **How large**: it should cover what this process admits for a key in a round trip to the inner store, and in two
-///   round trips where one takes longer than τ. What is beyond it waits for the inner store.
+/// - **The bound**: all processes together allow at most (processes × overdraft) units more than without it, in any
+///   window (for a bucket, in any interval). The debt of a key is never more than remained when its last lease was
+///   granted. Stores keep a debt of at most one more capacity, so processes × overdraft has to be less than the
+///   capacity.
+/// - **How large**: it should cover what this process allows for a key in a round trip to the inner store, and in two
+///   round trips where one takes longer than τ. Requests beyond it wait for the inner store.
 /// - **Which keys**: those with 8 requests within a second in this process, from their first lease on. When a lease is
-///   refused or fails, what is owed is [charged](crate::store::Change::Charge), and the inner store decides the key until
-///   a lease is granted again. So while it is unavailable, at most an overdraft of each hot key is owed, and
-///   its errors are returned for what is beyond that.
-/// - **Lost replies**: a charge is sent once, so its units count nowhere if it is lost on its way, and those that are
-///   owed when the process crashes neither. A lease call that failed may have charged its units, which are charged again
+///   denied or fails, the debt is [charged](crate::store::Change::Charge), and the inner store decides the key until a
+///   lease is granted again. So while it is unavailable, at most an overdraft of each hot key is owed, and further
+///   requests get its errors.
+/// - **Lost replies**: a charge is sent once, so its units count nowhere if it is lost on its way, nor do units that
+///   are owed when the process crashes. A lease call that failed may have charged its units, which are charged again
 ///   then: so they count at most once more than they were used.
-/// - **Refunds** of units that are owed lower the debt. Units that a lease paid are refunded in the inner store, if it was
-///   one of the last 16 payments of a key that had a request in this process within the last minute. All other
+/// - **Refunds** of units that are owed lower the debt. Units that a lease paid are refunded in the inner store, if it
+///   was one of the last 16 payments of a key that had a request in this process within the last minute. All other
 ///   overdrawn units are not refunded: those that were charged, or were owed before a reset through this process.
 ///
 /// # Returning
 ///
 /// Unspent units are returned when their key becomes idle and when their lease ends: by a task that runs every 50 ms in
-/// the runtime of the first lease, or of a later one if that has ended. A runtime is needed only if the inner store needs
-/// one: without it, they are returned with the next request or look for their key. A raised limit leaves leases as they
-/// are; a lowered one returns them.
+/// the runtime of the first lease, or of a later one if that has ended. A runtime is needed only if the inner store
+/// needs one: without it, they are returned with the next request or peek for their key. A higher limit leaves leases
+/// unchanged. A lower one returns them.
 ///
-/// A reset forgets what is held of its counter. Requests that come before it is done may be admitted by another lease,
-/// which is forgotten as well.
+/// A reset drops the units held of its counter. Requests made before it is done may be allowed by another lease, which
+/// is dropped as well.
 ///
 /// Clones share leases.
 ///
@@ -105,7 +103,6 @@ use crate::store::{
 /// ```
 #[derive(Clone)]
 pub struct LeaseStore {
-    /// What clones share; when the last one is dropped, leases are returned.
     leases: Arc<Leases>,
 }
 
@@ -115,33 +112,33 @@ impl LeaseStore {
         Self::builder(inner).build()
     }
 
-    /// Returns settings of a store that leases from `inner`: a share of a tenth, and 10,000 hot keys.
+    /// Returns a builder of a store that leases from `inner`. Defaults: a share of a tenth, and 10,000 hot keys.
     pub fn builder(inner: impl Store) -> LeaseStoreBuilder {
         LeaseStoreBuilder::new(Arc::new(inner))
     }
 
-    /// Returns the counts of the units leased so far, by all clones together.
+    /// Returns the counts of all units leased so far, by all clones.
     pub fn counts(&self) -> LeaseCounts {
         self.leases.counts()
     }
 
-    /// Returns all leases, and takes no more: from then on every request goes to the inner store.
+    /// Returns all leases to the inner store, and takes no more: the inner store decides every later request.
     ///
-    /// Waits for the lease calls in flight, and for the reply of the inner store to a look at each counter to which
-    /// units were returned. Dropping the last clone also returns everything, but without waiting: what the inner store
-    /// no longer accepts stays taken. A [`RedisStore`](crate::RedisStore) has at most 4,096 settlements in flight, and
+    /// Waits for the lease calls in flight, and for the inner store's reply to a peek at each counter to which units
+    /// were returned. Dropping the last clone also returns everything, but without waiting: what the inner store no
+    /// longer accepts stays taken. A [`RedisStore`](crate::RedisStore) has at most 4,096 settlements in flight, and
     /// sends none after its runtime has ended.
     ///
     /// # Cancellation
     ///
-    /// Once the future was polled, dropping it loses nothing: units held are passed to the inner store within 50 ms, and
-    /// leases that arrive later are returned as they arrive. Call it again to wait for them.
+    /// Once the future was polled, dropping it loses nothing: units held are passed to the inner store within 50 ms,
+    /// and leases that arrive later are returned as they arrive. Call it again to wait for them.
     pub async fn close(&self) {
         close(&self.leases).await;
     }
 }
 
-/// A reset under way; forgets the leases of the counter when it is dropped.
+/// A reset in progress. Drops the counter's leases again at the end.
 struct Forgetting(Arc<Leases>, Counter);
 
 impl Drop for Forgetting {
@@ -168,7 +165,7 @@ impl Store for LeaseStore {
         } else {
             self.leases.inner.settle(receipt, changes)
         };
-        // What remains at the inner store is not all that remains.
+        // The outcome of the inner store lacks the units held here.
         let strip = |applied: ChangeResult| ChangeResult { outcome: None, ..applied };
         settling.map(move |applied| applied.map(|applied| applied.into_iter().map(strip).collect()))
     }
@@ -178,7 +175,7 @@ impl Store for LeaseStore {
             return self.leases.inner.adjust(counter, change);
         }
         self.leases.forget(counter);
-        // And what is leased before the reset comes through, whether or not somebody waits for it.
+        // Also drops leases taken before the reset arrives, even if the caller does not wait.
         let forgetting = Forgetting(Arc::clone(&self.leases), counter.clone());
         self.leases.inner.adjust(counter, change).map(move |done| {
             drop(forgetting);
@@ -187,7 +184,7 @@ impl Store for LeaseStore {
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
-        // Units of each policy are refunded if they are not used.
+        // Unused units of each policy are refunded.
         let refunding = requirements.iter().map(|one| Requirement { settles: Settles::ByOutcome, ..one.clone() });
         self.leases.inner.capabilities(&refunding.collect::<Vec<_>>())
     }
@@ -199,30 +196,23 @@ impl fmt::Debug for LeaseStore {
     }
 }
 
-/// Lease calls in flight at most, a sweep included; more are not made.
+/// Includes a permit for the sweep. Further calls are not made.
 const MOST_CALLS: u32 = 4_096;
 
-/// What all clones share. Times are microseconds of `clock`.
 struct Leases {
-    /// What the receipts of requests admitted here carry.
     id: StoreId,
-    /// The store that leases are taken from.
     inner: Arc<dyn Store>,
-    /// The identity in the receipts of the leases, set by the first one; units are returned under it.
+    /// Identity in receipts of leases, set by the first lease. Units are returned under it.
     inner_id: OnceLock<StoreId>,
-    /// The hot keys, by the hash of policy and key.
     shards: Shards<HotKeys>,
-    /// The hash of counters.
     hasher: CounterHasher,
-    /// A permit for each lease call that may be in flight, and for a sweep; closed when the store is.
+    /// A permit for each lease call in flight, and for a sweep. Closed with the store.
     calls: Arc<Semaphore>,
-    /// Whether a task sweeps.
     swept: AtomicBool,
-    /// Whether the store has been closed: nothing is admitted here any more.
+    /// Whether the store was closed. Then leases allow nothing.
     closed: AtomicBool,
-    /// The share of a limit that is held at most: above 0 and up to 1.
+    /// Above 0 and at most 1.
     share: f64,
-    /// Where the time comes from.
     clock: Box<dyn Clock>,
 }
 
@@ -256,7 +246,6 @@ impl Leases {
         self.hasher.of(counter)
     }
 
-    /// Returns the most units this process holds of a counter: the share of the limit, or of a smaller capacity.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -267,7 +256,6 @@ impl Leases {
         (quota.limit().min(quota.capacity()) as f64 * self.share) as u64
     }
 
-    /// Returns the units of a counter that are held here, and those that are owed.
     fn held(&self, counter: &Counter) -> (u64, u64) {
         let (hash, now, mut backs) = (self.hash(counter), self.now(), Vec::new());
         let held = self.shards.lock(hash).find(hash, counter).map_or((0, 0), |hot| {
@@ -278,21 +266,20 @@ impl Leases {
         held
     }
 
-    /// Returns the counts of all parts, one locked after the other.
+    /// Locks one shard after the other.
     fn counts(&self) -> LeaseCounts {
         let mut counts = LeaseCounts::default();
         self.shards.each().for_each(|hot_keys| counts += hot_keys.counts);
         counts
     }
 
-    /// Has the inner store look at checks that cost nothing; units held here are added to what it finds to remain, and
-    /// units owed are not left.
+    /// Peeks in the inner store, then adds the units held and subtracts the units owed.
     fn look(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         let held: SmallVec<[(u64, u64); 4]> = checks.iter().map(|check| self.held(&check.counter)).collect();
         if held.iter().all(|units| *units == (0, 0)) {
             return self.inner.decide(checks, ask);
         }
-        // What the inner store refuses may be admitted by units held here.
+        // Units held here may allow what the inner store denies.
         let looked = self.inner.decide(checks, ask.mode(AskMode::Normal));
         looked.map(move |decided| {
             let StoreDecision { decision, receipt } = decided?;
@@ -302,9 +289,7 @@ impl Leases {
         })
     }
 
-    /// Returns leases to the inner store and charges debts, and counts what became of them.
-    ///
-    /// To be called without any lock of a part held.
+    /// Call it without a shard's lock, because it locks shards and calls the inner store.
     fn give_back(&self, backs: Vec<Back>, now: u64) {
         for back in backs {
             let hash = self.hash(back.counter());
@@ -342,17 +327,12 @@ impl Leases {
         backs
     }
 
-    /// Forgets a counter that is reset: units that are held are lost, and units that are owed are not charged.
     fn forget(&self, counter: &Counter) {
         let hash = self.hash(counter);
         self.shards.lock(hash).forget(hash, counter);
     }
 
-    /// Settles what was spent here, by a request that took others `before`.
-    ///
-    /// Refunded units are owed no more, or return to their lot, if that is neither over nor given up; else, and with
-    /// every charge, the change goes to the inner store under its own stamp. Of overdrawn units whose payment is not
-    /// known any more nothing is refunded.
+    /// Returns units to their lot if possible. Overdrawn units whose payment is unknown are not refunded.
     fn settle(self: &Arc<Self>, before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> Settling {
         let Change::Refund(units) = change else {
             let (leases, hash) = (Arc::clone(self), self.hash(&taken.counter));
@@ -377,7 +357,6 @@ impl Leases {
         })
     }
 
-    /// Settles units in the inner store, which has this stamp for them.
     fn settle_there(&self, before: &[ReceiptItem], taken: &ReceiptItem, stamp: u64, change: Change) -> Settling {
         let Some(&store) = self.inner_id.get() else {
             return MaybeFuture::Ready(Ok(vec![ChangeResult::new(0, taken.stamp)]));

@@ -1,11 +1,10 @@
-//! Keyed hashes of counters, so that no client can choose counters that collide.
+//! Keyed hashes of counters, so that no client can cause collisions.
 //!
-//! Of a [`Fingerprint`] a counter comes in; 84 bits go out that stand for its policy, key, algorithm and window, in
-//! tables whose entries do not keep texts that clients choose and may make long. The limit, the burst and the queue are
-//! no part of it: a counter whose limit is changed keeps its units, and one whose window or algorithm is changed starts
-//! anew.
+//! A [`Fingerprint`] is 84 bits that identify policy, key, algorithm and window, in tables that keep no texts, because
+//! clients choose them and may make them long. Limit, burst and queue are not part of it: a counter whose limit changes
+//! keeps its units. If its window or algorithm changes, it starts with none.
 //!
-//! The memory store and the deny cache use it; stores that keep the text use [`CounterHasher`].
+//! The memory store and the deny cache use it. Stores that keep the text use [`CounterHasher`].
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -14,43 +13,33 @@ use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 use crate::core::Quota;
 use crate::store::Counter;
 
-/// What a counter is found by: 84 bits of a hash of its policy, key, algorithm and window.
-///
-/// The hash is SipHash-1-3, keyed at random for each store, so that no client can choose
-/// counters that meet. By chance some two of `n` meet with a probability of n² / 2^85: among a million
-/// kept at once it is less than one in 10^13. They would count together; nothing worse follows.
+/// 84 bits of SipHash-1-3 over policy, key, algorithm and window. Two of `n` counters collide with a probability of n²
+/// / 2^85, and would only count together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Fingerprint {
-    /// What finds a shard, and a place in its table.
+    /// Selects a shard, and a bucket of its table.
     pub(in crate::store) hash: u64,
-    /// The rest, in the bits of [`TAIL`].
     pub(in crate::store) tail: u64,
 }
 
-/// The bits of a tail: the highest 20.
+/// The highest 20 bits.
 pub(in crate::store) const TAIL: u64 = u64::MAX << 44;
 
-/// Takes the fingerprints of one store.
 pub(in crate::store) struct Fingerprints {
-    /// The keys of `SipHash`, random and the same for the life of the store.
     keys: [u64; 2],
 }
 
 impl Fingerprints {
-    /// Fingerprints like those of no other store.
     pub(in crate::store) fn new() -> Self {
-        // The standard library's hash is keyed by the operating system, anew for each state.
+        // The standard library keys its hash by the operating system's random numbers, for each state.
         let random = RandomState::new();
         Self { keys: [0, 1].map(|number| random.hash_one(number)) }
     }
 
-    /// Returns the fingerprint of a counter; the same counter has the same one for as long as the store lives.
-    ///
-    /// What is hashed is unambiguous: shape, a hash of the policy's name, key in words of eight bytes, and its rest in one
-    /// word with how many bytes that has. Clients choose keys, but not the names of policies.
     #[inline]
     pub(in crate::store) fn of(&self, counter: &Counter) -> Fingerprint {
         let ([first, second], key) = (self.keys, counter.key());
+        // Unambiguous: clients choose keys, but not policies, and the last word contains the number of its bytes.
         let mut hasher = SipHasher13::new_with_keys(first, second);
         hasher.write_u64(shape(counter.quota()));
         hasher.write_u64(counter.policy().hash_of_text());
@@ -64,18 +53,14 @@ impl Fingerprints {
     }
 }
 
-/// Hashes counters by policy and key, for entries that are compared by their text besides.
-///
-/// The hash has random keys of its own for each store. It does not depend on the quota, so a counter whose limit
-/// is changed stays where it is.
+/// Hashes policy and key, for entries that also compare the text. A changed limit does not change the hash.
 #[derive(Debug)]
 pub(in crate::store) struct CounterHasher {
-    /// Random for each hasher, so that no client can choose counters that collide.
+    /// Random for each hasher, so that clients cannot cause collisions.
     keys: RandomState,
 }
 
 impl CounterHasher {
-    /// Hashes like those of no other store.
     pub(in crate::store) fn new() -> Self {
         Self { keys: RandomState::new() }
     }
@@ -86,11 +71,11 @@ impl CounterHasher {
     }
 }
 
-/// The bytes that fill no word, at most seven, and above them their number.
+/// The last bytes, at most seven, below their number.
 #[inline]
 fn last_word(key: &[u8], rest: &[u8]) -> u64 {
     let bits = 8 * rest.len();
-    // Lengths differ from key to key, so that branches on what is left would be guessed badly.
+    // Avoids branches on the rest, which would be mispredicted, because lengths differ from key to key.
     let word = match key.last_chunk() {
         Some(last) => u64::from_le_bytes(*last) >> 8 >> (56 - bits),
         None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
@@ -98,11 +83,11 @@ fn last_word(key: &[u8], rest: &[u8]) -> u64 {
     word | (rest.len() as u64) << 56
 }
 
-/// The algorithm and the window, in microseconds: they are shorter than 2^51. Of a calendar it is its number.
+/// The algorithm and the window in microseconds, below 2^51, or the calendar's number.
 #[inline]
 fn shape(quota: &Quota) -> u64 {
     let algorithm = quota.algorithm() as u64;
-    // The highest bit of a window of microseconds is lower.
+    // Above all bits of a window in microseconds.
     let window = match quota.calendar() {
         Some(calendar) => 1 << 55 | calendar.number(),
         None => quota.shape_ticks() * quota.tick().micros(),

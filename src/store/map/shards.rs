@@ -1,42 +1,36 @@
-//! The parts of a map, each behind a lock of its own.
+//! Shards of a map, each behind a lock.
 //!
-//! Hashes come in and locked parts go out, one or all that a request concerns. No method returns while it holds a lock
-//! that the caller does not see, and none waits for anything but locks; callers hold them for a few probes and never
-//! across an `await`.
+//! Callers hold locks for a few probes and never across an `await`.
 //!
-//! Invariant: several parts of one map are locked in ascending order only, so two requests cannot deadlock. A lock is
-//! taken even if a thread panicked while it held it.
+//! Invariant: several shards of one map are locked in ascending order only, so that two requests cannot deadlock.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
-/// The most parts of a map, however large it is.
 const MOST_SHARDS: usize = 64;
 
-/// Parts that are picked by bits of a hash.
 #[derive(Debug)]
 pub(in crate::store) struct Shards<T> {
-    /// A power of two of them, from 1 to [`MOST_SHARDS`], padded so that no two locks share a line of a cache.
+    /// A power of two, padded so that no two locks share a cache line.
     shards: Box<[Padded<Mutex<T>>]>,
 }
 
-/// A value on lines of a cache of its own: two of 64 bytes, as processors fetch neighbours together.
+/// Two cache lines of 64 bytes, because processors prefetch neighbours.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// The parts one request concerns, locked.
 pub(in crate::store) struct Locked<'a, T> {
-    /// For each hash, it and the place of its part among the guards.
+    /// Each hash, and the index of its shard's guard.
     places: SmallVec<[(u64, usize); 4]>,
-    /// Ascending by the parts' places in the map; each part once.
+    /// In ascending order of the shards, which are distinct.
     guards: SmallVec<[MutexGuard<'a, T>; 4]>,
 }
 
 impl<T> Shards<T> {
     pub(in crate::store) fn new(capacity: usize, least: usize, make: impl Fn(usize) -> T) -> Self {
-        // A power of two: parts are picked by bits of the hash.
+        // A power of two, because bits of the hash select a shard.
         let shards = 1 << (capacity / least).clamp(1, MOST_SHARDS).ilog2();
         let shards = (0..shards).map(|_| Padded(Mutex::new(make(capacity / shards)))).collect();
         Self { shards }
@@ -51,8 +45,7 @@ impl<T> Shards<T> {
         lock(&self.shards[self.index(hash)].0)
     }
 
-    /// Locks the parts of all hashes, in ascending order, so that two requests never wait for each other in a
-    /// circle.
+    /// Locks in ascending order, so that two requests cannot deadlock.
     #[inline]
     pub(in crate::store) fn lock_all(&self, hashes: impl Iterator<Item = u64>) -> Locked<'_, T> {
         let (mut places, mut indices) = (SmallVec::<[(u64, usize); 4]>::new(), SmallVec::<[usize; 4]>::new());
@@ -74,12 +67,10 @@ impl<T> Shards<T> {
         Locked { places, guards }
     }
 
-    /// Each part in turn, locked.
     pub(in crate::store) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
         self.shards.iter().map(|shard| lock(&shard.0))
     }
 
-    /// Returns the place of the part that a hash picks, by bits 40 and up.
     #[inline]
     fn index(&self, hash: u64) -> usize {
         // Tables use the low bits and the seven highest ones.
@@ -102,7 +93,6 @@ impl<T> Locked<'_, T> {
     }
 }
 
-/// Locks a part, whether or not a thread panicked while it held the lock.
 #[inline]
 fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,26 +1,23 @@
-//! A bounded part of the counters, behind one lock.
+//! A bounded shard of the counters, behind one lock.
 //!
-//! A fingerprint, a check and the time come in; the step that was decided goes out, and what follows from it is kept.
-//! Methods that only refuse write a rank and no state; those that admit find the entry again in the same part, so no
-//! lock is released between a decision and its effect. When a new key finds the part due for a sweep, idle keys are
-//! dropped, and then, if that is not enough, active ones by [`Rank`].
+//! Denials write a rank and no state. A decision and its effect are made under one lock. When a new key finds the shard
+//! due for a sweep, idle keys are dropped, and then, if that is not enough, active ones by [`Rank`].
 //!
-//! Invariant: the number of entries never exceeds the capacity of the part, and an eviction of active keys leaves at
+//! Invariant: the number of entries never exceeds the capacity of the shard, and an eviction of active keys leaves at
 //! least a 16th of it free, so that the search is not repeated for each insert.
 //!
 //! An entry is a fingerprint, a rank and a state, packed into 32 bytes. The fingerprint's tail has the highest 20 bits
-//! of one word and the rank the 44 below, so that neither changes the other: each write of a rank keeps [`TAIL`] as it
-//! is. Of two ranks the smaller one is evicted first. From the highest bit down a rank is:
+//! of one word and the rank the 44 below, so that neither changes the other: each write of a rank keeps [`TAIL`]
+//! unchanged. Of two ranks the smaller one is evicted first. From the highest bit down a rank is:
 //!
-//! | bits | what | values |
+//! | bits | field | values |
 //! | --- | --- | --- |
-//! | 42 to 43 | class | 0: units are left, 1: used up, 2: the last request was refused |
+//! | 42 to 43 | class | 0: units are left, 1: used up, 2: the last request was denied |
 //! | 35 to 41 | credit | requests since the key was last idle, at most 127 |
 //! | 0 to 34 | `idle_at` | the time at which the key is idle, in steps of 2^18 µs |
 //!
-//! One comparison of integers orders all three. The times are rounded up to steps of 2^18 µs, so no key is dropped as idle
-//! before it is. What the order promises to a key whose counter others try to have evicted is stated at
-//! [`MemoryStore`](crate::MemoryStore).
+//! One comparison of integers orders all three. The times are rounded up to steps of 2^18 µs, so no key is dropped as
+//! idle too early. [`MemoryStore`](crate::MemoryStore) documents the protection against clients who try to evict a key.
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;
@@ -32,23 +29,19 @@ use crate::store::clock::{Clock, Times, micros};
 use crate::store::map::{Fingerprint, MapEntry, TAIL, Table};
 use crate::store::{Check, Mode};
 
-/// When only active keys are left, one in this many is evicted at once, so that the search for
-/// them is amortised over as many inserts.
+/// Share of active keys evicted at once, so that the search is amortised over as many inserts.
 const EVICTED_SHARE: usize = 16;
 
-/// How many quarters of what stays then are each class's own: others do not push it out of them.
+/// Quarters of the remaining entries reserved for each class.
 const OWN_QUARTERS: [usize; Rank::CLASSES] = [1, 1, 2];
 
-/// The longest time by which a wall clock is followed that was set back, in microseconds: a day.
+/// Limit to which a wall clock that was set back is followed, in microseconds: a day.
 const MAX_SET_BACK: i64 = 86_400_000_000;
 
-/// Counters by their fingerprints.
 pub(super) struct Counters {
-    /// The entries, by the fingerprint's hash.
     table: Table<PackedCounter>,
     clock: Arc<dyn Clock>,
-    /// How far the wall clock was ahead of the other at most since the last sweep, in microseconds, where a window that is
-    /// aligned to it was counted.
+    /// Maximum lead of the wall clock since the last sweep, in microseconds, where it counted an aligned window.
     ahead: Option<i64>,
 }
 
@@ -57,21 +50,17 @@ impl Counters {
         Self { table: Table::new(capacity), clock, ahead: None }
     }
 
-    /// Returns how many keys are kept, idle ones that were not yet swept included.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Returns the state kept for a counter; `None` where a key is new or was evicted, which decides as an unused one.
+    /// `None` for a new or evicted key, which decides like an unused one.
     #[inline]
     pub(super) fn state(&self, of: Fingerprint) -> Option<Cow<'_, State>> {
         self.table.find(of.hash, |kept| kept.is_of(of)).map(PackedCounter::state)
     }
 
-    /// Decides a request's only check, and keeps what follows from it.
-    ///
-    /// Admitted with a cost, the state is replaced; admitted as a look (cost 0), nothing is written; refused, the key's
-    /// rank is raised, but not by a check in shadow mode, which refuses no request.
+    /// Keeps the new state if the check is allowed with a cost. A denial raises the key's rank, except in shadow mode.
     #[inline]
     pub(super) fn decide(&mut self, of: Fingerprint, check: &Check, times: Times) -> Step {
         let Check { ref counter, cost, floor, mode, .. } = *check;
@@ -98,9 +87,6 @@ impl Counters {
         step
     }
 
-    /// Keeps the state that follows from an admitted step, or from a strike.
-    ///
-    /// The step must have been admitted with a cost. A step without a state leaves the entry as it is.
     pub(super) fn keep(&mut self, of: Fingerprint, quota: &Quota, step: &mut Step, times: Times) {
         let Some(state) = step.state.take() else { return };
         let rank = Rank::new(quota, times.now, step.reset, step.remaining == 0);
@@ -117,10 +103,6 @@ impl Counters {
         }
     }
 
-    /// Changes a counter after the fact. Returns how many units that changed, and a look after it.
-    ///
-    /// The look has the `floor` of the check that took the units. An adjustment is no request, so it earns no credit;
-    /// it may add an entry, as a charge to a key that was evicted must count.
     pub(super) fn adjust(
         &mut self,
         of: Fingerprint,
@@ -138,7 +120,9 @@ impl Counters {
             let rank = Rank::new(quota, times.now, reset, step.remaining == 0);
             self.note(quota, times);
             match self.find(of) {
+                // An adjustment is no request and earns no credit.
                 Some(entry) => entry.set(state, rank.without_credit(), times.now),
+                // A charge to an evicted key must count.
                 None => self.insert(of, state, rank, times.now),
             }
         }
@@ -149,7 +133,6 @@ impl Counters {
         self.table.remove(of.hash, |kept| kept.is_of(of)).is_some()
     }
 
-    /// Returns the entry of a fingerprint, after one probe of the table.
     fn find(&mut self, of: Fingerprint) -> Option<&mut PackedCounter> {
         self.table.find_mut(of.hash, |kept| kept.is_of(of))
     }
@@ -171,7 +154,6 @@ impl Counters {
         self.ahead = Some(ahead);
     }
 
-    /// Keeps a counter that is not kept yet, after making room for it where the part is due for a sweep.
     fn insert(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
         if self.table.is_due() {
             self.make_room(now_us);
@@ -179,13 +161,11 @@ impl Counters {
         self.table.insert(PackedCounter::new(of, state, rank));
     }
 
-    /// Drops what is idle; if that is not enough, active keys, as [`evict`](Self::evict) chooses them.
-    ///
-    /// Afterwards at least one place is free.
+    /// Drops idle keys, then active ones. Afterwards at least one entry is free.
     fn make_room(&mut self, now_us: u64) {
         self.follow_wall(now_us);
         self.table.sweep(|kept| kept.rank().idle_at() > now_us);
-        // A sweep that freed little must not be followed by one for each insert.
+        // Otherwise a sweep that frees little would be followed by one for each insert.
         let capacity = self.table.capacity();
         let stay = capacity - (capacity / EVICTED_SHARE).max(1);
         if self.table.len() > stay {
@@ -193,13 +173,10 @@ impl Counters {
         }
     }
 
-    /// Evicts active keys until `stay` of them are left, of the lowest class that has more than its own.
-    ///
-    /// The classes' own parts of `stay` are [`OWN_QUARTERS`]: they sum to no more than all of it, so the surplus is
-    /// always found in some classes.
     fn evict(&mut self, stay: usize) {
         let mut kept = [0_usize; Rank::CLASSES];
         self.table.iter().for_each(|counter| kept[counter.rank().class()] += 1);
+        // The reserves sum to no more than `stay`, so that this loop always finds the surplus.
         let mut surplus = self.table.len() - stay;
         for (class, quarters) in OWN_QUARTERS.into_iter().enumerate() {
             let evicted = surplus.min(kept[class].saturating_sub(stay * quarters / 4));
@@ -208,14 +185,14 @@ impl Counters {
         }
     }
 
-    /// Evicts so many keys of a class: those of the least credit, and of them those soonest idle. What the
-    /// last of them had is taken from all that stay, so that no credit lasts longer than it should.
+    /// Evicts keys of least credit first, then those soonest idle.
     fn evict_of(&mut self, class: usize, evicted: usize) {
         let Some(index) = evicted.checked_sub(1) else { return };
         let ranks = self.table.iter().map(PackedCounter::rank);
         let mut ranks: Vec<Rank> = ranks.filter(|rank| rank.class() == class).collect();
+        // The credit of the last evicted key is taken from all others, so that no credit lasts longer than it should.
         let (lesser, &mut last, _) = ranks.select_nth_unstable(index);
-        // More keys than are to go may have the last one's rank; of a lesser rank, which has less to lose, none stays.
+        // More keys than needed may have the rank of `last`. All of a lesser rank are evicted.
         let mut of_last = evicted - lesser.iter().filter(|rank| **rank < last).count();
         self.table.retain(|counter| {
             let rank = counter.rank();
@@ -232,15 +209,13 @@ impl Counters {
     }
 }
 
-/// A counter in 32 bytes: two share a line of a processor's cache, and none lies across two lines.
+/// A counter in 32 bytes, aligned so that it never crosses a cache line.
 #[derive(Debug)]
 #[repr(align(32))]
 struct PackedCounter {
-    /// The fingerprint's hash, which finds the entry and picks its part.
     hash: u64,
     /// The fingerprint's tail in the bits of [`TAIL`], and the rank in the 44 bits below.
     rest: u64,
-    /// The state, which is read as the algorithm of the fingerprint only: an algorithm is part of it.
     kept: Kept,
 }
 
@@ -252,12 +227,10 @@ impl MapEntry for PackedCounter {
 }
 
 impl PackedCounter {
-    /// Packs what is kept of a key after its first admitted request.
     fn new(of: Fingerprint, state: State, rank: Rank) -> Self {
         Self { hash: of.hash, rest: of.tail | rank.bits, kept: Kept::new(state) }
     }
 
-    /// Returns whether this is the entry of a fingerprint: all 84 bits are compared.
     #[inline]
     fn is_of(&self, fingerprint: Fingerprint) -> bool {
         self.hash == fingerprint.hash && self.rest & TAIL == fingerprint.tail
@@ -268,18 +241,13 @@ impl PackedCounter {
         self.kept.state()
     }
 
-    /// Keeps what follows from an admitted request, or from a change after the fact.
-    ///
-    /// `rank` is that of the state alone; the class and the credit the entry had before are [merged](Rank::after)
-    /// into it, unless the key was idle at `now_us`.
+    /// Merges the entry's class and credit into `rank`, unless the key was idle at `now_us`.
     #[inline]
     fn set(&mut self, state: State, rank: Rank, now_us: u64) {
         self.kept.set(state);
         self.rest = self.rest & TAIL | rank.after(self.rank(), now_us).bits;
     }
 
-    /// Notes that a request was refused: the entry is in the last class to be evicted, and has one credit more. The
-    /// state stays as it is.
     fn refused(&mut self) {
         self.rest = self.rest & TAIL | self.rank().refused().bits;
     }
@@ -288,41 +256,30 @@ impl PackedCounter {
         self.rest = self.rest & TAIL | self.rank().delayed(by_us).bits;
     }
 
-    /// Subtracts credit; the entry must have at least as much.
     fn lose(&mut self, credit: u64) {
         self.rest -= credit;
     }
 
-    /// Returns the place of this entry in the order of eviction.
     fn rank(&self) -> Rank {
         Rank { bits: self.rest & !TAIL }
     }
 }
 
-/// The state of a counter, in 16 bytes; what needs more has an allocation of its own. Packing loses nothing.
-///
-/// Levels and windows, whose numbers are below 2^52, need no allocation, unless a window's counts have more than 32
-/// bits. A time leaves its two lowest bits to the kind, and one kind is always set, so the word is never zero and the
-/// enum needs no tag of its own.
+/// 16 bytes, without loss. The time's two lowest bits hold the kind, never 0, so the enum needs no tag.
 #[derive(Debug)]
 enum Kept {
-    /// A level, or a window whose counts have 32 bits at most.
     Small {
-        /// A time, below 2^62, and in the lowest bits one of [`LEVEL`] and [`WINDOW`].
+        /// A time below 2^62, and [`LEVEL`] or [`WINDOW`] in the two lowest bits.
         time: NonZeroU64,
-        /// The amount of a level; of a window the count, and above it the previous one.
+        /// The amount of a level, or a window's count below its previous count.
         amounts: u64,
     },
-    /// Any state.
     Large(Box<State>),
 }
 
-/// The kind of a [`State::Level`], in the two lowest bits of a time.
 const LEVEL: u64 = 1;
-/// The kind of a [`State::Window`], in the two lowest bits of a time.
 const WINDOW: u64 = 2;
 
-/// The largest count that is kept in half of [`Kept::Small`]'s amounts.
 const COUNT: u64 = (1 << 32) - 1;
 
 impl Kept {
@@ -330,7 +287,6 @@ impl Kept {
         small(&state).unwrap_or_else(|| Kept::Large(Box::new(state)))
     }
 
-    /// Replaces the state; an allocation that is there is used again where the new state needs one, too.
     #[inline]
     fn set(&mut self, state: State) {
         match (small(&state), &mut *self) {
@@ -349,7 +305,6 @@ impl Kept {
     }
 }
 
-/// Packs a state; `None` for one that needs an allocation.
 #[inline]
 fn small(state: &State) -> Option<Kept> {
     let (time, kind, amounts) = match *state {
@@ -362,7 +317,6 @@ fn small(state: &State) -> Option<Kept> {
     Some(Kept::Small { time: NonZeroU64::new(time << 2 | kind)?, amounts })
 }
 
-/// Unpacks the words of a [`Kept::Small`]: the inverse of [`small`].
 #[inline]
 fn read(time: u64, amounts: u64) -> State {
     if time & WINDOW == 0 {
@@ -371,45 +325,33 @@ fn read(time: u64, amounts: u64) -> State {
     State::Window { time: time >> 2, count: amounts & COUNT, previous: amounts >> 32 }
 }
 
-/// A counter's place in the order of eviction, in which the lesser go first.
-///
-/// None of [`TAIL`], but from above: its class, its credit, and [`idle_at`](Self::idle_at) in steps of
-/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// Class, credit and time as the [page](self) has them; none of [`TAIL`].
+    /// Class, credit and time, as in the table of this [module](self). None of [`TAIL`].
     bits: u64,
 }
 
-/// The logarithm of a step of times in microseconds: a step is about a quarter of a second.
+/// Logarithm of the time step in microseconds, about a quarter of a second.
 const STEP_BITS: u32 = 18;
 
-/// The bits of all times, which are microseconds below 2^53.
+/// Bits of the time, which is below 2^53 µs.
 const IDLE_AT: u64 = ONE_CREDIT - 1;
 
-/// The credit of one request: the lowest bit above the times.
+/// The lowest bit above the time.
 const ONE_CREDIT: u64 = 1 << (53 - STEP_BITS);
 
-/// The bits of all credits, which is also the largest.
+/// Bits of the credit, also its maximum.
 const CREDITS: u64 = 127 * ONE_CREDIT;
 
-/// The bits of a class.
 const CLASSES: u64 = !TAIL & !CREDITS & !IDLE_AT;
 
 impl Rank {
-    /// The classes are those of keys that have units left, that have none, and that have none or not
-    /// enough for the last request, which was refused.
     const CLASSES: usize = 3;
 
-    /// The class of keys that have no unit left: the lowest bit above the credits.
     const USED_UP: u64 = CREDITS + ONE_CREDIT;
-    /// The class of keys whose last requests were refused.
     const REFUSED: u64 = 2 * Self::USED_UP;
 
-    /// Returns the rank of a key after its first request.
-    ///
-    /// `reset` is in ticks of the quota, from `now_us` until the untouched state admits a full limit. Times beyond what
-    /// the bits hold are kept as the latest of them.
+    /// `reset` is the time until the untouched state allows a full limit, in ticks. Later times than fit are cut.
     #[inline]
     fn new(quota: &Quota, now_us: u64, reset: u64, used_up: bool) -> Self {
         let idle_at = now_us.saturating_add(reset.saturating_mul(quota.tick().micros()));
@@ -422,13 +364,11 @@ impl Rank {
         Self { bits: steps.min(IDLE_AT) | ONE_CREDIT | class }
     }
 
-    /// The rank after a change that no request made.
     fn without_credit(self) -> Self {
         Self { bits: self.bits & !CREDITS }
     }
 
-    /// A time in microseconds when untouched state admits a full limit, so that the counter is
-    /// idle: the first such time that can be stored.
+    /// In microseconds: the first time, as rounded, at which the untouched counter allows a full limit.
     fn idle_at(self) -> u64 {
         (self.bits & IDLE_AT) << STEP_BITS
     }
@@ -442,14 +382,12 @@ impl Rank {
         usize::from(self.bits >= Self::USED_UP) + usize::from(self.bits >= Self::REFUSED)
     }
 
-    /// How many requests there were since the key was last idle, less what was lost by the evictions of others, times
-    /// [`ONE_CREDIT`].
+    /// Requests since the key was last idle, less credit lost by evictions of others, times [`ONE_CREDIT`].
     fn credit(self) -> u64 {
         self.bits & CREDITS
     }
 
-    /// The rank of a key that had another one before, unless it was idle meanwhile. Who was refused stays
-    /// so until a unit is left.
+    /// Keeps the credit of `before` unless the key was idle. A denied key stays denied until a unit is left.
     #[inline]
     fn after(self, before: Self, now_us: u64) -> Self {
         if before.idle_at() <= now_us {
@@ -460,7 +398,6 @@ impl Rank {
         Self { bits: class | before.credited(self.bits & CREDITS) | self.bits & IDLE_AT }
     }
 
-    /// The rank after one more request, which was refused.
     fn refused(self) -> Self {
         Self { bits: Self::REFUSED | self.credited(ONE_CREDIT) | self.bits & IDLE_AT }
     }

@@ -1,14 +1,14 @@
-//! The memory store, its settings, and how requests are decided on the counters that clones share.
+//! The memory store, its settings, and decisions on the counters that clones share.
 //!
-//! Nothing here ever waits: each answer is ready, and deadlines are not looked at.
+//! Each future is ready, and deadlines are ignored.
 //!
-//! A request with one check takes one lock and probes one table. One with several is decided under the locks of all parts
-//! that it concerns, so no other request sees a part of its effects; a refused one takes nothing from any counter: it
-//! writes strikes and ranks only. The clock is read after the locks were taken.
+//! A request with one check takes one lock and probes one table. A request with several is decided under the locks of
+//! all their shards, so that no other request sees a part of its effects. A denied request takes nothing: it writes
+//! only strikes and ranks. The clock is read after the locks were taken.
 //!
 //! Times are microseconds since the Unix epoch, as [`micros`](crate::store::clock::micros) bounds them. Aligned windows
-//! are counted by the wall clock, and all else by the monotonic one, eviction included, which follows a wall clock that is
-//! set back, by up to a day.
+//! are counted by the wall clock, and all else by the monotonic one, including eviction, which follows a wall clock
+//! that is set back, by up to a day.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,39 +26,38 @@ use crate::store::{
     Settlement, Settling, Store, StoreDecision, StoreId,
 };
 
-/// Keys of a store that no other capacity was set for: 32 MB of entries, in tables of about twice that.
+/// Takes 32 MB of entries, in tables of about twice that.
 const DEFAULT_CAPACITY: usize = 1_000_000;
 
 /// Counters in the memory of this process.
 ///
-/// Bounded: by default it keeps 1 million keys. Clones share the counters. Needs no runtime and no
-/// thread.
+/// The number of keys is bounded, by default to 1 million. Clones share the counters. Needs no runtime and no thread.
 ///
 /// # Eviction
 ///
-/// When a new key needs room, idle keys, which hold no information, are dropped first. If all keys are active, they are
-/// evicted by class: first those with units left, then those that have used up all, and last those that are being
-/// refused. Each class has room from which the others cannot evict it: a quarter, a quarter and half of the capacity.
-/// Within a class, the keys with the fewest requests (admitted or refused) since they were last idle are evicted first,
-/// and the count of an evicted key is subtracted from the counts of those that stay.
+/// When a new key finds the store full, idle keys, which hold no information, are dropped first. If all keys are
+/// active, they are evicted by class: first those with units left, then those that have used up all, and last those
+/// that are being denied. Each class has a reserve from which the others cannot evict it: a quarter, a quarter and half
+/// of the capacity. Within a class, the keys with the fewest requests (allowed or denied) since they were last idle are
+/// evicted first, and the count of an evicted key is subtracted from the counts of those that stay.
 ///
-/// So a client that makes up keys, however many, to have a counter evicted:
+/// So a client that invents keys, however many, to have a counter evicted:
 ///
-/// - cannot evict a key that is being refused, unless its made-up keys are being refused themselves; using up all their
+/// - cannot evict a key that is being denied, unless its invented keys are being denied themselves; using up all their
 ///   units is not enough;
 /// - needs, for each request that is forgotten, at least a fifth of the capacity in requests of its own; if the key is
-///   being refused, two fifths, with keys that are refused. At the default capacity, 100 requests of a key take 20
+///   being denied, two fifths, with keys that are denied. At the default capacity, 100 requests of a key take 20
 ///   million others, sent before that key becomes idle by itself.
 ///
-/// This holds for up to 127 requests of one key, as no more are counted, and for requests with one made-up key each:
-/// one with made-up keys in several policies counts as several.
+/// This holds for up to 127 requests of one key, because no more are counted, and for requests with one invented key
+/// each. A request with invented keys in several policies counts as several.
 ///
 /// # Memory
 ///
-/// A counter takes 32 bytes of a table, half of which may be empty; a sliding log takes its units
-/// besides. Texts are not kept: counters are identified by 84 bits of a hash (SipHash-1-3) of
-/// policy, key, algorithm and window, keyed at random for each store. No client can make two
-/// meet; that some two of `n` do by chance has a probability of n² / 2^85.
+/// A counter takes 32 bytes of a table, half of which may be empty. A sliding log takes its units in addition. Texts
+/// are not kept: counters are identified by 84 bits of a hash (SipHash-1-3) of policy, key, algorithm and window, keyed
+/// at random for each store. No client can cause a collision. The probability that some two of `n` collide by chance is
+/// n² / 2^85.
 ///
 /// # Examples
 ///
@@ -70,11 +69,10 @@ const DEFAULT_CAPACITY: usize = 1_000_000;
 /// ```
 #[derive(Clone)]
 pub struct MemoryStore {
-    /// The counters, shared by all clones.
     shared: Arc<SharedCounters>,
 }
 
-/// Settings of a [`MemoryStore`]: how many keys it keeps, and which clock it decides by.
+/// Settings of a [`MemoryStore`].
 ///
 /// # Examples
 ///
@@ -88,14 +86,12 @@ pub struct MemoryStore {
 /// ```
 #[must_use]
 pub struct MemoryStoreBuilder {
-    /// At least 1.
     capacity: usize,
-    /// By default a `SystemClock`.
     clock: Box<dyn Clock>,
 }
 
 impl MemoryStore {
-    /// Returns a store of up to 1 million keys on the system's clock.
+    /// Creates a store of up to 1 million keys on the system's clock.
     ///
     /// # Examples
     ///
@@ -110,20 +106,20 @@ impl MemoryStore {
         Self::builder().build()
     }
 
-    /// Returns settings to build a store from: 1 million keys, on the system's clock, unless they are set otherwise.
+    /// Returns a builder of a store. Defaults: 1 million keys, on the system's clock.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder { capacity: DEFAULT_CAPACITY, clock: Box::new(SystemClock::new()) }
     }
 
-    /// Returns how many keys are kept, idle ones that were not yet dropped included.
+    /// Returns the number of keys, including idle ones that were not dropped yet.
     ///
-    /// The parts of the store are counted one after the other, each under its lock, so while requests are decided the
+    /// The shards of the store are counted one after the other, each under its lock, so while requests are decided the
     /// sum is approximate.
     pub fn len(&self) -> usize {
         self.shared.shards.each().map(|counters| counters.len()).sum()
     }
 
-    /// Returns whether no key is kept.
+    /// Returns `true` if the store has no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -146,10 +142,10 @@ impl fmt::Debug for MemoryStore {
 }
 
 impl MemoryStoreBuilder {
-    /// Sets how many keys are kept at most, instead of 1 million; 0 is taken as 1.
+    /// Sets the maximum number of keys, instead of 1 million; 0 counts as 1.
     ///
-    /// The capacity is divided evenly among up to 64 parts, so a part may be full, and evict, a little before the
-    /// store is. Memory is allocated as keys come.
+    /// The capacity is divided evenly among up to 64 shards, so a shard may be full, and evict, slightly before the
+    /// store is. Memory is allocated as keys are added.
     ///
     /// # Examples
     ///
@@ -163,10 +159,12 @@ impl MemoryStoreBuilder {
         Self { capacity: capacity.max(1), ..self }
     }
 
-    /// Takes the time from another clock, instead of the system's: fixed windows, sliding windows and those of a calendar
-    /// by its [`wall`](Clock::wall), all else by its [`now`](Clock::now).
+    /// Sets the clock, instead of the system's.
     ///
-    /// A clock that steps back neither refills nor rewinds a counter; state that is more than a window ahead of the
+    /// Fixed windows, sliding windows and windows of a calendar use its [`wall`](Clock::wall), all else its
+    /// [`now`](Clock::now).
+    ///
+    /// A clock that steps back neither refills nor rewinds a counter. State that is more than a window ahead of the
     /// clock is set aside, with a warning. Tests set a clock instead of sleeping.
     ///
     /// # Examples
@@ -220,18 +218,13 @@ impl Store for MemoryStore {
     }
 }
 
-/// Several parts are made only if each has room for so many keys.
+/// Minimum capacity of a shard, if there are several.
 const KEYS_PER_PART: usize = 1_024;
 
-/// The counters, and the time by which they are decided.
 struct SharedCounters {
-    /// What this store's receipts carry; those of another store are not settled here.
     id: StoreId,
-    /// The keyed hash, drawn at random for this store.
     fingerprints: Fingerprints,
-    /// The counters; a fingerprint's hash picks the part.
     shards: Shards<Counters>,
-    /// Where the time comes from, at each decision and change.
     clock: Arc<dyn Clock>,
 }
 
@@ -247,7 +240,7 @@ impl SharedCounters {
         let of = self.fingerprints.of(&check.counter);
         let step = {
             let mut counters = self.shards.lock(of.hash);
-            // Read under the lock: a request that waited for it must not come with an older time.
+            // Read under the lock, so that a request that waited for it does not bring an older time.
             let times = Times::read(&*self.clock, [check.counter.quota()]);
             counters.decide(of, check, times)
         };
@@ -257,7 +250,7 @@ impl SharedCounters {
 
     fn decide(&self, checks: &[Check]) -> StoreDecision {
         let checks = &*with_bans(checks);
-        // Pushed one by one, which is quicker than to collect them where there are few.
+        // Faster than to collect the few there are.
         let mut fingerprints = SmallVec::<[Fingerprint; 4]>::with_capacity(checks.len());
         for check in checks {
             fingerprints.push(self.fingerprints.of(&check.counter));
@@ -268,7 +261,7 @@ impl SharedCounters {
         let now = |quota: &Quota| times.ticks(quota);
         let (mut steps, refused) = evaluate(checks, state, now);
         finish(checks, &mut steps, refused, state, now);
-        // Checks of one counter in their order, so the last of them, which was decided on the sum, stays.
+        // In order, so that the last check of a counter, which was decided on the sum, is kept.
         for (index, check) in checks.iter().enumerate() {
             let (of, counters) = (fingerprints[index], parts.of(index).1);
             if is_kept(checks, &steps, index, refused) {
@@ -283,10 +276,7 @@ impl SharedCounters {
         decided(self.id, checks, &steps, refused)
     }
 
-    /// Changes what was taken, by a request that took others `before`; returns the units changed, and a look after it.
-    ///
-    /// `before` matters to token buckets, which refund no units that time has refilled since: which ones those are
-    /// depends on what else the request took from the same bucket.
+    /// `before` is what the request took earlier: a bucket refunds no units that were replenished, which depends on it.
     fn adjust(&self, before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> ChangeResult {
         let (taken, change) = changed(taken, change);
         let ReceiptItem { counter, floor, .. } = &*taken;

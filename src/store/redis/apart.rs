@@ -1,11 +1,9 @@
-//! Decisions over keys of several slots of a Cluster: the checks of each slot are decided apart, at
-//! the same time.
+//! Decisions over several slots of a Cluster, with one concurrent request for each slot.
 //!
-//! No script can have keys of two slots. So checks are grouped by slot, each part is a request of
-//! its own, and the parts become one decision here. If one part is refused or fails, what the
-//! others took is refunded: for about a round trip these units are taken, and other requests may be refused
-//! meanwhile. The request is still admitted as a whole or not at all, and no limit is ever
-//! exceeded.
+//! A script cannot have keys of two slots. So checks are grouped by slot, each group is a request, and the results are
+//! joined here. If a group is denied or fails, units taken by the others are refunded. For about a round trip these
+//! units are missing, and other requests may be denied. A request is still allowed as a whole or not at all, and no
+//! limit is ever exceeded.
 
 use std::sync::Arc;
 
@@ -21,28 +19,15 @@ use crate::store::bans::with_bans;
 use crate::store::evaluate::decided;
 use crate::store::{Check, Deadline, StoreDecision};
 
-/// The checks of one slot.
 struct SlotGroup {
-    /// The slot of all its keys.
     slot: u16,
-    /// The places of the checks in the request, in rising order.
+    /// Ascending indexes of the checks in the request.
     places: SmallVec<[usize; 4]>,
-    /// The checks, in the same order.
     checks: SmallVec<[Check; 2]>,
 }
 
 impl Engine {
-    /// Decides the parts of a request, all or nothing.
-    ///
-    /// # Errors
-    ///
-    /// The error of the first part that failed. If the primary of any part would not be called, no
-    /// part is sent.
-    ///
-    /// # Cancellation
-    ///
-    /// It continues in a task of its own, as what is to be refunded is known only when all parts are
-    /// decided.
+    /// Continues in its own task, even if dropped, because refunds are known only when all parts are decided.
     pub(super) fn decide_apart(
         self: Arc<Self>,
         checks: Checks,
@@ -52,11 +37,10 @@ impl Engine {
         async { deciding.await.unwrap_or_else(|_| Err(stopped())) }
     }
 
-    /// Sends the parts, waits for all of them, and refunds those that fit if another one did not.
     async fn decide_parts(self: Arc<Self>, checks: Checks, deadline: Deadline) -> Result<StoreDecision, Error> {
         let checks = with_bans(&checks);
         let parts = self.parts(&checks);
-        // Otherwise the units of the other parts would be taken for a moment, in vain.
+        // Otherwise units of the other parts would be taken for a moment, for nothing.
         if let Some(error) = parts.iter().find_map(|part| self.servers.breaker_error(part.slot)) {
             return Err(error);
         }
@@ -92,7 +76,6 @@ impl Engine {
         self.parts(checks).len() > 1
     }
 
-    /// Groups checks by their slots, in the order in which the slots first occur.
     fn parts(&self, checks: &[Check]) -> Vec<SlotGroup> {
         let mut parts: Vec<SlotGroup> = Vec::new();
         for (place, check) in checks.iter().enumerate() {
@@ -110,7 +93,7 @@ impl Engine {
 }
 
 impl SlotGroup {
-    /// Has the part decided. If its reply comes after the timeout, what it took is refunded then.
+    /// Refunds what the part took if its reply is late.
     async fn decide(self, engine: Arc<Engine>, deadline: Deadline) -> Result<(Self, Verdict), Error> {
         let reply = engine.call(Request::new(&engine.prefix, &self.checks, || engine.time.now_ms()), deadline).await;
         let part = reply.map_err(|no_reply| engine.refund_late(&self.checks, no_reply))?.script()?;
@@ -120,7 +103,6 @@ impl SlotGroup {
     }
 }
 
-/// Returns what was decided of each check, in the order of the checks.
 fn in_order(decisions: Vec<(SlotGroup, Verdict)>) -> Vec<Step> {
     let mut steps: Vec<_> =
         decisions.into_iter().flat_map(|(part, verdict)| part.places.into_iter().zip(verdict.steps)).collect();

@@ -1,13 +1,11 @@
-//! One decision: from checks to a reply within the timeout, and from the reply to a decision and a receipt; and changes to
-//! what was taken, when it is known what the request really costs.
+//! Decisions within a timeout, and settlements.
 //!
-//! Changes are queued before [`Engine::settle`] returns, in their order, so that a caller may drop the future at once: it
-//! is called from `Drop` too. A change that surely was not done is sent again; if its result is not known, it is an error.
+//! Changes are queued, in order, before [`Engine::settle`] returns. So a caller may drop the future at once, and `Drop`
+//! can settle. A change that was certainly not executed is sent again. An unknown result is an error.
 //!
-//! Windows of a calendar are named by the process, and the server's clock decides between them: see
-//! `lua/calendar_window.lua`. They are those around the time that [`ServerTime`] keeps. So that clocks may differ by
-//! any length, the difference is learned from the replies that say so: the first decision after a clock was set by more
-//! than a window fails, and those after it do not.
+//! The process names the windows of a calendar around the time of [`ServerTime`], and the server's clock picks one: see
+//! `lua/calendar_window.lua`. Clocks may differ by any length because replies reveal the difference: after a clock was
+//! set by more than a window, the first decision fails and later ones do not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -31,28 +29,16 @@ use crate::store::{
     StoreId, SystemClock,
 };
 
-/// What all clones of a store share: its servers, its settings and the cached refusals.
 pub(super) struct Engine {
-    /// Identifies the store in receipts: a receipt of another store changes nothing here.
     pub(super) id: StoreId,
-    /// Where decisions are made.
     pub(super) servers: Servers,
-    /// What every key starts with.
     pub(super) prefix: String,
-    /// How long one decision may take, from its start to the reply.
     pub(super) budget: Duration,
-    /// The time that decisions are made at.
     pub(super) time: ServerTime,
-    /// The refusals that are cached around the store.
     pub(super) refusals: Arc<Refusals>,
 }
 
 impl Engine {
-    /// Returns the engine of a new store.
-    ///
-    /// # Errors
-    ///
-    /// If the settings of the deny cache are not valid.
     pub(super) fn new(
         servers: Servers,
         prefix: String,
@@ -66,31 +52,13 @@ impl Engine {
         Ok(Arc::new(Self { id, servers, prefix, budget, time, refusals: Arc::new(refusals) }))
     }
 
-    /// Has a request decided, in one call with others of the same moment, within the timeout from now on and by the
-    /// deadline.
-    ///
-    /// # Errors
-    ///
-    /// If there is no reply in time, or no server to call, or the server refuses the call. The
-    /// error contains whether the reply may still come: see [`refund_late`](Self::refund_late).
-    ///
-    /// # Cancellation
-    ///
-    /// A request that was not sent yet is dropped. Units taken by one that was sent stay taken.
+    /// A request that was not sent is dropped with the future. Units taken by one that was sent stay taken.
     pub(super) fn call(&self, request: Request, deadline: Deadline) -> PendingReply {
         let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
         self.servers.ask(Job::new(request, Timeout::by(self.budget, deadline), slot))
     }
 
-    /// Sends a command of its own to the server that has its key, once, within the timeout and by the deadline.
-    ///
-    /// # Errors
-    ///
-    /// If there is no reply in time, no connection, or the server refuses the command, which is the error's source.
-    ///
-    /// # Cancellation
-    ///
-    /// The command may have been sent.
+    /// Sends a command, once, to the server that has its key. It may be sent even if the future is dropped.
     pub(super) async fn command(&self, command: Cmd, deadline: Deadline) -> Result<Value, Error> {
         if let Some(error) = not_shared(&command) {
             return Err(error);
@@ -99,7 +67,6 @@ impl Engine {
         self.command_for(slot, command, deadline).await
     }
 
-    /// As [`command`](Self::command), to the server that has a slot.
     pub(super) async fn command_for(&self, slot: u16, command: Cmd, deadline: Deadline) -> Result<Value, Error> {
         let job = Job::command(command, Timeout::by(self.budget, deadline), slot);
         match self.servers.ask(job).await {
@@ -109,17 +76,7 @@ impl Engine {
         }
     }
 
-    /// Sends changes in their order, and returns a future of all results. For a receipt of
-    /// another store it is ready and empty.
-    ///
-    /// # Errors
-    ///
-    /// The first error: of a change that was not sent, or whose result is not known. It keeps no
-    /// other change from being sent.
-    ///
-    /// # Cancellation
-    ///
-    /// Dropping the future cancels nothing.
+    /// Sends changes in order. Dropping the future cancels nothing, and an error keeps no other change from being sent.
     pub(super) fn settle(&self, receipt: &Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.id {
             return MaybeFuture::Ready(Ok(Vec::new()));
@@ -137,30 +94,28 @@ impl Engine {
         })
     }
 
-    /// Refunds in the background all that a receipt proves to be taken. Cached refusals of its counters are dropped:
-    /// they may have units again.
     pub(super) fn refund_all(&self, receipt: &Receipt) {
         let change = Change::Refund(u64::MAX);
+        // Its counters may have units again.
         receipt.items().iter().for_each(|taken| self.refusals.changed(&taken.counter, change));
         let all = |check| Settlement::new(check, change);
         let changes: SmallVec<[Settlement; 4]> = (0..receipt.items().len()).map(all).collect();
         drop(self.settle(receipt, &changes));
     }
 
-    /// Refunds what was taken if the reply comes after its caller's timeout. Returns the
-    /// caller's error.
+    /// Refunds units if the reply arrives after the timeout. Returns the caller's error.
     pub(super) fn refund_late(self: &Arc<Self>, checks: &[Check], no_reply: NoReply) -> Error {
         let NoReply { error, late, .. } = no_reply;
-        // That of the caller may end before the reply comes, where the store has one of its own.
+        // The caller's runtime may end before the reply arrives. The store's runtime, if it has one, does not.
         let runtime = || self.servers.settings().runtime.clone().or_else(|| Handle::try_current().ok());
         if let Some((mut late, runtime)) = late.and_then(|late| Some((late, runtime()?))) {
             let (engine, checks) = (Arc::clone(self), kept(checks));
-            // It ends with the connection at the latest, which is not read for long.
+            // The task ends with the connection at the latest, which is read for a short time only.
             runtime.spawn(async move {
                 let part = loop {
                     match late.await {
                         Ok(part) => break part,
-                        // The caller's timer was earlier than that of the connection.
+                        // The caller's timer fired before the connection's.
                         Err(NoReply { late: Some(later), .. }) => late = later,
                         Err(_) => return,
                     }
@@ -172,11 +127,7 @@ impl Engine {
         error
     }
 
-    /// Works out the decision and the receipt from what the script found.
-    ///
-    /// # Errors
-    ///
-    /// If the reply is not one to these checks.
+    /// If `part` does not match the checks, learns the server's time.
     pub(super) fn decided(&self, checks: &[Check], part: JobReply) -> Result<StoreDecision, Error> {
         let part = part.script()?;
         let now_us = part.now_us();
@@ -184,7 +135,7 @@ impl Engine {
     }
 }
 
-/// Commands that change what a connection is, have no reply of their own, or hold up all that others send.
+/// Commands that change a connection's state, have no reply of their own, or block other commands.
 const NOT_SHARED: [&str; 32] = [
     "ASKING",
     "AUTH",
@@ -220,7 +171,6 @@ const NOT_SHARED: [&str; 32] = [
     "WATCH",
 ];
 
-/// Returns the error of a command that cannot share a connection with decisions.
 fn not_shared(command: &Cmd) -> Option<Error> {
     let Some(Arg::Simple(name)) = command.args_iter().next() else {
         return Some(Error::invalid("the command is empty: give it a name"));
@@ -230,7 +180,7 @@ fn not_shared(command: &Cmd) -> Option<Error> {
     NOT_SHARED.contains(&&*name).then(|| Error::invalid(text))
 }
 
-/// Returns the first key of a command: its first argument, or that of a script or function.
+/// Returns the first key: the first argument, or the first key argument of a script or function.
 fn key_of(command: &Cmd) -> Option<&[u8]> {
     let argument = |place| match command.args_iter().nth(place)? {
         Arg::Simple(argument) => Some(argument),
@@ -240,7 +190,7 @@ fn key_of(command: &Cmd) -> Option<&[u8]> {
     argument(if name == *b"EVAL" || name == *b"FCAL" { 3 } else { 1 })
 }
 
-/// As [`Engine::decided`]. The decisions of one call name it, as they do if they fail together: that is one failure.
+/// All decisions and errors of a call name the call, so that layers count one failure.
 fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<StoreDecision, Error> {
     let call = part.call;
     let read = || {
@@ -257,13 +207,12 @@ fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<StoreDec
     }
 }
 
-/// Clocks that differ by less are taken for the same: a reply takes some time.
+/// Smaller differences of clocks are ignored, because a reply takes time.
 const ALIKE_MS: u64 = 1_000;
 
-/// The clock of decisions: the one that the store was built with, or that of the servers.
 pub(super) struct ServerTime {
     clock: Option<Arc<dyn Clock>>,
-    /// How far the clock of the server that replied last is ahead of the system's, in milliseconds.
+    /// How far the server's clock is ahead of the system's, in milliseconds.
     ahead: AtomicI64,
 }
 
@@ -272,7 +221,6 @@ impl ServerTime {
         Self { clock, ahead: AtomicI64::new(0) }
     }
 
-    /// Returns the time in milliseconds since the Unix epoch.
     pub(super) fn now_ms(&self) -> u64 {
         match &self.clock {
             Some(clock) => micros(clock.wall()) / 1_000,
@@ -289,7 +237,6 @@ impl ServerTime {
     }
 }
 
-/// Returns the system's time in milliseconds since the Unix epoch.
 fn system_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs().saturating_mul(1_000).saturating_add(since.subsec_millis().into())

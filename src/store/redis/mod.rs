@@ -1,26 +1,25 @@
 //! State in Redis, shared by all processes that use it.
 //!
-//! Checks of requests come in through [`Store`](crate::store::Store); decisions and receipts go out. What
-//! the whole folder keeps true:
+//! Invariants of this module:
 //!
-//! - a decision over keys of one slot is one script call, all or nothing, at the server's time;
-//! - a call is sent again only if a reply, or the connection, proves that it was not done;
-//! - a decision ends within its timeout, whatever the server does;
-//! - what was taken for a caller that timed out is refunded if the reply still comes.
+//! - a decision over keys of one slot is one script call, all or nothing, at the server's time
+//! - a call is sent again only if a reply, or the connection, proves that it was not executed
+//! - a decision ends within its timeout, whatever the server does
+//! - units taken for a caller that timed out are refunded if the reply arrives later
 //!
-//! Its rooms, each of which knows only those before it:
+//! Each of these modules uses only those above it:
 //!
-//! | room | what it is for |
+//! | module | purpose |
 //! | --- | --- |
-//! | `wire/` | what is written and read |
+//! | `wire/` | requests and replies of the scripts |
 //! | `connections/` | opening connections |
-//! | `pipeline/` | from many callers to a call and back |
-//! | `cluster/` | which server has a slot |
+//! | `pipeline/` | batching requests of many callers into calls |
+//! | `cluster/` | routing by slot |
 //! | `servers.rs` | one server, or a Cluster |
-//! | `engine.rs` | a decision within a timeout, and changes to what was taken |
+//! | `engine.rs` | decisions within a timeout, and settlements |
 //! | `apart.rs` | decisions over several slots |
-//! | `store.rs` | the store, in its deny cache |
-//! | `builder/` | its settings, and connecting |
+//! | `store.rs` | the store with its deny cache |
+//! | `builder/` | settings and connecting |
 
 mod apart;
 mod builder;

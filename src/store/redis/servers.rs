@@ -1,7 +1,7 @@
-//! Where decisions are made: on one server, or on the primaries of a Cluster.
+//! One server or a Cluster.
 //!
-//! This is the only place outside `cluster/` and `builder/` in which calls differ for a Cluster: one server is treated
-//! as a Cluster whose slots are all slot 0.
+//! Except for `cluster/` and `builder/`, only this module distinguishes the two: one server is a Cluster in which every
+//! key has slot 0.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,23 +18,17 @@ use super::pipeline::{Asking, Job, JobReply, NoReply, Server, Settings, SettledR
 use crate::core::Error;
 use crate::store::{BreakerState, Check};
 
-/// How long after its timeout a caller stops waiting for a runtime that was given to the store, and may not run. Usually
-/// that ends the wait.
+/// Beyond the timeout, a caller stops waiting for the store's own runtime, which may not run.
 const GRACE: Duration = Duration::from_millis(5);
 
-/// One server, or many that share the keys by slots.
 #[derive(Clone, Debug)]
 pub(super) enum Servers {
-    /// It has every key; all are in slot 0.
     One(Arc<Server>),
-    /// Each primary has the keys of its slots.
     #[cfg(feature = "cluster")]
     Cluster(Arc<Cluster>),
 }
 
-/// The wait for a reply.
 pub(super) enum PendingReply {
-    /// That of the one server, on the connection of the calling runtime: no future around it.
     Server(Asking),
     Other(Pin<Box<dyn Future<Output = Result<JobReply, NoReply>> + Send>>),
 }
@@ -52,7 +46,6 @@ impl Future for PendingReply {
 
 #[cfg_attr(not(feature = "cluster"), allow(unused_variables, reason = "one server has every slot"))]
 impl Servers {
-    /// Returns the slot of a key in Redis; 0 on one server.
     pub(super) fn slot_of(&self, redis_key: impl AsRef<[u8]>) -> u16 {
         match self {
             Self::One(_) => 0,
@@ -61,8 +54,7 @@ impl Servers {
         }
     }
 
-    /// Returns whether all checks are surely over keys of one slot, without computing any: on a
-    /// Cluster those over one key of a client are. If not, they may still be.
+    /// Returns `true` if all keys are certainly in one slot, without hashing. On `false`, they may still be.
     pub(super) fn keep_together(&self, checks: &[Check]) -> bool {
         match self {
             Self::One(_) => true,
@@ -71,16 +63,7 @@ impl Servers {
         }
     }
 
-    /// Asks the server that has the slot of a request.
-    ///
-    /// # Errors
-    ///
-    /// If there is no reply in time, no server has the slot, its circuit breaker is open, there is no runtime, or the
-    /// server refuses the request.
-    ///
-    /// # Cancellation
-    ///
-    /// As of [`Asking`]. Nothing is sent before the first poll.
+    /// Nothing is sent before the first poll. Cancellation is as for [`Asking`].
     pub(super) fn ask(&self, job: Box<Job>) -> PendingReply {
         if let Self::One(server) = self
             && server.settings().runtime.is_none()
@@ -109,12 +92,7 @@ impl Servers {
         }))
     }
 
-    /// Sends a settlement in the background, after those that the same runtime sent before, and again while the server
-    /// surely does not do it. Returns what receives the result, which may be dropped.
-    ///
-    /// # Errors
-    ///
-    /// If too many are on their way, or no server has the slot.
+    /// In order of the same runtime, and again while it was certainly not executed. The receiver may be dropped.
     pub(super) fn settle(&self, job: Box<Job>) -> Result<oneshot::Receiver<SettledReply>, Error> {
         match self {
             Self::One(server) => server.settle(job),
@@ -131,8 +109,7 @@ impl Servers {
         }
     }
 
-    /// Returns the error of a call for a slot that would fail, as its primary's circuit breaker is open.
-    /// One server has no circuit breaker here, as that of its layer does the same.
+    /// Always `None` for one server, because its layer has a circuit breaker.
     pub(super) fn breaker_error(&self, slot: u16) -> Option<Error> {
         match self {
             Self::One(_) => None,
@@ -141,8 +118,6 @@ impl Servers {
         }
     }
 
-    /// Returns the primaries of a Cluster and the states of their circuit breakers; empty for one
-    /// server.
     pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
         match self {
             Self::One(_) => Vec::new(),
@@ -151,11 +126,6 @@ impl Servers {
         }
     }
 
-    /// Connects.
-    ///
-    /// # Errors
-    ///
-    /// If the server, or every node of the Cluster, cannot be reached, or one refuses what it is sent.
     pub(super) async fn prepare(&self) -> Result<(), Error> {
         match self {
             Self::One(server) => server.prepare().await,

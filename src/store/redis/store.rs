@@ -1,7 +1,4 @@
-//! The trait [`Store`] on top of the engine: without a cache, and in a deny cache, as the rest of the crate sees it.
-//!
-//! Checks come in; a decision goes out, from one script call, or, on a Cluster, from one call for each slot
-//! (`apart.rs`).
+//! [`Store`] on top of the engine, raw and with a deny cache.
 
 use std::fmt;
 use std::mem;
@@ -26,25 +23,25 @@ use crate::store::{
 
 /// Counters in Redis, shared by all processes that use it.
 ///
-/// A script decides over all policies of a request, by the server's clock; concurrent requests share calls. The store
-/// connects to one server, to a Cluster (`RedisStoreBuilder::connect_cluster` describes what differs there), or to the
-/// primary that sentinels name. It caches refusals for up to 1 s, as a [`DenyCache`](crate::store::DenyCache) does.
+/// A script decides over all policies of a request, by the server's clock. Concurrent requests share calls. The store
+/// connects to one server, to a Cluster (`RedisStoreBuilder::connect_cluster` describes the differences), or to the
+/// primary that sentinels name. It caches denials for up to 1 s, like a [`DenyCache`](crate::store::DenyCache).
 ///
-/// The store survives restarts of the server: a decision that fails meanwhile returns an error within its timeout (100
-/// ms unless it is [set](crate::store::RedisStoreBuilder::timeout)), and later ones connect again. Clones share
-/// connections and cached refusals. Decisions need a tokio runtime with I/O and time enabled.
+/// The store survives restarts of the server: during the restart, a decision returns an error within its timeout (100
+/// ms unless it is [set](crate::store::RedisStoreBuilder::timeout)), and later decisions connect again. Clones share
+/// connections and cached denials. Decisions need a tokio runtime with I/O and time enabled.
 ///
-/// Give each service a [prefix](crate::store::RedisStoreBuilder::prefix) of its own, as in
-/// `RedisStore::builder().prefix("shop")`. Services with one prefix count together wherever names, keys and windows are
-/// the same, and no warning shows that, as each sees only its own layers.
+/// Give each service its own [prefix](crate::store::RedisStoreBuilder::prefix), such as
+/// `RedisStore::builder().prefix("shop")`. Services with one prefix share counters of equal name, key and window,
+/// without a warning, because each service sees only its own layers.
 ///
 /// A decision has at most 255 checks: one for each policy that applies. Keys in Redis begin with `tollgate:` unless a
-/// [prefix](crate::store::RedisStoreBuilder::prefix) is set, and each has a time to live.
+/// [prefix](crate::store::RedisStoreBuilder::prefix) is set, and each has a TTL.
 ///
 /// # Cancellation
 ///
-/// A decision that is dropped before it was sent takes nothing. One that was sent keeps what it
-/// takes. One that times out is an error; if its reply still comes, what it took is refunded.
+/// A decision that is dropped before it was sent takes nothing. After it was sent, its units stay taken. A decision
+/// that times out is an error. If its reply arrives later, its units are refunded.
 ///
 /// # Examples
 ///
@@ -60,7 +57,7 @@ use crate::store::{
 /// # }
 /// ```
 ///
-/// A store that is [lazy](crate::store::RedisStoreBuilder::lazy) connects with its first decision, so that a service starts
+/// A [lazy](crate::store::RedisStoreBuilder::lazy) store connects with its first decision, so that a service starts
 /// before Redis does.
 #[derive(Clone)]
 pub struct RedisStore {
@@ -77,26 +74,25 @@ impl RedisStore {
         &self.store.get_ref().0
     }
 
-    /// Returns the primaries of a Cluster, as `host:port` and sorted by that, and the state of each
-    /// one's circuit breaker.
+    /// Returns each primary of a Cluster with the state of its circuit breaker, sorted by `host:port`.
     ///
-    /// It is empty for one server, and for the primary that sentinels name: the circuit breaker is
-    /// then [that of the layer](crate::LiveLayer::breaker_state). It is also empty until the
-    /// first decision of a [lazy](crate::store::RedisStoreBuilder::lazy) store.
+    /// It is empty for one server, and for the primary that sentinels name, which only have the
+    /// [layer's](crate::LiveLayer::breaker_state) circuit breaker. It is also empty until the first decision of a
+    /// [lazy](crate::store::RedisStoreBuilder::lazy) store.
     pub fn breakers(&self) -> Vec<(String, BreakerState)> {
         self.engine().servers.breakers()
     }
 
-    /// Sends a command, over the store's own connections and within its timeout: once, to the server that has its key.
+    /// Sends a command once, over the store's own connections and within its timeout, to the server that has its key.
     ///
     /// The key is the command's first argument, or the first key of a script or function.
     ///
     /// # Errors
     ///
-    /// If there is no reply in time, no connection, or the server refuses the command: then the
-    /// [source](std::error::Error::source) is its error. [Invalid](Error::is_invalid) is a command that changes the
-    /// connection, has no reply of its own or waits for others, as `SELECT`, `SUBSCRIBE` and `BLPOP` do: decisions are
-    /// on their way on the same connection.
+    /// If there is no reply in time, there is no connection, or the server refuses the command. The server's error is
+    /// the [source](std::error::Error::source). [Invalid](Error::is_invalid) are commands that change the connection,
+    /// have no reply of their own, or block, such as `SELECT`, `SUBSCRIBE` and `BLPOP`, because decisions use the same
+    /// connection.
     ///
     /// # Cancellation
     ///
@@ -119,15 +115,17 @@ impl RedisStore {
         self.engine().command(command.clone(), Deadline::none()).await
     }
 
-    /// Returns what every key of the store starts with, for keys of your own beside them:
-    /// [`prefix`](crate::store::RedisStoreBuilder::prefix).
+    /// Returns the [`prefix`](crate::store::RedisStoreBuilder::prefix) of every key of the store.
+    ///
+    /// Use it to name your own keys next to those of the store.
     pub fn prefix(&self) -> &str {
         &self.engine().prefix
     }
 
-    /// Returns how many requests were refused without calling Redis, as it had just refused one
-    /// like them. It is 0 [without a deny cache](crate::store::RedisStoreBuilder::without_deny_cache), and counts
-    /// since the store was made, over all of its clones.
+    /// Returns the number of requests denied from the cache, without calling Redis.
+    ///
+    /// It counts from the creation of the store, over all clones. It is 0 [without a deny
+    /// cache](crate::store::RedisStoreBuilder::without_deny_cache).
     pub fn denied_from_cache(&self) -> u64 {
         self.store.denied_from_cache()
     }
@@ -160,13 +158,11 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-/// A store that calls Redis for each decision.
 #[derive(Clone)]
 struct RawRedisStore(Arc<Engine>);
 
 impl RawRedisStore {
-    /// Decides by a call, of which nothing is sent before the first poll. Without checks there is none, and too many are
-    /// refused.
+    /// Sends nothing before the first poll.
     fn call(&self, checks: &[Check], deadline: Deadline) -> Called<PendingDecision> {
         let (Self(engine), size) = (self, size(checks));
         if checks.is_empty() {
@@ -189,7 +185,6 @@ impl RawRedisStore {
     }
 }
 
-/// The wait for a decision, which is returned with its checks.
 struct PendingDecision {
     engine: Arc<Engine>,
     checks: Checks,
@@ -197,7 +192,6 @@ struct PendingDecision {
 }
 
 enum DecideFuture {
-    /// All keys are in one slot.
     Together(PendingReply),
     Apart(Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>),
 }

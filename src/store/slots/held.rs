@@ -1,10 +1,10 @@
-//! What this process holds, and what is to be sent about it: no store, and no runtime.
+//! Slots that this process holds, and settlements to send for them. Uses neither a store nor a runtime.
 //!
-//! Slots of a counter with the same stamp expire together, so they are one *cohort*, whoever holds them: a counter has
-//! as many as its state has, however many slots. A *hold* is how many slots of a counter one check of a request has, and
-//! until when at most; which cohort they are of does not matter.
+//! Slots of a counter with the same stamp expire together, so they are one *cohort*, whichever requests hold them. A
+//! counter has as many cohorts as its state, however many slots. A *hold* is the number of slots of a counter that one
+//! check has, and the time until which it may hold them. Its cohort does not matter.
 //!
-//! What is sent is a release, or a renewal, of one cohort:
+//! A release or renewal is of one cohort:
 //!
 //! | sent | result | then |
 //! | --- | --- | --- |
@@ -14,8 +14,8 @@
 //! | renewal | certainly not sent | it is sent with the next heartbeat |
 //! | renewal | perhaps made | it is sent by the same stamp a while later |
 //!
-//! A second renewal by one stamp never makes a store count too little: what it moves of others are as many slots as the
-//! first one has left behind, until the others renew theirs. They count twice until then, at most for a life.
+//! A second renewal by one stamp never makes a store count too little: it moves as many slots of others as the first
+//! one left behind, until the others renew theirs. Until then, at most for a TTL, they count twice.
 
 #[cfg(test)]
 mod tests;
@@ -32,53 +32,47 @@ use crate::core::Error;
 use crate::core::algorithm::HEARTBEAT;
 use crate::store::{Change, ChangeResult, Counter, Receipt, ReceiptItem, Settlement, StoreId};
 
-/// The most settlements in flight; beyond that they wait, the releases of a cohort as one.
+/// Beyond it, settlements wait, and releases of a cohort are joined.
 const MAX_IN_FLIGHT: usize = 1_024;
 
-/// A counter, and the store that has it.
 type CounterRef = (StoreId, Counter);
 
-/// When the slots of a hold are released at the latest, and its number.
 pub(super) type HoldId = (Instant, u64);
 
-/// The result of a settlement; `None` if it is lost.
 pub(super) type Settled = Option<Result<Vec<ChangeResult>, Error>>;
 
-/// All that is held. It grows and shrinks with the slots.
+/// Grows and shrinks with the number of slots.
 #[derive(Debug, Default)]
 pub(super) struct HeldSlots {
     counters: HashMap<CounterRef, CounterSlots>,
     holds: BTreeMap<HoldId, (CounterRef, u64)>,
-    /// The counters with something to send, each once.
     queue: VecDeque<CounterRef>,
     in_flight: usize,
     last_hold: u64,
 }
 
-/// The slots of one counter, but those of settlements in flight.
+/// Slots of one counter, except those of settlements in flight.
 #[derive(Debug, Default)]
 struct CounterSlots {
     cohorts: SmallVec<[SlotCohort; 1]>,
-    /// How many are to be released of those whose renewal is in flight, as it changes their stamp.
+    /// Number of slots to release once their renewal, which changes the stamp, is done.
     owed: u64,
     is_queued: bool,
 }
 
-/// Slots of one counter with the same stamp, that are held, or are to be released.
+/// Slots with one stamp, held or to be released.
 #[derive(Clone, Copy, Debug)]
 struct SlotCohort {
     is_held: bool,
     units: u64,
     stamp: u64,
-    /// When the first of them was taken, or last renewed.
+    /// The earliest time of taking or renewal.
     since: Instant,
-    /// When they are to be renewed, or their release is to be sent.
     due: Instant,
-    /// The number of the hold that took the first of them.
+    /// Number of the hold that took the first slot.
     number: u64,
 }
 
-/// A release or a renewal, on its way to the store.
 #[derive(Clone, Debug)]
 pub(super) struct PendingSettlement {
     counter: CounterRef,
@@ -107,7 +101,7 @@ impl HeldSlots {
         hold
     }
 
-    /// Releases the slots of a hold, unless they were released before. Returns how many.
+    /// Returns the number of slots: 0 if they were released before.
     pub(super) fn release(&mut self, hold: HoldId, now: Instant) -> u64 {
         let Some((counter, units)) = self.holds.remove(&hold) else { return 0 };
         let slots = self.counters.entry(counter.clone()).or_default();
@@ -118,8 +112,7 @@ impl HeldSlots {
         units
     }
 
-    /// Releases what was held for too long, and queues all that is due, first what was due first. Returns how many slots were
-    /// held for too long.
+    /// Releases holds at their limit, and queues all due settlements by time. Returns the number of slots at the limit.
     pub(super) fn beat(&mut self, now: Instant) -> u64 {
         let mut overdue = 0;
         while let Some((hold, _)) = self.holds.first_key_value().filter(|(hold, _)| hold.0 <= now) {
@@ -139,7 +132,7 @@ impl HeldSlots {
         overdue
     }
 
-    /// Returns what is to be sent next; `None` also while too much is in flight.
+    /// Also `None` while too many are in flight.
     pub(super) fn next(&mut self, now: Instant) -> Option<PendingSettlement> {
         while self.in_flight < MAX_IN_FLIGHT {
             let Entry::Occupied(mut entry) = self.counters.entry(self.queue.pop_front()?) else { continue };
@@ -164,10 +157,10 @@ impl HeldSlots {
         self.in_flight -= 1;
         let PendingSettlement { ref counter, mut cohort, sent } = *settlement;
         let (life, mut lost) = (counter.1.quota().window(), 0);
-        // Whatever the store's clock rounds, slots have expired after that.
+        // Even with a rounded clock of the store, slots have expired after that.
         let is_alive = cohort.is_held || now < cohort.since + life + life / 8 + 2 * HEARTBEAT;
         match result {
-            // With the next heartbeat, and not at once: the store may refuse it again.
+            // Not at once, because the store may refuse it again.
             Some(Err(error)) if is_alive && error.is_unsent() => cohort.due = now + HEARTBEAT / 10,
             _ if !cohort.is_held => return 0,
             Some(Ok(applied)) => {
@@ -177,7 +170,7 @@ impl HeldSlots {
                     lost = cohort.units.saturating_sub(applied.units);
                 }
             }
-            // Soon enough for two more, and not much sooner, as slots count once more with each.
+            // Early enough for two more renewals, but not much earlier, because each may count the slots again.
             _ => cohort.due = now + (life / 4).max(HEARTBEAT),
         }
         let slots = self.counters.entry(counter.clone()).or_default();
@@ -190,20 +183,17 @@ impl HeldSlots {
         lost
     }
 
-    /// Returns whether nothing is held, and nothing waits to be sent.
     pub(super) fn is_empty(&self) -> bool {
         self.holds.is_empty() && self.counters.is_empty()
     }
 }
 
-/// Returns after which time slots are renewed, at the next heartbeat: a third of their life, and sooner if that heartbeat
-/// could leave less than a third.
+/// A third of the TTL, or earlier if the next heartbeat could leave less than a third.
 fn renewed_after(life: Duration) -> Duration {
     (life / 3).min((2 * life / 3).saturating_sub(HEARTBEAT))
 }
 
 impl CounterSlots {
-    /// Adds a cohort, or its slots to that of the same stamp.
     fn add(&mut self, cohort: SlotCohort) {
         let is_same = |other: &&mut SlotCohort| (other.is_held, other.stamp) == (cohort.is_held, cohort.stamp);
         match self.cohorts.iter_mut().find(is_same) {
@@ -215,7 +205,7 @@ impl CounterSlots {
         }
     }
 
-    /// Releases so many slots, last those that are being renewed.
+    /// Slots whose renewal is in flight are released last.
     fn release(&mut self, mut units: u64, now: Instant) {
         while units > 0
             && let Some(index) = self.cohorts.iter().position(|cohort| cohort.is_held)
@@ -232,12 +222,12 @@ impl CounterSlots {
         self.owed += units;
     }
 
-    /// Returns when the first cohort is due, and its number, as several are due at one time.
+    /// The number orders cohorts that are due at one time.
     fn first_due(&self) -> Option<(Instant, u64)> {
         self.cohorts.iter().map(|cohort| (cohort.due, cohort.number)).min()
     }
 
-    /// Returns whether the counter has something to send and is not queued; from now on it is.
+    /// Marks the counter as queued if it has something to send. Returns `true` if it was not queued.
     fn joins_queue(&mut self, now: Instant) -> bool {
         let joins = !self.is_queued && self.cohorts.iter().any(|cohort| cohort.due <= now);
         self.is_queued |= joins;

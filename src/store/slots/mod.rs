@@ -1,11 +1,11 @@
-//! Slots of requests that are being served: who holds which, until when, and what their store has to know of it.
+//! Slots of requests in progress: holds, renewals and releases.
 //!
-//! Stores count slots, and know of no holders: a decision takes slots, and its receipt comes in here ([`SlotRenewer::hold`]).
-//! What goes out is a [`SlotHold`]: as long as it lives its slots are renewed, so that they do not expire, and when it is
-//! dropped they are released. Both are settlements of the store that took them.
+//! Stores count slots, but know no holders. A decision takes slots, which [`SlotRenewer::hold`] turns into a
+//! [`SlotHold`]. Until the hold is dropped its slots are renewed, so that they do not expire. The drop releases them.
+//! Both are settlements of the store that took them.
 //!
-//! Invariants: slots are released once, as whoever releases them removes their hold; they are renewed as long as there is
-//! a hold, and no longer; a store is never called with a lock held.
+//! Invariants: slots are released once, because a release removes their hold. They are renewed as long as there is a
+//! hold, and no longer. A store is never called with a lock held.
 
 mod held;
 mod renewer;

@@ -1,10 +1,10 @@
-//! The upkeep of the slots that one layer or limiter holds: what is held comes in, settlements of its store go out.
+//! Renewal and release of the slots of one layer or limiter.
 //!
-//! A release is sent by the thread that releases: the next request of the same client comes after it. Renewals are sent
-//! by one task at each heartbeat, and what has to wait, because too many settlements are in flight, as results come.
+//! The thread that releases sends the release, because the same client's next request should find the slot free. A task
+//! sends renewals at each heartbeat. Settlements that wait, because too many are in flight, are sent as results arrive.
 //!
-//! There is a task in each runtime whose requests take slots, which ends when nothing is held. Each of them renews all that
-//! is due, as a runtime may stand still or end.
+//! Each runtime whose requests take slots has a task, which ends when nothing is held. Each task renews all that is
+//! due, because other runtimes may be blocked or end.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,10 +21,8 @@ use crate::core::{Error, in_drop};
 use crate::store::{MaybeFuture, Receipt, Settlement, Settling, StoreDecision};
 use crate::telemetry::Telemetry;
 
-/// Passes a settlement to the store that made the decision.
 type Settle = Box<dyn Fn(Receipt, &[Settlement]) -> Settling + Send + Sync>;
 
-/// Renews and releases the slots that are held of one store.
 pub(in crate::store) struct SlotRenewer {
     state: Mutex<RenewerState>,
     settle: Settle,
@@ -34,11 +32,10 @@ pub(in crate::store) struct SlotRenewer {
 #[derive(Default)]
 struct RenewerState {
     held: HeldSlots,
-    /// The tasks that renew what is held: one for each runtime, as others may stand still.
+    /// One for each runtime, because other runtimes may be blocked.
     tasks: SmallVec<[(Runtime, JoinHandle<()>); 1]>,
 }
 
-/// The slots that one decision took. They are released when it is dropped.
 pub(crate) struct SlotHold {
     renewer: Arc<SlotRenewer>,
     holds: SmallVec<[HoldId; 1]>,
@@ -51,9 +48,7 @@ impl SlotRenewer {
         Arc::new(Self { state: Mutex::default(), settle: Box::new(settle), telemetry: Telemetry::default() })
     }
 
-    /// Holds the slots that a decision took; `None` if it took none.
-    ///
-    /// Called once for each receipt: what it returns is what releases them.
+    /// Call it once for each receipt, because its result releases the slots.
     pub(in crate::store) fn hold(self: &Arc<Self>, receipt: &Receipt) -> Option<SlotHold> {
         let slots = || receipt.items().iter().filter(|taken| taken.holds_slots());
         slots().next()?;
@@ -65,7 +60,6 @@ impl SlotRenewer {
         Some(SlotHold { renewer: Arc::clone(self), holds })
     }
 
-    /// Starts the task on the runtime of the caller, unless it runs or nothing is held.
     fn start_task(self: &Arc<Self>, state: &mut RenewerState) {
         if state.held.is_empty() {
             return;
@@ -76,12 +70,11 @@ impl SlotRenewer {
         }
         state.tasks.retain(|(_, task)| !task.is_finished());
         let task = runtime.spawn(Arc::clone(self).run());
-        // The caller may block its thread next, which keeps the task that was spawned last: others take the first.
+        // The caller may block this thread, which runs the last spawned task next. Other threads take the earlier one.
         drop(runtime.spawn(async {}));
         state.tasks.push((runtime, task));
     }
 
-    /// Sends what is due at each heartbeat, until nothing is held.
     async fn run(self: Arc<Self>) {
         let mut beats = interval(HEARTBEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -104,9 +97,8 @@ impl SlotRenewer {
         }
     }
 
-    /// Sends what waits, and follows the results in tasks.
     fn flush(self: &Arc<Self>) {
-        // Each time without the lock, because stores are called here.
+        // Locks each time, because stores are called in between.
         let next = || self.state().held.next(Instant::now());
         while let Some(settlement) = next() {
             let (receipt, changes) = settlement.settlement();
@@ -115,7 +107,7 @@ impl SlotRenewer {
                 None => {}
                 Some(MaybeFuture::Ready(result)) => sent.result = Some(result),
                 Some(MaybeFuture::Pending(result)) => {
-                    // On a thread without a runtime, because what it sends may be refused, or be a renewal.
+                    // This thread may have no runtime, but the settlement may be refused, or be a renewal.
                     let of_task = || self.state().tasks.last().map(|(runtime, _)| runtime.clone());
                     let Some(runtime) = Runtime::try_current().ok().or_else(of_task) else { continue };
                     runtime.spawn(async move {
@@ -145,7 +137,7 @@ impl Drop for SlotHold {
     }
 }
 
-/// A settlement in flight. Dropped without a result, it is perhaps made: the runtime ended, or there is none.
+/// A settlement in flight. If dropped without a result, it may have been made: the runtime ended, or there is none.
 struct InFlight {
     renewer: Arc<SlotRenewer>,
     settlement: PendingSettlement,
@@ -162,14 +154,14 @@ impl Drop for InFlight {
     }
 }
 
-/// Slots that may be released at any time.
 pub(crate) type WeakSlots = SmallVec<[Weak<SlotHold>; 1]>;
 
 /// Holds slots of a [`Quota::concurrency`](crate::Quota::concurrency) until it and all its clones are dropped.
 ///
-/// [`RateLimitHandle::slots`](crate::RateLimitHandle::slots) returns that of a request, and
-/// [`Limiter::acquire`](crate::Limiter::acquire) and [`until_ready`](crate::Limiter::until_ready) that of other work. It
-/// holds slots for at most [`max_hold`](crate::Quota::max_hold): then they are released, and it holds nothing. The default holds nothing from the start.
+/// [`RateLimitHandle::slots`](crate::RateLimitHandle::slots) returns the guard of a request. For other work,
+/// [`Limiter::acquire`](crate::Limiter::acquire) and [`until_ready`](crate::Limiter::until_ready) return one. It holds
+/// slots for at most [`max_hold`](crate::Quota::max_hold): then they are released, and it holds nothing. The default
+/// guard holds nothing.
 ///
 /// A release is sent to the store in the background. A program that ends at once may lose it: keep the runtime for the
 /// store's timeout after the last guard, or the slots are free after their [`slot_ttl`](crate::Quota::slot_ttl).
@@ -202,7 +194,7 @@ pub struct SlotGuard {
 }
 
 impl SlotGuard {
-    /// Returns whether it has never held slots: none were taken, or the request had ended before it was made.
+    /// Returns `true` if it has never held slots: none were taken, or the request ended before the guard was created.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
@@ -231,29 +223,22 @@ impl fmt::Debug for SlotGuard {
     }
 }
 
-/// The result of a decision on its way to its caller. If it is dropped before that, its slots are released: the caller
-/// has disconnected, and no body of a response will end.
+/// A decision that its caller has not polled yet. On drop, its slots are released, because the caller has left.
 pub(in crate::store) struct Unclaimed {
     renewer: Arc<SlotRenewer>,
     decided: Option<Result<StoreDecision, Error>>,
-    /// When it is too late to hold its slots: nothing renews them before.
+    /// The end of the slots' safe time, because nothing renews them before the claim.
     until: Option<Instant>,
 }
 
 impl Unclaimed {
-    /// A result that its caller has not received yet.
     pub(in crate::store) fn new(renewer: Arc<SlotRenewer>, decided: Result<StoreDecision, Error>) -> Self {
         let slots = decided.iter().flat_map(|decided| decided.receipt.items()).filter(|taken| taken.holds_slots());
         let until = slots.map(|taken| taken.counter.quota().window() / 3).min().map(|time| Instant::now() + time);
         Self { renewer, decided: Some(decided), until }
     }
 
-    /// Returns the result, to the caller.
-    ///
-    /// # Errors
-    ///
-    /// That of the result. If the caller did not poll for so long that its slots may expire, they are released, and it
-    /// is a timeout.
+    /// A timeout if the slots may have expired because the caller did not poll. Then they are released.
     pub(in crate::store) fn claim(mut self) -> Result<StoreDecision, Error> {
         if self.until.is_some_and(|until| until < Instant::now()) {
             return Err(Error::new(Kind::Timeout, "the caller did not poll its decision for a third of a slot life"));

@@ -1,4 +1,4 @@
-//! Deciding on states that were loaded. Nothing here waits: what calls a database is the store.
+//! Decisions on loaded states. Nothing here waits: the store calls the database.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,19 +14,21 @@ use crate::store::clock::micros;
 use crate::store::evaluate::{adjustment, applied, decided, evaluate, finish, is_kept, of_any};
 use crate::store::{Change, ChangeResult, Check, Counter, Receipt, ReceiptItem, Settlement, StoreDecision, StoreId};
 
-/// Decisions and changes on states that a store has loaded: algorithms, costs, floors, bans, shadow mode and refunds for a
-/// store on another database.
+/// Decisions and changes on loaded states, for a store on another database.
 ///
-/// A store loads the states of some counters and the clock of the database as of one point in time, makes an evaluation of
-/// them, decides and changes what its callers want, one after the other, and then writes
-/// [what is to be written](Self::into_writes), all of it or nothing, if none of the states has changed meanwhile. Otherwise
-/// it loads them again, and decides anew. `tollgate-sql` has a store that does all of that, with batches, timeouts and
-/// retries, for a database that can load and commit.
+/// It implements algorithms, costs, floors, bans, shadow mode and refunds.
+///
+/// A store loads the states of some counters and the database's clock at one point in time, and makes an evaluation of
+/// them. It decides and changes what its callers want, one after the other. Then it [writes](Self::into_writes) the new
+/// states, all of them or nothing, if none of the loaded states has changed since. Otherwise it loads them again, and
+/// decides again. `tollgate-sql` has a store that does all of that, with batches, timeouts and retries, for a database
+/// that can load and commit.
 ///
 /// # Errors
 ///
-/// Of each function: if a state was not loaded, or is none of its counter that this version can read: it is an error of
-/// what needs it, and not of the rest, which can go on. To start anew would admit what was already used.
+/// Each function fails if a state was not loaded, or is not a state of its counter that this version can read. The
+/// error is of the decision or change that needs the state. Others can continue. A new state instead would allow what
+/// was already used.
 ///
 /// # Examples
 ///
@@ -69,38 +71,38 @@ pub struct Evaluation {
     states: BTreeMap<StateId, LoadedState>,
 }
 
-/// A state by now, or why it cannot be read, and how long it may matter if it has to be written.
+/// A state, or the error of reading it, and its TTL if it has to be written.
 type LoadedState = (Result<Option<State>, Error>, Option<Duration>);
 
 /// A new state of a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StateWrite {
-    /// Whose state it is.
+    /// The identity of the state.
     pub id: StateId,
-    /// The state: at most 34 bytes, and of a sliding log 10 and 4 more for each unit. `None` deletes it.
+    /// The state: at most 34 bytes, or for a sliding log 10 and 4 more for each unit. `None` deletes it.
     pub state: Option<Vec<u8>>,
-    /// How long the state may matter: after that it is the same as none, and may be deleted at any time.
+    /// The TTL of the state: after that it is equivalent to none, and may be deleted at any time.
     pub ttl: Duration,
 }
 
 impl Evaluation {
-    /// An evaluation for `store`, whose identity receipts have, at `now` by the database's clock, since the Unix epoch, of
-    /// these states: `None` where the database has none, or it has expired.
+    /// Creates an evaluation of loaded states: `None` where the database has none, or it has expired.
     ///
-    /// Microseconds count; the clock stops in 2077. All processes must go by one clock. One that steps back neither refills
-    /// nor rewinds a counter; one that jumps ahead by more than a window makes later states be set aside, with a warning,
-    /// once it is right again.
+    /// `store` is the identity in receipts. `now` is the database's time since the Unix epoch. Its parts below
+    /// microseconds are ignored, and the clock stops in 2077. All processes must use one clock. If it steps back, it
+    /// neither refills nor rewinds a counter. If it jumps ahead by more than a window, later states are set aside, with
+    /// a warning, once it is right again.
     pub fn new(store: StoreId, now: Duration, states: impl IntoIterator<Item = (StateId, Option<Vec<u8>>)>) -> Self {
         let read = |(id, state): (_, Option<Vec<u8>>)| (id, (state.as_deref().map(decode).transpose(), None));
         Self { store, now_us: micros(now), states: states.into_iter().map(read).collect() }
     }
 
-    /// Decides a request over these checks, as [`Store::decide`](crate::store::Store::decide) has to.
+    /// Decides a request over these checks, to implement [`Store::decide`](crate::store::Store::decide).
     ///
     /// # Errors
     ///
-    /// As of [any function](Self#errors).
+    /// The errors of [any function](Self#errors).
     pub fn decide(&mut self, checks: &[Check]) -> Result<StoreDecision, Error> {
         let checks = &*with_bans(checks);
         let ids: Vec<_> = checks.iter().map(|check| StateId::new(&check.counter)).collect();
@@ -122,12 +124,13 @@ impl Evaluation {
         Ok(decided(self.store, checks, &steps, refused))
     }
 
-    /// Changes what a decision took, as [`Store::settle`](crate::store::Store::settle) has to; returns the result of each
-    /// change, and none for a receipt of another store.
+    /// Changes what a decision took, to implement [`Store::settle`](crate::store::Store::settle).
+    ///
+    /// Returns the result of each change, and none for a receipt of another store.
     ///
     /// # Errors
     ///
-    /// As of [any function](Self#errors). Changes before the one that failed are kept.
+    /// The errors of [any function](Self#errors). Changes before the one that failed are kept.
     pub fn settle(&mut self, receipt: &Receipt, changes: &[Settlement]) -> Result<Vec<ChangeResult>, Error> {
         if receipt.store() != self.store {
             return Ok(Vec::new());
@@ -139,16 +142,16 @@ impl Evaluation {
         changes.iter().map(one).collect()
     }
 
-    /// Changes a counter outside of any decision, as [`Store::adjust`](crate::store::Store::adjust) has to.
+    /// Changes a counter outside of any decision, to implement [`Store::adjust`](crate::store::Store::adjust).
     ///
     /// # Errors
     ///
-    /// As of [any function](Self#errors). A [reset](Change::Reset) deletes also what cannot be read.
+    /// The errors of [any function](Self#errors). A [reset](Change::Reset) also deletes states that cannot be read.
     pub fn adjust(&mut self, counter: &Counter, change: Change) -> Result<ChangeResult, Error> {
         self.change(&[], &of_any(counter), change)
     }
 
-    /// Returns what is to be written, each state once; nothing if nothing was taken or changed.
+    /// Returns the states to write, each once: none if nothing was taken or changed.
     pub fn into_writes(self) -> Vec<StateWrite> {
         let written = |(id, (state, ttl)): (StateId, LoadedState)| {
             Some(StateWrite { id, state: state.ok()?.as_ref().map(encode), ttl: ttl? })
@@ -156,7 +159,6 @@ impl Evaluation {
         self.states.into_iter().filter_map(written).collect()
     }
 
-    /// Changes what was taken, by a request that took others `before`.
     fn change(&mut self, before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> Result<ChangeResult, Error> {
         let (taken, change) = changed(taken, change);
         let (id, quota) = (&StateId::new(&taken.counter), taken.counter.quota());
@@ -189,8 +191,8 @@ impl Evaluation {
         self.states.get(id)?.0.as_ref().ok()?.as_ref()
     }
 
-    /// Keeps a state, until it is untouched and for one more window.
     fn keep(&mut self, id: &StateId, quota: &Quota, state: State, reset: u64) {
+        // Until the state is untouched, and for one more window.
         let untouched = Duration::from_micros(reset.saturating_mul(quota.tick().micros()));
         self.states.insert(id.clone(), (Ok(Some(state)), Some(untouched.saturating_add(quota.window()))));
     }

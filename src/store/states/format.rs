@@ -1,6 +1,6 @@
-//! The states of counters as bytes, for databases.
+//! States of counters as bytes, for databases.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | --- | --- |
 //! | 0 | the version of the format, 1 |
 //! | 1 | the shape: `l`, `x`, `w`, `g`, `s` or `b` |
@@ -12,16 +12,14 @@
 //! | `s` | of each cohort of slots the time of the first, then 4 bytes: how many slots; oldest first |
 //! | `b` | when the last ban of a key ends, how long it is, when the window of strikes began, and how many there are: in ms |
 //!
-//! Times are ticks of the quota since the Unix epoch. A state of another version, or that is none of its quota, is an
-//! error of the requests over it: to start anew would admit what was already used.
+//! Times are ticks of the quota since the Unix epoch. A state of another version or of another quota is an error of the
+//! requests over it: a new state would allow what was already used.
 
 use crate::core::algorithm::{EXACT, State};
 use crate::core::{Error, error};
 
-/// The version of the format.
 const VERSION: u8 = 1;
 
-/// Bytes of a cohort: its time and its slots.
 const COHORT: usize = 12;
 
 pub(super) fn encode(state: &State) -> Vec<u8> {
@@ -49,11 +47,6 @@ pub(super) fn encode(state: &State) -> Vec<u8> {
     bytes
 }
 
-/// Reads a state.
-///
-/// # Errors
-///
-/// If the bytes are no state of this version.
 pub(super) fn decode(bytes: &[u8]) -> Result<State, Error> {
     let foreign = |text: String| Error::new(error::Kind::Store, text);
     let (&[version, shape], rest) = bytes.split_first_chunk().ok_or_else(|| foreign("a state is cut".to_owned()))?;
@@ -72,12 +65,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<State, Error> {
     state.ok_or_else(no_state)
 }
 
-/// The error of a value that is not what this crate has written for its id.
 pub(super) fn no_state() -> Error {
     Error::new(error::Kind::Store, "a value is no state of this crate")
 }
 
-/// Reads exactly so many numbers, each of which must be one that decisions are exact for.
 fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let (chunks, rest) = bytes.as_chunks::<8>();
     let numbers: [[u8; 8]; N] = chunks.try_into().ok()?;

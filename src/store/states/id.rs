@@ -1,5 +1,3 @@
-//! The identities of states, and which of them a decision or a change needs.
-
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +8,8 @@ use crate::store::{Change, Check, Counter, Receipt, Settlement};
 
 /// The identity of one counter's state: its policy, key, algorithm and window.
 ///
-/// It is a text of ASCII without spaces or control characters, such as `{user:ada}:api:1t60000000u`. The limit is not part
-/// of it, so a changed limit keeps the units used. Ids are ordered as their texts are, byte by byte.
+/// It is a text of ASCII without spaces or control characters, such as `{user:ada}:api:1t60000000u`. The limit is not
+/// part of it, so a changed limit keeps the units used. Ids are ordered by their texts, byte by byte.
 ///
 /// # Examples
 ///
@@ -36,14 +34,16 @@ impl StateId {
         Self(String::from_utf8_lossy(&name(counter).concat()).into())
     }
 
-    /// Returns the states that [a decision](super::Evaluation::decide) over these checks needs, in the order of the checks
-    /// and with repeats. A check with a ban needs two.
+    /// Returns the states that [a decision](super::Evaluation::decide) over these checks needs.
+    ///
+    /// They are in the order of the checks, with repeats. A check with a ban needs two.
     pub fn of_checks(checks: &[Check]) -> Vec<Self> {
         with_bans(checks).iter().map(|check| Self::new(&check.counter)).collect()
     }
 
-    /// Returns the states that [a settlement](super::Evaluation::settle) needs, in the order of the changes and with
-    /// repeats; none of a change that there is nothing to do for.
+    /// Returns the states that [a settlement](super::Evaluation::settle) needs.
+    ///
+    /// They are in the order of the changes, with repeats. A change without effect needs none.
     pub fn of_changes(receipt: &Receipt, changes: &[Settlement]) -> Vec<Self> {
         let made = changes.iter().filter_map(|settlement| settlement.of(receipt));
         made.map(|(taken, change)| Self::new(&changed(taken, change).0.counter)).collect()

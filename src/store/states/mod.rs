@@ -1,4 +1,4 @@
-//! Decisions on states that a database keeps: what a store on another database needs of this crate.
+//! Decisions on states of a database, for stores outside of this crate.
 
 mod evaluation;
 mod format;

@@ -1,10 +1,9 @@
-//! Admitting a request with leases.
+//! Allowing requests with leases.
 //!
-//! The checks come in. An admitted decision goes out if leases or overdrafts cover all of them, and `None` otherwise:
-//! nothing is ever refused here. On the way the request's demand is noted, and leases that its keys want are requested
-//! after the locks have been released.
+//! A request is allowed if leases or overdrafts cover all checks, and is left to the inner store otherwise, never
+//! denied. Its demand is counted, and the leases it needs are requested after the locks are released.
 //!
-//! Invariant: all checks are spent under the locks of all their parts, or none is.
+//! Invariant: all checks are spent under the locks of all their shards, or none is.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,13 +18,9 @@ use crate::store::lease::hot_keys::HotKeys;
 use crate::store::map::Locked;
 use crate::store::{Check, Receipt, ReceiptItem, StoreDecision};
 
-/// What a request makes others do, once no lock is held: leases to request; and those to return, which were found to be
-/// over, with debts to charge.
+/// Leases to request and to return once no lock is held.
 type Tasks = (SmallVec<[Want; 2]>, Vec<Back>);
 
-/// Admits a request that leases cover in full, or overdrafts; `None` leaves the decision to the inner store.
-///
-/// New leases are requested. A closed store admits nothing.
 #[inline]
 pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<StoreDecision> {
     if leases.closed.load(Ordering::Relaxed) || !is_plain(checks) {
@@ -42,8 +37,7 @@ pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<StoreDecis
     decided
 }
 
-/// Spends all checks or none, under the locks of all. Demand is noted only of requests whose
-/// keys all are hot: leases cannot cover the others, however many there are.
+/// Counts demand only if all keys are hot, because leases cannot cover the others.
 fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tasks) -> Option<StoreDecision> {
     let mut locked = leases.shards.lock_all(checks.iter().map(|check| leases.hash(&check.counter)));
     let mut hot = true;
@@ -62,7 +56,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tas
         admitted &= key.admits(check.cost, now);
     }
     if !admitted {
-        // What is not spent is not owed, either.
+        // Units that are not spent are not owed either.
         for (index, check) in checks.iter().enumerate() {
             let (hash, hot_keys) = locked.of(index);
             if let Some(key) = hot_keys.find(hash, &check.counter) {
@@ -90,7 +84,7 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Ta
     Some(StoreDecision { decision, receipt: Receipt::of_one(leases.id, taken) })
 }
 
-/// Spends the units of all checks, which the caller has found to be admitted.
+/// All checks must be admitted.
 fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> StoreDecision {
     let mut taken: SmallVec<[ReceiptItem; 1]> = SmallVec::with_capacity(checks.len());
     let outcomes = checks.iter().enumerate().map(|(index, check)| {
@@ -104,10 +98,7 @@ fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], no
     StoreDecision { decision, receipt: Receipt::new(leases.id, taken) }
 }
 
-/// Returns whether a request can be decided by numbers that this process has: each check takes
-/// something, keeps no floor, has no ban, queues nowhere, holds no slot and counts alone at its counter. Looks,
-/// reserves, bans, leaky queues, slots and checks that share a counter are for the inner store, and so is
-/// a request without checks.
+/// The inner store decides peeks, reserves, bans, leaky queues, slots, and checks that share a counter.
 fn is_plain(checks: &[Check]) -> bool {
     let plain = |check: &Check| {
         let is_counted = check.cost > 0 && check.floor == 0 && check.ban.is_none();

@@ -6,14 +6,12 @@ use crate::core::Error;
 use crate::core::error::built;
 use crate::store::{Clock, Store, SystemClock};
 
-/// The share of a limit one process holds at most, unless another is set.
 const DEFAULT_SHARE: f64 = 0.1;
-/// Hot keys there is room for, unless another capacity is set.
 const DEFAULT_CAPACITY: usize = 10_000;
-/// The most hot keys: their cells, which are allocated at once, take 1 GiB.
+/// The cells of this many keys, allocated at once, take 1 GiB.
 const MOST_CAPACITY: usize = 1 << 24;
 
-/// Settings of a [`LeaseStore`]: how much it may hold, for how many keys, and by which clock.
+/// Settings of a [`LeaseStore`].
 ///
 /// # Examples
 ///
@@ -39,10 +37,9 @@ impl LeaseStoreBuilder {
         Self { inner, share: DEFAULT_SHARE, overdraft: 0, capacity: DEFAULT_CAPACITY, clock }
     }
 
-    /// Sets which share of a limit (of a smaller burst, if there is one) this process holds at most, instead of a
-    /// tenth.
+    /// Sets the maximum share of a limit (or of a smaller burst) that this process holds, instead of a tenth.
     ///
-    /// It is more than 0 and at most 1. The share times the limit is rounded down; where that is less than 4 units,
+    /// It is more than 0 and at most 1. The share times the limit is rounded down. If that is less than 4 units,
     /// nothing is leased.
     ///
     /// # Examples
@@ -58,9 +55,9 @@ impl LeaseStoreBuilder {
         Self { share, ..self }
     }
 
-    /// Sets how many units of a key this process may admit while the next lease is on its way, instead of 0.
+    /// Sets the number of units of a key that this process may allow while the next lease is requested, instead of 0.
     ///
-    /// See [Overdraft](LeaseStore#overdraft) for what it costs, and how large it should be.
+    /// See [Overdraft](LeaseStore#overdraft) for its cost and size.
     ///
     /// # Examples
     ///
@@ -75,17 +72,17 @@ impl LeaseStoreBuilder {
         Self { overdraft: units, ..self }
     }
 
-    /// Sets for how many hot keys at most leases are taken, instead of 10,000; 0 is taken as 1. There are at most
-    /// 16,777,216.
+    /// Sets the maximum number of hot keys, instead of 10,000: at most 16,777,216, and 0 counts as 1.
     ///
-    /// Keys that become hot when there is no room are decided by the inner store. Memory for the
-    /// counts by which a key becomes hot, 64 bytes a place, is taken at once.
+    /// The inner store decides further keys. The counts by which keys become hot take 64 bytes per hot key, allocated
+    /// at once.
     pub fn capacity(self, keys: usize) -> Self {
         Self { capacity: keys.max(1), ..self }
     }
 
-    /// Takes the time by which leases end from another clock, which should run as fast as the inner
-    /// store's.
+    /// Sets the clock by which leases end.
+    ///
+    /// It should run as fast as the inner store's.
     pub fn clock(self, clock: impl Clock) -> Self {
         Self { clock: Box::new(clock), ..self }
     }

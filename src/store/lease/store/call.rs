@@ -1,11 +1,11 @@
 //! Calls of the inner store that no request waits for: requesting leases, and returning them in time and at the end.
 //!
-//! There is one lease call in flight for a key: one check of as many units, without a deadline. Units that come
-//! pay what the key owes and go to its lots. Calls that wait run as tasks of the current tokio runtime, so a request
-//! that is dropped takes no lease along; one whose runtime ends is dropped, and counts as failed.
+//! At most one lease call per key is in flight: one check of as many units, without a deadline. The units pay the key's
+//! debt and become a lot. Pending calls run as tasks of the current tokio runtime, so that a dropped request does not
+//! end them. If the runtime ends, a call is dropped, and counts as failed.
 //!
-//! Invariant: each want is ended exactly once, by [`keep`], [`rest`] or a second call; `in_flight` of its key names the
-//! call until then, and the result of any other call does not change the key.
+//! Invariant: each want is ended exactly once, by [`keep`], [`rest`] or a second call. Until then `in_flight` of its
+//! key is the call's number, and the result of any other call does not change the key.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -20,24 +20,19 @@ use crate::store::lease::hot_key::{Back, Lot, OVERDRAWN, Want};
 use crate::store::lease::hot_keys::HotKeys;
 use crate::store::{Ask, Check, Counter, MaybeFuture, Store, StoreDecision};
 
-/// A lease call in flight. Dropped without a result it counts as failed, as when a runtime ends.
+/// A lease call in flight. Counts as failed if it is dropped without a result, for example with its runtime.
 struct LeaseCall {
-    /// Kept alive until the call has ended.
     leases: Arc<Leases>,
     /// `None` once the call has its result.
     want: Option<Want>,
-    /// When it was sent: the lifetime of the lease begins here.
+    /// The lease's lifetime begins here.
     sent: u64,
-    /// The same by the wall clock, if windows are aligned to it.
+    /// `sent` by the wall clock, if windows are aligned to it.
     wall: Option<u64>,
-    /// One of [`MOST_CALLS`].
     _permit: OwnedSemaphorePermit,
 }
 
-/// Requests a lease, and the next one if it does not pay all that is owed.
-///
-/// With too many calls in flight none is sent, and the key rests. Without a runtime a call that is pending is dropped,
-/// and has failed.
+/// With too many calls in flight, the key rests. Without a runtime, a pending call fails.
 pub(super) fn request_lease(leases: &Arc<Leases>, want: Want) {
     sweep_by_task(leases);
     let mut next = Some(want);
@@ -83,11 +78,8 @@ impl Drop for LeaseCall {
     }
 }
 
-/// Keeps a lease that came; returns the next one to request, if not all was paid that is owed.
-///
-/// One that came too late is returned, and one that was requested before a reset is lost: it is not known on which
-/// side of it the units were charged. A lease whose receipt is another store's than the earlier ones' is returned,
-/// too, and so is one whose stamp looks like a number of a call here.
+/// Returns the next lease to request if a debt is left. A lease requested before a reset is lost, because its units may
+/// have been charged before or after it.
 fn keep(leases: &Leases, want: &Want, decided: StoreDecision, (sent, wall): (u64, Option<u64>)) -> Option<Want> {
     let (now, quota) = (leases.now(), want.counter.quota());
     let known = *leases.inner_id.get_or_init(|| decided.receipt.store()) == decided.receipt.store();
@@ -118,8 +110,7 @@ fn keep(leases: &Leases, want: &Want, decided: StoreDecision, (sent, wall): (u64
     next
 }
 
-/// Keeps a key from requesting leases for one lifetime, and counts the units that a failed call may have charged as
-/// `lost`. What it owes is charged with the next request or sweep.
+/// Counts `lost` units that a failed call may have charged. The next request or sweep charges the debt.
 fn rest(leases: &Leases, want: &Want, lost: u64) {
     let now = leases.now();
     let mut hot_keys = leases.shards.lock(want.hash);
@@ -130,10 +121,8 @@ fn rest(leases: &Leases, want: &Want, lost: u64) {
     }
 }
 
-/// How often leases are looked through for those that are over.
 const SWEEP: Duration = Duration::from_millis(50);
 
-/// Starts the task that sweeps, unless it runs, or there is no runtime.
 fn sweep_by_task(leases: &Arc<Leases>) {
     let Ok(runtime) = Runtime::try_current() else { return };
     if leases.swept.swap(true, Ordering::SeqCst) {
@@ -144,7 +133,7 @@ fn sweep_by_task(leases: &Arc<Leases>) {
         loop {
             tokio::time::sleep(SWEEP).await;
             let Some(leases) = sweeping.0.upgrade() else { return };
-            // `close` waits until what was taken out is returned and counted.
+            // `close` waits until the units taken here are returned and counted.
             let Ok(_permit) = leases.calls.acquire().await else { return };
             let (now, mut backs) = (leases.now(), Vec::new());
             let closed = leases.closed.load(Ordering::SeqCst);
@@ -156,7 +145,6 @@ fn sweep_by_task(leases: &Arc<Leases>) {
     });
 }
 
-/// A task that sweeps; one that ends with its runtime makes room for another.
 struct Sweeping(Weak<Leases>);
 
 impl Drop for Sweeping {
@@ -167,15 +155,10 @@ impl Drop for Sweeping {
     }
 }
 
-/// Leases handed over in one go when the store is closed: inner stores bound how many settlements are
-/// on their way to them.
+/// Leases returned at once by `close`, because inner stores bound the settlements in progress.
 const AT_ONCE: usize = 1_024;
 
-/// Takes no more leases, returns all there are, and charges what is owed; resolves to the counts of all units.
-///
-/// The first part is handed over before this waits for anything. Then it waits for a sweep, and for the lease calls in flight,
-/// which return what they are granted; the second turn charges what they left owed. What is left by a `close` that is dropped
-/// is returned by the next sweep, or with the last clone.
+/// Returns leases first, before any await, then waits for calls in flight and charges the debt that they left.
 pub(super) async fn close(leases: &Leases) {
     leases.closed.store(true, Ordering::SeqCst);
     let mut responds = true;
@@ -194,8 +177,7 @@ pub(super) async fn close(leases: &Leases) {
     leases.calls.close();
 }
 
-/// Returns whether the inner store decides a look at each of these counters, before which it has made what was sent; it
-/// stops at the first that fails.
+/// Peeks at each counter, because the inner store has then made all earlier settlements. Ends at the first failure.
 async fn all_respond(leases: &Leases, counters: &[Counter]) -> bool {
     tokio::task::yield_now().await;
     for counter in counters {

@@ -1,6 +1,3 @@
-//! Settings of how servers are reached: through which streams, as which user, and which
-//! certificates are trusted.
-
 use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
@@ -12,24 +9,23 @@ use crate::store::Credentials;
 use crate::store::redis::connections::Duplex;
 
 impl RedisStoreBuilder {
-    /// Calls a closure for user and password before each new connection, for credentials that
-    /// expire: tokens of a cloud provider, passwords that are rotated.
+    /// Calls a closure for user and password before each new connection.
     ///
-    /// They replace those of the URL, on all nodes of a Cluster, and on the primary that sentinels
-    /// name; the sentinels themselves are logged in to with the credentials of their URLs. An open connection stays
-    /// logged in; when the server closes it, the next one logs in with what the closure returns
-    /// then. For connections to several nodes the closure may be called at the same time, so cache
-    /// a token that is to be shared. The time that it takes counts as connecting
-    /// ([`connect_timeout`](Self::connect_timeout)), and its error is one of the connection.
+    /// Use it for credentials that expire: tokens of a cloud provider, or passwords that are rotated.
     ///
-    /// The closure runs in a task of its own on the runtime that connects, and must not block its thread. If it panics,
-    /// that attempt fails with an error of the connection, and the next one calls it again.
+    /// They replace the URL's user and password, on all nodes of a Cluster, and on the primary that sentinels name.
+    /// Sentinels use the credentials of their URLs. An open connection stays logged in. When the server closes it, the
+    /// next connection logs in with what the closure returns then. The closure may run concurrently for several nodes,
+    /// so cache a token that is shared. Its time counts as connecting ([`connect_timeout`](Self::connect_timeout)), and
+    /// its error is an error of the connection.
+    ///
+    /// The closure runs in its own task on the runtime that connects, and must not block its thread. If it panics, the
+    /// attempt fails with an error of the connection, and the next attempt calls it again.
     ///
     /// # Cancellation
     ///
-    /// When connecting times out, the task is aborted: the closure's future is dropped where it
-    /// awaits something. Callers that give up before do not end it, as others may wait for the same
-    /// connection.
+    /// When connecting times out, the task is aborted: the closure's future is dropped at its next await. Callers that
+    /// give up earlier do not end it, because others may wait for the same connection.
     ///
     /// # Examples
     ///
@@ -59,24 +55,23 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Opens the streams to servers by a closure instead of over TCP: through a tunnel or a proxy,
-    /// or to a server within the process, in tests.
+    /// Opens the streams to servers by a closure instead of over TCP.
     ///
-    /// It receives the host and the port of the URL, or those by which a node of a Cluster, or the
-    /// primary that sentinels know, is named; nothing is resolved before. Over `rediss://` the
-    /// stream is then encrypted as any other. The time that it takes counts as connecting
-    /// ([`connect_timeout`](Self::connect_timeout)), and its error is one of the connection. With the URL of a Unix socket
-    /// it is an error.
+    /// Use it for a tunnel, a proxy, or an in-process server in tests.
     ///
-    /// The closure runs in a task of its own on the runtime that connects, and must not block its thread, nor may reading
-    /// from the stream and writing to it. If it panics, that attempt fails with an error of the connection, and the next
-    /// one calls it again.
+    /// The closure receives the host and port of the URL, or the name of a Cluster's node or of the primary that
+    /// sentinels name. Nothing is resolved before. Over `rediss://` the stream is then encrypted like any other. The
+    /// closure's time counts as connecting ([`connect_timeout`](Self::connect_timeout)), and its error is an error of
+    /// the connection. With the URL of a Unix socket it is an error.
+    ///
+    /// The closure runs in its own task on the runtime that connects. Neither it nor reads and writes of the stream may
+    /// block the thread. If the closure panics, the attempt fails with an error of the connection, and the next attempt
+    /// calls it again.
     ///
     /// # Cancellation
     ///
-    /// When connecting times out, the task is aborted: the closure's future is dropped where it
-    /// awaits something. Callers that give up before do not end it, as others may wait for the same
-    /// connection.
+    /// When connecting times out, the task is aborted: the closure's future is dropped at its next await. Callers that
+    /// give up earlier do not end it, because others may wait for the same connection.
     ///
     /// # Examples
     ///
@@ -116,8 +111,10 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets user and password for the primary that [`connect_sentinel`](Self::connect_sentinel) finds, instead of none;
-    /// the user that needs no name is `default`. It is an error of all other methods that make a store.
+    /// Sets user and password for the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
+    ///
+    /// The default is no login. The user of a login without a name is `default`. All other methods that make a store
+    /// reject this setting.
     ///
     /// # Examples
     ///
@@ -140,15 +137,13 @@ impl RedisStoreBuilder {
 
 #[cfg(feature = "tls")]
 impl RedisStoreBuilder {
-    /// Trusts servers whose certificates these roots vouch for, and no others, instead of the
-    /// system's roots: one or more certificates as PEM, for `rediss://` URLs.
+    /// Trusts these root certificates instead of the system's: one or more as PEM, for `rediss://` URLs.
     ///
-    /// The certificate must be for the host in the URL, be it a name or an address; those of a
-    /// Cluster's other nodes and of the primary that sentinels name are for the host by which they
-    /// are named.
+    /// A server's certificate must be for the host in the URL, a name or an address. Certificates of a Cluster's other
+    /// nodes, and of the primary that sentinels name, must be for the host by which the server is named.
     ///
-    /// PEM that cannot be read, and certificates for a URL that is not encrypted, are errors of the
-    /// method that makes the store.
+    /// PEM that cannot be read, and certificates for a URL that is not encrypted, are errors of the method that makes
+    /// the store.
     ///
     /// # Examples
     ///
@@ -166,8 +161,10 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets the certificate that is sent to servers that request one: its chain, and its private
-    /// key, each as PEM. Errors are as for [`root_certificates`](Self::root_certificates).
+    /// Sets the client's certificate chain and private key, each as PEM.
+    ///
+    /// The certificate is sent to servers that request one. Errors are as for
+    /// [`root_certificates`](Self::root_certificates).
     pub fn client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.tls.identity = Some((chain.into(), key.into()));
         self

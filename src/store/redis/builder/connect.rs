@@ -1,7 +1,7 @@
-//! Connecting, at once or with the first decision: to one server, a Cluster, or what sentinels name.
+//! Connecting, at once or with the first decision.
 //!
-//! Settings and URLs are checked before any store exists. Connecting at once ends when the servers have shown that they
-//! are Redis, and takes no longer than four connect timeouts, after which it is an error that names the address.
+//! Settings and URLs are checked before a store exists. Connecting at once includes the check of the servers' Lua. It
+//! takes at most four connect timeouts, after which it is an error with the address.
 
 use std::sync::Arc;
 #[cfg(feature = "sentinel")]
@@ -26,10 +26,11 @@ use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
 
 impl RedisStoreBuilder {
-    /// Connects to `redis://[user:password@]host:port[/db]`: with the feature
-    /// `tls` also to `rediss://…`, on Unix also to `redis+unix:///path/to/socket[?user=…&pass=…&db=…]`.
+    /// Connects to `redis://[user:password@]host:port[/db]`.
     ///
-    /// TLS takes the process's `rustls` provider, or ring if none is installed.
+    /// With the feature `tls` it also connects to `rediss://…`, and on Unix to
+    /// `redis+unix:///path/to/socket[?user=…&pass=…&db=…]`. TLS uses the process's `rustls` provider, or ring if none
+    /// is installed.
     ///
     /// # Permissions
     ///
@@ -39,41 +40,37 @@ impl RedisStoreBuilder {
     /// ACL SETUSER limiter on >password ~tollgate:* +evalsha +eval +time +mget +set +setrange +del
     /// ```
     ///
-    /// For [`functions`](Self::functions), `+fcall +function|load` take the place of `+evalsha +eval`. A
-    /// database in the URL takes `+select`, and a pool whose connections others use too `+ping +unwatch`.
+    /// With [`functions`](Self::functions), `+fcall +function|load` replace `+evalsha +eval`. A database in the URL
+    /// needs `+select`, and a pool whose connections others use needs `+ping +unwatch`.
     ///
     /// # Errors
     ///
-    /// If a setting or the URL is wrong, or the server cannot be reached, refuses the connection,
-    /// or is no Redis.
+    /// If a setting or the URL is wrong, or the server cannot be reached, refuses the connection, or is not Redis.
     pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
         let (server, address) = self.server(url)?;
         self.started(server, &address).await
     }
 
-    /// Connects to a Redis Cluster of which some nodes are known, as
-    /// `redis://[user:password@]host:port`, finds the others and connects to every
-    /// primary. User and password are those of the first URL, for all nodes; the user must be
-    /// allowed to call `CLUSTER SLOTS` and `ASKING` besides what [one server](Self::connect) is
-    /// sent.
+    /// Connects to a Redis Cluster of which some nodes are known, as `redis://[user:password@]host:port`.
     ///
-    /// Policies over one key share a slot, and their decision is one script call. Those over
-    /// several keys (the client's and the route's) are decided slot by slot, at the same time: on a
-    /// Cluster that cannot be one step. They admit a request together or not at all, and never more
-    /// than any limit; but if one part refuses or fails, what the others took is refunded in the
-    /// background. For that moment, about a round trip, it is missing: other requests may be
-    /// refused, and their refusals be [cached](crate::store::DenyCache) in other processes, for units that
-    /// come back. A leaky bucket refunds units only while no later request is queued, and those of
-    /// a part that timed out may stay taken.
+    /// It finds the other nodes and connects to every primary. The user and password of the first URL are used for all
+    /// nodes. The user must be allowed to call `CLUSTER SLOTS` and `ASKING` in addition to the commands for [one
+    /// server](Self::connect).
     ///
-    /// Slots that move, also under load, and replicas that take over are followed. While a slot
-    /// moves, a request with several policies over one key may fail for as long as some of their
-    /// counters are on either node, or on none yet. A primary that is unavailable fails the
-    /// decisions for its slots, each within the timeout, and no others; after a few its circuit
-    /// breaker opens for a moment, and they fail at once (see [`breakers`](RedisStore::breakers)
-    /// and [`OnFailure`](crate::OnFailure)). But once the Cluster has noticed, it refuses all of
-    /// them until a replica has taken over, unless its `cluster-require-full-coverage` is `no`.
-    /// What had not yet been replicated is not counted then.
+    /// Policies over one key share a slot, and their decision is one script call. Policies over several keys (the
+    /// client's and the route's) are decided slot by slot, concurrently: on a Cluster that cannot be one step. They
+    /// allow a request together or not at all, and never exceed a limit. But if one part denies or fails, units taken
+    /// by the others are refunded in the background. For about a round trip they are missing: other requests may be
+    /// denied, and other processes may [cache](crate::store::DenyCache) these denials. A leaky bucket refunds units
+    /// only while no later request is queued, and units of a part that timed out may stay taken.
+    ///
+    /// The store follows slots that move, also under load, and replicas that take over. While a slot moves, a request
+    /// with several policies over one key may fail for as long as some of their counters are on either node, or on none
+    /// yet. An unavailable primary fails the decisions for its slots, each within the timeout, and no others. After a
+    /// few failures its circuit breaker opens for a moment, and they fail at once (see
+    /// [`breakers`](RedisStore::breakers) and [`OnFailure`](crate::OnFailure)). But once the Cluster has noticed, it
+    /// refuses all decisions until a replica has taken over, unless its `cluster-require-full-coverage` is `no`. Counts
+    /// that were not replicated yet are lost then.
     ///
     /// # Errors
     ///
@@ -101,12 +98,12 @@ impl RedisStoreBuilder {
 
     /// Connects to the primary that Redis Sentinel knows by this name.
     ///
-    /// The URLs, `redis://[user:password@]host:port`, are those of the sentinels, and so are their user and password.
-    /// Those for the primary are set with [`primary_credentials`](Self::primary_credentials), or come from a
+    /// The URLs are those of the sentinels, as `redis://[user:password@]host:port`, with the sentinels' user and
+    /// password. Set the primary's with [`primary_credentials`](Self::primary_credentials) or a
     /// [closure](Self::credentials).
     ///
-    /// After a failover a decision fails once, and the next ones are made by the new primary as soon
-    /// as the sentinels name it. What the old one had not yet replicated is not counted.
+    /// After a failover one decision fails. The next ones are made by the new primary as soon as the sentinels name it.
+    /// Counts that the old primary had not replicated yet are lost.
     ///
     /// # Errors
     ///
@@ -122,13 +119,14 @@ impl RedisStoreBuilder {
         self.started(primary, &address).await
     }
 
-    /// Uses a pool of the application. Its server is not called before the first decision, as if the store were
-    /// [lazy](Self::lazy).
+    /// Uses a pool of the application.
     ///
-    /// The pool opens its connections itself, and runs each in a task of its own. So a decision takes one more hop
-    /// between tasks than over a connection that [`connect`](Self::connect) opens, and a lost connection is noticed
-    /// only by the first decisions or refunds that are sent on it, which are lost with it. A server that is not Redis is
-    /// noticed by the first decision, too. The store keeps the connections that it takes from the pool.
+    /// Like a [lazy](Self::lazy) store, it calls the server with the first decision.
+    ///
+    /// The pool opens its connections itself, and runs each in a separate task. So a decision takes one more hop
+    /// between tasks than over a connection that [`connect`](Self::connect) opens. A lost connection is noticed only by
+    /// the first decisions or refunds sent on it, which are lost with it. A server that is not Redis is noticed by the
+    /// first decision, too. The store keeps the connections that it takes from the pool.
     ///
     /// # Examples
     ///
@@ -163,7 +161,6 @@ impl RedisStoreBuilder {
         self.build(server)
     }
 
-    /// Returns the server at a URL, which is not connected to yet, and its address.
     fn server(&self, url: &str) -> Result<(Servers, String), Error> {
         let server = server_at(url)?;
         let connect = self.connection(std::slice::from_ref(&server))?;
@@ -178,8 +175,7 @@ impl RedisStoreBuilder {
         Ok((Servers::Cluster(cluster), addresses))
     }
 
-    /// Returns the primary that sentinels name, none of which is connected to yet, and where it is. It is encrypted if
-    /// the first sentinel is.
+    /// Encrypted if the first sentinel is.
     #[cfg(feature = "sentinel")]
     fn sentinels<U: AsRef<str>>(
         &mut self,
@@ -201,11 +197,6 @@ impl RedisStoreBuilder {
         Ok((self.one(connect, Origin::Sentinels(sentinels)), address))
     }
 
-    /// Returns how some servers are connected to.
-    ///
-    /// # Errors
-    ///
-    /// If a setting has no effect on these servers.
     fn connection(&self, servers: &[ConnectionInfo]) -> Result<Connect, Error> {
         #[cfg(feature = "sentinel")]
         if self.primary.is_some() {
@@ -230,9 +221,8 @@ impl RedisStoreBuilder {
         Servers::One(Server::new(Arc::new(ConnSource { connect, origin }), Arc::new(self.calls.clone()), None))
     }
 
-    /// Makes a store, once its servers are ready unless it is lazy. `address` is in the error.
     async fn started(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
-        // How long it may take until a server is known to be usable.
+        // Time until a server is known to be usable.
         let (is_lazy, limit) = (self.lazy, self.connect.timeout.saturating_mul(4));
         let store = self.build(servers.clone())?;
         if !is_lazy {
@@ -247,8 +237,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// If the URL is wrong, or the server cannot be reached, refuses the connection, or is no
-    /// Redis.
+    /// If the URL is wrong, or the server cannot be reached, refuses the connection, or is not Redis.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::builder().connect(url).await
     }
@@ -257,7 +246,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// If a URL is wrong, or no node can be reached, is one of a Cluster, and accepts the scripts.
+    /// If a URL is wrong, or no node can be reached, belongs to a Cluster, and accepts the scripts.
     #[cfg(feature = "cluster")]
     pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, Error> {
         Self::builder().connect_cluster(urls).await
@@ -268,31 +257,26 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// If a URL is wrong, no sentinel replies or knows the name, or the primary cannot be reached, or
-    /// refuses the connection.
+    /// If a URL is wrong, no sentinel replies or knows the name, or the primary cannot be reached, or refuses the
+    /// connection.
     #[cfg(feature = "sentinel")]
     pub async fn connect_sentinel<U: AsRef<str>>(urls: impl IntoIterator<Item = U>, name: &str) -> Result<Self, Error> {
         Self::builder().connect_sentinel(urls, name).await
     }
 
-    /// Uses a pool that is there already, with the default settings.
+    /// Uses an existing pool, with the default settings.
     pub fn from_pool(pool: Pool) -> Self {
         #[allow(clippy::missing_panics_doc, reason = "the default settings are valid")]
         Self::builder().from_pool(pool).expect("the default settings are valid")
     }
 
-    /// Settings to connect with.
+    /// Returns a builder with the default settings.
     pub fn builder() -> RedisStoreBuilder {
         RedisStoreBuilder::new()
     }
 }
 
-/// Bounds the time in which servers show that they are usable. `address` says in the error where
-/// they are.
-///
-/// # Errors
-///
-/// Those of the call, explained, as errors of the connection; a timeout stays one.
+/// A timeout stays a timeout. Other errors become errors of the connection.
 async fn in_time<T>(limit: Duration, address: &str, ready: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let explained = |error: Error| {
         let text = format!(
@@ -307,11 +291,6 @@ async fn in_time<T>(limit: Duration, address: &str, ready: impl Future<Output = 
     }
 }
 
-/// Reads the URLs of several servers. Returns their addresses, too, for an error.
-///
-/// # Errors
-///
-/// If one of them is wrong.
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 fn servers_at<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<(Vec<ConnectionInfo>, String), Error> {
     let servers: Vec<_> = urls.into_iter().map(|url| server_at(url.as_ref())).collect::<Result<_, _>>()?;

@@ -1,9 +1,7 @@
 //! Settings of a Redis store, and connecting with them.
 //!
-//! A URL and settings come in; a store goes out, connected or to be connected by its first
-//! decision. All settings have defaults, so that
-//! [`RedisStore::connect`](crate::RedisStore::connect) needs a URL only. Nothing is checked when it
-//! is set: every mistake is an error of the method that makes the store.
+//! All settings have defaults, so that [`RedisStore::connect`](crate::RedisStore::connect) needs only a URL. The method
+//! that makes the store checks all settings, so their order does not matter.
 
 mod access;
 mod connect;

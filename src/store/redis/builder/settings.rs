@@ -1,8 +1,3 @@
-//! Settings of a Redis store that do not depend on what it connects to.
-//!
-//! Each has a default, and is checked when a store is made, not when it is set: so the order of the
-//! options does not matter.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,17 +17,16 @@ use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::Calls;
 use crate::store::{Clock, DenyCache, DenyCacheBuilder};
 
-/// The longest prefix of keys, in bytes: it is part of every key in every call.
+/// In bytes. The prefix is part of every key in every call.
 const LONGEST_PREFIX: usize = 64;
 
-/// The most checks of calls that leave together. More are not cheaper by the check, and all places
-/// in a call are one byte.
+/// More checks per call are not cheaper, and indexes in a call are one byte.
 const LARGEST_BATCH: usize = 128;
 
-/// The most calls in flight on a connection: of more, none would be shared.
+/// With more calls in flight, none would be shared.
 const MOST_IN_FLIGHT: usize = 16;
 
-/// The most connections to one server: more than any server takes.
+/// More than any server takes.
 const MOST_CONNECTIONS: usize = 65_536;
 
 /// Settings of a [`RedisStore`]. Every wait is bounded.
@@ -46,11 +40,10 @@ const MOST_CONNECTIONS: usize = 65_536;
 /// | [`timeout`](Self::timeout) | 100 ms for a decision | more than 0 |
 /// | [`connect_timeout`](Self::connect_timeout) | 500 ms | more than 0 |
 /// | [`deny_cache_max_ttl`](Self::deny_cache_max_ttl) | 1 s | more than 0 |
-/// | [`deny_cache_capacity`](Self::deny_cache_capacity) | 100,000 refusals | at least 1 |
+/// | [`deny_cache_capacity`](Self::deny_cache_capacity) | 100,000 denials | at least 1 |
 ///
-/// Settings are checked when the store is made: a value out of bounds is an error of `connect` and
-/// the other methods that make one, for which [`Error::is_invalid`](crate::Error::is_invalid) is
-/// true.
+/// Settings are checked when the store is made. A value out of bounds is an error of `connect` and the other methods
+/// that make one, for which [`Error::is_invalid`](crate::Error::is_invalid) is true.
 ///
 /// # Examples
 ///
@@ -69,24 +62,19 @@ const MOST_CONNECTIONS: usize = 65_536;
 /// ```
 #[must_use]
 pub struct RedisStoreBuilder {
-    /// What every key starts with.
     prefix: String,
-    /// How long one decision may take.
     pub(super) budget: Duration,
-    /// How calls are made.
     pub(super) calls: Settings,
-    /// How servers are connected to, except for encryption.
+    /// Without the settings of TLS.
     pub(super) connect: Connect,
     #[cfg(feature = "tls")]
     pub(super) tls: Tls,
-    /// User and password for the primary that sentinels name.
     #[cfg(feature = "sentinel")]
     pub(super) primary: Option<Credentials>,
-    /// Whether the first decision connects, and nothing before.
     pub(super) lazy: bool,
     deny_cache: DenyCacheBuilder<()>,
     has_deny_cache: bool,
-    /// Whether anything but the clock was set of the deny cache.
+    /// Whether anything but its clock was set.
     sets_deny_cache: bool,
 }
 
@@ -115,104 +103,112 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// Sets what every key starts with, instead of `tollgate`: 1 to 64 printable ASCII characters
-    /// without braces. Stores with the same prefix on one server share their counters; give each
-    /// application its own.
+    /// Sets the prefix of every key, instead of `tollgate`: 1 to 64 printable ASCII characters without braces.
+    ///
+    /// Stores with the same prefix on one server share their counters. Give each application its own.
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// Sets how many connections there are to each server at most, instead of 16: 1 to 65,536. Of a
-    /// [pool](Self::from_pool) the store takes no more.
+    /// Sets the maximum number of connections to each server, instead of 16: 1 to 65,536.
     ///
-    /// All decisions of a runtime share one connection to each server. Set at least as many as there are runtimes that
-    /// make decisions, such as with one runtime per thread: any more runtimes share the first connection, and wait for
-    /// its runtime. A connection that stopped responding is kept in addition, for up to 10 s, to receive late replies.
+    /// It also bounds the connections taken from a [pool](Self::from_pool).
+    ///
+    /// All decisions of a runtime share one connection to each server. Set at least the number of runtimes that make
+    /// decisions, such as with one runtime per thread: any more runtimes share the first connection, and wait for its
+    /// runtime. A connection that stopped responding is kept in addition, for up to 10 s, to receive late replies.
     pub fn pool_size(mut self, connections: usize) -> Self {
         self.calls.most = connections;
         self
     }
 
-    /// Sets how many checks one call decides at most, instead of 128: 1 to 128. Concurrent
-    /// decisions of this process share calls. A single request with more checks is not split.
+    /// Sets the maximum number of checks in one call, instead of 128: 1 to 128.
     ///
-    /// More make a flood cheaper; fewer keep the server from being busy for long.
+    /// Concurrent decisions of this process share calls. A single request with more checks is not split. Larger batches
+    /// make a flood cheaper. Smaller ones keep the server from being busy for long.
     pub fn batch_size(mut self, checks: usize) -> Self {
         self.calls.batch_size = checks;
         self
     }
 
-    /// Sets how many calls are sent on a connection before the reply to the first, instead of 2: 1 to 16. Decisions that
-    /// come meanwhile wait, and share the next call.
+    /// Sets the maximum number of calls in flight on a connection, instead of 2: 1 to 16.
     ///
-    /// With one, decisions that come together are up to half a round trip later, and larger batches save the server some
-    /// work; more than two make batches smaller.
+    /// Decisions made while that many are in flight wait, and share the next call. With one call in flight, concurrent
+    /// decisions are up to half a round trip later, and larger batches save the server some work. With more than two,
+    /// batches are smaller.
     pub fn calls_in_flight(mut self, calls: usize) -> Self {
         self.calls.in_flight = calls;
         self
     }
 
-    /// Calls a library of Redis Functions instead of scripts, for some more checks a second.
-    /// It takes Redis 7 or Valkey, and a user who may `FUNCTION LOAD`.
+    /// Calls a library of Redis Functions instead of scripts, for slightly more checks per second.
     ///
-    /// The library is named by its content and is never replaced, so that different versions of this
-    /// crate can share a server; it stays in the server's data until `FUNCTION DELETE`.
+    /// It needs Redis 7 or Valkey, and a user who may `FUNCTION LOAD`.
+    ///
+    /// The library is named by its content and is never replaced, so that different versions of this crate can share a
+    /// server. It stays in the server's data until `FUNCTION DELETE`.
     pub fn functions(mut self) -> Self {
         self.calls.calls = Some(Calls::Functions);
         self
     }
 
-    /// Sends [commands](RedisStore::command) only, for users who may not run scripts or servers that have none: new
-    /// connections are not checked for their Lua arithmetic, and a layer or limiter on the store is an error.
+    /// Sends [commands](RedisStore::command) only.
+    ///
+    /// Use it for users who may not run scripts, or servers that have none. The Lua arithmetic of new connections is
+    /// not checked, and a layer or limiter on the store is an error.
     pub fn without_scripts(mut self) -> Self {
         self.calls.calls = None;
         self
     }
 
-    /// Sets how long one decision may take, instead of 100 ms: waiting for a connection, sending,
-    /// and receiving the reply. A decision that takes longer is an error, for which
-    /// [`Error::is_timeout`](crate::Error::is_timeout) is true. Zero is refused.
+    /// Sets the timeout of one decision, instead of 100 ms.
+    ///
+    /// It includes waiting for a connection, sending, and receiving the reply. A decision that takes longer is an
+    /// error, for which [`Error::is_timeout`](crate::Error::is_timeout) is true. Zero is an error.
     pub fn timeout(self, budget: Duration) -> Self {
         Self { budget, ..self }
     }
 
-    /// Sets how long connecting to a server may take, instead of 500 ms; with sentinels, which are called first, eight
-    /// times as long. A new server may then take twice this time for the check that its Lua arithmetic is that of
-    /// Redis. Zero is refused.
+    /// Sets the timeout of connecting to a server, instead of 500 ms.
     ///
-    /// A decision does not wait longer than its timeout for a connection; connecting goes on
-    /// meanwhile.
+    /// With sentinels, which are called first, the limit is eight times as long. The check that a new server's Lua
+    /// arithmetic is that of Redis may then take twice this time. Zero is an error.
+    ///
+    /// A decision does not wait longer than its timeout for a connection. Connecting continues after that.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect.timeout = timeout;
         self
     }
 
-    /// Sets for how long a refusal is cached at most, instead of 1 s: see
-    /// [`DenyCache`](crate::store::DenyCache). For so long a refund or a reset by another process may go
-    /// unnoticed. Zero is refused: see [`without_deny_cache`](Self::without_deny_cache).
+    /// Sets the maximum TTL of a cached denial, instead of 1 s: see [`DenyCache`](crate::store::DenyCache).
+    ///
+    /// A refund or a reset by another process may go unnoticed for so long. Zero is an error: use
+    /// [`without_deny_cache`](Self::without_deny_cache).
     pub fn deny_cache_max_ttl(self, cap: Duration) -> Self {
         Self { deny_cache: self.deny_cache.max_ttl(cap), sets_deny_cache: true, ..self }
     }
 
-    /// Sets how many refusals are cached at most, instead of 100,000. Zero is refused: see
-    /// [`without_deny_cache`](Self::without_deny_cache).
+    /// Sets the maximum number of cached denials, instead of 100,000.
+    ///
+    /// Zero is an error: use [`without_deny_cache`](Self::without_deny_cache).
     pub fn deny_cache_capacity(self, refusals: usize) -> Self {
         Self { deny_cache: self.deny_cache.capacity(refusals), sets_deny_cache: true, ..self }
     }
 
-    /// Calls Redis for every request, also right after it refused one like it. A deny cache is an error then if it is
-    /// set, too.
+    /// Calls Redis for every request, even right after a denial.
+    ///
+    /// Combined with a setting of the deny cache, this is an error.
     pub fn without_deny_cache(self) -> Self {
         Self { has_deny_cache: false, ..self }
     }
 
-    /// Makes `connect`, `connect_cluster` and `connect_sentinel` return a store without calling a server, so that a
-    /// service starts while Redis is unavailable: until it is there, the layer decides as it is
-    /// [set to](crate::OnFailure).
+    /// Makes `connect`, `connect_cluster` and `connect_sentinel` return a store without calling a server.
     ///
-    /// The first decision connects. Passwords, permissions and servers that are no Redis are found then, as failures of
-    /// decisions; settings and URLs are checked at once all the same. The future is ready when it is polled first, and
-    /// needs no runtime.
+    /// So a service starts while Redis is unavailable. Until Redis is up, the layer decides as [set](crate::OnFailure).
+    ///
+    /// The first decision connects. Wrong passwords, missing permissions and servers that are not Redis are found then,
+    /// as failures of decisions. Settings and URLs are still checked at once. The future is ready at its first poll,
+    /// and needs no runtime.
     ///
     /// # Examples
     ///
@@ -232,10 +228,9 @@ impl RedisStoreBuilder {
         Self { lazy: true, ..self }
     }
 
-    /// Takes the time of decisions from a clock, its [`wall`](Clock::wall), instead of the server's `TIME`.
+    /// Makes decisions at the time of a clock, its [`wall`](Clock::wall), instead of the server's `TIME`.
     ///
-    /// This is for tests: keys still expire by the server's time, and processes whose clocks differ
-    /// do not count alike.
+    /// This is for tests: keys still expire by the server's time, and processes whose clocks differ do not count alike.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let shared = Arc::clone(&clock);
@@ -243,12 +238,13 @@ impl RedisStoreBuilder {
         Self { deny_cache: self.deny_cache.clock(move || shared.now()), ..self }
     }
 
-    /// Connects and receives in this runtime, whichever one makes decisions.
+    /// Connects and receives in this runtime, whichever runtime makes decisions.
     ///
-    /// Otherwise each runtime that makes decisions has a connection of its own, and nobody reads the replies while
-    /// handlers keep all of its threads busy. Set a runtime that does nothing else where they do: then that delays no
-    /// decision, at the price of a hop between threads for each. Both it and the callers' must have their I/O and time
-    /// drivers enabled; once it has shut down, decisions fail, and so they do within their timeout while nobody runs it.
+    /// Otherwise each runtime that makes decisions has its own connection, whose replies are not read while handlers
+    /// keep all of the runtime's threads busy. If your handlers do so, set a runtime that does nothing else. Then busy
+    /// handlers delay no decision, at the price of a hop between threads for each. Both runtimes must have their I/O
+    /// and time drivers enabled. Once the set runtime has shut down, decisions fail. While its threads do not run,
+    /// decisions fail within their timeout.
     ///
     /// # Examples
     ///
@@ -266,11 +262,6 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Makes a store, whose servers need not be connected.
-    ///
-    /// # Errors
-    ///
-    /// If a setting is out of bounds.
     pub(super) fn build(self, servers: Servers) -> Result<RedisStore, Error> {
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || self.prefix.len() > LONGEST_PREFIX || !self.prefix.bytes().all(plain) {

@@ -1,17 +1,16 @@
-//! Looking up the slots: `CLUSTER SLOTS`, sent to one node after the other until one replies.
+//! Refresh of the slot map: `CLUSTER SLOTS`, sent to one node after the other until one replies.
 //!
-//! A failure or a redirection comes in (`look_again`), or a decision of a store without known nodes (`find`), or a
-//! store that connects (`prepare`); a new map goes out. Except for that of `prepare`, a look runs in a task of its own
-//! and ends with its runtime, so a caller that is cancelled does not cancel it for the others. Circuit breakers do not
-//! forbid a look: a node that cannot decide can often name the one that can.
+//! A refresh runs in its own task and ends with its runtime, so that a cancelled caller does not cancel it for others.
+//! Only `prepare` runs it in the caller. Circuit breakers do not prevent a refresh, because a node that cannot decide
+//! can often name the one that can.
 //!
-//! A failover must be noticed fast, and a Cluster in trouble must not be flooded with `CLUSTER SLOTS`, though each failed
-//! decision wants a look:
+//! A failover must be noticed fast. But each failed decision starts a refresh, and a Cluster in trouble must not be
+//! flooded with `CLUSTER SLOTS`. So the rules are:
 //!
-//! - one look at a time, unless that takes longer than 500 ms: the thread that it runs on may be blocked;
-//! - none for 50 ms after one that found the slots or was dropped, and for 500 ms after one that found nothing.
+//! - one refresh at a time, unless it takes longer than 500 ms: its thread may be blocked
+//! - none for 50 ms after a refresh that found the slots or was dropped, and for 500 ms after one that found nothing
 //!
-//! Looks are numbered as they begin, so that a late result of an early one does not replace that of a later one.
+//! Refreshes are numbered by their start, so that a late result of an early refresh does not replace a newer map.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,18 +30,15 @@ use crate::core::{Error, Lines};
 use crate::store::BreakerState;
 use crate::store::redis::pipeline::{Job, JobReply, NoReply, Timeout};
 
-/// Limits how often `slots_unknown` is logged.
 static UNKNOWN: Lines = Lines::ten();
 
 impl Cluster {
-    /// Looks up the slots in the background, unless that was just done. The node that failed is
-    /// called last.
+    /// Starts a refresh unless one was just made. The node that failed is called last.
     pub(super) fn look_again(self: &Arc<Self>, failed: Option<&Address>) {
         self.begin_to_look(failed, self.budget);
     }
 
-    /// Begins a look in a task of its own, in which each node may take `limit`. Does nothing
-    /// outside a runtime, or if it is too early for another look.
+    /// Each node may take `limit`. Outside of a runtime, or too early, no refresh begins.
     fn begin_to_look(self: &Arc<Self>, failed: Option<&Address>, limit: Duration) {
         let here = Runtime::try_current().ok();
         let Some(runtime) = self.settings.runtime.as_ref().or(here.as_ref()) else { return };
@@ -60,19 +56,13 @@ impl Cluster {
         });
     }
 
-    /// Returns whether no primary is known, as at first after a lazy start.
     pub(super) fn is_unknown(&self) -> bool {
         self.map.load().nodes().is_empty()
     }
 
-    /// Looks up the primaries, and connects to them. That some do not respond is logged.
-    ///
-    /// # Errors
-    ///
-    /// If no node returns the slots, or a primary cannot be used.
     pub(in crate::store::redis) async fn prepare(self: &Arc<Self>) -> Result<(), Error> {
         let limit = self.longest_look();
-        // A new store has not looked before.
+        // It is `None` only if another refresh was made, which a new store has not.
         let Some(look) = self.looks.begin() else { return Ok(()) };
         let looked = self.look(&look, None, limit).await;
         look.end(looked.is_ok());
@@ -92,14 +82,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns how long one node may take to be connected to, to show that it is a Redis, and to
-    /// return the slots, when a caller waits for them: three connect timeouts.
     fn longest_look(&self) -> Duration {
         self.connect.timeout.saturating_mul(3)
     }
 
-    /// Waits until primaries are known, a look finds none, or the timeout is over; after one that found none, not at all
-    /// for a moment. The look itself is not cancelled with its caller.
+    /// Waits for a primary until the timeout, or until a refresh finds none.
     pub(super) async fn find(self: &Arc<Self>, timeout: Timeout) {
         let looking = async {
             loop {
@@ -108,19 +95,14 @@ impl Cluster {
                 if !self.is_unknown() || self.looks.is_lost() {
                     return;
                 }
-                // The one that is under way may be held up.
+                // That refresh may be stuck.
                 let _ = time::timeout(PAUSE, ended).await;
             }
         };
         let _ = timeout_at(timeout.until, looking).await;
     }
 
-    /// Calls one node after the other for the slots, each for so long at most, until one returns
-    /// them. If a later look was faster, its map stays.
-    ///
-    /// # Errors
-    ///
-    /// The error of the last node, if none returns the slots.
+    /// Calls nodes until one returns the slots. A newer map is kept.
     async fn look(self: &Arc<Self>, look: &Look, failed: Option<&Address>, limit: Duration) -> Result<(), Error> {
         let mut error = None;
         for address in self.candidates(failed) {
@@ -137,8 +119,7 @@ impl Cluster {
         Err(error.unwrap_or_else(|| Error::new(Kind::Connection, "no node of the Redis Cluster is known")))
     }
 
-    /// Returns every known address, the nodes' in random order and then the seeds', except that nodes whose circuit
-    /// breaker is not closed come late, and the one that failed last.
+    /// Nodes in random order, then seeds. Nodes with an open circuit breaker are late, and the failed node is last.
     fn candidates(&self, failed: Option<&Address>) -> Vec<Address> {
         let map = self.map.load();
         let mut addresses: Vec<Address> = map.nodes().iter().map(|node| node.primary.address.clone()).collect();
@@ -151,16 +132,10 @@ impl Cluster {
         addresses
     }
 
-    /// Returns the slots as one node reports them. The node is kept, with the connection that was
-    /// made for this.
-    ///
-    /// # Errors
-    ///
-    /// If it does not reply in time, or is no node of a Cluster.
     async fn ranges(self: &Arc<Self>, address: &Address, limit: Duration) -> Result<Vec<Range>, Error> {
         let node = self.node(address);
         let command = cmd("CLUSTER").arg("SLOTS").take();
-        // Whatever the circuit breaker says: a node that cannot decide can often name the one that can.
+        // Not subject to the circuit breaker: a node that cannot decide can often name the one that can.
         let asked = node.server.ask(Job::command(command, Timeout::new(limit), 0))?.await;
         let slots = match asked {
             Ok(JobReply::Command(slots)) => slots,
@@ -173,8 +148,6 @@ impl Cluster {
         ranges.ok_or_else(no_cluster)
     }
 
-    /// Replaces the map by one of these ranges. Nodes that are still there are kept with their
-    /// connections; the others are dropped.
     fn replace_map(self: &Arc<Self>, ranges: Vec<Range>) {
         let mut map = Map::empty();
         for (slots, address) in ranges {
@@ -185,7 +158,6 @@ impl Cluster {
     }
 }
 
-/// Returns the error of a server that has no slots.
 fn no_cluster() -> Error {
     Error::new(Kind::Store, "it returned no slots: is it a node of a Redis Cluster?")
 }

@@ -1,5 +1,3 @@
-//! When the slots of a Cluster are looked up.
-
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,47 +5,39 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The least time between a look that found the slots and the next one.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// The least time between a look that found nothing and the next one.
 const LONG_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a look keeps another one from beginning.
+/// Time after which a refresh no longer prevents another.
 const OVERDUE: Duration = Duration::from_millis(500);
 
-/// The looks at the slots of one Cluster.
 #[derive(Default)]
 pub(super) struct Looks {
-    /// Held for a few instructions, never while anything is awaited.
+    /// The lock is never held across an await.
     state: Mutex<Schedule>,
-    /// Notifies those who wait for a look when one has ended.
     pub(super) ended: Notify,
 }
 
 #[derive(Default)]
 struct Schedule {
-    /// No look begins before this.
     next: Option<Instant>,
-    /// How many have begun: the number of the last one.
     began: u64,
-    /// The number of the look that began last of those that found the slots.
+    /// The highest number of a refresh that found the slots.
     latest: u64,
     under_way: usize,
-    /// Whether the one that ended last found nothing.
+    /// Whether the last refresh to end found nothing.
     is_lost: bool,
 }
 
-/// A look that is under way. It ends when it is dropped, as it is with its runtime.
+/// A refresh, which ends when dropped, for example with its runtime.
 pub(super) struct Look {
     number: u64,
-    /// How long after it none begins.
     pause: Duration,
     looks: Arc<Looks>,
 }
 
 impl Looks {
-    /// Begins a look, unless the rules at the top of this module forbid it.
     pub(super) fn begin(self: &Arc<Self>) -> Option<Look> {
         let (mut state, now) = (self.state(), Instant::now());
         if state.next.is_some_and(|next| next > now) {
@@ -59,20 +49,20 @@ impl Looks {
         Some(Look { number: state.began, pause: PAUSE, looks: Arc::clone(self) })
     }
 
-    /// Returns whether the last look found nothing, and none is under way.
+    /// Returns `true` if the last refresh found nothing, and none is running.
     pub(super) fn is_lost(&self) -> bool {
         let state = self.state();
         state.is_lost && state.under_way == 0
     }
 
-    /// Locks the state. A panic while it was held has left nothing half done.
+    /// Ignores poisoning: a panic leaves no partial change.
     fn state(&self) -> MutexGuard<'_, Schedule> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Look {
-    /// Returns whether what it found is to be used, and notes it if so: no later look has found the slots before.
+    /// Marks the slots as found. Returns `false` if a later refresh found them first.
     pub(super) fn is_news(&self) -> bool {
         let mut state = self.looks.state();
         let is_news = self.number > state.latest;
@@ -80,8 +70,7 @@ impl Look {
         is_news
     }
 
-    /// Ends the look. To be called when what it found is in the map, as it wakes those who wait for
-    /// that. Returns whether the one before found nothing either.
+    /// Call it after the map was replaced, because it wakes the waiters. Returns `true` if the last one found nothing.
     pub(super) fn end(mut self, has_found: bool) -> bool {
         self.pause = if has_found { PAUSE } else { LONG_PAUSE };
         mem::replace(&mut self.looks.state().is_lost, !has_found)

@@ -1,7 +1,7 @@
-//! Which primary has which slot: the slot of a key, where nodes listen, and the map of both.
+//! Slots: the hash of a key, and the map from slots to primaries.
 //!
-//! A map is read by every decision and replaced as a whole, so reading it takes no lock. It may be out of date at any
-//! time: a wrong entry costs one redirection, as the node that is called redirects to the right one.
+//! Every decision reads the map without a lock, and a change replaces the whole map. The map may be outdated at any
+//! time. A wrong entry costs one redirection.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,13 +10,10 @@ use deadpool_redis::redis::Value;
 
 use super::node::{Address, Node};
 
-/// The primary of every slot, as far as it is known. A clone shares the nodes, with their connections.
 #[derive(Clone)]
 pub(super) struct Map {
-    /// The nodes, each once by its address: those that have slots, and those to which slots are
-    /// being moved.
+    /// Distinct by address. Includes nodes to which slots are being moved.
     nodes: Vec<Arc<Node>>,
-    /// For each slot the place of its primary among the nodes; `None` while it is not known.
     owners: Box<[Option<u16>]>,
 }
 
@@ -25,13 +22,11 @@ impl Map {
         Self { nodes: Vec::new(), owners: vec![None; usize::from(SLOTS)].into() }
     }
 
-    /// Returns the nodes, in no particular order.
     pub(super) fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes
     }
 
-    /// Returns the primary that has a slot, or `None` if none is known: no look has found one yet,
-    /// or the Cluster itself has none for the slot.
+    /// `None` if no refresh has found a primary, or the Cluster has none for the slot.
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
         let place = self.owners.get(usize::from(slot)).copied().flatten()?;
         self.nodes.get(usize::from(place)).cloned()
@@ -41,8 +36,7 @@ impl Map {
         self.nodes.iter().find(|node| node.primary.address == *address).cloned()
     }
 
-    /// Assigns slots to a node, which may be new. Both ends of the range are included. A range
-    /// beyond the last slot changes nothing; `read_ranges` returns none.
+    /// Ignores a range beyond the last slot.
     pub(super) fn give(&mut self, slots: RangeInclusive<u16>, node: &Arc<Node>) {
         let place = self.keep(node);
         let (first, last) = (usize::from(*slots.start()), usize::from(*slots.end()));
@@ -51,7 +45,6 @@ impl Map {
         }
     }
 
-    /// Adds a node, unless there is one at its address; returns the place of the one that is there.
     pub(super) fn keep(&mut self, node: &Arc<Node>) -> usize {
         let known = self.nodes.iter().position(|known| known.primary.address == node.primary.address);
         known.unwrap_or_else(|| {
@@ -61,18 +54,15 @@ impl Map {
     }
 }
 
-/// Slots, and the address of the primary that has them.
 pub(super) type Range = (RangeInclusive<u16>, Address);
 
-/// Reads the reply to `CLUSTER SLOTS`, which was received from `from`. Returns `None` if it is
-/// no array. It is not trusted to be well-formed: elements that are no ranges are left out.
+/// Decodes a reply to `CLUSTER SLOTS` by `from`. Ignores malformed elements, because the reply is not trusted.
 pub(super) fn read_ranges(slots: &Value, from: &Address) -> Option<Vec<Range>> {
     let Value::Array(ranges) = slots else { return None };
-    // One whose primary is not known has none for now.
+    // A range without a known primary is left out.
     Some(ranges.iter().filter_map(|range| read_range(range, from)).collect())
 }
 
-/// Reads one range: its first and last slot, and its primary, behind which the replicas stand.
 fn read_range(range: &Value, from: &Address) -> Option<Range> {
     let Value::Array(range) = range else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = range.as_slice() else { return None };
@@ -87,11 +77,9 @@ fn read_range(range: &Value, from: &Address) -> Option<Range> {
     (last < SLOTS).then_some((first..=last, address))
 }
 
-/// How many slots a Cluster has.
 const SLOTS: u16 = 16_384;
 
-/// CRC-16/XMODEM of each byte: polynomial 0x1021, initial value 0, not reflected. With it the
-/// checksum of a key takes one step a byte.
+/// CRC-16/XMODEM of each byte: polynomial 0x1021, initial value 0, not reflected.
 const TABLE: [u16; 256] = table();
 
 const fn table() -> [u16; 256] {
@@ -109,16 +97,15 @@ const fn table() -> [u16; 256] {
     table
 }
 
-/// Returns the slot to which Redis assigns a key, from 0 to 16,383: CRC-16 of its hash tag, modulo 16,384, by the [Redis
-/// Cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
+/// CRC-16 of the hash tag, modulo 16,384, by the [Redis Cluster
+/// specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
 pub(in crate::store::redis) fn slot_of(redis_key: &[u8]) -> u16 {
     let tag = tag(redis_key).unwrap_or(redis_key);
     let sum = tag.iter().fold(0, |sum: u16, byte| sum << 8 ^ TABLE[usize::from(sum >> 8 ^ u16::from(*byte))]);
     sum % SLOTS
 }
 
-/// Returns the hash tag: what stands between the first opening brace and the next closing one.
-/// `None` if there is no such pair, or nothing between them: then the whole key is hashed.
+/// Returns the text between the first `{` and the next `}`. `None` if empty: then the whole key is hashed.
 fn tag(redis_key: &[u8]) -> Option<&[u8]> {
     let behind = redis_key.iter().position(|byte| *byte == b'{')? + 1;
     let length = redis_key[behind..].iter().position(|byte| *byte == b'}')?;

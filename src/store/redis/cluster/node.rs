@@ -1,9 +1,9 @@
-//! A node, and its circuit breaker.
+//! A node and its circuit breaker.
 //!
-//! While a node fails it is not called, so that decisions over its slots fail at once; decisions over all other slots go
-//! on. The breaker is the one that layers have: see `store/breaker.rs` for when it opens and when it probes.
+//! A failing node is not called, so that decisions over its slots fail at once. Decisions over other slots continue.
+//! Layers use the same breaker: see `store/breaker.rs` for when it opens and probes.
 //!
-//! | outcome of a call | it counts as |
+//! | outcome of a call | counts as |
 //! | --- | --- |
 //! | a reply | a success |
 //! | `MOVED`, `ASK`, `TRYAGAIN`, `CROSSSLOT`, `NOSCRIPT` | a success: the node works |
@@ -22,17 +22,15 @@ use crate::store::breaker::{FIRST_WAIT_MS, Outage, Permit, ReportedBreaker, Whos
 use crate::store::redis::connections::Failure;
 use crate::store::redis::pipeline::Server;
 
-/// Where a node listens. Nodes are identified by it: one that changes its address is another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// A name, or an address without brackets.
+    /// A name, or an IP address without brackets.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
 impl Address {
-    /// Reads `host:port`, as redirections have it. Without a host it is that of the node that
-    /// replied. Returns `None` if it is no address, or the host is `?`: the node does not know it.
+    /// Parses `host:port` of a redirection. An empty host is the host of `from`. `?` is unknown to the node: `None`.
     pub(super) fn read(text: &str, from: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Self::named(host, port.parse().ok()?, from)
@@ -55,18 +53,14 @@ impl fmt::Display for Address {
     }
 }
 
-/// A node of the Cluster, which was a primary when it was looked up.
 pub(super) struct Node {
     pub(super) primary: Arc<Primary>,
-    /// What requests for its slots are sent by. It reports to the primary.
     pub(super) server: Arc<Server>,
 }
 
-/// A primary, without its connections, which outlive it by what they have yet to send.
+/// Separate from `Node` because connections with unsent settlements outlive the node.
 pub(super) struct Primary {
-    /// Where it listens, which identifies it.
     pub(super) address: Address,
-    /// Opens when the node fails too often.
     breaker: ReportedBreaker,
 }
 
@@ -76,11 +70,7 @@ impl Primary {
         Self { address, breaker }
     }
 
-    /// Returns a permit to make one call, whose result is to be [reported](Self::report).
-    ///
-    /// # Errors
-    ///
-    /// If the circuit breaker is not closed, and no probe is due. The error has the outage.
+    /// The caller must [report](Self::report) the outcome. The error of an open breaker has the outage.
     pub(super) fn acquire(&self) -> Result<Permit, Error> {
         self.breaker.acquire().ok_or_else(|| self.breaker_error())
     }
@@ -89,14 +79,14 @@ impl Primary {
         match failure {
             Some(Failure::Error(error)) if is_of_the_slot(error) => self.breaker.succeeded(permit),
             Some(failure) => {
-                // If it stays closed, the failure is logged where its requests fail.
+                // If it stays closed, the failure is logged with the requests.
                 self.breaker.failed(permit, failure);
             }
             None => self.breaker.succeeded(permit),
         }
     }
 
-    /// Notes that the caller of a call has left, which may not have been made.
+    /// Releases the permit of a caller that left. The call may not have been made.
     pub(super) fn gave_up(&self, permit: Permit) {
         self.breaker.inner.gave_up(permit, || self.breaker.now() + FIRST_WAIT_MS);
     }
@@ -109,20 +99,17 @@ impl Primary {
         self.state() == BreakerState::Closed || self.breaker.next_probe().is_zero()
     }
 
-    /// Returns how long until the next probe, and since when the node has failed.
     pub(super) fn outage(&self) -> Outage {
         Outage { next_probe: self.breaker.next_probe(), failing_since: self.breaker.failing_since() }
     }
 
-    /// Returns the error of a call that is not made as the circuit breaker is open. It has the outage.
     pub(super) fn breaker_error(&self) -> Error {
         let text = format!("the primary at {} is not called, as it failed too often a moment ago", self.address);
         Error::new(Kind::Connection, text).of_one_server(self.outage())
     }
 }
 
-/// Returns whether an error shows that the node works, and only the slot or the script is not
-/// there. Such an error must not open the circuit breaker: while slots move there are many.
+/// Returns `true` for errors of slots or scripts, which are frequent while slots move and must not open the breaker.
 fn is_of_the_slot(error: &RedisError) -> bool {
     use ServerErrorKind::{Ask, CrossSlot, Moved, NoScript, TryAgain};
     matches!(error.kind(), ErrorKind::Server(Moved | Ask | TryAgain | CrossSlot | NoScript))

@@ -1,9 +1,9 @@
-//! The nodes of a Cluster, and the way of requests to the primaries of their slots, and of those that one redirects.
+//! Nodes of a Cluster, and routing and redirection of requests.
 //!
-//! A node is kept as long as it has slots, or slots are being moved to it: its connections and its circuit breaker live
-//! as long as it does. Whenever a request cannot be sent, the slots are looked up again in the background, as another
-//! primary may have them by now. Errors contain the outage of the server that they come from, so that a layer's own
-//! circuit breaker does not count them against the whole Cluster.
+//! A node, with its connections and circuit breaker, is kept as long as it has slots or slots are being moved to it.
+//! When a request cannot be sent, the slots are refreshed in the background, because another primary may have them.
+//! Errors contain their server's outage, so that a layer's circuit breaker does not count them against the whole
+//! Cluster.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -27,53 +27,37 @@ use crate::store::redis::pipeline::{
 };
 use crate::store::redis::wire::Way;
 
-/// The pause before a request is sent again some of whose keys are on either side of a slot that moves.
+/// Pause before a request is sent again whose keys are on both nodes of a moving slot.
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
 
-/// How often a request is sent on by redirections at most: nodes that disagree do not redirect it for long.
+/// Bounds the redirections between nodes that disagree.
 const MOST_HOPS: u8 = 8;
 
-/// Where a request goes that a node has refused.
 enum Follow {
-    /// To this node.
     To(Arc<Node>),
-    /// To the owner of its slot.
     Owner,
-    /// The same after a pause.
+    /// Send it to the owner after a pause.
     Later,
-    /// It failed.
     Nobody,
 }
 
-/// The primaries, each with connections of its own. All clones of a store share it.
 pub(in crate::store::redis) struct Cluster {
-    /// The addresses of the URLs. They are tried besides the known nodes, as all of those may be
-    /// gone.
+    /// Addresses of the URLs, which stay candidates because all known nodes may be gone.
     pub(super) seeds: Vec<Address>,
-    /// How all nodes are connected to, but for the address: as the first URL has it.
+    /// The first URL, whose settings apply to all nodes.
     login: ConnectionInfo,
     pub(super) connect: Connect,
-    /// How calls are made.
     pub(super) settings: Arc<Settings>,
-    /// How long one decision may take, and a node to reply with the slots in the background.
+    /// Timeout of a decision, and of a node in a background refresh.
     pub(super) budget: Duration,
-    /// When the store was made.
     start: Instant,
-    /// Which node has which slot, as it was found last.
     pub(super) map: ArcSwap<Map>,
-    /// When the slots are looked up.
     pub(super) looks: Arc<Looks>,
 }
 
-/// Limits how often `settlement_unsent` is logged.
 static UNSENT: Lines = Lines::new();
 
 impl Cluster {
-    /// Returns a Cluster of which some nodes are known. Nothing is connected yet.
-    ///
-    /// # Errors
-    ///
-    /// If no node is given, or one is a Unix socket.
     pub(in crate::store::redis) fn new(
         known: &[ConnectionInfo],
         connect: Connect,
@@ -94,12 +78,6 @@ impl Cluster {
         Ok(Arc::new(Self { seeds, login, connect, settings, budget, start, map, looks }))
     }
 
-    /// Asks the primary that has the slot of a request, and those to which it is redirected.
-    ///
-    /// # Errors
-    ///
-    /// If there is no reply in time, no primary has the slot, its circuit breaker is open, there is no runtime, or it
-    /// refuses the request.
     pub(in crate::store::redis) async fn ask(self: &Arc<Self>, mut job: Box<Job>) -> Result<JobReply, NoReply> {
         if self.is_unknown() {
             self.find(job.timeout).await;
@@ -108,8 +86,8 @@ impl Cluster {
         loop {
             let Some(node) = next.take().or_else(|| self.owner(job.slot)) else {
                 self.look_again(None);
-                // It counts as having failed since the store was made: requests must not be admitted, as through a
-                // short failure, for as long as that lasts.
+                // The outage is as old as the store. With a short outage, layers would allow requests, for as long as
+                // no primary is known.
                 let outage = Outage { next_probe: Duration::ZERO, failing_since: Some(self.start) };
                 return Err(no_primary().of_one_server(outage).into());
             };
@@ -159,7 +137,7 @@ impl Cluster {
                 }
                 Follow::To(other)
             }
-            // Some of the keys are here, and some are not: those of one request may all be.
+            // The keys are on both nodes. If it was batched, its own keys may be on one of them.
             ServerErrorKind::TryAgain if job.is_alone => Follow::Later,
             ServerErrorKind::TryAgain => {
                 job.is_alone = true;
@@ -175,11 +153,7 @@ impl Cluster {
         }
     }
 
-    /// Sends a settlement to the primary that has its slot, in the background. Returns what receives the result.
-    ///
-    /// # Errors
-    ///
-    /// If no primary has the slot, which is logged, or too many settlements are on their way to it.
+    /// Sends a settlement in the background. Without a primary for the slot, it is logged, not sent.
     pub(in crate::store::redis) fn settle(
         self: &Arc<Self>,
         job: Box<Job>,
@@ -198,11 +172,9 @@ impl Cluster {
         &self.settings
     }
 
-    /// Returns the error of a call for a slot if its primary's circuit breaker is open and no probe
-    /// is due.
     pub(in crate::store::redis) fn breaker_error(self: &Arc<Self>, slot: u16) -> Option<Error> {
         let node = self.owner(slot).filter(|node| !node.primary.is_callable())?;
-        // Another one may have the slot by now.
+        // Another primary may have the slot now.
         self.look_again(Some(&node.primary.address));
         Some(node.primary.breaker_error())
     }
@@ -222,9 +194,7 @@ impl Cluster {
         self.map.load().node(address)
     }
 
-    /// Returns the node at an address: the one that is known, or a new one, which is not in the map yet.
-    ///
-    /// A new one is connected to as the first URL has it, but at its own address, when it is called first.
+    /// Returns the known node, or a new one, which is neither in the map nor connected.
     pub(super) fn node(self: &Arc<Self>, address: &Address) -> Arc<Node> {
         self.known(address).unwrap_or_else(|| {
             let server = moved_to(&self.login, address.host.clone(), address.port);
@@ -236,8 +206,7 @@ impl Cluster {
         })
     }
 
-    /// Adds a node to which slots are being moved to the map, so that its connection is kept until
-    /// the slots are looked up again.
+    /// Adds a node to which slots are being moved, so that its connection is kept until the next refresh.
     pub(super) fn keep(&self, node: &Arc<Node>) {
         if self.known(&node.primary.address).is_none() {
             self.change_map(|map| _ = map.keep(node));
@@ -253,7 +222,7 @@ impl Cluster {
     }
 }
 
-/// Who waits for a call to a primary, with its permit until there is a result, which the connection reports.
+/// Releases the permit if the caller leaves. Otherwise the connection reports the outcome.
 struct Caller<'a>(Option<(&'a Primary, Permit)>);
 
 impl Drop for Caller<'_> {
@@ -264,10 +233,9 @@ impl Drop for Caller<'_> {
     }
 }
 
-/// Is told of the calls to a primary. Its connections hold it, which outlive the store by what they have yet to send.
+/// Held by connections with unsent settlements, which outlive the store.
 struct PrimaryWatch {
     primary: Arc<Primary>,
-    /// Gone with the store.
     cluster: Weak<Cluster>,
 }
 
@@ -275,7 +243,7 @@ impl Watch for PrimaryWatch {
     fn report(&self, permit: Permit, failure: Option<&Failure>) {
         self.primary.report(permit, failure);
         if let (Some(Failure::NotConnected(_) | Failure::Late), Some(cluster)) = (failure, self.cluster.upgrade()) {
-            // Another one may have its slots by now.
+            // Another primary may have the slots now.
             cluster.look_again(Some(&self.primary.address));
         }
     }
@@ -290,7 +258,7 @@ impl Watch for PrimaryWatch {
         match settlement.cause.take().map(|cause| cluster.follow(&self.primary.address, &cause, &mut settlement.job)) {
             Some(Follow::To(other)) => next = Some(other),
             Some(Follow::Owner | Follow::Later) => {}
-            // It could not be reached, or is of no use now: another one may have its slots.
+            // It was unreachable, or cannot decide now. Another primary may have its slots.
             Some(Follow::Nobody) | None => cluster.look_again(Some(&self.primary.address)),
         }
         let next = next.or_else(|| cluster.owner(settlement.job.slot)).or_else(|| cluster.known(&self.primary.address));
@@ -300,13 +268,11 @@ impl Watch for PrimaryWatch {
     }
 }
 
-/// Returns the error of a slot that no known primary has.
 fn no_primary() -> Error {
     Error::new(Kind::Connection, "no primary of the Redis Cluster has this key's slot")
 }
 
-/// Returns the host and the port of a URL, or `None` for a Unix socket.
-/// Returns what the URL of a node has that would not be used, as all nodes are connected to as the first one.
+/// Returns a setting of `node` that would be ignored, because all nodes use the settings of the first.
 fn differs(first: &ConnectionInfo, node: &ConnectionInfo) -> Option<&'static str> {
     let is_encrypted = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
     let login = |info: &ConnectionInfo| {

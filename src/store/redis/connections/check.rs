@@ -1,10 +1,8 @@
-//! Whether a server counts as Redis does.
+//! The check that a server's Lua calculates like the Lua of Redis.
 //!
-//! A new connection comes in; nothing, or the reason why the server must not be used, goes out.
-//! Some servers speak the protocol of Redis and run scripts, but their Lua differs in how it packs
-//! or calculates numbers: every decision would succeed there, and counts would be wrong. So each
-//! new connection of a store that calls Lua first calls `lua/check.lua`, whose result is the same
-//! on every server where counts are right.
+//! Some servers speak the protocol of Redis and run scripts, but their Lua packs or calculates numbers in another way.
+//! Every decision would succeed there, with wrong counts. So each new connection of a store that calls Lua first calls
+//! `lua/check.lua`, whose result is the same on every server that counts correctly.
 
 use deadpool_redis::redis::{InfoDict, RedisError, Value, cmd, from_redis_value, pipe};
 
@@ -14,14 +12,7 @@ use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::{CHECK, Calls, Program};
 
-/// Calls `lua/check.lua` on a connection, in the way in which decisions will be called for.
-///
-/// Microsoft Garnet, for one, packs `>I7` into 4 bytes: scripts run there, and count wrong.
-///
-/// # Errors
-///
-/// If the server returns something else, refuses the call, has no functions though they are to be
-/// used, or the connection is lost.
+/// Microsoft Garnet, for example, packs `>I7` into 4 bytes: scripts run there, but count wrong.
 pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
     let found = match calls {
         Calls::Scripts => {
@@ -29,7 +20,7 @@ pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
             link.ask(cmd("EVAL").arg(script).arg(0)).await.map_err(|error| failed(&error))?
         }
         Calls::Functions => match by_function(link).await {
-            // A replica that does not have the library yet decides nothing.
+            // A replica that lacks the library decides nothing.
             Err(error) if error.code() == Some("READONLY") => return Ok(()),
             Err(error) => return Err(no_functions(link, error).await),
             Ok(found) => found,
@@ -41,7 +32,7 @@ pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
     }
 }
 
-/// How often a library is loaded: the server may be flushed in between.
+/// More than one, because the server may be flushed after a load.
 const MOST_LOADS: usize = 3;
 
 async fn by_function(link: &mut Link) -> Result<Value, RedisError> {
@@ -64,14 +55,13 @@ async fn load_and_check(library: &Program, link: &mut Link) -> Result<Value, Red
     both.add_command(library.check_command());
     let mut replies = link.call(&both).await?.into_iter().map(Value::extract_error);
     match replies.next() {
-        // Another process may have loaded it meanwhile: it is the same, as it is named by its content.
+        // Another process may have loaded it first. It is the same library because its name is a hash of its content.
         Some(Err(error)) if !error.detail().is_some_and(|detail| detail.contains("already exists")) => Err(error),
         _ => replies.next().unwrap_or(Ok(Value::Nil)),
     }
 }
 
-/// Returns what `lua/check.lua` returns on every Redis and Valkey: numbers of each width that
-/// states and replies have, the results of some arithmetic, and where unpacking ended.
+/// Numbers of each width in states and replies, results of arithmetic, and the end of unpacking.
 fn expected() -> Vec<u8> {
     let (most, time, low) = ((1_u64 << 52) - 1, (1_u64 << 44) - 1, (1_u64 << 32) - 1);
     let numbers = [(3, 1), (255, 1), (most, 7), (time, 6), (low, 4)];
@@ -80,7 +70,6 @@ fn expected() -> Vec<u8> {
     numbers.into_iter().chain(worked_out).flat_map(bytes).collect()
 }
 
-/// Returns the error of a server whose Lua differs.
 fn no_redis(found: &Value) -> Error {
     let found = match found {
         Value::BulkString(bytes) => format!("{} bytes that differ", bytes.len()),
@@ -91,8 +80,7 @@ fn no_redis(found: &Value) -> Error {
     Error::new(Kind::Store, text).with_source(format!("lua/check.lua returned {found}"))
 }
 
-/// Returns why a library could not be loaded or called: mostly because the server is too old to
-/// have functions, in which case the error has its version.
+/// Usually the server is too old for functions. Then the error has its version.
 async fn no_functions(link: &mut Link, error: RedisError) -> Error {
     if !error.detail().is_some_and(|detail| detail.contains("unknown command")) {
         return failed(&error);

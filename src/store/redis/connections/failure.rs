@@ -1,19 +1,15 @@
-//! How a call to Redis fails, and what that shows about the connection.
-
 use std::fmt;
 
 use crate::core::Error;
 use crate::core::error::{Kind, chain};
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// Why there is no reply to a call.
 #[derive(Debug)]
 pub(in crate::store::redis) enum Failure {
-    /// There was none in time: what was sent may have been done.
+    /// May have been executed.
     Late,
-    /// There was no connection: nothing was sent.
+    /// Nothing was sent.
     NotConnected(Error),
-    /// The server refused the call, or the connection was lost.
     Error(RedisError),
 }
 
@@ -27,25 +23,21 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Returns whether it redirects to another node (`MOVED` or `ASK`), as only nodes of a Cluster do.
+/// Only nodes of a Cluster redirect, by `MOVED` or `ASK`.
 pub(in crate::store::redis) fn is_redirection(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask))
 }
 
-/// Returns whether the server does not have the script or the function that was called.
 pub(in crate::store::redis) fn is_missing(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
         || error.detail().is_some_and(|detail| detail.starts_with("Function not found"))
 }
 
-/// Returns whether only a replica fails in this way, as a primary does that became one after a failover, so that another
-/// connection may do better.
+/// Returns `true` for errors of replicas only. After a failover, another connection may reach the primary.
 pub(in crate::store::redis) fn is_of_a_replica(error: &RedisError) -> bool {
     has_code(error, &["READONLY", "MASTERDOWN"])
 }
 
-/// Returns this crate's error for one of the redis crate, which becomes its source: a timeout, a
-/// lost connection, or a refusal of the server.
 pub(in crate::store::redis) fn failed(error: &RedisError) -> Error {
     let (kind, text) = if error.is_timeout() {
         (Kind::Timeout, "Redis did not reply in time")
@@ -57,24 +49,22 @@ pub(in crate::store::redis) fn failed(error: &RedisError) -> Error {
     Error::new(kind, text).with_source(error.clone())
 }
 
-/// Errors with which a server says that it has done nothing, and may do it later, or another one may.
+/// Errors after which nothing was executed, and the same or another server may execute the call later.
 const NOT_DONE: [&str; 9] =
     ["READONLY", "OOM", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY"];
 
-/// Returns whether the server surely did nothing, and may yet do it.
+/// Returns `true` if the call was certainly not executed, and may succeed later.
 pub(in crate::store::redis) fn is_definite(error: &RedisError) -> bool {
     is_redirection(error) || has_code(error, &NOT_DONE)
 }
 
-/// Returns whether an error has one of these codes. Before Redis 7, and on `KeyDB`, an error within a script has its code
-/// only within the text of another error.
+/// Before Redis 7, and on `KeyDB`, an error within a script has its code only in the text of another error.
 fn has_code(error: &RedisError, codes: &[&str]) -> bool {
     let script = error.detail().filter(|detail| detail.starts_with("Error running script"));
     error.code().is_some_and(|code| codes.contains(&code))
         || script.is_some_and(|detail| codes.iter().any(|code| detail.contains(&format!(" -{code} "))))
 }
 
-/// Returns the error of a connection that could not be opened.
 pub(super) fn not_connected(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(Kind::Connection, "cannot connect to Redis").with_source(cause)
 }

@@ -1,7 +1,7 @@
-//! Opening a connection: the stream, by TCP, TLS, a Unix socket or a closure of the application, and the login.
+//! Opening a connection: the stream (TCP, TLS, a Unix socket, or a closure of the application) and the login.
 //!
-//! The application's closures run in tasks of their own, so that one that panics does not end the connection's task,
-//! which serves others. Passwords are kept out of every `Debug` output of this crate.
+//! Closures of the application run in separate tasks, so that a panic does not end the connection's task, which serves
+//! other callers. No `Debug` output of this crate contains a password.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -18,11 +18,10 @@ use tokio::task::JoinSet;
 use super::failure::not_connected;
 use crate::core::Error;
 
-/// A user of Redis and a password: what the closure of
-/// [`RedisStoreBuilder::credentials`](crate::store::RedisStoreBuilder::credentials) returns for
-/// each new connection.
+/// A Redis user and password, returned by the closure of
+/// [`RedisStoreBuilder::credentials`](crate::store::RedisStoreBuilder::credentials) for each new connection.
 ///
-/// Its `Debug` output has the user and not the password.
+/// The `Debug` output contains the user, but not the password.
 ///
 /// # Examples
 ///
@@ -41,15 +40,13 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Returns the credentials of a user. The user that needs no name has the name `default` in
-    /// Redis.
+    /// Creates credentials. The user of a login without a name is `default` in Redis.
     ///
-    /// Both are sent as they are, and checked by the server only.
+    /// Only the server checks them.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: user.into(), password: password.into() }
     }
 
-    /// Returns a login by these credentials, to database 0.
     #[cfg(feature = "sentinel")]
     pub(in crate::store::redis) fn login(self) -> RedisConnectionInfo {
         RedisConnectionInfo::default().set_username(self.user).set_password(self.password)
@@ -62,37 +59,27 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A future of the application's.
 type ClosureFuture<T> = Pin<Box<dyn Future<Output = Result<T, Cause>> + Send>>;
 
 type Cause = Box<dyn StdError + Send + Sync>;
 
-/// Returns credentials, which may differ each time.
 pub(in crate::store::redis) type Provide = Arc<dyn Fn() -> ClosureFuture<Credentials> + Send + Sync>;
 
-/// Opens a stream to a host's port.
 pub(in crate::store::redis) type Dial = Arc<dyn Fn(String, u16) -> ClosureFuture<Box<dyn Duplex>> + Send + Sync>;
 
-/// A stream of bytes in both directions, of whatever kind.
 pub(in crate::store::redis) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 
-/// A connection on which calls are made.
 pub(in crate::store::redis) enum Link {
     Tcp(TcpStream),
-    /// Of TLS, of a Unix socket, or of the application's closure.
     Other(Box<dyn Duplex>),
-    /// One of the application's pool, which has a task of its own.
+    /// A connection of the application's pool, which has its own task.
     Pool(MultiplexedConnection),
 }
 
 impl Link {
-    /// Logs in, and chooses the database. Something is always sent, so that a server that never replies is noticed here.
-    ///
-    /// # Errors
-    ///
-    /// If the server refuses the login, or the connection is lost.
+    /// Always sends something, so that a server that never replies is noticed here.
     pub(super) async fn log_in(&mut self, login: &RedisConnectionInfo) -> Result<(), RedisError> {
         let mut commands = pipe();
         if login.protocol().supports_resp3() {
@@ -107,11 +94,11 @@ impl Link {
         if login.db() != 0 {
             commands.cmd("SELECT").arg(login.db());
         }
-        // Servers before 7.2 do not know it, and users may not be allowed to: whatever the reply is, there is one.
+        // Servers before 7.2 lack this command, and users may lack the permission. The reply does not matter.
         commands.cmd("CLIENT").arg("SETINFO").arg("LIB-NAME").arg("tollgate");
         let mut replies = self.call(&commands).await?.into_iter().map(Value::extract_error);
         if authenticates && let Some(Err(error)) = replies.next() {
-            // Before Redis 6 there are no users, but the one that needs no name.
+            // Before Redis 6, only the default user exists.
             let knows_no_users = error.detail().is_some_and(|text| text.contains("number of arguments for 'auth'"));
             if knows_no_users && login.username().is_some() {
                 return Box::pin(self.log_in(&without_user(login))).await;
@@ -124,21 +111,11 @@ impl Link {
         Ok(())
     }
 
-    /// Sends a command, and waits for its reply.
-    ///
-    /// # Errors
-    ///
-    /// If the server refuses the command, or the connection is lost.
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, RedisError> {
         let replies = self.call(pipe().add_command(command.clone())).await?;
         replies.into_iter().next().unwrap_or(Value::Nil).extract_error()
     }
 
-    /// Sends commands in one round trip, and waits for all replies, some of which may be errors.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is lost.
     pub(super) async fn call(&mut self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
         match self {
             Self::Tcp(stream) => exchange(stream, commands).await,
@@ -148,7 +125,6 @@ impl Link {
     }
 }
 
-/// Returns a login by the password only.
 fn without_user(login: &RedisConnectionInfo) -> RedisConnectionInfo {
     let (password, plain) = (login.password().unwrap_or_default(), RedisConnectionInfo::default());
     plain.set_password(password).set_db(login.db()).set_protocol(login.protocol())
@@ -176,15 +152,7 @@ pub(super) async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn
     own_task(move || dial(host, port)).await.map_err(not_connected)
 }
 
-/// Calls a closure, and waits for what it returns, in a task of its own.
-///
-/// # Errors
-///
-/// That of the future, or if it or the closure panics.
-///
-/// # Cancellation
-///
-/// The closure's future is dropped where it awaits something.
+/// Dropping the future drops the closure's future at its next await. A panic is an error.
 pub(super) async fn own_task<T: Send + 'static>(
     call: impl FnOnce() -> ClosureFuture<T> + Send + 'static,
 ) -> Result<T, Cause> {
@@ -193,14 +161,7 @@ pub(super) async fn own_task<T: Send + 'static>(
     task.join_next().await.expect("there is one task")?
 }
 
-/// Connects to the first of a host's addresses that accepts: they are all tried at once, so that
-/// one that never responds delays none. The other attempts are dropped then. Small writes are
-/// sent at once (`TCP_NODELAY`).
-///
-/// # Errors
-///
-/// If the host cannot be resolved, or no address accepts: the error of the attempt that failed
-/// last.
+/// Tries all addresses at once, so that an address that never responds delays no other. Sets `TCP_NODELAY`.
 pub(super) async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut attempts = JoinSet::new();
     for address in tokio::net::lookup_host((host, port)).await? {

@@ -1,7 +1,6 @@
-//! Where connections come from: URLs, TLS, credentials, streams, sentinels and pools.
+//! Opening connections by URLs, TLS, credentials, streams, sentinels and pools.
 //!
-//! Settings come in; a `ConnSource` goes out, which opens connections, logged in and to a server that is a Redis. Every step
-//! is bounded in time.
+//! A `ConnSource` opens connections that are logged in and checked. Every step has a timeout.
 //!
 //! ```text
 //! ConnSource::take ─▶ a server, or sentinels ─▶ stream ─▶ TLS ─▶ login ─▶ check ─▶ Link

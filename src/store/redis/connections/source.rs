@@ -1,11 +1,11 @@
-//! Where the connections to one server come from: its URL, the sentinels that name it, or the application's pool.
+//! Sources of connections to a server: a URL, sentinels, or the application's pool.
 //!
-//! | what | at most |
+//! | step | timeout |
 //! | --- | --- |
 //! | connecting to a server | the connect timeout |
-//! | the same by sentinels | 8 connect timeouts |
-//! | a sentinel naming the primary, the primary saying that it is one | 1 connect timeout each |
-//! | the check that the server is a Redis | 2 connect timeouts |
+//! | connecting by sentinels | 8 connect timeouts |
+//! | a sentinel naming the primary, the primary confirming its role | 1 connect timeout each |
+//! | the check of the server's Lua | 2 connect timeouts |
 
 #[cfg(feature = "tls")]
 use std::sync::Arc;
@@ -28,29 +28,19 @@ use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::Calls;
 
-/// How servers are connected to: the settings of a store.
 #[derive(Clone, Default)]
 pub(in crate::store::redis) struct Connect {
-    /// How long connecting to a server may take.
     pub(in crate::store::redis) timeout: Duration,
-    /// How connections are encrypted, where the address says that they are.
     #[cfg(feature = "tls")]
     pub(in crate::store::redis) tls: Option<Arc<ClientConfig>>,
-    /// What returns user and password, if not the URL.
     pub(in crate::store::redis) credentials: Option<Provide>,
-    /// What opens streams, if not this crate.
     pub(in crate::store::redis) dial: Option<Dial>,
-    /// How decisions will be called for; `None` for a store that calls no Lua, whose servers are not checked.
+    /// `None` for a store that calls no Lua, whose servers are not checked.
     pub(in crate::store::redis) calls: Option<Calls>,
 }
 
 impl Connect {
-    /// Opens a connection to a server and logs in, as the closure for credentials says, or else the URL.
-    ///
-    /// # Errors
-    ///
-    /// If there are no credentials, or the server cannot be reached or refuses the login. It does not end by itself if
-    /// the server never responds: callers bound it.
+    /// Callers bound it: it may wait forever for a server that never responds.
     async fn open(&self, server: &ConnectionInfo) -> Result<Link, Error> {
         let mut login = server.redis_settings().clone();
         if let Some(provide) = self.credentials.clone() {
@@ -86,13 +76,11 @@ impl Connect {
     }
 }
 
-/// Where connections come from, and how they are opened.
 pub(in crate::store::redis) struct ConnSource {
     pub(in crate::store::redis) connect: Connect,
     pub(in crate::store::redis) origin: Origin,
 }
 
-/// Where connections come from.
 #[allow(clippy::large_enum_variant, reason = "there is one for each server")]
 pub(in crate::store::redis) enum Origin {
     Server(ConnectionInfo),
@@ -101,29 +89,21 @@ pub(in crate::store::redis) enum Origin {
     Pool(Pool),
 }
 
-/// Sentinels, and the name by which they know the primary.
-///
-/// Nothing is cached but which sentinel named it last: each new connection follows the sentinels anew. So a failover is
-/// followed as soon as the connection to the old primary is given up.
+/// Each new connection calls the sentinels, so that a failover takes effect with the next connection.
 #[cfg(feature = "sentinel")]
 pub(in crate::store::redis) struct Sentinels {
-    /// The sentinels, in the order of their URLs, which say who logs in there.
+    /// In the order of their URLs, which also have the logins.
     pub(in crate::store::redis) known: Vec<ConnectionInfo>,
-    /// The name of the primary, as in `sentinel monitor`.
+    /// As in `sentinel monitor`.
     pub(in crate::store::redis) name: String,
-    /// How the primary is connected to; its address is replaced by the one that a sentinel names.
+    /// Its address is replaced by the one that a sentinel names.
     pub(in crate::store::redis) primary: ConnectionInfo,
-    /// The index of the sentinel that is called first: the one that named the primary last.
+    /// Index of the sentinel to call first: the last to name the primary.
     pub(in crate::store::redis) first: AtomicUsize,
 }
 
 impl ConnSource {
-    /// Opens a connection, or takes one of the application's pool for good, to a server that has shown that its Lua
-    /// counts as that of Redis.
-    ///
-    /// # Errors
-    ///
-    /// If there is no connection in time, the server cannot be reached or refuses the login, or is no Redis.
+    /// Opens a connection, or takes one from the application's pool for good, and checks the server's Lua.
     pub(in crate::store::redis) async fn take(&self) -> Result<Link, Error> {
         let late = |late| {
             let text =
@@ -133,10 +113,10 @@ impl ConnSource {
         let connect = &self.connect;
         let opened = match &self.origin {
             Origin::Server(server) => timeout(connect.timeout, connect.open(server)).await,
-            // Some of them may not respond.
+            // Some sentinels may not respond.
             #[cfg(feature = "sentinel")]
             Origin::Sentinels(sentinels) => timeout(connect.timeout.saturating_mul(8), sentinels.find(connect)).await,
-            // It has timeouts of its own.
+            // The pool has its own timeouts.
             Origin::Pool(pool) => {
                 Ok(pool.get().await.map(|taken| Link::Pool(Connection::take(taken))).map_err(refused))
             }
@@ -152,12 +132,7 @@ impl ConnSource {
 
 #[cfg(feature = "sentinel")]
 impl Sentinels {
-    /// Calls one sentinel after the other, in a circle from the last successful one, until one
-    /// names a server whose role is primary. Each is called once.
-    ///
-    /// # Errors
-    ///
-    /// The error of the last one, if none does.
+    /// Calls each sentinel once, from the last successful one on, until one names a primary.
     async fn find(&self, connect: &Connect) -> Result<Link, Error> {
         let (count, first) = (self.known.len(), self.first.load(Ordering::Relaxed));
         let mut failure = not_connected("there is no sentinel to call");
@@ -184,7 +159,6 @@ impl Sentinels {
         timeout(connect.timeout, open_primary(&primary, connect)).await.map_err(late("the primary"))?
     }
 
-    /// Returns the host and the port that a sentinel names, by `SENTINEL GET-MASTER-ADDR-BY-NAME`.
     async fn primary_address(&self, sentinel: &ConnectionInfo, connect: &Connect) -> Result<(String, u16), Error> {
         // The closure's credentials are for the primary.
         let connect = Connect { credentials: None, ..connect.clone() };
@@ -196,7 +170,7 @@ impl Sentinels {
     }
 }
 
-/// Returns the same server but for its host and port. A server on a Unix socket becomes one on TCP.
+/// A server on a Unix socket becomes one on TCP.
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 pub(in crate::store::redis) fn moved_to(server: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
     let address = match server.addr().clone() {
@@ -208,8 +182,7 @@ pub(in crate::store::redis) fn moved_to(server: &ConnectionInfo, host: String, p
     server.clone().set_addr(address)
 }
 
-/// Connects to the server that a sentinel named, if `ROLE` returns that it is a primary: after a
-/// failover a sentinel may still name the old one, which is a replica by then.
+/// Checks the role, because after a failover a sentinel may still name the old primary, now a replica.
 #[cfg(feature = "sentinel")]
 async fn open_primary(primary: &ConnectionInfo, connect: &Connect) -> Result<Link, Error> {
     let mut link = connect.open(primary).await?;
@@ -221,7 +194,6 @@ async fn open_primary(primary: &ConnectionInfo, connect: &Connect) -> Result<Lin
     }
 }
 
-/// Returns the error of a pool of the application's that has no connection.
 fn refused(error: PoolError) -> Error {
     match error {
         PoolError::Timeout(_) => Error::new(Kind::Timeout, "no connection to Redis in time").with_source(error),
@@ -229,14 +201,8 @@ fn refused(error: PoolError) -> Error {
     }
 }
 
-/// Reads a URL: `redis://`, `rediss://` with the feature `tls`, `redis+unix://` on Unix, and the
-/// same with `valkey`.
-///
-/// # Errors
-///
-/// If it is no such URL, encrypted without the feature, or encrypted without a proof of the
-/// server's identity (`#insecure`), or has a parameter that the redis crate passes over: the error is one of the
-/// settings. It does not show the URL, which may hold a password.
+/// Rejects `#insecure`, and parameters that the redis crate ignores. Errors never contain the URL, which may have a
+/// password.
 pub(in crate::store::redis) fn server_at(url: &str) -> Result<ConnectionInfo, Error> {
     let info = url.into_connection_info().map_err(|error| Error::invalid(fault(url)).with_source(error))?;
     if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
@@ -249,7 +215,7 @@ pub(in crate::store::redis) fn server_at(url: &str) -> Result<ConnectionInfo, Er
             "a user without a password is not logged in: give user:password@host in the Redis URL",
         ));
     }
-    // The redis crate passes over all others: with a `db` that other clients read, two services would share database 0.
+    // The redis crate ignores all others: with a `db` that other clients read, two services would share database 0.
     let (known, say): (&[&str], _) = match info.addr() {
         ConnectionAddr::Unix(_) => (&["db", "user", "pass", "protocol"], "there are db, user, pass and protocol"),
         _ => (&["protocol"], "the database is a path, as in redis://host:port/1"),
@@ -262,7 +228,6 @@ pub(in crate::store::redis) fn server_at(url: &str) -> Result<ConnectionInfo, Er
     Ok(info)
 }
 
-/// Returns what is wrong with a URL that the redis crate does not read, and what to give instead.
 fn fault(url: &str) -> &'static str {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let encrypted = ["rediss", "valkeys"].iter().any(|name| scheme.eq_ignore_ascii_case(name));

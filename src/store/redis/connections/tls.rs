@@ -1,7 +1,7 @@
-//! TLS: how a server proves its identity, and this process its own.
+//! TLS: verification of servers, and the client's identity.
 //!
-//! Certificates are read once, when the store is built, so that one that cannot be read is an error then and not with
-//! the first connection. There is no way to skip the verification of a server.
+//! Certificates are read when the store is built, so that an unreadable one fails the build and not the first
+//! connection. The verification of a server cannot be turned off.
 
 use std::{io, sync::Arc};
 
@@ -15,22 +15,15 @@ use super::link::Duplex;
 use crate::core::Error;
 use crate::core::error::Kind;
 
-/// Certificates and keys as PEM; without roots, the system's root certificates are trusted.
+/// PEM texts. Without roots, the system's root certificates are trusted.
 #[derive(Default)]
 pub(in crate::store::redis) struct Tls {
-    /// The certificates that are trusted instead of the system's.
     pub(in crate::store::redis) root: Option<Vec<u8>>,
-    /// The client's chain of certificates, and its private key.
     pub(in crate::store::redis) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Tls {
-    /// Returns how connections to some addresses, and to the servers found there, are encrypted; `None` if they are not.
-    ///
-    /// # Errors
-    ///
-    /// If certificates are set and an address is not encrypted, or they cannot be read. Without
-    /// any, if the system's root certificates are needed and cannot be read.
+    /// Returns `None` if no address is encrypted. Certificates with an address that is not encrypted are an error.
     pub(in crate::store::redis) fn config(
         &self,
         servers: &[ConnectionInfo],
@@ -76,11 +69,7 @@ impl Tls {
     }
 }
 
-/// Encrypts a stream to a host, whose certificate must be valid for that name or address.
-///
-/// # Errors
-///
-/// If the host's name is none that a certificate can be for, or the handshake fails.
+/// The certificate must be valid for `host`, a name or an address.
 pub(super) async fn encrypt(
     config: Option<&Arc<ClientConfig>>,
     host: &str,
@@ -91,13 +80,11 @@ pub(super) async fn encrypt(
     TlsConnector::from(config).connect(name, stream).await
 }
 
-/// Reads the certificates of a PEM text; there must be at least one.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(unreadable)?;
     if read.is_empty() { Err(unreadable("there is no certificate in it")) } else { Ok(read) }
 }
 
-/// Returns the error of PEM that cannot be used.
 fn unreadable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::invalid("the root certificates, or the client's certificate or key, cannot be read: give PEM")
         .with_source(cause)

@@ -1,5 +1,3 @@
-//! From requests to commands, and from replies to parts: see `store/redis/wire/`.
-
 use std::ptr;
 use std::sync::Arc;
 
@@ -17,34 +15,28 @@ use crate::store::clock::micros;
 use crate::store::redis::wire::Way;
 use crate::store::redis::wire::{Calls, KeyHashes, Packed, Program, Request, ScriptReply};
 
-/// How calls are made. The same for all servers of a store.
 #[derive(Clone)]
 pub(in crate::store::redis) struct Settings {
-    /// Whether scripts or functions of a library are called; `None` of a store that is sent commands only.
+    /// `None` for a store that only sends commands.
     pub(in crate::store::redis) calls: Option<Calls>,
-    /// The clock of decisions, whose time is sent along; the server's own if there is none.
     pub(in crate::store::redis) clock: Option<Arc<dyn Clock>>,
-    /// The limit of checks in all calls of one round. A request that has more leaves alone.
+    /// Maximum number of checks in a round. A larger request is sent alone.
     pub(in crate::store::redis) batch_size: usize,
-    /// The most rounds of calls in flight on a connection.
     pub(in crate::store::redis) in_flight: usize,
-    /// The most connections to one server.
     pub(in crate::store::redis) most: usize,
-    /// The runtime of all connections, if it is not that of the callers.
     pub(in crate::store::redis) runtime: Option<Handle>,
 }
 
 pub(super) type SharedSettings = Arc<Settings>;
 
-/// Scripts that a connection has been sent. The first call of each sends its source, so that what comes after it on the
-/// same connection cannot overtake it.
+/// The first call of a script includes its source, which later calls on the connection cannot overtake.
 #[derive(Default)]
 pub(super) struct Known {
     programs: Vec<&'static Program>,
     seen: KeyHashes,
 }
 
-/// Makes commands of a round: one for all requests of the same slot, and of one that is alone.
+/// Makes one command for each slot, and one for each request that must be alone.
 pub(super) fn calls(mut ids: Ids, entries: &Entries) -> SmallVec<[Command; 1]> {
     let part = |id: &usize| (entries[*id].job.slot, entries[*id].job.way);
     let is_alone = |id: &usize| entries[*id].job.is_alone;
@@ -67,7 +59,6 @@ fn request(entries: &Entries, id: usize) -> &Request {
     entries[id].job.request().expect("a command of its own is alone")
 }
 
-/// Appends a command as it is sent, behind what is to be done before.
 pub(super) fn encode(
     command: &mut Command,
     entries: &Entries,
@@ -85,7 +76,7 @@ pub(super) fn encode(
     }
     #[cfg(feature = "cluster")]
     if first.way == Way::Asking {
-        // It is about the next command.
+        // It applies to the next command only.
         cmd("ASKING").write_packed_command(out);
         command.before += 1;
     }
@@ -95,7 +86,7 @@ pub(super) fn encode(
     let requests: SmallVec<[&Request; 1]> = command.ids.iter().map(|id| request(entries, *id)).collect();
     let packed = Packed::of(&requests, &mut known.seen);
     let program = packed.program(settings.calls.unwrap_or_default());
-    // In microseconds since the Unix epoch; nothing without a clock.
+    // Microseconds since the Unix epoch.
     let now = settings.clock.as_deref().map(|clock| micros(clock.wall()).to_string()).unwrap_or_default();
     let is_new = !known.programs.iter().any(|known| ptr::eq(*known, program));
     if is_new {

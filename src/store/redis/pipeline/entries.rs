@@ -1,5 +1,3 @@
-//! Requests that are not over, each with who waits for it, and the commands in which they leave together.
-
 use std::task::Waker;
 
 use deadpool_redis::redis::RedisError;
@@ -12,10 +10,9 @@ use super::resp::Reply;
 use crate::core::Error;
 use crate::store::breaker::Permit;
 
-/// Identifies a request until it is over.
 pub(super) type EntryId = usize;
 
-/// What is in a command has an entry until its reply.
+/// Each request of a command has an entry until the reply.
 pub(super) type Entries = Slab<Entry>;
 
 pub(super) struct Entry {
@@ -24,27 +21,23 @@ pub(super) struct Entry {
 }
 
 pub(super) enum Progress {
-    /// Waits for a reply. Once its time is over, it waits only to refund what is taken.
+    /// Waits for a reply. After its timeout, it waits only to refund what was taken.
     Waits {
         waker: Option<Waker>,
         is_late: bool,
     },
-    /// Its time was over while it was in flight; its caller was woken, and does not know yet.
+    /// Timed out in flight. The caller was woken but has not polled yet.
     Late(Error),
     Done(Response),
-    /// Nobody waits any more.
     Left,
-    /// A settlement, which waits for no call of [`Queue::poll`](super::queue::Queue::poll).
     Settles(Settler),
 }
 
 impl Entry {
-    /// Returns whether somebody waits in time, or it is a settlement.
     pub(super) fn is_needed(&self) -> bool {
         matches!(self.state, Progress::Waits { is_late: false, .. } | Progress::Settles(_))
     }
 
-    /// Returns whether nobody waits any more.
     pub(super) fn is_left(&self) -> bool {
         matches!(self.state, Progress::Left)
     }
@@ -54,31 +47,27 @@ impl Entry {
     }
 }
 
-/// Requests of a round.
 pub(super) type Ids = SmallVec<[EntryId; 2]>;
 
-/// One command: requests that leave together, all of one slot of a Cluster.
 #[derive(Debug)]
 pub(super) struct Command {
     /// In the order of the reply. Not empty.
     pub(super) ids: Ids,
-    /// The checks of all.
     pub(super) size: usize,
-    /// The permit by which its outcome is reported: that of a probe, if it has one.
+    /// The permit to report the outcome by. A probe's permit has precedence.
     pub(super) permit: Option<Permit>,
-    /// How often the server was sent the script or the library with it.
+    /// Number of times the script or library was sent with it.
     pub(super) loads: u8,
-    /// How many replies come before its own.
+    /// Replies that precede its own, such as the reply to `ASKING`.
     pub(super) before: usize,
-    /// Whether what was to be done before failed.
+    /// First error among those replies.
     pub(super) failure: Option<RedisError>,
-    /// How many replies had come when it was sent, or when silence was last looked for.
+    /// `Queue::heard` when it was sent, or at the last check for silence.
     pub(super) heard: u64,
-    /// When the server is silent if no other has come. Set when it is sent.
+    /// When the server counts as silent if no reply arrives until then.
     pub(super) silent: Instant,
-    /// Whether it is the last of its round.
     pub(super) ends_round: bool,
-    /// Whether it was reported to be late.
+    /// Whether its timeout was reported.
     pub(super) is_late: bool,
 }
 
@@ -96,7 +85,7 @@ impl Command {
         Self { ids, size, permit, loads, before, failure, heard, silent, ends_round, is_late }
     }
 
-    /// Returns whether a reply is to what stands before it.
+    /// Counts a reply that precedes the command's own.
     pub(super) fn is_before(&mut self, reply: &Reply<'_>) -> bool {
         if self.before == 0 {
             return false;

@@ -1,24 +1,23 @@
-//! From many callers to one call and back: who writes, who reads, and what becomes of requests that a server does not
-//! decide.
+//! Pipelined calls to a server, in which requests of many callers are batched.
 //!
-//! A [`Job`] comes in: a request over keys of one slot, and its timeout. It has an entry until it is over
-//! (`entries.rs`). A caller that finds fewer than two rounds of calls in flight writes its own; otherwise it queues
-//! (`queue.rs`, `pipe.rs`). One task a connection reads replies, hands them out, and sends what has queued as one round
-//! (`task.rs`). So at low load a request leaves at once and alone, under load calls batch by themselves without a timer,
-//! and no handler that blocks its thread holds up what others send.
+//! A [`Job`] is a request over keys of one slot, with its timeout. It has an entry until it is over (`entries.rs`). If
+//! fewer than two rounds of calls are in flight, the caller writes its own call. Otherwise the request is queued
+//! (`queue.rs`, `pipe.rs`). One task per connection reads replies, hands them to callers, and sends the queued requests
+//! as one round (`task.rs`). So at low load a request is sent at once and alone, under load calls batch without a
+//! timer, and a handler that blocks its thread delays no other call.
 //!
-//! There is one connection for each runtime that asks (`server.rs`), and it ends with its runtime.
+//! Each runtime that calls the server has its own connection, which ends with the runtime (`server.rs`).
 //!
-//! | what | limit | beyond it |
+//! | bounded | limit | beyond it |
 //! | --- | --- | --- |
 //! | requests that wait for a call | 65,536 | a decision fails at once |
-//! | settlements on their way to a server | 4,096 | are not sent, and logged |
+//! | settlements in progress for a server | 4,096 | are not sent, and logged |
 //! | rounds in flight on a connection | 2 | requests wait for the next reply |
 //! | checks in a round | `Settings::batch_size` | requests wait for the next round |
-//! | connections that were replaced, and late replies are read on | 4, for 10 s | the oldest is closed |
+//! | replaced connections whose late replies are read | 4, for 10 s | the oldest is closed |
 //!
-//! What may have reached the server is not sent again, except after a reply that shows that it was not done. Every
-//! decision ends at its timeout at the latest, as long as the runtime of its connection runs.
+//! A call that may have reached the server is not sent again, except after a reply that proves that it was not
+//! executed. Every decision ends at its timeout at the latest, as long as the runtime of its connection runs.
 
 mod calls;
 mod entries;
@@ -32,15 +31,15 @@ mod server;
 mod socket;
 mod task;
 
-/// What `queue` and `pipe` share threads by; the model checker has its own.
+// Separate from its users because the model checker replaces it.
 mod sync {
     pub(super) use std::sync::{Arc, Mutex, MutexGuard};
     use std::task::Waker;
 
-    /// Wakes the task, from a caller that may block its thread next. Tokio keeps the task that was woken last for the
-    /// worker that woke it: another one after it makes it free to run on others.
     pub(super) fn wake(task: Waker) {
         task.wake();
+        // Tokio keeps the task that was woken last for the worker that woke it, and the caller may block that worker
+        // next. A second task takes that slot, so that other workers can run the first.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async {});
         }

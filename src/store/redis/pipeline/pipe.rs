@@ -1,8 +1,8 @@
-//! The way from the callers of one runtime to one server: what they and the task share, and who writes.
+//! The queue and task of one connection, as callers see it.
 //!
-//! A caller that finds fewer than two rounds in flight, and nobody writing, makes a call of its request and writes it by
-//! itself; any other only queues. The lock is never held over a system call. Whoever stops writing looks once more at
-//! what has queued meanwhile, or wakes the task for it: otherwise it would wait with nothing in flight.
+//! A caller that finds fewer than two rounds in flight, and no writer, encodes its request and writes it. Other callers
+//! only queue. The lock is never held over a system call. A caller that has written checks the queue once more, or
+//! wakes the task: otherwise requests that were queued during the write would wait with nothing in flight.
 
 use std::future::Future;
 use std::io;
@@ -18,10 +18,9 @@ use super::socket::Socket;
 use super::sync::{Arc, Mutex, MutexGuard, wake};
 use crate::core::Error;
 
-/// How often one caller writes for others, before it leaves that to the task.
+/// Rounds that one caller writes for others before it wakes the task instead.
 const MOST_WRITES: usize = 2;
 
-/// What callers and the task of a connection share.
 pub(super) struct Pipe {
     queue: Mutex<Queue>,
     pub(super) watch: SharedWatch,
@@ -36,7 +35,7 @@ impl Pipe {
         self.lock().end.is_some()
     }
 
-    /// Locks the queue. Of what is done under the lock, only a clock can panic.
+    /// Ignores poisoning: under the lock, only a clock can panic.
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
         match self.queue.lock() {
             Ok(queue) => queue,
@@ -44,7 +43,6 @@ impl Pipe {
         }
     }
 
-    /// Queues a settlement. Returns it if the runtime has ended.
     pub(super) fn settle(&self, job: Box<Job>, settler: Settler) -> Result<(), (Box<Job>, Settler)> {
         let mut queue = self.lock();
         let next = queue.settle(job, settler)?;
@@ -52,14 +50,12 @@ impl Pipe {
         Ok(())
     }
 
-    /// Does what is to be done after a change of the queue: wakes the task, writes a round, and then what has queued
-    /// meanwhile.
     fn follow<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, mut next: Next) {
         for turn in 1.. {
             let wakes = mem::take(&mut queue.arms) || matches!(next, Next::Wake);
             let task = if wakes { queue.task.clone() } else { None };
             drop(queue);
-            // Before a write, which may panic: then only the task's timer ends the wait.
+            // Before a write, because a write may panic. Then only the task's timer ends the wait.
             task.into_iter().for_each(wake);
             let Next::Write(round) = next else { return };
             let (number, rest, unsent) = round.write();
@@ -72,11 +68,7 @@ impl Pipe {
         self.follow(self.lock(), Next::Wake);
     }
 
-    /// Writes, for the task, what the socket has not taken before, and then what has queued.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is lost.
+    /// Writes the rest of earlier writes for the task, then queued requests.
     pub(super) fn write_rest(&self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut queue = self.lock();
@@ -95,18 +87,14 @@ impl Pipe {
             let _ = self.lock().written(number, rest, unsent, false);
             sent?;
             if is_rest {
-                // It takes no more for now.
+                // The socket takes no more for now.
                 ready!(socket.poll_ready(cx))?;
             }
         }
     }
 }
 
-/// The wait for a reply. Nothing is sent before the first poll.
-///
-/// # Cancellation
-///
-/// Dropped, a request that was not sent is not sent any more; of one that was, the reply is dropped.
+/// Sends nothing before the first poll. If dropped, the request is not sent, or its reply is dropped.
 pub(in crate::store::redis) struct Asking {
     pipe: Arc<Pipe>,
     stage: Stage,
@@ -124,7 +112,6 @@ impl Asking {
         Self { pipe, stage: Stage::New(job) }
     }
 
-    /// Asks, and writes if nobody else does.
     fn ask(&mut self, job: Box<Job>, cx: &Context<'_>) -> Poll<Result<JobReply, NoReply>> {
         let mut queue = self.pipe.lock();
         match queue.ask(job, cx.waker()) {
@@ -174,13 +161,9 @@ impl Drop for Asking {
     }
 }
 
-/// Why there is no reply, and what may still receive one.
 pub(in crate::store::redis) struct NoReply {
-    /// The error for the caller.
     pub(in crate::store::redis) error: Error,
-    /// Receives the reply to what was sent, if its time was over before.
     pub(in crate::store::redis) late: Option<Asking>,
-    /// What was refused, if the server replied with an error.
     #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "one server redirects nothing"))]
     pub(in crate::store::redis) refused: Option<Box<Refused>>,
 }

@@ -1,8 +1,8 @@
-//! Who waits for what: requests in no call yet, calls in flight, and who writes.
+//! Requests that wait, commands in flight, and the turn to write.
 //!
-//! All of it is one value behind one lock; the methods here are what happens under it, and calls are made of requests
-//! there, too. At most one writes at a time: it has got [`Next::Write`], and ends by [`Queue::written`]. What it does
-//! meanwhile has no effect if the connection was given up: that has another [number](Queue::number) then.
+//! All of this state is behind one lock, under which the methods run and calls are encoded. At most one caller writes
+//! at a time: from [`Next::Write`] to [`Queue::written`]. If the connection is given up during a write, `written` has
+//! no effect because the connection's [number](Queue::number) has changed.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -23,98 +23,76 @@ use crate::core::error::Kind;
 use crate::store::breaker::Permit;
 use crate::store::redis::connections::{Failure, failed, is_definite};
 
-/// The most requests that wait for a call; a decision beyond them fails at once.
 const MOST_WAITING: usize = 65_536;
 
-/// The number of checks that is not worth two calls.
+/// A round of no more checks than this is not split over several calls.
 const LEAST: usize = 4;
 
-/// How often a request is sent anew because it was surely not sent before.
 const MOST_TRIES: u8 = 3;
 
-/// How often a call is repeated with what it lacks: the server may be flushed in between.
+/// More than one, because the server may be flushed after a load.
 const MOST_LOADS: u8 = 3;
 
-/// The commands of a round.
 type Commands = SmallVec<[Command; 1]>;
 
-/// The way to the server.
 pub(super) enum Line {
     Down,
     Connecting,
-    /// Callers write by themselves.
     Socket(Arc<Socket>),
 }
 
-/// What whoever has changed the queue is to do next, after the lock.
 pub(super) enum Next {
     Write(Round),
-    /// Wake the task.
     Wake,
     Rest,
 }
 
-/// What one writer writes.
 pub(super) struct Round {
     socket: Arc<Socket>,
-    /// The number of the connection.
     number: u64,
     bytes: Vec<u8>,
-    /// How many commands that is.
     count: usize,
-    /// Whether nothing was in flight before.
     was_quiet: bool,
 }
 
-/// What is done after the lock: outcomes are reported, wakers are called, settlements completed or handed on.
 #[derive(Default)]
 pub(super) struct Done {
     reports: Vec<(Permit, Option<Failure>)>,
     wakers: Vec<Waker>,
     settled: Vec<(Settler, JobReply)>,
     failed: Option<(Vec<Settler>, Error)>,
-    /// Surely not done.
     unsettled: Vec<Unsettled>,
 }
 
 pub(super) struct Queue {
     pub(super) entries: Entries,
-    /// Requests in no call yet, in their order.
     waiting: VecDeque<EntryId>,
-    /// The checks of all that wait.
+    /// Checks in `waiting`.
     checks: usize,
-    /// Commands that are to be sent again.
     again: VecDeque<Command>,
     flight: VecDeque<Command>,
-    /// Commands on each connection on which nothing is sent any more, and late replies are read.
+    /// Commands of each replaced connection, on which only late replies are read.
     replaced: Vec<VecDeque<Command>>,
-    /// The checks in flight.
     sent: usize,
     rounds: usize,
     pub(super) line: Line,
-    /// The number of the connection.
     number: u64,
-    /// Scripts that the connection has been sent.
     known: Known,
-    /// Whether somebody writes.
     writing: bool,
-    /// What the socket has not taken yet, for the task; mostly nothing.
+    /// Bytes that the socket has not taken yet. The task writes them.
     rest: Vec<u8>,
-    /// How many of the last commands in flight surely were not sent.
+    /// Number of commands at the end of `flight` that were certainly not sent.
     unsent: usize,
-    /// How many replies came on this connection.
     heard: u64,
-    /// When the task's timer goes off at the latest, if it is set.
+    /// Latest time at which the task's timer fires.
     pub(super) armed: Option<Instant>,
-    /// Whether the task has to set it anew.
+    /// The task has to reset its timer.
     pub(super) arms: bool,
     late: Lateness,
     settings: SharedSettings,
-    /// Why no more is sent, once the runtime has ended.
+    /// Set once the runtime has ended. Nothing is sent after that.
     pub(super) end: Option<Error>,
-    /// Whether no more will be asked.
     pub(super) is_last: bool,
-    /// The waker of the task, once that has run.
     pub(super) task: Option<Waker>,
 }
 
@@ -146,11 +124,6 @@ impl Queue {
         }
     }
 
-    /// Adds a request whose caller has this waker.
-    ///
-    /// # Errors
-    ///
-    /// If too many wait, or the runtime has ended.
     pub(super) fn ask(&mut self, job: Box<Job>, waker: &Waker) -> Result<(EntryId, Next), Error> {
         if let Some(end) = &self.end {
             return Err(end.shared());
@@ -165,19 +138,17 @@ impl Queue {
         Ok((id, self.add(id, size)))
     }
 
-    /// Adds a settlement. Returns it if the runtime has ended.
     pub(super) fn settle(&mut self, job: Box<Job>, settler: Settler) -> Result<Next, (Box<Job>, Settler)> {
         if self.end.is_some() {
             return Err((job, settler));
         }
-        // When it is looked whether the server is silent.
+        // Then the task checks if the server is silent.
         self.arm(job.timeout.ends());
         let size = job.size();
         let id = self.entries.insert(Entry { job, state: Progress::Settles(settler) });
         Ok(self.add(id, size))
     }
 
-    /// Has the task's timer go off at a time, or earlier.
     fn arm(&mut self, until: Instant) {
         if self.armed.is_none_or(|armed| armed > until) {
             (self.armed, self.arms) = (Some(until), true);
@@ -216,14 +187,13 @@ impl Queue {
         self.take().map_or(Next::Rest, |commands| self.begin(socket, commands))
     }
 
-    /// Puts commands in flight, which are written next. If the clock of the store panics, they have no reply, as if the
-    /// server were silent.
     fn begin(&mut self, socket: Arc<Socket>, commands: Commands) -> Next {
         let (before, count, mut bytes) = (self.flight.len(), commands.len(), mem::take(&mut self.rest));
         self.writing = true;
         self.launch(commands);
         let Self { flight, entries, settings, known, .. } = self;
         for command in flight.range_mut(before..) {
+            // If the store's clock panics here, these commands get no reply, as if the server were silent.
             encode(command, entries, settings, known, &mut bytes);
         }
         let was_quiet = before == 0;
@@ -234,8 +204,8 @@ impl Queue {
         if let Some(command) = self.again.pop_front() {
             return Some(smallvec![command]);
         }
-        // Calls in flight should be alike in size: a short one behind a long one ends before the callers of the long
-        // one can ask again, and then the server waits for the process.
+        // Calls in flight should have equal sizes: a short call behind a long one ends before the callers of the long
+        // one can send their next requests, and then the server is idle.
         let share = if self.sent == 0 {
             self.checks
         } else {
@@ -273,7 +243,7 @@ impl Queue {
         }
     }
 
-    /// Ends a write: `rest` was not taken, and of the last `unsent` commands nothing was.
+    /// Ends a write: `rest` was not taken, nor anything of the last `unsent` commands.
     pub(super) fn written(&mut self, number: u64, rest: Vec<u8>, unsent: usize, may_go_on: bool) -> Next {
         if number != self.number {
             return Next::Wake;
@@ -292,8 +262,7 @@ impl Queue {
         }
     }
 
-    /// Takes what the socket has not taken, with the number of the connection, and of how many of the last commands it has
-    /// taken nothing; the task writes it, and ends by [`written`](Self::written).
+    /// The caller writes the bytes and calls [`written`](Self::written).
     pub(super) fn take_rest(&mut self) -> Option<(Vec<u8>, u64, usize)> {
         if self.writing || self.rest.is_empty() {
             return None;
@@ -302,12 +271,7 @@ impl Queue {
         Some((mem::take(&mut self.rest), self.number, self.unsent))
     }
 
-    /// Returns the command to which the next reply on the connection is, or on a replaced one; `None` if it is
-    /// to what stands before it.
-    ///
-    /// # Errors
-    ///
-    /// If it is to none: the connection is out of step.
+    /// `None` if the reply is to a command sent before, such as `ASKING`.
     pub(super) fn replied(&mut self, reply: &Reply<'_>, replaced: Option<usize>) -> Result<Option<Command>, OutOfStep> {
         let flight = replaced.map_or(&mut self.flight, |place| &mut self.replaced[place]);
         let command = flight.front_mut().ok_or(OutOfStep)?;
@@ -331,7 +295,7 @@ impl Queue {
                 done.wakers.extend(waker.take());
                 *state = Progress::Done(response);
             }
-            // It came before the caller knew that it was late.
+            // The reply arrived before the caller noticed the timeout.
             Progress::Late(_) => *state = Progress::Done(response),
             Progress::Left => drop(self.entries.remove(id)),
             Progress::Done(_) | Progress::Settles(_) => {
@@ -347,7 +311,7 @@ impl Queue {
         let error = if is_definite { error.unsent() } else { error };
         for id in command.ids.iter().copied() {
             match self.settlement(id) {
-                // It may go to another node, or come back when this one is able again.
+                // Another node may execute it, or this one once it can again.
                 Some((job, settler)) if is_definite => {
                     let (error, cause) = (error.shared(), Some(cause.clone()));
                     done.unsettled.push(Unsettled { job, settler, error, cause });
@@ -371,7 +335,7 @@ impl Queue {
         if let Progress::Settles(settler) = state { Some((job, settler)) } else { None }
     }
 
-    /// Has a command sent again with what the server lacks; returns it if that was done often enough.
+    /// Queues the command with its script or library. Returns it after too many loads.
     pub(super) fn load(&mut self, mut command: Command) -> Option<Command> {
         if command.loads == MOST_LOADS {
             return Some(command);
@@ -402,7 +366,7 @@ impl Queue {
         }
     }
 
-    /// The caller leaves. What waits is never sent; of what is in flight, the reply is dropped.
+    /// Drops a request's waiter. A request that waits is never sent. The reply to one in flight is dropped.
     pub(super) fn leave(&mut self, id: EntryId) {
         let Some(Entry { state, .. }) = self.entries.get_mut(id) else { return };
         match state {
@@ -410,19 +374,18 @@ impl Queue {
             Progress::Done(_) => drop(self.entries.remove(id)),
             Progress::Left | Progress::Settles(_) => {}
         }
-        // No queue of those who left grows while nothing is sent.
+        // Otherwise the queue would grow with abandoned requests while nothing is sent.
         while let Some(id) = self.waiting.front().copied().filter(|id| self.entries[*id].is_left()) {
             self.waiting.pop_front();
             self.checks -= self.entries.remove(id).job.size();
         }
     }
 
-    /// Ends the wait of those whose time is over, and sets when to look again. Returns whether the connection has had no
-    /// reply for a whole timeout.
+    /// Times out requests, and sets the next timer. Returns `true` if the connection had no reply for a whole timeout.
     pub(super) fn expire(&mut self, now: Instant, done: &mut Done) -> bool {
         let (mut late, mut next) = (None, None::<Instant>);
         let mut await_until = |until: Instant| next = Some(next.map_or(until, |next: Instant| next.min(until)));
-        // What was not sent leaves the queue with its caller.
+        // A request that was not sent is removed with its caller.
         for id in mem::take(&mut self.waiting) {
             let entry = &self.entries[id];
             let Job { timeout, permit, .. } = *entry.job;
@@ -461,7 +424,7 @@ impl Queue {
                 if !mem::replace(&mut front.is_late, true) {
                     late = front.permit.or(late);
                 }
-                // It is slow, and replies to others.
+                // The server is slow, but replies to others.
                 front.silent = now + self.entries[front.ids[0]].job.timeout.budget;
             }
             await_until(front.silent);
@@ -471,7 +434,7 @@ impl Queue {
         is_silent
     }
 
-    /// Gives the connection up. Requests that surely were not sent wait for the next one; returns the others.
+    /// Gives the connection up. Unsent requests wait for the next connection. Returns the commands that were sent.
     pub(super) fn disconnect(&mut self, done: &mut Done) -> VecDeque<Command> {
         self.number += 1;
         (self.line, self.writing, self.rest, self.known) = (Line::Down, false, Vec::new(), Known::default());
@@ -485,8 +448,6 @@ impl Queue {
         mem::take(&mut self.flight)
     }
 
-    /// Has requests that surely were not made wait for the next connection, but those that nobody needs or that were tried
-    /// often enough.
     pub(super) fn wait_again(&mut self, command: Command, error: &Error, done: &mut Done) {
         let is_given_up = command.ids.iter().any(|id| self.entries[*id].job.tries >= MOST_TRIES);
         for id in command.ids.into_iter().rev() {
@@ -517,7 +478,6 @@ impl Queue {
         !self.replaced[place].is_empty()
     }
 
-    /// Fails a decision that was not sent, or hands a settlement on.
     fn fail_unsent(&mut self, id: EntryId, error: &Error, done: &mut Done) {
         match self.settlement(id) {
             Some((job, settler)) => {
@@ -538,8 +498,7 @@ impl Queue {
         done.fail(failed, error);
     }
 
-    /// Fails the decisions that waited before `by`, and hands all settlements on: none of them was sent. Returns the
-    /// permit of the first decision.
+    /// Fails decisions that began before `by`, and returns all settlements as unsettled: none was sent.
     pub(super) fn fail_waiting(&mut self, by: Instant, error: &Error, done: &mut Done) -> Option<Permit> {
         let mut first = None;
         for id in mem::take(&mut self.waiting) {
@@ -558,7 +517,6 @@ impl Queue {
         first.flatten()
     }
 
-    /// Ends it with its runtime: nothing is asked any more.
     pub(super) fn close(&mut self, error: &Error, now: Instant, done: &mut Done) {
         let lost = self.disconnect(done);
         self.fail(lost, error, done);
@@ -574,12 +532,11 @@ impl Queue {
         self.late = Lateness::default();
     }
 
-    /// Returns whether anything waits for a connection.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Returns whether nothing waits and nothing is in flight, but for late replies to decisions.
+    /// Late replies to decisions do not count.
     pub(super) fn is_idle(&self) -> bool {
         let mut replaced = self.replaced.iter().flatten().flat_map(|command| &command.ids);
         let is_sent = self.waiting.is_empty() && self.flight.is_empty() && self.again.is_empty() && !self.writing;
@@ -588,13 +545,12 @@ impl Queue {
 }
 
 impl Round {
-    /// Writes. Returns the number of the connection, what it did not take, and of how many of the last commands it
-    /// surely took nothing.
+    /// Returns the connection's number, the bytes not taken, and how many of the last commands were certainly not sent.
     pub(super) fn write(self) -> (u64, Vec<u8>, usize) {
         let Self { socket, number, mut bytes, count, was_quiet } = self;
-        // One that has ended while nothing was in flight costs no request, if it is known by now.
+        // If the server closed a quiet connection, and the socket knows, no request is lost.
         let is_over = was_quiet && !socket.is_quiet();
-        // Of an error the task hears, too, when it writes the rest.
+        // The task gets the error, too, when it writes the rest.
         let result = if is_over { Ok(0) } else { socket.send(&bytes) };
         // A stream that fails may have passed on the first of several commands.
         let unsent = if matches!(result, Ok(0)) || result.is_err() && count == 1 { count } else { 0 };
@@ -618,7 +574,7 @@ impl Done {
         }
     }
 
-    /// Does all but for settlements that were not done, which the caller hands on. Returns the room for wakers, and those.
+    /// Runs the effects. Returns the emptied list of wakers, whose memory is reused, and the settlements to send again.
     pub(super) fn finish(mut self, watch: &dyn Watch) -> (Vec<Waker>, Vec<Unsettled>) {
         for (permit, failure) in self.reports {
             watch.report(permit, failure.as_ref());
@@ -634,20 +590,17 @@ impl Done {
     }
 }
 
-/// The error of a lost connection.
 pub(super) fn lost_connection() -> Error {
     Error::new(Kind::Connection, "the connection to Redis was lost")
 }
 
-/// The error of callers that time out now, and since when it is in use. Callers that wait through the
-/// same silence share it, so that layers count one failure.
+/// Callers that time out in one silence share an error, so that layers count one failure.
 #[derive(Debug, Default)]
 struct Lateness(Option<(Instant, Error)>);
 
 impl Lateness {
-    /// Returns the error for a caller that times out now: the one in use if that is less than a
-    /// quarter of a timeout old, else a new one.
     fn error(&mut self, now: Instant, timeout: Timeout) -> Error {
+        // An error is reused for a quarter of a timeout only, so that a longer silence counts again.
         let current = self.0.take().filter(|(since, _)| now.saturating_duration_since(*since) < timeout.budget / 4);
         let (_, error) = self.0.insert(current.unwrap_or_else(|| (now, timeout.error())));
         error.shared()

@@ -1,7 +1,7 @@
-//! Where replies end, and what they are: RESP, by <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
+//! Framing of replies in RESP, by <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 //!
-//! Only the strings that scripts return are read here; of all else this finds the end, and the redis crate reads it. A
-//! connection of an application's pool is a stream of the same bytes: [`Pooled`].
+//! Only strings, which scripts return, are parsed here. For other values this finds the end, and the redis crate parses
+//! them. A connection of an application's pool is a stream of the same bytes: [`Pooled`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,17 +15,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::sync::wake;
 
-/// A reply.
 #[derive(Debug)]
 pub(super) enum Reply<'a> {
     Bytes(&'a [u8]),
     Error(RedisError),
     Other(Value),
-    /// A message of the server, which is a reply to nothing.
+    /// A message that the server pushed, which replies to nothing.
     Pushed,
 }
 
-/// What follows is no reply: the connection is out of step.
+/// The received bytes are no reply to what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OutOfStep;
 
@@ -35,16 +34,15 @@ impl From<OutOfStep> for io::Error {
     }
 }
 
-/// The longest reply: a batch of whole logs.
+/// The longest reply, in bytes: a batch of whole logs.
 const LONGEST: usize = 64 << 20;
 
-/// The longest line. Errors of scripts quote their arguments.
+/// The longest line, in bytes. Errors of scripts quote their arguments.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// How deep values may lie in others.
 const DEEPEST: u8 = 32;
 
-/// Reads the next reply of what was received, and returns how long it is; `None` if it is not complete.
+/// Returns the next reply and its length. `None` if it is incomplete.
 pub(super) fn next(received: &[u8]) -> Result<Option<(Reply<'_>, usize)>, OutOfStep> {
     let Some(end) = end_of(received, 0, DEEPEST)? else { return Ok(None) };
     let reply = &received[..end];
@@ -59,8 +57,7 @@ pub(super) fn next(received: &[u8]) -> Result<Option<(Reply<'_>, usize)>, OutOfS
     Ok(Some((reply, end)))
 }
 
-/// Reads the length of a value that begins here, and where what it counts begins. `None` of a null, and of a value
-/// without a length.
+/// Returns where the content begins, and its length. `None` for a null, or a value without a length.
 fn length(value: &[u8]) -> Result<Option<(usize, usize)>, OutOfStep> {
     if !matches!(value[0], b'$' | b'=' | b'!' | b'*' | b'~' | b'>' | b'%') || value.get(1) == Some(&b'-') {
         return Ok(None);
@@ -82,7 +79,7 @@ fn length(value: &[u8]) -> Result<Option<(usize, usize)>, OutOfStep> {
     Ok(None)
 }
 
-/// Returns where the value ends that begins at `start`; `None` if that has not come yet.
+/// `None` if the end is not received yet.
 fn end_of(received: &[u8], start: usize, depth: u8) -> Result<Option<usize>, OutOfStep> {
     let Some(kind) = received.get(start) else { return Ok(None) };
     let each = match kind {
@@ -93,7 +90,7 @@ fn end_of(received: &[u8], start: usize, depth: u8) -> Result<Option<usize>, Out
         _ => return Err(OutOfStep),
     };
     let Some((first, length)) = length(&received[start..])? else {
-        // A null, as of before RESP3, or not all of the length.
+        // A null of RESP2, or an incomplete length.
         return match received[start..].get(..5) {
             Some(b"$-1\r\n" | b"*-1\r\n") => Ok(Some(start + 5)),
             Some([_, b'-', ..]) => Err(OutOfStep),
@@ -129,23 +126,18 @@ fn line(received: &[u8], start: usize) -> Result<Option<usize>, OutOfStep> {
     }
 }
 
-/// What was written together.
 type Sending = Pin<Box<dyn Future<Output = Result<Vec<Value>, RedisError>> + Send>>;
 
 enum Sent {
     New(Sending),
-    /// One before it has no replies yet.
+    /// Kept here until all earlier writes have their replies.
     Replied(Result<Vec<Value>, RedisError>),
 }
 
-/// A connection of an application's pool, as the stream that the server is at the other end of: commands are written, and
-/// their replies are read. The redis crate, which has the stream, takes them one by one.
-///
-/// Each write is of whole commands, as all of it is taken. It is sent by the next read, which is the task's.
+/// The redis crate owns the socket. A write has whole commands, which the next read, by the task, sends.
 pub(super) struct Pooled {
     connection: MultiplexedConnection,
     sent: VecDeque<Sent>,
-    /// Replies that are not read yet.
     replies: BytesMut,
 }
 

@@ -1,7 +1,7 @@
-//! One server: its connections, one for each runtime that asks, and settlements on their way to it.
+//! Connections to one server, one for each runtime, and settlements in progress.
 //!
-//! A connection ends with its runtime. What it has not sent of settlements moves to another one, or waits here until
-//! there is one. Dropping the server lets each connection send what it has, and end.
+//! A connection ends with its runtime. Its unsent settlements move to another connection, or wait here for one. When
+//! the server is dropped, each connection sends what is queued, then ends.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,24 +18,21 @@ use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::store::redis::connections::{ConnSource, Link};
 
-/// The most settlements on their way to one server. They wait through outages, and would fill the memory.
+/// A bound because settlements wait through outages and would fill the memory.
 const MOST_SETTLEMENTS: usize = 4_096;
 
-/// One server, or one node of a Cluster.
 pub(in crate::store::redis) struct Server {
-    /// Where connections come from.
     source: Arc<ConnSource>,
     settings: Arc<Settings>,
     watch: Arc<dyn Watch>,
-    /// The connection of each runtime. Some may have ended, which are removed when the next one is made.
+    /// The connection of each runtime. Ended ones are removed when the next is made.
     lines: ArcSwap<Vec<(Id, Arc<Pipe>)>>,
-    /// Settlements that wait for a connection of any runtime. Locked while one is made.
+    /// Settlements that wait for a connection of any runtime. The lock is held while a connection is made.
     orphans: Mutex<Vec<Unsettled>>,
-    /// One permit for each settlement that may yet be on its way.
     places: Arc<Semaphore>,
 }
 
-/// The watch of a server that is none of a Cluster: its layer's circuit breaker counts.
+/// The watch of a server without a Cluster, whose outcomes the layer's circuit breaker counts.
 struct Alone(Weak<Server>);
 
 impl Watch for Alone {
@@ -64,28 +61,17 @@ impl Server {
         &self.settings
     }
 
-    /// Asks over the connection of the calling runtime. The runtime is that of the first poll's caller, and nothing is
-    /// sent before that.
-    ///
-    /// # Errors
-    ///
-    /// If there is no runtime.
+    /// Uses the connection of the calling runtime. Nothing is sent before the first poll.
     pub(in crate::store::redis) fn ask(&self, job: Box<Job>) -> Result<Asking, Error> {
         let here = Handle::try_current().ok();
         let runtime = self.settings.runtime.as_ref().or(here.as_ref()).ok_or_else(no_runtime)?;
         Ok(self.ask_by(runtime, job))
     }
 
-    /// Asks over the connection of a runtime. Nothing is sent before the first poll.
     pub(in crate::store::redis) fn ask_by(&self, runtime: &Handle, job: Box<Job>) -> Asking {
         Asking::new(self.line(runtime), job)
     }
 
-    /// Connects now, if the calling runtime has no connection.
-    ///
-    /// # Errors
-    ///
-    /// If the server cannot be reached or used.
     pub(in crate::store::redis) async fn prepare(&self) -> Result<(), Error> {
         let here = Handle::try_current().map_err(|_| no_runtime())?;
         let runtime = self.settings.runtime.as_ref().unwrap_or(&here);
@@ -98,11 +84,7 @@ impl Server {
         Ok(())
     }
 
-    /// Sends a settlement, after those sent before by the same runtime, and returns what receives the result.
-    ///
-    /// # Errors
-    ///
-    /// If too many are on their way: it is not sent, which is logged.
+    /// Sends a settlement after earlier ones of the same runtime. If too many are in progress, it is logged, not sent.
     pub(in crate::store::redis) fn settle(&self, job: Box<Job>) -> Result<oneshot::Receiver<SettledReply>, Error> {
         static UNSENT: Lines = Lines::new();
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
@@ -116,7 +98,7 @@ impl Server {
         Ok(receiver)
     }
 
-    /// Sends a settlement that has its place. Outside of a runtime it goes by any connection, or waits for one.
+    /// Sends a settlement that has a permit. Outside of a runtime, any connection sends it.
     pub(in crate::store::redis) fn settle_by(&self, job: Box<Job>, settler: Settler) {
         let here = Handle::try_current().ok();
         let runtime = self.settings.runtime.as_ref().or(here.as_ref());
@@ -124,7 +106,6 @@ impl Server {
         self.give(line.as_ref(), job, settler);
     }
 
-    /// Gives a settlement to a connection, if that has not ended, or to any other.
     fn give(&self, line: Option<&Arc<Pipe>>, mut job: Box<Job>, mut settler: Settler) {
         loop {
             for line in line.into_iter().chain(self.lines.load().iter().map(|(_, line)| line)) {
@@ -133,7 +114,7 @@ impl Server {
                     Err(back) => (job, settler) = back,
                 }
             }
-            // Who makes one after this takes the orphans along.
+            // The lock makes the next new connection take this settlement.
             let mut orphans = lock(&self.orphans);
             if self.lines.load().iter().all(|(_, line)| line.has_ended()) {
                 return orphans.push(Unsettled { job, settler, error: stopped(), cause: None });
@@ -141,16 +122,15 @@ impl Server {
         }
     }
 
-    /// Returns the connection of a runtime, which is made if there is none.
     fn line(&self, runtime: &Handle) -> Arc<Pipe> {
         let id = runtime.id();
-        // One that has ended, as its task has panicked, is replaced.
+        // A connection ends if its task panics.
         let lines = self.lines.load();
         let known = lines.iter().find(|(of, line)| *of == id && !line.has_ended());
         known.map_or_else(|| self.make(runtime, None), |(_, line)| Arc::clone(line))
     }
 
-    /// Makes the connection of a runtime; with too many, returns the first one.
+    /// Returns the first connection if there are too many.
     #[cold]
     fn make(&self, runtime: &Handle, connection: Option<Link>) -> Arc<Pipe> {
         let (orphans, id) = (lock(&self.orphans), runtime.id());
@@ -165,7 +145,7 @@ impl Server {
         self.lines.store(Arc::new(lines));
         drop(orphans);
         runtime.spawn(Task::new(Arc::clone(&line), Arc::clone(&self.source), runtime.clone(), connection));
-        // It has ended already if its runtime is being shut down.
+        // It has already ended if its runtime is shutting down.
         let orphans = if line.has_ended() { Vec::new() } else { std::mem::take(&mut *lock(&self.orphans)) };
         for Unsettled { job, settler, .. } in orphans {
             self.give(Some(&line), job, settler);
@@ -175,7 +155,6 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Lets the connections end once all is sent and has its replies.
     fn drop(&mut self) {
         for (_, line) in self.lines.load().iter() {
             line.lock().is_last = true;
@@ -186,12 +165,10 @@ impl Drop for Server {
     }
 }
 
-/// Locks a mutex. Nothing panics while one is held.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The error of a call outside of a tokio runtime.
 #[cold]
 fn no_runtime() -> Error {
     Error::new(Kind::Store, "Redis cannot be called outside of a tokio runtime")

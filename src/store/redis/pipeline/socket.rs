@@ -1,8 +1,8 @@
-//! The two halves of a stream to a server: callers write by one, and the task reads the other.
+//! The two halves of a stream: callers write to one, and the task reads the other.
 //!
-//! A TCP socket has two halves of its own. Every other stream, of TLS, of a Unix socket or of an application's dialer, is
-//! one behind a lock; whatever it registers is the waker of the task. So what it does not take, and what it keeps for
-//! later, as a part of a TLS record, is finished by the task.
+//! A TCP socket has separate halves. Every other stream (TLS, a Unix socket, or an application's dialer) is behind a
+//! lock, and registers only the waker of the task. So the task finishes what the stream does not take or keeps back,
+//! such as a part of a TLS record.
 
 use std::io;
 use std::pin::Pin;
@@ -17,41 +17,36 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::store::redis::connections::Duplex;
 
-/// Room for what is read at once.
 const ROOM: usize = 16 * 1_024;
 
-/// The half that is written.
 #[derive(Debug)]
 pub(super) enum Socket {
     Tcp(OwnedWriteHalf),
     Other(Arc<SharedStream>),
 }
 
-/// The half that is read.
 #[derive(Debug)]
 pub(super) enum Reader {
     Tcp(OwnedReadHalf),
     Other(Arc<SharedStream>),
 }
 
-/// A stream whose halves are one.
 pub(super) struct SharedStream {
     stream: Mutex<ReadAhead>,
     task: Arc<TaskWaker>,
-    /// Wakes the task.
     waker: Waker,
 }
 
 struct ReadAhead {
     stream: Box<dyn Duplex>,
-    /// What was read by [`Socket::is_quiet`]; with nothing in it, the stream has ended.
+    /// Bytes read by [`Socket::is_quiet`]. Empty at the end of the stream.
     ahead: Option<BytesMut>,
 }
 
 #[derive(Default)]
 struct TaskWaker {
     task: Mutex<Option<Waker>>,
-    /// Whether the stream took nothing, and has woken nobody since.
+    /// Whether the stream took nothing, and has not woken the task since.
     is_full: AtomicBool,
 }
 
@@ -76,11 +71,7 @@ pub(super) fn other(stream: Box<dyn Duplex>) -> (Socket, Reader) {
 }
 
 impl Socket {
-    /// Writes what the stream takes without a wait. Returns how much that was.
-    ///
-    /// # Errors
-    ///
-    /// If the stream is lost, and took nothing.
+    /// Writes without waiting, and returns the number of bytes taken.
     pub(super) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut sent = 0;
         while sent < bytes.len() {
@@ -101,12 +92,11 @@ impl Socket {
         Ok(sent)
     }
 
-    /// Polls, for the task, whether the stream takes anything.
     pub(super) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(half) => half.as_ref().poll_write_ready(cx),
             Self::Other(locked) => {
-                // A write has registered the waker, and may have woken it already.
+                // The write has registered the waker, and may have woken it already.
                 if !locked.task.is_full.load(Ordering::Acquire) {
                     cx.waker().wake_by_ref();
                 }
@@ -117,7 +107,7 @@ impl Socket {
 
     pub(super) fn is_quiet(&self) -> bool {
         match self {
-            // Without a call, it is an error if the socket is known to have nothing to read.
+            // Without a system call: it is an error if the socket is known to have nothing to read.
             Self::Tcp(half) => half.as_ref().try_io(Interest::READABLE, || Ok(())).is_err(),
             Self::Other(locked) => locked.is_quiet(),
         }
@@ -141,14 +131,15 @@ impl SharedStream {
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut cx = Context::from_waker(&self.waker);
         let ReadAhead { stream, .. } = &mut *lock(&self.stream);
-        // Before it may wake somebody.
+        // First, because the write may wake the task.
         self.task.is_full.store(true, Ordering::Release);
         let written = match Pin::new(&mut *stream).poll_write(&mut cx, bytes) {
             Poll::Ready(written) => written?,
             Poll::Pending => return Err(io::ErrorKind::WouldBlock.into()),
         };
         self.task.is_full.store(false, Ordering::Release);
-        // What is kept is flushed by the task, as it is woken, which hears of an error, too: the bytes were taken.
+        // The task, when woken, flushes what is kept back and gets the error. This write succeeded: the bytes were
+        // taken.
         let _ = Pin::new(stream).poll_flush(&mut cx);
         Ok(written)
     }
@@ -190,14 +181,13 @@ fn read(from: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>, bytes: &mut B
     reading.as_mut().poll(cx).map_ok(|read| read > 0)
 }
 
-/// Keeps a waker, unless it is there already.
 pub(super) fn register(kept: &mut Option<Waker>, waker: &Waker) {
     if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
         *kept = Some(waker.clone());
     }
 }
 
-/// Locks a mutex. A stream that has panicked fails by itself.
+/// Ignores poisoning: a stream that panicked fails by itself.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

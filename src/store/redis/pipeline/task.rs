@@ -1,12 +1,12 @@
-//! The task of a connection: it connects when something waits, reads replies, and sends what has queued.
+//! The task of a connection: it connects when a request waits, reads replies, and sends queued requests.
 //!
 //! | the connection is | when | then |
 //! | --- | --- | --- |
-//! | made | something waits | what waited when an attempt began fails with it |
-//! | lost | it ends, or has a reply to nothing that was sent | what was in flight fails, what surely was not sent waits again |
-//! | replaced | no reply came for a whole timeout, or it leads to a replica | late replies are read for 10 s, to be refunded |
+//! | made | a request waits | if the attempt fails, requests that waited when it began fail too |
+//! | lost | it ends, or receives a reply to nothing | commands in flight fail, and those certainly not sent wait again |
+//! | replaced | no reply arrived for a whole timeout, or the server is a replica | late replies are read for 10 s, to be refunded |
 //!
-//! Each loss is one failure of the server, however many calls it ends.
+//! Each loss counts as one failure of the server, however many calls it ends.
 
 use std::io;
 use std::mem;
@@ -31,44 +31,36 @@ use crate::store::redis::connections::{
 };
 use crate::store::redis::wire::{ScriptReply, no_decision};
 
-/// How long late replies are read on a connection that was replaced.
 const LATE_REPLIES: Duration = Duration::from_secs(10);
 
-/// The most connections that late replies are read on.
 const MOST_REPLACED: usize = 4;
 
-/// A connection attempt.
 type Connecting = Pin<Box<dyn Future<Output = Result<Link, Error>> + Send>>;
 
-/// Drives the connection of one runtime to one server.
 pub(super) struct Task {
     pipe: Arc<Pipe>,
     source: Arc<ConnSource>,
     runtime: Handle,
     wire: Wire,
-    /// Connections on which nothing is sent any more, and until when late replies are read on each.
+    /// Connections on which nothing is sent, and until when their late replies are read.
     replaced: Vec<(ReplyStream, Instant)>,
-    /// Made when it is first set.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Empty, kept for its room.
+    /// Empty. Kept to reuse its memory.
     wakers: Vec<Waker>,
 }
 
-/// What is read from.
 enum Wire {
     Down,
-    /// An attempt, and when it began.
     Connecting(Connecting, Instant),
     Open(ReplyStream),
 }
 
 struct ReplyStream {
     reader: Reader,
-    /// What is no whole reply yet.
     received: BytesMut,
-    /// Held, as the stream is closed without its other half.
+    /// Held because dropping the other half closes the stream.
     socket: Arc<Socket>,
-    /// Whether it is one of the application's, which sends when it is read.
+    /// Whether it is a connection of the application's pool, which sends only when it is read.
     is_pooled: bool,
 }
 
@@ -91,7 +83,7 @@ impl Task {
             self.receive_late(cx, &mut done);
             self.send(cx, &mut done);
             self.look_at_the_clock(cx, &mut done);
-            // What was sent is on its way by now: callers that are woken delay what comes after it.
+            // Only now, after sending, because woken callers would delay what follows.
             let (wakers, unsettled) = done.finish(&*self.pipe.watch);
             self.wakers = wakers;
             if !unsettled.is_empty() {
@@ -101,14 +93,13 @@ impl Task {
             if queue.is_last && queue.is_idle() {
                 return Poll::Ready(());
             }
-            // A connection was given up, and something waits for the next one.
+            // A connection was given up, and a request waits for the next one.
             if !(matches!(self.wire, Wire::Down) && queue.has_waiting()) {
                 return Poll::Pending;
             }
         }
     }
 
-    /// Connects if something waits.
     fn connect(&mut self, cx: &mut Context<'_>, done: &mut Done) {
         if matches!(self.wire, Wire::Down) {
             let mut queue = self.pipe.lock();
@@ -127,7 +118,8 @@ impl Task {
                 self.wire = Wire::Down;
                 let mut queue = self.pipe.lock();
                 queue.line = Line::Down;
-                // Later ones have an attempt of their own: this one may have begun before the server was there.
+                // Requests made after the attempt began get their own attempt, because this one may have begun before
+                // the server was up.
                 let permit = queue.fail_waiting(began, &error, done);
                 done.report(permit, Some(Failure::NotConnected(error)));
             }
@@ -177,7 +169,6 @@ impl Task {
         }
     }
 
-    /// Sends what has queued, and what the socket has not taken before.
     fn send(&mut self, cx: &mut Context<'_>, done: &mut Done) {
         let Wire::Open(ReplyStream { socket, is_pooled, .. }) = &self.wire else { return };
         let (socket, is_pooled) = (Arc::clone(socket), *is_pooled);
@@ -213,7 +204,6 @@ impl Task {
         }
     }
 
-    /// Ends the wait of those whose time is over.
     fn look_at_the_clock(&mut self, cx: &mut Context<'_>, done: &mut Done) {
         loop {
             let armed = self.pipe.lock().armed;
@@ -236,14 +226,9 @@ impl Task {
     }
 }
 
-/// Hands a reply to who waits for it, on the connection or on one that was replaced. Returns whether it shows that
-/// the server is a replica.
-///
-/// # Errors
-///
-/// If it cannot be a reply to what was sent.
+/// Hands a reply to its callers. Returns `true` if it proves that the server is a replica.
 fn hand(pipe: &Pipe, reply: Reply<'_>, replaced: Option<usize>, done: &mut Done) -> Result<bool, OutOfStep> {
-    // One server that has all keys redirects no calls.
+    // A server that has all keys never redirects.
     if matches!(&reply, Reply::Error(error) if is_redirection(error)) && !pipe.watch.may_redirect() {
         return Err(OutOfStep);
     }
@@ -275,11 +260,11 @@ fn hand(pipe: &Pipe, reply: Reply<'_>, replaced: Option<usize>, done: &mut Done)
         }
     };
     if is_script && is_missing(&error) {
-        // Another process may have loaded the library meanwhile.
+        // Another process may have loaded the library first.
         let is_there = |detail: &str| detail.contains("already exists");
         match command.failure.take().filter(|failure| !failure.detail().is_some_and(is_there)) {
             Some(failure) => error = failure,
-            // Nothing is sent on that connection any more.
+            // Nothing more is sent on that connection.
             None if replaced.is_some() => {
                 queue.wait_again(command, &failed(&error).unsent(), done);
                 return Ok(false);
@@ -292,18 +277,13 @@ fn hand(pipe: &Pipe, reply: Reply<'_>, replaced: Option<usize>, done: &mut Done)
     }
     queue.refuse(&command, &error, done);
     let is_of_a_replica = is_of_a_replica(&error);
-    // What is wrong with a command of the application's is no failure of the server.
+    // An error in the application's own command is no failure of the server.
     let counts = is_script || is_definite(&error);
     done.report(permit, counts.then_some(Failure::Error(error)));
     Ok(is_of_a_replica)
 }
 
 impl ReplyStream {
-    /// Reads all replies that have come.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is lost, or out of step.
     fn receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -335,7 +315,6 @@ impl Future for Task {
 }
 
 impl Drop for Task {
-    /// It ends with its runtime, or when nothing is asked any more.
     fn drop(&mut self) {
         let mut done = Done::default();
         self.pipe.lock().close(&stopped(), Instant::now(), &mut done);

@@ -1,19 +1,14 @@
-//! What is written to Redis and read from it: the names of keys, requests as the arguments of a
-//! call, scripts and their source, replies, and the verdicts that they come to.
-//!
-//! Checks, changes and the bytes of a reply come in; commands go out, and
-//! decisions step by step:
+//! Encoding of requests and decoding of replies: key names, script arguments, script sources, replies and verdicts.
 //!
 //! ```text
 //! checks, changes ── request, names ──▶ Request ── packed ──▶ keys and bytes ── script ──▶ a command
 //! decision ◀── verdict ── ReplyPart ◀── reply ── the bytes that the script returns
 //! ```
 //!
-//! The format of both directions is defined once, at the head of `lua/wire.lua`. This folder is its other side. A number is
-//! big-endian, of 7 bytes unless documented otherwise, and below 2^52, so that Lua's doubles hold it exactly.
+//! The head of `lua/wire.lua` defines the format of both directions. A number is big-endian, of 7 bytes unless
+//! documented otherwise, and below 2^52, because Lua's doubles hold such a number exactly.
 //!
-//! Nothing here uses a connection, or waits for anything: all of it can be tested without a
-//! server. Only `store/redis/` uses it.
+//! Nothing here does I/O, so tests need no server.
 
 mod packed;
 mod reply;

@@ -1,13 +1,11 @@
-//! Requests that leave in one call, byte by byte as `lua/wire.lua` reads them.
+//! Requests packed into one call, in the format of `lua/wire.lua`.
 //!
-//! Requests of several callers come in; the keys of the call, its one packed argument and what the
-//! script must be able to do go out. Each key and each rule stands in a call once, however many
-//! checks refer to it, by a place of one byte: so a call has at most 255 checks.
+//! A call contains each key and each rule once, however many checks refer to it, by an index of one byte. So a call has
+//! at most 255 checks.
 //!
-//! There are two formats. Where every request is a decision over one check, and no key occurs
-//! twice, the checks follow from the order of the keys, and the rules are written with the number
-//! of keys that each decides (`lua/single.lua`, `lua/singles.lua`). All else is a batch, which
-//! names the places of key and rule for each check (`lua/batch.lua`).
+//! There are two formats. If every request is a decision over one check, and no key occurs twice, the checks are in the
+//! order of the keys, and each rule is followed by its number of keys (`lua/single.lua`, `lua/singles.lua`). Any other
+//! call is a batch, which has the indexes of key and rule for each check (`lua/batch.lua`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -20,20 +18,15 @@ use super::request::{Request, RuleBytes};
 use super::script::{Calls, Program, count_of};
 use super::source::Needs;
 
-/// The keys and the argument of a call.
-///
-/// The reply has the parts of its requests in the order in which they were given.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Packed<'a> {
-    /// Every key, once.
     keys: SmallVec<[&'a [u8]; 1]>,
-    /// The rules, and what refers to them: the second argument of the script.
     bytes: SmallVec<[u8; 48]>,
-    /// What the script must be able to do: it decides which one is called.
+    /// Selects the script.
     needs: Needs,
 }
 
-/// Tells apart the keys of a call, by their hashes; kept for its room.
+/// Hashes of the keys of a call. Kept to reuse its memory.
 #[derive(Default)]
 pub(in crate::store::redis) struct KeyHashes {
     hashes: HashTable<u64>,
@@ -41,8 +34,7 @@ pub(in crate::store::redis) struct KeyHashes {
 }
 
 impl KeyHashes {
-    /// Returns whether a key is another than those before. Two keys of one hash are taken for one, and then leave in a
-    /// batch.
+    /// Keys of equal hash count as equal. Their call is a batch.
     fn is_new(&mut self, key: &[u8]) -> bool {
         let hash = self.hasher.hash_one(key);
         match self.hashes.entry(hash, |other| *other == hash, |other| *other) {
@@ -55,11 +47,9 @@ impl KeyHashes {
     }
 }
 
-/// The key and the rule of a request of one check.
 type Single<'a> = (&'a [u8], &'a RuleBytes);
 
-/// Returns the keys and rules of requests of one check each, or `None` if one of them has more, is
-/// no decision, or a key occurs twice.
+/// Returns `None` if a request has more than one check or is no decision, or if a key occurs twice.
 fn singles<'a>(requests: &[&'a Request], seen: &mut KeyHashes) -> Option<SmallVec<[Single<'a>; 1]>> {
     if let [request] = requests {
         return request.single().map(|single| smallvec![single]);
@@ -69,14 +59,12 @@ fn singles<'a>(requests: &[&'a Request], seen: &mut KeyHashes) -> Option<SmallVe
 }
 
 impl<'a> Packed<'a> {
-    /// Puts requests side by side that are decided by the same rule, where no order is to be kept: those of
-    /// one check each, over keys that are all different.
+    /// Makes requests of equal rules adjacent, so that they share the rule's bytes.
     ///
-    /// Neighbours of the same rule share its bytes in the call. Requests that are a batch stay as
-    /// they are: what an earlier one takes, a later one over the same key must find taken.
+    /// Batches keep their order, because a later check must find what an earlier check of the same key took.
     pub(in crate::store::redis) fn sort<'r, T>(items: &mut [T], request: impl Fn(&T) -> &'r Request) {
         let rule = |item: &T| request(item).single().map(|(_, rule)| *rule);
-        // Mostly all have one rule.
+        // Usually all have the same rule.
         if !items.is_sorted_by_key(rule) {
             let requests: Vec<&Request> = items.iter().map(&request).collect();
             if singles(&requests, &mut KeyHashes::default()).is_some() {
@@ -85,11 +73,9 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Joins requests of together at most 255 checks.
-    ///
     /// # Panics
     ///
-    /// If there are more than 255 checks: the caller bounds them.
+    /// If the requests have more than 255 checks.
     pub(in crate::store::redis) fn of(requests: &[&'a Request], seen: &mut KeyHashes) -> Self {
         match singles(requests, seen) {
             Some(singles) => Self::singles(&singles, needs(requests)),
@@ -101,10 +87,7 @@ impl<'a> Packed<'a> {
         Program::of(calls, self.needs)
     }
 
-    /// Returns the arguments of the call of a program, its name first.
-    ///
-    /// `now` is the time of the decisions in microseconds since the Unix epoch, in digits; if it is
-    /// empty, the script takes the server's `TIME`. If the server may not have a script, its source is sent.
+    /// `now` is in microseconds since the Unix epoch, in decimal. If empty, the script calls `TIME`.
     pub(in crate::store::redis) fn arguments<'b>(
         &'b self,
         program: &'b Program,
@@ -125,11 +108,10 @@ impl<'a> Packed<'a> {
         self.keys.len() + 5
     }
 
-    /// Packs decisions of one check each: the number of runs of the same rule, then for each run
-    /// the rule and its number of keys.
+    /// Format: the number of groups of equal rules, then each group's rule and number of keys.
     fn singles(singles: &[Single<'a>], needs: Needs) -> Self {
         if let [(key, rule)] = singles {
-            // Mostly one leaves alone.
+            // Usually a request is sent alone.
             let mut bytes = SmallVec::new();
             bytes.push(1);
             bytes.extend_from_slice(*rule);
@@ -146,8 +128,7 @@ impl<'a> Packed<'a> {
         Self { keys: singles.iter().map(|(key, _)| *key).collect(), bytes, needs: needs.singles(singles.len()) }
     }
 
-    /// Packs any requests: the number of rules, the rules, then for each request the number of its
-    /// checks and the places of their keys and rules, from 1.
+    /// Format: the number of rules, the rules, then each request's number of checks and their indexes, from 1.
     fn batch(requests: &[&'a Request]) -> Self {
         let (mut keys, mut rules, mut checks) = (Distinct::default(), Distinct::default(), Vec::new());
         for request in requests {
@@ -169,15 +150,13 @@ fn needs(requests: &[&Request]) -> Needs {
     requests.iter().fold(Needs::default(), |needs, request| needs.and(request.needs))
 }
 
-/// Returns a number of items, or a place from 1, as the byte that stands for it.
 fn count(items: usize) -> u8 {
     u8::try_from(items).expect("a call has at most 255 checks")
 }
 
-/// Distinct items in the order in which they came, and the place of each, from 1.
+/// Distinct items in order, and the index of each, from 1.
 type Distinct<'a, T> = (Vec<&'a T>, HashMap<&'a T, u8>);
 
-/// Returns the place of an item, from 1.
 fn place_of<'a, T: Eq + Hash + ?Sized>((items, places): &mut Distinct<'a, T>, item: &'a T) -> u8 {
     *places.entry(item).or_insert_with(|| {
         items.push(item);

@@ -1,9 +1,7 @@
-//! The reply to a call, byte by byte as `lua/wire.lua` writes it.
+//! Replies of scripts, in the format of `lua/wire.lua`.
 //!
-//! The bytes of a reply come in; for each request its own part goes out, and of that, check by
-//! check, what was found under the key. The script returns the state that it found and whether the
-//! check fits; how much remains and how long to wait is worked out from that by the twins in
-//! [`algorithm`](crate::core::algorithm).
+//! The script returns the state that it found and whether the check fits. From these, the mirrors of the scripts in
+//! [`algorithm`](crate::core::algorithm) compute how many units remain and how long to wait.
 //!
 //! | part of a reply | bytes |
 //! | --- | --- |
@@ -22,12 +20,12 @@
 //! | `Slots` | cohorts (1), then for each: time (7), slots (4) |
 //! | `Ban` | 28: end, length, start of the window, strikes (7 each) |
 //!
-//! No length in a reply is trusted: every read is bounded by what is there, and a reply
-//! that is too short, too long or otherwise no reply to the request is `None`, never a panic.
+//! No length in a reply is trusted: every read is bounded by the received bytes. A reply that is too short, too long or
+//! does not match the request is `None`, never a panic.
 //!
-//! The verdict is worked out from the state that the script found, by the same algorithms in Rust, and both come to one on
-//! every check. If the two differ, it is an error and never a decision: the server's Lua then counts in another way, or
-//! the versions of both sides do not match.
+//! The algorithms in Rust compute each verdict again from the state that the script found. If the two verdicts differ,
+//! the result is an error and never a decision: the server's Lua calculates in another way, or the versions of the two
+//! sides do not match.
 
 use std::borrow::Cow;
 
@@ -44,52 +42,41 @@ use crate::store::bans::log;
 use crate::store::evaluate::{Steps, applied, evaluate, finish, look_again, step};
 use crate::store::{Change, ChangeResult, Check, ReceiptItem};
 
-/// Some states keep the low 44 bits of a time: there are so many different ones.
+/// Some states keep only the low 44 bits of a time.
 const TIME_SPAN: u64 = 1 << 44;
 
-/// The bytes of a single check's state that need no allocation: those of a large level.
+/// Inline bytes for a single check's state: the size of a large level.
 const MOST_OF_ONE: usize = 29;
 
-/// Bytes of the number of units that a change came to.
 const UNITS: usize = 7;
 
-/// The first byte of a level of 2^52 or more. Others begin with a time, whose first byte is below 16.
+/// First byte of a level of 2^52 or more. Other levels begin with a time, whose first byte is below 16.
 const WIDE_MARK: u8 = 255;
 
-/// Bytes of a cohort of slots.
 const COHORT: usize = 11;
 
-/// The reply to a call, or what is left of it when the first requests have taken their parts.
 pub(in crate::store::redis) struct ScriptReply<'a> {
-    /// The time of all its decisions, in microseconds since the Unix epoch.
     now_us: u64,
-    /// One byte for each check that is left.
     flags: &'a [u8],
-    /// The states found, of those checks that found one.
+    /// States, of the checks that found one.
     views: &'a [u8],
-    /// Identifies the call among all calls; `None` of a call with one check.
+    /// `None` for a call of one check.
     call: Option<CallId>,
 }
 
-/// The part of a reply that is of one request. It owns its bytes, as it is read in another task,
-/// and perhaps on another thread.
+/// A request's part of a reply. It owns its bytes because another task reads it.
 #[derive(Debug)]
 pub(in crate::store::redis) struct ReplyPart {
-    /// The time of the decision, in microseconds since the Unix epoch.
     now_us: u64,
-    /// One byte for each check of the request.
     flags: SmallVec<[u8; 4]>,
-    /// The states found, in the order of the checks.
     views: SmallVec<[u8; MOST_OF_ONE]>,
-    /// How many flags and how many bytes of views were read so far.
+    /// Number of flags and bytes of views that were read.
     read: (usize, usize),
-    /// The call that it is of, if that had more checks than one.
     pub(in crate::store::redis) call: Option<CallId>,
 }
 
 impl<'a> ScriptReply<'a> {
-    /// Reads the reply to a number of checks; `None` if it is too short for their flags. Whether the states fit the
-    /// requests shows as they are taken.
+    /// `None` if it is too short for the flags. [`take`](Self::take) and [`fits`](Self::fits) check the states.
     pub(in crate::store::redis) fn read(mut bytes: &'a [u8], checks: usize) -> Option<Self> {
         let now_us = bytes.try_get_uint(7).ok()?;
         let (flags, views) = bytes.split_at_checked(checks)?;
@@ -97,8 +84,7 @@ impl<'a> ScriptReply<'a> {
         Some(Self { now_us, flags, views, call })
     }
 
-    /// Takes the part of the first request of those that are left; `None` if there is none, or it
-    /// is no reply to this request. Then nothing was taken.
+    /// Takes the next part, which must be of `request`. On `None`, nothing was taken.
     pub(in crate::store::redis) fn take(&mut self, request: &Request) -> Option<ReplyPart> {
         let flags = SmallVec::from_slice(self.flags.get(..request.size())?);
         let size = size_of(request, &flags, self.views)?;
@@ -107,7 +93,6 @@ impl<'a> ScriptReply<'a> {
         Some(ReplyPart { now_us: self.now_us, flags, views, read: (0, 0), call: self.call })
     }
 
-    /// Returns whether it is the reply to these requests, and to no more. Nothing is taken.
     pub(in crate::store::redis) fn fits<'b>(&self, requests: impl Iterator<Item = &'b Request>) -> bool {
         let (mut flags, mut views) = (self.flags, self.views);
         for request in requests {
@@ -119,22 +104,14 @@ impl<'a> ScriptReply<'a> {
     }
 }
 
-/// What the script found under one check's key, and how it decided.
 struct DecodedState {
-    /// Whether the check fits as the script decided; of a change, whether it changed anything.
     fits: bool,
-    /// What was under the key.
     found: Found,
-    /// The state, if it is one to go on from (`Found::Kept`), else `None`.
+    /// Set only for `Found::Kept`.
     state: Option<State>,
 }
 
 impl DecodedState {
-    /// Returns what was seen, if the check was decided at all.
-    ///
-    /// # Errors
-    ///
-    /// If the server's clock is in none of the windows of a calendar that it was sent.
     fn decided(self) -> Result<Self, Error> {
         if self.found == Found::Outside { Err(outside()) } else { Ok(self) }
     }
@@ -145,9 +122,7 @@ impl ReplyPart {
         self.now_us
     }
 
-    /// Reads what was found under the next check's key. `whole` is whether a log is there as a
-    /// whole, as the request required. Returns `None` at the end, and where the bytes are no
-    /// such state.
+    /// `whole` is whether the request required the whole log.
     fn next(&mut self, quota: &Quota, whole: bool) -> Option<DecodedState> {
         let flag = *self.flags.get(self.read.0)?;
         self.read.0 += 1;
@@ -157,8 +132,6 @@ impl ReplyPart {
         Some(DecodedState { fits: flag & 1 == 1, found, state })
     }
 
-    /// Reads what the next change came to: how many units were refunded or charged, and the counter
-    /// after it. Without a state to change it is 0 units.
     fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, DecodedState)> {
         let mut units = 0;
         if found(*self.flags.get(self.read.0)?) == Found::Kept {
@@ -168,8 +141,7 @@ impl ReplyPart {
         Some((units, self.next(quota, whole)?))
     }
 
-    /// Reads one state. `now` is the time of the decision in the quota's ticks, from which times
-    /// that are stored in part are completed.
+    /// `now` is in the quota's ticks, and completes times whose high bits are not stored.
     fn next_state(&mut self, layout: Layout, whole: bool, now: u64) -> Option<State> {
         let rest = &self.views[self.read.1..];
         let mut view = rest.get(..size_of_view(layout, whole, rest)?)?;
@@ -184,7 +156,7 @@ impl ReplyPart {
                 let (_, time, units, _) = (number(1)?, number(7)?, number(7)?, number(7)?);
                 State::Wide { time, units, parts: number(7)? }
             }
-            // They are followed by when the key expires.
+            // The expiry of the key follows them.
             Layout::Falling => State::Level { time: number(7)?, amount: number(7)? },
             Layout::Counts => State::Window { time: number(7)?, count: number(6)?, previous: number(6)? },
             Layout::Log if whole => {
@@ -217,8 +189,6 @@ fn found(flag: u8) -> Found {
     }
 }
 
-/// Returns the bytes of all states of a request, with which `views` begins; `None` if it is too
-/// short.
 fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
     let mut size = 0;
     for ((layout, view), flag) in request.views().zip(flags) {
@@ -230,8 +200,7 @@ fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
     Some(size)
 }
 
-/// Returns the bytes of a state, with which `rest` begins; `None` if it is too short for its size. `rest`
-/// may still be shorter than that.
+/// Returns the number of bytes of the first state. `rest` may be shorter.
 fn size_of_view(layout: Layout, whole: bool, rest: &[u8]) -> Option<usize> {
     Some(match layout {
         Layout::Count => 12,
@@ -249,52 +218,38 @@ fn size_of_view(layout: Layout, whole: bool, rest: &[u8]) -> Option<usize> {
     })
 }
 
-/// Returns whether the state with which `rest` begins, of a falling level, is one of 2^52 or more.
 fn is_wide(rest: &[u8]) -> bool {
     rest.first() == Some(&WIDE_MARK)
 }
 
-/// Returns the time nearest to `now` whose low 44 bits are `low`: as `whole_time` in
-/// `lua/prelude.lua`. It is the right one as long as both differ by less than 2^43 ticks, as no
-/// state matters for longer.
+/// Like `whole_time` in `lua/prelude.lua`. Exact within 2^43 ticks of `now`, and no state matters for longer.
 fn whole_time(low: u64, now: u64) -> u64 {
     let half = TIME_SPAN / 2;
     let behind = now.wrapping_sub(low).wrapping_add(half) % TIME_SPAN;
     (now + half).saturating_sub(behind)
 }
 
-/// Returns the error of a decision for which the server's clock is in none of the windows of a calendar
-/// that it was sent. Nothing was taken.
 #[cold]
 fn outside() -> Error {
     Error::new(Kind::Store, "the clock of Redis differs from that of this process by more than a window of a calendar")
 }
 
-/// Returns the error of a reply that does not fit its request, or contradicts the twins' verdict.
 #[cold]
 pub(in crate::store::redis) fn no_decision() -> Error {
     Error::new(Kind::Store, "the reply of Redis to a decision was something else")
 }
 
-/// What was decided of the checks of one request.
 pub(in crate::store::redis) struct Verdict {
-    /// A step for each check, in their order.
     pub(in crate::store::redis) steps: Steps,
-    /// Whether an enforced check does not fit: then no check has taken anything.
+    /// If set, no check has taken anything.
     pub(in crate::store::redis) refused: bool,
-    /// The time of the decision, in microseconds since the Unix epoch.
+    /// In microseconds since the Unix epoch.
     now_us: u64,
-    /// What the script found for each check, kept for [`look_again`](Self::look_again).
+    /// Kept for [`look_again`](Self::look_again).
     seen: SmallVec<[DecodedState; 1]>,
 }
 
 impl Verdict {
-    /// Works out the verdict. Values under a key that had to be set aside are logged.
-    ///
-    /// # Errors
-    ///
-    /// If the reply is not one to these checks, or its verdict on a check differs from the one
-    /// worked out here.
     pub(in crate::store::redis) fn of(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
         let now_us = part.now_us;
         let mut seen: SmallVec<[DecodedState; 1]> = SmallVec::new();
@@ -313,8 +268,7 @@ impl Verdict {
         Ok(Self { steps, refused, now_us, seen })
     }
 
-    /// Works out what remains for the checks that fit when nothing is taken from them after all:
-    /// another part of the request was refused. The server is not called for it.
+    /// Computes what remains if nothing is taken, after another part of the request was denied.
     pub(in crate::store::redis) fn look_again(&mut self, checks: &[Check]) {
         let Self { steps, now_us, seen, .. } = self;
         look_again(checks, steps, state_of(seen), |quota| quota.tick().of(*now_us));
@@ -325,11 +279,7 @@ fn state_of<'a>(seen: &'a [DecodedState]) -> impl Fn(usize) -> Option<Cow<'a, St
     move |index| seen[index].state.as_ref().map(Cow::Borrowed)
 }
 
-/// As [`Verdict::of`], for the usual request of one check, which needs no list.
-///
-/// # Errors
-///
-/// As there.
+/// Like [`Verdict::of`], for one check, without allocations.
 pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -> Result<Step, Error> {
     let seen = part.next(check.counter.quota(), false).ok_or_else(no_decision)?.decided()?;
     seen.found.warn(check.counter.policy());
@@ -337,12 +287,6 @@ pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -
     if step.fits == seen.fits { Ok(step) } else { Err(no_decision()) }
 }
 
-/// Returns what became of a change to what was taken: how many units it came to, and what the
-/// counter shows after it.
-///
-/// # Errors
-///
-/// If the reply is not one to a change of this counter.
 pub(in crate::store::redis) fn applied_change(
     taken: &ReceiptItem,
     change: Change,

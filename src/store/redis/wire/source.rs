@@ -1,36 +1,34 @@
-//! The source of scripts, put together from the files of `lua/`.
+//! Script sources, assembled from the files of `lua/`.
 //!
-//! What a call needs comes in; Lua source goes out. Redis runs a script as one function, and Lua
-//! makes every function within it anew in each call, used or not, with a reference to each outer
-//! name that it uses. So a script has only the statements that it needs, and constants are written
-//! into it as their values.
+//! Redis runs a script as one function, in which Lua creates each inner function on each call, used or not, with a
+//! reference to each outer name that it uses. So a script has only the statements that it needs, and constants are
+//! inlined.
 //!
-//! This takes little knowledge of Lua, and relies on how the files are written: every top-level
-//! statement begins with `local` at the start of a line, a name is defined before it is used,
-//! constants are in capitals on one line, and a table of functions has one entry a line.
+//! The parser knows little of Lua. It relies on the format of the files: every top-level statement begins with `local`
+//! at the start of a line, a name is defined before it is used, constants are in capitals on one line, and a table of
+//! functions has one entry per line.
 //!
-//! What a call needs are the algorithms of its checks, and the entry that decides them. It is a set of bits, so that
-//! joining the needs of many requests costs nothing, and the number of different scripts is bounded:
+//! The needs of a call are its algorithms and its entry. They are a set of bits, so that the needs of many requests are
+//! joined cheaply, and the number of scripts is bounded:
 //!
-//! | bits | what |
+//! | bits | need |
 //! | --- | --- |
-//! | 0 to 6 | an algorithm, by its number less 1; with that of bans the entry is `lua/bans.lua` |
+//! | 0 to 6 | an algorithm, by its number less 1; with the algorithm of bans the entry is `lua/bans.lua` |
 //! | 7 | the call is one decision over one check: `lua/single.lua` |
 //! | 8 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
-//! | 9 | the algorithms decide levels that may reach 2^52, too: `lua/wide.lua` |
-//! | 10 | windows of a calendar, in place of those of an algorithm |
+//! | 9 | the levels may reach 2^52: `lua/wide.lua` |
+//! | 10 | windows of a calendar, in place of an algorithm |
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::core::algorithm::{Algorithm, Layout};
 
-/// The algorithms in the order of their numbers in the tables of `lua/wire.lua`, which begin with
-/// 1.
+/// Ordered by number, as in the tables of `lua/wire.lua`, which begin with 1.
 const ALGORITHMS: [Algorithm; Algorithm::WITH_BAN.len()] = {
     let (mut numbered, mut place) = ([Algorithm::WITH_BAN[0]; Algorithm::WITH_BAN.len()], 0);
     while place < numbered.len() {
         let algorithm = Algorithm::WITH_BAN[place];
-        // One whose number leaves some out does not compile.
+        // A number beyond the end does not compile.
         numbered[algorithm.facts().number as usize - 1] = algorithm;
         place += 1;
     }
@@ -42,34 +40,26 @@ const ALGORITHMS: [Algorithm; Algorithm::WITH_BAN.len()] = {
     numbered
 };
 
-/// The bit of a call that is a single decision over one check, which has a script of its own.
 const SINGLE: u16 = 1 << ALGORITHMS.len();
 
-/// The bit of a call that is decisions over one check each, whose keys are all different.
 const SINGLES: u16 = 2 * SINGLE;
 
-/// The bit of a call that decides levels which may reach 2^52.
 const WIDE: u16 = 2 * SINGLES;
 
-/// The bit of windows of a calendar, which have functions of their own.
 const CALENDAR: u16 = 2 * WIDE;
 
-/// The bit of a call in which there are bans, whose number is the last; it has neither of those of decisions over one
-/// check.
+/// Bans, whose algorithm has the last number. Excludes `SINGLE` and `SINGLES`.
 const BAN: u16 = SINGLE / 2;
 
-/// What those functions are named after.
 const CALENDAR_WINDOW: &str = "calendar_window";
 
-/// A set of algorithms, and the entry that is called: with none of their bits, `batch`.
+/// Algorithms and the entry. Without an entry's bit, the entry is `batch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs(u16);
 
 impl Needs {
-    /// How many sets there are, and so how many scripts there can be.
     pub(super) const SETS: usize = 2 * CALENDAR as usize;
 
-    /// Returns the needs of any call over one algorithm whose levels may reach 2^52.
     pub(super) fn of_wide(algorithm: Algorithm) -> Self {
         Self(Self::of(algorithm).0 | WIDE)
     }
@@ -86,7 +76,6 @@ impl Needs {
         Self((SINGLE - 1) & !BAN | WIDE | CALENDAR)
     }
 
-    /// Returns the needs of the same calls with bans.
     pub(super) fn bans(self) -> Self {
         Self(self.0 | BAN)
     }
@@ -99,7 +88,6 @@ impl Needs {
         Self(self.0 | other.0)
     }
 
-    /// Returns the set as a number below [`SETS`](Self::SETS).
     pub(super) fn set(self) -> usize {
         self.0.into()
     }
@@ -113,8 +101,7 @@ impl Needs {
         }
     }
 
-    /// Returns the function that decides a usual call before its entry is asked, if there is one: it is
-    /// of a decision over one check, whose algorithm is the only one here.
+    /// Returns the fast path that runs before the entry: only for one check of one algorithm.
     fn lone(self) -> Option<&'static str> {
         let algorithm = ALGORITHMS.into_iter().find(|algorithm| self.0 == Self::of(*algorithm).0 | SINGLE)?;
         match algorithm.facts().layout {
@@ -124,8 +111,7 @@ impl Needs {
         }
     }
 
-    /// Returns whether a function in a table of `lua/wire.lua` may be called: one that is not an
-    /// algorithm's, or whose algorithm is in the set; one for large levels only if those are, too.
+    /// Returns `true` if a table of `lua/wire.lua` keeps this function.
     fn call(self, function: &str) -> bool {
         let (function, bit) = function.strip_prefix("wide_").map_or((function, 0), |narrow| (narrow, WIDE));
         let suffix = ["_adjust", "_room"].into_iter().find(|suffix| function.ends_with(suffix));
@@ -138,24 +124,18 @@ impl Needs {
     }
 }
 
-/// Returns the algorithm that has this number, from 1.
-///
-/// # Panics
-///
-/// If there is none: numbers come from rules that this process wrote.
+/// Panics without such an algorithm. Numbers are from rules that this process wrote.
 pub(super) fn algorithm_of(number: u8) -> Algorithm {
     ALGORITHMS[usize::from(number) - 1]
 }
 
-/// Names and contents of files of `lua/`, which are compiled into the crate.
 macro_rules! lua {
     ($($name:literal,)+) => {
         &[$(($name, include_str!(concat!("../../../../lua/", $name, ".lua")))),+]
     };
 }
 
-/// The files in the order in which a script has them; entries come last. A name is used only after
-/// the statement that defines it.
+/// In the order of a script, where names are defined before they are used. Entries are last.
 pub(super) const FILES: &[(&str, &str)] = lua! {
     "prelude",
     "falling",
@@ -179,9 +159,8 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
     "singles",
 };
 
-/// Returns the script for some needs: the statements, and a line that calls the entry. What may decide the call without
-/// them stands before them, as Lua then makes none of their functions.
 pub(super) fn script_for(needs: Needs, entry: &str) -> String {
+    // The fast path is first because Lua then creates no later function if it returns.
     let usual = needs.lone().map_or_else(String::new, |lone| {
         let statements = statements_for(needs, &[lone]);
         format!("{statements}local usual = {lone}(KEYS, ARGV)\nif usual then\n  return usual\nend\n")
@@ -189,18 +168,14 @@ pub(super) fn script_for(needs: Needs, entry: &str) -> String {
     format!("{usual}{}return {entry}(KEYS, ARGV)\n", statements_for(needs, &[entry]))
 }
 
-/// Returns the statements that some entries need, in the order of the files, without a line that
-/// calls an entry.
-///
-/// It goes through the statements from the last to the first: one that defines a name needed by an
-/// entry, or by a statement kept before, is kept. Entries of tables whose algorithm is not in
-/// `needs` are left out, and with them the functions that only they use.
+/// Collects, from last to first, statements that an entry or a collected statement needs, without algorithms that are
+/// not needed.
 pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
-    // Without hash maps, as scripts are made once in a process: see `crate::core::random`.
+    // No hash maps, because scripts are made once in a process: see `crate::core::random`.
     let (constants, statements) = read();
     let mut needed: BTreeSet<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
     let mut kept = Vec::new();
-    // A statement stands before all that use it.
+    // A statement precedes all its uses.
     for statement in statements.into_iter().rev() {
         if names(statement).iter().any(|name| needed.contains(*name)) {
             let statement = with_constants(&without_idle(statement, needs), &constants);
@@ -218,8 +193,6 @@ fn read() -> (BTreeMap<&'static str, String>, Vec<&'static str>) {
     (constant.into_iter().flat_map(values).collect(), statements)
 }
 
-/// Returns a statement without comments, and without the lines of its table that name functions of
-/// algorithms that are not needed.
 fn without_idle(statement: &str, needs: Needs) -> String {
     let code = statement.split_inclusive('\n').filter(|line| is_code(line));
     code.filter(|line| entry(line).is_none_or(|function| needs.call(function))).collect()
@@ -230,7 +203,7 @@ fn is_code(line: &str) -> bool {
     !line.is_empty() && !line.starts_with("--")
 }
 
-/// Returns the function that a line of a table names: `  [1] = fixed_window,`.
+/// A line like `  [1] = fixed_window,`.
 fn entry(line: &str) -> Option<&str> {
     let (_, function) = line.strip_prefix("  ")?.strip_suffix(",\n")?.split_once(" = ")?;
     (words(function).next() == Some(function)).then_some(function)
@@ -250,7 +223,7 @@ fn names(statement: &str) -> Vec<&str> {
     }
 }
 
-/// Whether a statement gives names to numbers or strings: `local KEPT, FRESH = 0, 1`.
+/// A statement like `local KEPT, FRESH = 0, 1`.
 fn is_constant(statement: &str) -> bool {
     names(statement).iter().all(|name| *name == name.to_uppercase()) && !statement.contains('{')
 }
@@ -259,7 +232,7 @@ fn values(statement: &str) -> impl Iterator<Item = (&str, String)> {
     let line = statement.lines().next().unwrap_or_default();
     let values = line.split(" = ").nth(1).unwrap_or_default().split(", ");
     names(statement).into_iter().zip(values.map(|value| {
-        // A formula, which Lua works out while it compiles.
+        // A formula, which Lua computes when it compiles.
         if value.contains(' ') { format!("({value})") } else { value.to_owned() }
     }))
 }
