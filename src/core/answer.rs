@@ -1,7 +1,7 @@
-//! The return type of store methods: a value that is often ready at once.
+//! Return type of store methods: a value that is often ready at once.
 //!
-//! A store in memory decides without waiting, and so does one that finds a refusal in its cache. An [`MaybeFuture`] lets it
-//! return the value itself; only a store that really waits boxes a future.
+//! A store in memory decides without waiting, and so does a store that finds a denial in its cache. A [`MaybeFuture`]
+//! returns such a value itself; only a store that really waits boxes a future.
 
 use std::fmt;
 use std::future::Future;
@@ -12,11 +12,11 @@ use super::{ChangeResult, Error};
 
 /// A value that is ready, or a boxed future of it.
 ///
-/// A ready answer allocates nothing. A pending one can be dropped at any point; what that means for the operation
-/// behind it is documented there, as at [`Store::decide`](crate::store::Store::decide). If its value is not needed, as
-/// often that of [`Store::settle`](crate::store::Store::settle), drop it.
+/// A ready answer allocates nothing. A pending answer can be dropped at any point; the method that returned it
+/// documents what happens then, such as [`Store::decide`](crate::store::Store::decide). Drop it if you do not need its
+/// value, such as the result of [`Store::settle`](crate::store::Store::settle).
 ///
-/// It will have no other variants, so a store around a store can match both: what is ready needs no future.
+/// It will have no other variants, so a wrapper store can match both, and needs no future for a ready value.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ impl<T> MaybeFuture<T> {
         MaybeFuture::Pending(Box::pin(future))
     }
 
-    /// Polls a pending answer and returns whether the value is ready; it is kept once the future has yielded it.
+    /// Polls a pending answer, and keeps its value once it is ready.
     pub(crate) fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
         if let MaybeFuture::Pending(future) = self
             && let Poll::Ready(value) = future.as_mut().poll(cx)
@@ -56,7 +56,7 @@ impl<T> MaybeFuture<T> {
         matches!(self, MaybeFuture::Ready(_))
     }
 
-    /// Returns what a closure makes of the value, once it is ready.
+    /// Maps the value with a closure, once it is ready.
     pub fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> MaybeFuture<U>
     where
         T: 'static,

@@ -1,7 +1,6 @@
 //! ASCII text that is copied, compared and hashed far more often than it is read as text.
 //!
-//! Bytes that are known to be ASCII come in; they go out as bytes at no cost, or as text after a check. Up to
-//! [`SHORT`] bytes are kept in place.
+//! Up to [`SHORT`] bytes are kept inline. Reading them as bytes is free; reading them as text checks them.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,16 +8,12 @@ use std::hash::{Hash, Hasher};
 
 use smol_str::SmolStr;
 
-/// The most bytes that are kept in place: with them an [`Ascii`] has four words, which have room for an address with its
-/// kind.
+/// Bytes kept inline: an [`Ascii`] then has four words, and fits an address with its kind.
 const SHORT: usize = 30;
 
-/// Text of ASCII characters.
 #[derive(Clone)]
 pub(super) enum Ascii {
-    /// The first `length` bytes.
     Short { length: u8, bytes: [u8; SHORT] },
-    /// Text that is longer, or constant.
     Long(SmolStr),
 }
 
@@ -41,9 +36,9 @@ impl Ascii {
         }
     }
 
-    /// Keeps the first bytes of an array, all of which are ASCII.
+    /// Keeps the first bytes of an array, all of which must be ASCII.
     ///
-    /// It copies as many bytes as it has room for, whatever the length, so that no branch depends on that.
+    /// It copies `SHORT` bytes whatever the length, so that no branch depends on it.
     #[inline]
     pub(super) fn start_of<const N: usize>(ascii: &[u8; N], length: usize) -> Self {
         match (ascii.first_chunk(), u8::try_from(length)) {
@@ -95,7 +90,7 @@ impl Ord for Ascii {
 impl Hash for Ascii {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(self.as_bytes());
-        // No byte of ASCII, so that what follows is not taken for a part of the text.
+        // Not an ASCII byte, so that hashed text cannot run into the value that follows.
         state.write_u8(0xff);
     }
 }

@@ -1,36 +1,36 @@
-//! Bans: how often a key may be refused, within which time, before it is refused altogether for a while.
+//! Bans: a key that is denied too often within a window is denied altogether for a while.
 //!
-//! Settings come in; a [`Ban`] of numbers within which all arithmetic is exact goes out, or an error that says what to
-//! change. What a ban does with the state of a key is in [`algorithm::ban`](super::algorithm::ban).
+//! Arithmetic is exact for the numbers of any [`Ban`] that can be built. [`algorithm::ban`](super::algorithm::ban)
+//! applies bans to the state of a key.
 
 use std::time::Duration;
 
 use super::Error;
 use super::error::built;
 
-/// The longest time of a ban and of its window, in milliseconds: 366 days.
+/// Bound of a ban and of its window, in milliseconds: 366 days.
 const LONGEST: u128 = 366 * 86_400_000;
 
-/// A ban: after so many refusals within a window, the key is refused for a time.
+/// A ban: after a number of denials within a window, the key is denied for a time.
 ///
-/// A refusal by the quota is a *strike*, in shadow mode too. The window begins with the first strike outside of one.
-/// The strike that completes the number begins the ban, and the strikes start anew. While it lasts, each request is
-/// refused, a look too, and takes nothing; `Retry-After` is the end of the ban. A refusal during a ban is no strike and
-/// does not lengthen it, unless [`extending`](Self::extending) is set. Refusals by other policies, by lists or for a
-/// missing key are no strikes.
+/// A denial by the quota is a *strike*, in shadow mode too. The window begins with the first strike outside of one. The
+/// strike that completes the number begins the ban, and strikes start again from 0. During the ban each request is
+/// denied, even a peek, and takes nothing; `Retry-After` is the end of the ban. A denial during a ban is no strike and
+/// does not lengthen the ban, unless [`extending`](Self::extending) is set. Denials by other policies, by lists or for
+/// a missing key are no strikes.
 ///
-/// There is never a ban without that many strikes within one window. The reverse does not hold: up to
-/// 2 × `after` - 2 strikes that lie across two windows begin no ban.
+/// A ban always has that many strikes within one window. The reverse does not hold: up to 2 × `after` - 2 strikes
+/// across two windows begin no ban.
 ///
-/// All times are whole milliseconds, and what is left of a ban is rounded up to one.
+/// All times are whole milliseconds; the rest of a ban is rounded up.
 ///
 /// With the feature `serde` it is data for logs: `after`, `within_seconds`, `duration_seconds` and `max_seconds`.
 ///
 /// # Who is banned
 ///
-/// Everybody who has the key. A ban refuses neighbours behind one NAT, and behind a proxy that the server does not
-/// trust it refuses everybody: set the trusted proxies first. A client that may choose its key could have the key of
-/// another one banned, so a layer refuses such a policy: see [`Policy::ban`](crate::Policy::ban). Counters that several
+/// Every client with the key. A ban denies all clients behind one NAT, and all clients behind a proxy that the server
+/// does not trust: set the trusted proxies first. A client that may choose its key could get the key of another client
+/// banned, so a layer does not build with such a policy: see [`Policy::ban`](crate::Policy::ban). Counters that several
 /// clients share because their keys are missing, ambiguous or could not be looked up are never banned.
 ///
 /// # Examples
@@ -48,21 +48,17 @@ const LONGEST: u128 = 366 * 86_400_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Ban {
-    /// Strikes that begin a ban.
     pub(super) after: u32,
-    /// How much longer each ban is than the last one, in thousandths.
+    /// Factor from one ban to the next, in thousandths.
     pub(super) growth: u32,
-    /// The window of strikes, in milliseconds.
+    /// Milliseconds.
     pub(super) within: u64,
-    /// The first ban, in milliseconds.
+    /// Milliseconds.
     pub(super) time: u64,
-    /// The longest ban, in milliseconds.
+    /// Milliseconds.
     pub(super) most: u64,
-    /// Whether a refusal during a ban begins its time anew.
     pub(crate) extends: bool,
-    /// Whether keys that clients send are verified before.
     pub(crate) verified: bool,
-    /// Whether a banned key is refused where the policy does not apply, too.
     pub(crate) layer: bool,
 }
 
@@ -123,29 +119,29 @@ impl Ban {
         Ok(Self { growth, most: longest, ..self })
     }
 
-    /// Begins the time of a ban anew with each refusal during it.
+    /// Restarts the time of a ban with each denial during the ban.
     ///
-    /// A client that does not wait is then refused for good. A ban by [failures](crate::Policy::ban_failures) cannot be
-    /// extended, as a refusal is none: the layer is not built.
+    /// A client that does not wait is then denied for good. A ban by [failures](crate::Policy::ban_failures) cannot be
+    /// extended, because a denial is no failure: the layer does not build.
     pub const fn extending(self) -> Self {
         Self { extends: true, ..self }
     }
 
-    /// Refuses a banned key on the whole layer: also requests that the policy does not apply to by its methods, routes
-    /// or [`when`](crate::Policy::when).
+    /// Denies a banned key on the whole layer, even requests that the policy's methods, routes or
+    /// [`when`](crate::Policy::when) exclude.
     ///
     /// Only requests that the policy applies to are strikes. Preflights and clients on the policy's allow list are not
-    /// refused. Other requests look whether their key is banned, within their decision: on a route without policies the
-    /// layer then calls its store, too, and on a Redis Cluster policies by other keys are decided at the same time on
-    /// several servers. The policy is among the outcomes of such a decision, and headers show it only in a refusal.
+    /// denied. The decision on any other request checks whether its key is banned. So the layer calls its store on
+    /// routes without policies, too, and on a Redis Cluster policies by other keys are decided at the same time on
+    /// several servers. The policy is among the outcomes of such a decision, and headers show it only in a denial.
     ///
     /// In a [`Limiter`](crate::Limiter) each rule applies to each key, so every ban is like this.
     pub const fn whole_layer(self) -> Self {
         Self { layer: true, ..self }
     }
 
-    /// Declares that somebody verifies the keys of the policy before its requests reach the layer, such as a gateway
-    /// that checks a token: no client can send the key of another one.
+    /// Declares that the keys of the policy are verified before requests reach the layer, such as by a gateway that
+    /// checks a token, so no client can send the key of another client.
     ///
     /// A ban by a key that clients choose is an error without this. It does not make a ban acceptable by an address in
     /// a header that anyone may write: see [`KeyInfo`](crate::key::KeyInfo::unforgeable).
@@ -198,7 +194,6 @@ impl Ban {
     }
 }
 
-/// Returns a time in whole milliseconds, if it is one that a ban may have.
 #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
 const fn millis(time: Duration) -> Option<u64> {
     let is_valid = !time.is_zero() && time.as_millis() <= LONGEST && time.subsec_nanos().is_multiple_of(1_000_000);

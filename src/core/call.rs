@@ -1,8 +1,7 @@
-//! The identity of a call to a server that several decisions shared.
+//! Identity of a call to a server that several decisions shared.
 //!
-//! Decisions that come together travel in one call, and fail or succeed with it. Receipts and errors carry the
-//! [`CallId`], so that circuit breakers and metrics count the call once ([`CountedCalls`]), and not each of the
-//! decisions.
+//! Such decisions fail or succeed together. Receipts and errors carry the [`CallId`], so that circuit breakers and
+//! metrics count the call once ([`CountedCalls`]), and not once per decision.
 
 mod counted;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Checks, which stores decide: one for each policy that applies to a request.
 //!
-//! A layer or limiter makes the checks from policies, keys and costs; stores see nothing else of a request. A check
-//! names its [`Counter`] by value, so stores need no registry of policies, and a policy can be replaced at any time.
+//! Layers and limiters make checks from policies, keys and costs; stores see nothing else of a request. A check names
+//! its [`Counter`] by value, so stores need no registry of policies, and a policy can be replaced at any time.
 
 use smallvec::SmallVec;
 
@@ -70,7 +70,7 @@ impl Counter {
         &self.limit
     }
 
-    /// Returns the counter of strikes against the key, which is the same whatever quota applies.
+    /// Counter of strikes against the key, which does not depend on the quota.
     pub(crate) fn of_ban(&self, ban: &BanCheck) -> Self {
         let quota = Quota::of_ban(&ban.ban);
         let made = ban.limit.clone().filter(|made| made.quota == quota && made.policy == *self.policy());
@@ -81,7 +81,6 @@ impl Counter {
         self.quota().is_ban()
     }
 
-    /// Returns whether both counters have the same state in a store.
     pub(crate) fn shares_state(&self, other: &Counter) -> bool {
         // Compares the numbers first, as most policies of a layer have the same key.
         self.quota().shares_shape(other.quota()) && self.policy() == other.policy() && self.key == other.key
@@ -91,7 +90,7 @@ impl Counter {
 /// A request to take units from one counter.
 ///
 /// The check *fits* if `cost + floor` units are left, and the key is not [banned](Self::ban). A store takes the units
-/// of all checks of a request, or of none: see [`Store::decide`](crate::store::Store::decide).
+/// of all checks of a request, or none: see [`Store::decide`](crate::store::Store::decide).
 ///
 /// # Examples
 ///
@@ -118,36 +117,36 @@ impl Counter {
 pub struct Check {
     /// The counter to take from.
     pub counter: Counter,
-    /// Units to take; 0 is a look, which takes nothing and always fits, unless the key is banned.
+    /// Units to take. 0 is a peek, which takes nothing and always fits, unless the key is banned.
     pub cost: u64,
-    /// Units that must remain after the cost was taken: those of a reserve that this check may not use.
+    /// Units that must remain after the cost was taken, such as a reserve that this check may not use.
     pub floor: u64,
-    /// Whether the request is refused if this check does not fit.
+    /// Whether the request is denied if this check does not fit.
     pub mode: Mode,
-    /// Whether what the check takes may be refunded, by the outcome of the request.
+    /// Whether the units that the check takes may be refunded, depending on the outcome of the request.
     pub settles: Settles,
     /// The ban of the key, if the policy has one.
     pub ban: Option<Box<BanCheck>>,
 }
 
-/// The ban of a [`Check`]: what a store does with it besides the quota.
+/// The ban of a [`Check`], which a store decides together with the quota.
 ///
-/// A store looks whether the key is banned, together with the quotas of all checks. A check whose key is banned does
-/// not fit, whatever it costs, and takes nothing. After the request was decided, each check that did not fit its own
-/// quota is a strike, even if the request is refused: the only thing that a refused request writes.
+/// A store checks whether the key is banned, together with the quotas of all checks. A check whose key is banned does
+/// not fit, whatever its cost, and takes nothing. After the decision, each check that did not fit its own quota is a
+/// strike, even if the request is denied: a denied request writes nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct BanCheck {
     /// The ban.
     pub ban: Ban,
-    /// Whether a check that does not fit its quota is a strike. Otherwise the store only looks whether the key is
+    /// Whether a check that does not fit its quota is a strike. Otherwise the store only checks whether the key is
     /// banned.
     pub counts: bool,
-    /// Whether the check is a look that stands for one with a cost: it is a strike if one unit would not fit.
+    /// Whether a peek stands for a check with a cost, and is a strike if one unit would not fit.
     pub(crate) tests: bool,
-    /// Whether the policy does not apply to the request: it is refused if the key is banned, and hidden otherwise.
+    /// Whether the policy does not apply to the request, and only denies it if the key is banned.
     pub(crate) only: bool,
-    /// What bounds the counter of strikes, if it was made before.
+    /// Bounds of the counter of strikes, if they were made before.
     pub(crate) limit: Option<Limit>,
 }
 
@@ -157,7 +156,7 @@ impl BanCheck {
         Self { ban, counts: true, tests: false, only: false, limit: None }
     }
 
-    /// Only looks whether the key is banned: a check that does not fit is no strike.
+    /// Only checks whether the key is banned: a check that does not fit is no strike.
     #[must_use]
     pub fn without_strikes(self) -> Self {
         Self { counts: false, ..self }
@@ -165,32 +164,32 @@ impl BanCheck {
 }
 
 impl Check {
-    /// An enforced check of `cost` units without a floor, which keeps what it took.
+    /// Creates an enforced check of `cost` units without a floor, which keeps the units it takes.
     ///
-    /// Any number of units is allowed: 0 is a look, and more than the capacity of the quota never fits.
+    /// Any number of units is valid: 0 is a peek, and a cost above the capacity of the quota never fits.
     pub fn new(counter: Counter, cost: u64) -> Self {
         Self { counter, cost, floor: 0, mode: Mode::Enforce, settles: Settles::AsTaken, ban: None }
     }
 
-    /// Sets the units to take: 0 makes the check a look.
+    /// Sets the units to take; 0 makes the check a peek.
     pub fn cost(self, cost: u64) -> Self {
         Self { cost, ..self }
     }
 
     /// Sets the units that must remain after the cost was taken, by default 0.
     ///
-    /// Any number is allowed. If cost and floor are more than the capacity of the quota, the check never fits, unless
-    /// it is a look.
+    /// Any number is valid. If cost and floor are more than the capacity of the quota, the check never fits, unless it
+    /// is a peek.
     pub fn floor(self, floor: u64) -> Self {
         Self { floor, ..self }
     }
 
-    /// Sets whether the request is refused if the check does not fit, by default [`Mode::Enforce`].
+    /// Sets whether the request is denied if the check does not fit, by default [`Mode::Enforce`].
     pub fn mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// Sets whether what the check takes may be refunded, by default [`Settles::AsTaken`].
+    /// Sets whether the units that the check takes may be refunded, by default [`Settles::AsTaken`].
     pub fn settles(self, settles: Settles) -> Self {
         Self { settles, ..self }
     }
@@ -202,28 +201,27 @@ impl Check {
         Self { ban: Some(Box::new(ban)), ..self }
     }
 
-    /// Returns whether the check is a strike when it does not fit: a look always fits, unless it stands for a check with a
-    /// cost.
+    /// Returns `true` if the check is a strike when it does not fit; a peek fits always, so it must stand for a check
+    /// with a cost.
     pub(crate) fn strikes(&self) -> bool {
         self.ban.as_ref().is_some_and(|ban| ban.counts && (self.cost > 0 || ban.tests))
     }
 
-    /// Makes the check no strike, whether it fits or not: the store only looks whether the key is banned.
+    /// Makes the check no strike: the store only checks whether the key is banned.
     pub(crate) fn without_strikes(self) -> Self {
         let ban = self.ban.map(|ban| Box::new(BanCheck { counts: false, tests: false, ..*ban }));
         Self { ban, ..self }
     }
 
-    /// Returns whether the check only looks for a ban, of a policy that does not apply to the request.
+    /// Returns `true` if the check is for a ban only, because its policy does not apply to the request.
     pub(crate) fn is_only_for_ban(&self) -> bool {
         self.ban.as_ref().is_some_and(|ban| ban.only)
     }
 }
 
-/// Owned checks of one request, for a future that outlives the borrowed ones: mostly one.
 pub(crate) type Checks = SmallVec<[Check; 1]>;
 
-/// Clones checks, without an allocation if there is one only.
+/// Clones checks, without an allocation for a single check.
 pub(crate) fn kept(checks: &[Check]) -> Checks {
     match checks {
         [check] => SmallVec::from_buf([check.clone()]),
@@ -231,7 +229,7 @@ pub(crate) fn kept(checks: &[Check]) -> Checks {
     }
 }
 
-/// Whether a check can refuse the request.
+/// Whether a check can deny the request.
 ///
 /// # Examples
 ///
@@ -255,23 +253,23 @@ pub(crate) fn kept(checks: &[Check]) -> Checks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// The request is admitted only if this check fits. The default.
+    /// The request is allowed only if this check fits. The default.
     #[default]
     Enforce,
-    /// The check is decided and counted, and never refuses the request: if it does not fit, it takes nothing.
+    /// The check is decided and counted, but never denies the request. If it does not fit, it takes nothing.
     Shadow,
 }
 
-/// Whether units of a counter come back otherwise than by time.
+/// Whether units may be refunded.
 ///
-/// It is a hint for stores that cache refusals: where requests refund units, a cached refusal could outlive its reason,
-/// so no store of this crate refuses such a check from its cache.
+/// A hint for stores that cache denials: where requests refund units, a cached denial could outlive its reason, so no
+/// store of this crate denies such a check from its cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Settles {
-    /// What was taken stays taken; a refund is an exception. The default.
+    /// Units stay taken; a refund is an exception. The default.
     #[default]
     AsTaken,
-    /// What was taken may be refunded, by the outcome of the request.
+    /// Units may be refunded, depending on the outcome of the request.
     ByOutcome,
 }

@@ -1,8 +1,7 @@
-//! The decision over all policies of a request.
+//! Decision over all policies of a request.
 //!
-//! A [`Decision`] combines one [`Outcome`] for each policy that applies: the request is admitted if every enforced one
-//! admits it. It is plain data, cheap to clone, which handlers, outer layers and the code that writes headers read;
-//! what was taken is in a [`Receipt`](super::Receipt), which cannot be cloned.
+//! A [`Decision`] has one [`Outcome`] for each policy that applies. It is plain data, cheap to clone; the units that it
+//! took are in a [`Receipt`](super::Receipt), which cannot be cloned.
 
 mod outcome;
 
@@ -19,12 +18,12 @@ use super::{Check, Error, Mode};
 ///
 /// A handler reads it from the [`RateLimitHandle`](crate::RateLimitHandle) of its request, or takes it as an argument
 /// in axum. With [`expose_decisions`](crate::RateLimitLayer::expose_decisions), responses have it in their extensions,
-/// for outer layers. Cloning it is cheap. Where layers are nested it is that of the innermost one, and
-/// [`outer`](Self::outer) leads to the others.
+/// for outer layers. Cloning it is cheap. Where layers are nested, it is the decision of the innermost layer, and
+/// [`outer`](Self::outer) returns the others.
 ///
 /// # Serialization
 ///
-/// With the feature `serde` it is data for logs, where times are in seconds, and what there is not is null:
+/// With the feature `serde` it serializes for logs. Times are in seconds, and absent values are null:
 ///
 /// ```json
 /// {
@@ -52,8 +51,8 @@ use super::{Check, Error, Mode};
 /// }
 /// ```
 ///
-/// Fields may be added. It has policies that clients may not see, so it is no response:
-/// [`StatusService`](crate::status::StatusService) makes one.
+/// Fields may be added. Do not send it to clients, because it includes policies that they may not see:
+/// [`StatusService`](crate::status::StatusService) makes such a response.
 ///
 /// # Examples
 ///
@@ -96,23 +95,22 @@ pub struct Decision {
     outcomes: Outcomes,
     source: Source,
     allowed: bool,
-    /// The index of the binding outcome: a `u32`, so that a decision stays small.
+    /// Index of the binding outcome, a `u32` so that a decision stays small.
     binding: Option<u32>,
-    /// The decision of the next outer layer.
     outer: Option<Arc<Decision>>,
 }
 
-/// The outcomes of a decision: a single one, which most requests have, needs no allocation; several are shared.
+/// Outcomes of a decision; a single one, which most requests have, needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcomes {
     One(Outcome),
     Many(Arc<[Outcome]>),
 }
 
-/// What made a decision.
+/// The source of a decision.
 ///
-/// Headers do not show it: it is for logs, metrics and code. Which source follows a failed store is set by
-/// [`OnFailure`](crate::OnFailure).
+/// Headers do not include it: it is for logs, metrics and code. [`OnFailure`](crate::OnFailure) sets which source
+/// follows a failed store.
 ///
 /// # Examples
 ///
@@ -132,7 +130,7 @@ enum Outcomes {
 pub enum Source {
     /// The store itself.
     Store,
-    /// A cached refusal: see [`DenyCache`](crate::store::DenyCache).
+    /// A cached denial: see [`DenyCache`](crate::store::DenyCache).
     DenyCache,
     /// This process, with units that it has leased or that a lease is going to pay
     /// ([`LeaseStore`](crate::store::LeaseStore)).
@@ -141,7 +139,8 @@ pub enum Source {
     Ratio,
     /// A local store, while the shared one is unavailable.
     Fallback,
-    /// Nothing (fail-open): the store is unavailable, and [`OnFailure::Allow`](crate::OnFailure::Allow) admits all.
+    /// No store (fail-open): the store is unavailable, and [`OnFailure::Allow`](crate::OnFailure::Allow) allows all
+    /// requests.
     FailOpen,
 }
 
@@ -166,9 +165,9 @@ impl fmt::Display for Source {
 }
 
 impl Decision {
-    /// Combines the outcomes of all policies: the request is admitted if every enforced one admits it.
+    /// Combines the outcomes of all policies: the request is allowed if every enforced policy allows it.
     ///
-    /// Stores return outcomes in the order of their checks. Without any, the request is admitted.
+    /// Stores return outcomes in the order of their checks. Without outcomes, the request is allowed.
     pub fn new(outcomes: impl IntoIterator<Item = Outcome>, source: Source) -> Self {
         let kept: Outcomes = outcomes.into_iter().collect();
         let outcomes = kept.as_slice();
@@ -185,12 +184,12 @@ impl Decision {
         Self { outcomes: kept, source, allowed, binding, outer: None }
     }
 
-    /// Returns whether the request is admitted.
+    /// Returns `true` if the request is allowed.
     pub fn is_allowed(&self) -> bool {
         self.allowed
     }
 
-    /// Returns what made the decision.
+    /// Returns the source of the decision.
     pub fn source(&self) -> Source {
         self.source
     }
@@ -200,39 +199,40 @@ impl Decision {
         self.outcomes.as_slice()
     }
 
-    /// Returns the outcomes of the policies that refuse the request: none if it is admitted.
+    /// Returns the outcomes of the policies that deny the request: none if it is allowed.
     pub fn denied_by(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes().iter().filter(|outcome| !outcome.allowed && outcome.mode == Mode::Enforce)
     }
 
-    /// Returns the outcome that binds: of an admitted request the one with the fewest units remaining, where slots are
-    /// left out if there are others, of a refused one the one with the longest wait.
+    /// Returns the most restrictive outcome: the fewest units left, or the longest wait if the request is denied.
     ///
-    /// `None` if no enforced policy applies to the request.
+    /// In an allowed request, slots are left out if there are other units. `None` if no enforced policy applies to the
+    /// request.
     pub fn binding(&self) -> Option<&Outcome> {
         self.binding.map(|index| &self.outcomes()[index as usize])
     }
 
-    /// Returns how long it takes until the same request is admitted, unless others take units before.
+    /// Returns the time until the same request is allowed, unless other requests take units before.
     ///
-    /// `None` if it is admitted, or if no wait can help, as it costs more than the quota can ever have left.
+    /// `None` if the request is allowed, or if no wait can help because it costs more than the quota can ever have
+    /// left.
     pub fn retry_after(&self) -> Option<Duration> {
         self.binding().and_then(Outcome::retry_after)
     }
 
-    /// Returns whether [`retry_after`](Self::retry_after) is a guess, as it is a concurrency that binds.
+    /// Returns `true` if [`retry_after`](Self::retry_after) is a guess because a concurrency binds.
     pub fn retry_is_guess(&self) -> bool {
         self.binding().is_some_and(Outcome::retry_is_guess)
     }
 
-    /// Returns whether the request is refused because a key of it is [banned](crate::Ban).
+    /// Returns `true` if the request is denied because one of its keys is [banned](crate::Ban).
     pub fn is_banned(&self) -> bool {
         self.denied_by().any(Outcome::is_banned)
     }
 
-    /// Returns how long an admitted request has to wait for its turn.
+    /// Returns the time that an allowed request has to wait for its turn.
     ///
-    /// Zero unless a queueing leaky bucket applies, and for refused requests.
+    /// Zero for denied requests, and unless a queueing leaky bucket applies.
     pub fn delay(&self) -> Duration {
         if !self.allowed {
             return Duration::ZERO;
@@ -243,7 +243,7 @@ impl Decision {
 
     /// Returns the decision of the next outer layer, if layers are nested.
     ///
-    /// A refused request may have one, too: the outer layer admitted what the inner one refused.
+    /// A denied request may have one, too: the outer layer allowed the request that the inner layer denied.
     #[must_use]
     pub fn outer(&self) -> Option<&Decision> {
         self.outer.as_deref()
@@ -258,7 +258,7 @@ impl Decision {
         self
     }
 
-    /// Returns the same decision with outcomes that are not shown to clients.
+    /// Returns the same decision, with outcomes hidden from clients.
     pub(crate) fn hidden(&self) -> Self {
         let outcomes = self.outcomes().iter().map(Outcome::to_hidden);
         Self { outcomes: outcomes.collect(), outer: None, ..*self }

@@ -1,6 +1,6 @@
-//! Numbers as decimal text, without the machinery of `Display`, for what is written for each request.
+//! Numbers as decimal text, without the cost of `Display`, for values that are written for each request.
 
-/// The digits of the numbers below 10,000, with leading zeros.
+/// Digits of the numbers below 10,000, with leading zeros.
 static SMALL: [[u8; 4]; 10_000] = {
     let (mut all, mut digits, mut number) = ([[b'0'; 4]; 10_000], [b'0'; 4], 0);
     while number < all.len() {
@@ -16,7 +16,7 @@ static SMALL: [[u8; 4]; 10_000] = {
     all
 };
 
-/// The digits of a number: at most 20, without leading zeros.
+/// Digits of a number: at most 20, without leading zeros.
 pub(crate) struct Digits {
     bytes: [u8; 20],
     start: usize,
@@ -38,7 +38,7 @@ impl Digits {
         }
     }
 
-    /// Returns the digits of a number below 10,000 as ASCII; `None` for others.
+    /// Digits of a number below 10,000 as ASCII; `None` for others.
     #[inline]
     pub(crate) fn of_small(number: u64) -> Option<&'static [u8]> {
         let number = usize::try_from(number).ok()?;
@@ -60,7 +60,6 @@ fn zeros(number: usize) -> usize {
     usize::from(number < 1_000) + usize::from(number < 100) + usize::from(number < 10)
 }
 
-/// A number below 10,000 as an index.
 #[allow(clippy::cast_possible_truncation, reason = "two bytes hold it")]
 fn small(number: u64) -> usize {
     usize::from(number as u16)

@@ -1,6 +1,6 @@
-//! The error type of the crate.
+//! Error type of the crate.
 //!
-//! It is opaque: predicates distinguish kinds, so that kinds and causes can be added without breaking anyone. One
+//! It is opaque: predicates distinguish kinds, so that kinds and causes can be added without breaking users. One
 //! failure may end many decisions at once; their errors share a [`CallId`], so that it is counted once.
 
 use std::any::Any;
@@ -14,9 +14,9 @@ use crate::core::call::CallId;
 /// An error of this crate: a setting that can never work, a store that could not decide, or a wait that ended in a
 /// denial.
 ///
-/// The message says what was given, what is allowed and what to do. The cause, where there is one, is in
-/// [`source`](StdError::source). The alternate format (`{error:#}`) is one line without control characters, with the
-/// causes of the cause too: `cannot connect to Redis: Connection refused (os error 111)`.
+/// The message says what was given and what is allowed. [`source`](StdError::source) returns the cause, if there is
+/// one. The alternate format (`{error:#}`) is one line without control characters, with the whole chain of causes:
+/// `cannot connect to Redis: Connection refused (os error 111)`.
 ///
 /// # Examples
 ///
@@ -31,33 +31,26 @@ pub struct Error {
     kind: Kind,
     message: Box<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// Details that the store attaches for the stores around it, or the decision of a denial.
+    /// Details that the store attaches for wrapper stores, or the decision of a denial.
     detail: Option<Arc<dyn Any + Send + Sync>>,
-    /// The call that failed, if several decisions depended on it; set when the error is shared for the first time.
+    /// Call that failed, if several decisions depended on it; set when the error is shared for the first time.
     call: OnceLock<CallId>,
-    /// Whether what failed was certainly not done.
+    /// Whether the failed operation was certainly not done.
     unsent: bool,
 }
 
-/// The kinds of errors, which the predicates of [`Error`] distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A setting that can never work.
     Invalid,
-    /// No connection to the store, or a lost one.
     Connection,
-    /// No decision within the timeout.
     Timeout,
-    /// An error that the store replied, or a reply that is not valid.
     Store,
-    /// Too many callers wait already: the store was not called.
+    /// Too many callers wait already, so the store was not called.
     Crowd,
-    /// The limits still denied when a wait for them was over.
     Denied,
 }
 
 impl Error {
-    /// An error without a cause.
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = message.into().into_boxed_str();
         Self { kind, message, source: None, detail: None, call: OnceLock::new(), unsent: false }
@@ -114,8 +107,7 @@ impl Error {
         self.detail.as_deref()?.downcast_ref()
     }
 
-    /// Marks it as the error of something that a store outside of this crate certainly has not done, and will not do, so
-    /// that it may be tried again.
+    /// Marks the failed operation of a custom store as certainly not done, so that it may be tried again.
     ///
     /// # Examples
     ///
@@ -132,7 +124,7 @@ impl Error {
         Self { unsent: true, ..self }
     }
 
-    /// Returns `true` if what failed was certainly not done, so that it may be tried again.
+    /// Returns `true` if the failed operation was certainly not done, so that it may be tried again.
     pub fn is_unsent(&self) -> bool {
         self.unsent || self.is_of_a_crowd()
     }
@@ -143,7 +135,7 @@ impl Error {
         Self::new(Kind::Crowd, message)
     }
 
-    /// An error of a store outside of this crate, with its cause.
+    /// Creates an error of a custom store, with its cause.
     ///
     /// # Examples
     ///
@@ -160,7 +152,7 @@ impl Error {
         Self::new(Kind::Store, message).with_source(source)
     }
 
-    /// An error of a store outside of this crate that could not be reached, or whose connection was lost.
+    /// Creates an error of a custom store that could not be reached, or whose connection was lost.
     ///
     /// # Examples
     ///
@@ -180,30 +172,30 @@ impl Error {
         Self::new(Kind::Timeout, message)
     }
 
-    /// Returns whether the error is about a setting that can never work: a quota, a policy, a key or a file.
+    /// Returns `true` if a setting can never work: a quota, a policy, a key or a file.
     pub fn is_invalid(&self) -> bool {
         self.kind == Kind::Invalid
     }
 
-    /// Returns whether the store could not be reached, refused the connection, or lost it.
+    /// Returns `true` if the store could not be reached, rejected the connection, or lost it.
     pub fn is_connection(&self) -> bool {
         self.kind == Kind::Connection
     }
 
-    /// Returns whether the store did not decide within its timeout.
+    /// Returns `true` if the store did not decide within its timeout.
     ///
-    /// The store may have taken the units all the same, as a call is not sent twice: see
+    /// The store may still have taken the units, because a call is not sent twice: see
     /// [`Store::decide`](crate::store::Store::decide).
     pub fn is_timeout(&self) -> bool {
         self.kind == Kind::Timeout
     }
 
-    /// Returns whether the store replied with an error or with something invalid, or had no room for the call.
+    /// Returns `true` if the store replied with an error or with something invalid, or had no capacity for the call.
     pub fn is_store(&self) -> bool {
         matches!(self.kind, Kind::Store | Kind::Crowd)
     }
 
-    /// Returns `true` if limits denied until a [wait for them](crate::Limiter::until_ready) was over.
+    /// Returns `true` if limits still denied when a [wait for them](crate::Limiter::until_ready) was over.
     ///
     /// # Examples
     ///
@@ -227,13 +219,13 @@ impl Error {
         self.kind == Kind::Denied
     }
 
-    /// Returns whether the store was not called because too many callers wait for it, which is no sign of failure.
+    /// Returns `true` if too many callers wait for the store, which is no sign of failure.
     pub(crate) fn is_of_a_crowd(&self) -> bool {
         self.kind == Kind::Crowd
     }
 }
 
-/// The message and all causes, as a program prints them that returns the error from `main`.
+/// Prints the message and all causes, because a `main` that returns the error prints its `Debug` form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&chain(self))
@@ -246,8 +238,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Returns an error and all its causes on one line, without control characters. Causes that the line has already, as
-/// some errors repeat theirs, are left out.
+/// Joins an error and all its causes on one line, without control characters and repeated causes.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut line = error.to_string();
     for cause in iter::successors(error.source(), |&cause| cause.source()) {
@@ -259,7 +250,7 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     line.replace(char::is_control, " ")
 }
 
-/// Returns what a fallible twin built, or panics with the error's own sentence.
+/// Panics with the error's own message.
 #[track_caller]
 pub(crate) fn built<T>(result: Result<T, Error>) -> T {
     match result {

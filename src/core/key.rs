@@ -1,8 +1,8 @@
 //! Keys, which identify the clients whose requests are counted.
 //!
-//! An extractor makes a [`Key`] from bytes that a client may have chosen. It comes out as text that is escaped, bounded
-//! in length and the same in every process, so that stores and logs can use it as it is: it cannot end a Redis key
-//! early, nor pass for another key. Secrets come out as a hash.
+//! An extractor makes a [`Key`] from bytes that a client may have chosen. Its text is escaped, bounded in length and
+//! the same in every process, so stores and logs can use it as it is: it cannot end a Redis key early, nor pass for
+//! another key. Secrets are hashed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,33 +14,32 @@ use smallvec::SmallVec;
 use super::Error;
 use super::ascii::Ascii;
 
-/// The most bytes of escaped text; longer text is replaced by its hash.
+/// Bytes of escaped text; longer text is replaced by its hash.
 const LONGEST: usize = 64;
 
-/// The most bytes of text that is parsed.
+/// Bytes of text that is parsed.
 const MAX_PARSED: usize = 1_024;
 
-/// The first byte of a hash, which escaped text never has.
+/// First byte of a hash, which escaped text never has.
 const HASHED: u8 = b'#';
 
-/// The separator of the values of joined keys.
 const JOINED: &str = "|";
 
-/// The printable characters that are escaped; whatever is not printable ASCII is escaped anyway.
+/// Printable characters that are escaped; bytes outside of printable ASCII are always escaped.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add(b'#').add(b'|');
 
-/// Those of a kind, whose text ends with a colon and is joined with others by `+`.
+/// Escaped characters in kinds, which end with a colon and are joined by `+`.
 const ESCAPED_IN_KINDS: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(b':').add(b'+');
 
 /// The identity under which requests are counted: a kind, such as `user`, and a value of that kind.
 ///
 /// The text of a key is safe in a Redis key whatever bytes it was made from: control characters, spaces, `{`, `}`, `%`,
-/// `#`, `|` and bytes that are not ASCII are percent-encoded, and a value that is then longer than 64 bytes is replaced
-/// by a 128-bit hash (BLAKE3). Different values have different texts, up to collisions of that hash.
+/// `#`, `|` and bytes that are not ASCII are percent-encoded. A value that is then longer than 64 bytes is replaced by
+/// a 128-bit hash (BLAKE3). Different values have different texts, up to collisions of that hash.
 ///
 /// Up to 30 bytes of text are kept inline; cloning is cheap in any case.
 ///
-/// With the feature `serde` it is serialized as its text, and deserialized by parsing it.
+/// With the feature `serde` a key is serialized as its text, and deserialized by parsing the text.
 ///
 /// # Examples
 ///
@@ -54,7 +53,7 @@ const ESCAPED_IN_KINDS: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(
 /// assert_eq!(long.as_str().len(), "path:#".len() + 32);
 /// ```
 ///
-/// A key is parsed from the text that it displays, as it is in logs and in the names of counters:
+/// A key can be parsed from its displayed text, which logs and the names of counters contain:
 ///
 /// ```
 /// use tollgate::Key;
@@ -67,29 +66,28 @@ const ESCAPED_IN_KINDS: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[must_use]
 pub struct Key {
-    /// `<kind>:<value>`, escaped.
     text: Ascii,
 }
 
 impl Key {
-    /// A key whose value may be read by anyone who can read the store or the logs.
+    /// Creates a key whose value is readable in the store and in logs.
     ///
-    /// Use [`hashed`](Self::hashed) for secrets. A kind is escaped as well, `:` and `+` included; it is not bounded, as
-    /// it comes from code.
+    /// Use [`hashed`](Self::hashed) for secrets. A kind is escaped as well, including `:` and `+`. Its length is not
+    /// bounded, because code chooses it.
     pub fn new(kind: &str, value: impl AsRef<[u8]>) -> Self {
         KeyText::start(kind).with_value(value.as_ref())
     }
 
-    /// A key of its whole text, the start of an array of ASCII: a kind, a colon and a value that needs no escaping.
+    /// The start of the array is the whole text: a kind, a colon and a value that needs no escaping.
     #[inline]
     pub(crate) fn plain<const N: usize>(ascii: &[u8; N], length: usize) -> Self {
         Self { text: Ascii::start_of(ascii, length) }
     }
 
-    /// A key of a secret; only a 128-bit hash of it leaves the process.
+    /// Creates a key from a secret; only a 128-bit hash leaves the process.
     ///
-    /// The hash is not salted, so that all processes have the same key: anyone who can read the store can find a secret
-    /// by guessing it.
+    /// The hash is not salted, so that all processes have the same key. Anyone who can read the store can verify a
+    /// guessed secret.
     ///
     /// # Examples
     ///
@@ -108,8 +106,8 @@ impl Key {
         Self { text: Ascii::constant(text) }
     }
 
-    /// Joins two keys into one, which has a counter for each pair of values: the key that a policy by a
-    /// [tuple](crate::key::KeyExtractor) has.
+    /// Joins two keys into one, with a counter for each pair of values, like the keys of a
+    /// [tuple](crate::key::KeyExtractor) of extractors.
     ///
     /// # Examples
     ///
@@ -133,7 +131,6 @@ impl Key {
         self.text.as_str()
     }
 
-    /// Returns the escaped text as bytes, which costs nothing.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.text.as_bytes()
@@ -162,7 +159,7 @@ impl Key {
     }
 }
 
-/// The prefix of all keys of one kind, rendered once so that extractors do not escape it for each request.
+/// Prefix of all keys of one kind, escaped once instead of for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyKind {
     /// `<kind>:`, escaped.
@@ -174,7 +171,7 @@ impl KeyKind {
         Self { text: Ascii::new(&KeyText::start(kind).bytes) }
     }
 
-    /// A constant kind that needs no escaping, with its colon.
+    /// `text` needs no escaping, and ends with a colon.
     pub(crate) const fn fixed(text: &'static str) -> Self {
         Self { text: Ascii::constant(text) }
     }
@@ -183,18 +180,16 @@ impl KeyKind {
         self.text.as_str().trim_end_matches(':')
     }
 
-    /// Returns the key of a value, as [`Key::new`] does.
     pub(crate) fn key(&self, value: &[u8]) -> Key {
         KeyText::of(self).with_value(value)
     }
 
-    /// Returns the key of a secret, as [`Key::hashed`] does.
     pub(crate) fn hashed(&self, value: &[u8]) -> Key {
         KeyText::of(self).with_hash(value)
     }
 }
 
-/// The text of a key while it is written; always ASCII.
+/// Text of a key while it is written; always ASCII.
 #[derive(Default)]
 struct KeyText {
     bytes: SmallVec<[u8; 128]>,
@@ -208,12 +203,11 @@ impl KeyText {
         text
     }
 
-    /// Starts with a kind that is escaped already.
     fn of(kind: &KeyKind) -> Self {
         Self { bytes: SmallVec::from_slice(kind.text.as_bytes()) }
     }
 
-    /// Appends the escaped value, or its hash if that is longer than [`LONGEST`].
+    /// Appends the escaped value, or its hash if it is longer than [`LONGEST`].
     fn with_value(mut self, value: &[u8]) -> Key {
         let kind = self.bytes.len();
         if value.len() <= LONGEST {
@@ -247,7 +241,7 @@ impl KeyText {
     }
 }
 
-/// Returns the first half of a hash in hexadecimal digits.
+/// Hexadecimal digits of the first half of a hash.
 fn hex(hash: &[u8; 32]) -> [u8; 32] {
     let digit = |nibble: u8| nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
     let mut digits = [0; 32];
@@ -257,8 +251,8 @@ fn hex(hash: &[u8; 32]) -> [u8; 32] {
     digits
 }
 
-/// Parses the text of a key, as it is displayed: escaped, with a value of at most 64 bytes or a hash. It is for what
-/// operators copy from a log, and not for text of requests, which would choose a counter.
+/// Parses the displayed text of a key: escaped, with a value of at most 64 bytes or a hash. Do not parse text from
+/// requests, because it would choose a counter.
 ///
 /// # Errors
 ///
@@ -293,7 +287,7 @@ fn is_value(text: &str) -> bool {
     }
 }
 
-/// Returns `true` if what must be escaped is, and nothing else.
+/// Returns `true` if exactly the characters that must be escaped are.
 fn is_escaped(text: &str, escaped: &'static AsciiSet) -> bool {
     let decoded: Cow<'_, [u8]> = percent_decode_str(text).into();
     Cow::from(percent_encode(&decoded, escaped)) == text

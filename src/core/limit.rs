@@ -1,8 +1,8 @@
-//! What a policy bounds: a quota, under the name of the policy.
+//! Quotas under the names of their policies.
 //!
-//! Each request refers to it in its check, its outcome and its receipt, on whatever thread it is served. A reference
-//! count would be written by all threads, and is most of what a check in memory takes where two of them share it. So the
-//! limits of layers and limiters are interned.
+//! Each request refers to its limit in a check, an outcome and a receipt, on whatever thread it is served. All threads
+//! would write a reference count, which would be most of the cost of a check in memory where two threads share it. So
+//! the limits of layers and limiters are interned.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -13,21 +13,21 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use super::quota::Tick;
 use super::{PolicyName, Quota};
 
-/// The version of names and states. A new version starts with fresh state, as no name of the old one is read any more.
+/// Version of names and states. A new version starts with fresh state, because no name of the old version is read any
+/// more.
 const FORMAT: &str = "1";
 
-/// How many are interned: many more than a process has policies. Beyond that, references are counted.
+/// Interned limits, many more than a process has policies; further limits are counted by reference.
 const MOST_INTERNED: usize = 4_096;
 
-/// Interned limits, which stay as long as the process.
+/// Stays as long as the process.
 type Interned = Mutex<HashSet<&'static NamedQuota>>;
 
-/// A quota under the name of its policy; cheap to clone.
 #[derive(Clone, Debug, Eq)]
 pub(crate) enum Limit {
-    /// That of a layer or limiter.
+    /// Limit of a layer or limiter.
     Interned(&'static NamedQuota),
-    /// That of a tier, of a policy that a handler checks, or of a counter that was made by hand.
+    /// Limit of a tier, of a policy that a handler checks, or of a counter made by hand.
     Counted(Arc<NamedQuota>),
 }
 
@@ -35,10 +35,10 @@ pub(crate) enum Limit {
 pub(crate) struct NamedQuota {
     pub(crate) policy: PolicyName,
     pub(crate) quota: Quota,
-    /// What databases name the state of a counter besides its key: `<policy>:<shape>`.
+    /// `<policy>:<shape>`, which databases add to the key in the name of a counter's state.
     ///
-    /// The shape is the format, the letter of the algorithm, the window in ticks, and `u` or `m` for ticks of 1 µs or
-    /// 1 ms. In place of the last two, a calendar has its name, which no digit begins: `1fmonth31@Europe/Berlin`; a ban
+    /// The shape is the format, the letter of the algorithm, the window in ticks, and `u` or `m` for ticks of 1 µs or 1
+    /// ms. A calendar has its name in place of the last two, which no digit begins: `1fmonth31@Europe/Berlin`. A ban
     /// has neither.
     pub(crate) state: Box<str>,
 }

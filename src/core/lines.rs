@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The number of policies that are counted apart, as their names are kept. All others share one rate.
+/// Policies that are counted separately, because their names are kept. All others share one rate.
 const MAX_POLICIES: usize = 1_024;
 
-/// The lines of one log statement: of each policy so many in a period, and then a count of the others.
+/// Lines of one log statement: a number per policy and period, then a count of the others.
 pub(crate) struct Lines {
     most: u64,
     period: Duration,
@@ -22,12 +22,10 @@ struct Period {
 }
 
 impl Lines {
-    /// Creates a statement with a line a second.
     pub(crate) const fn new() -> Self {
         Self::of(1, Duration::from_secs(1))
     }
 
-    /// Creates a statement with ten lines in 10 s, for events of which each one matters.
     pub(crate) const fn ten() -> Self {
         Self::of(10, Duration::from_secs(10))
     }
@@ -36,15 +34,15 @@ impl Lines {
         Self { most, period, policies: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Calls `line` to log an event of a policy, unless the period has its lines already. `line` receives the number of
-    /// events of the period before that were not logged, if there were any.
+    /// Logs an event of a policy, unless the period has its lines already. `line` receives the number of events in the
+    /// period before that were not logged, if any.
     pub(crate) fn log(&self, policy: &str, line: impl FnOnce(Option<u64>)) {
         if let Some(more) = self.note(policy, Instant::now()) {
             line((more > 0).then_some(more));
         }
     }
 
-    /// Counts an event. Returns how many before it were not logged, if a line is due.
+    /// Returns how many events before were not logged, if a line is due.
     fn note(&self, policy: &str, now: Instant) -> Option<u64> {
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |period: &Period| now.saturating_duration_since(period.began) >= self.period;
@@ -66,7 +64,7 @@ impl Lines {
     }
 }
 
-/// The lines of outages, each of which has one when it begins and one when it ends: ten outages in 10 s have both.
+/// Lines of outages, which begin and end with one each: ten outages in 10 s have both.
 #[derive(Debug)]
 pub(crate) struct OutageLines {
     lines: Lines,
@@ -79,7 +77,6 @@ impl OutageLines {
         Self { lines: Lines::ten(), is_logged: AtomicBool::new(false) }
     }
 
-    /// Logs the beginning, as [`Lines::log`] does.
     pub(crate) fn began(&self, line: impl FnOnce(Option<u64>)) {
         self.lines.log("", |more| {
             self.is_logged.store(true, Ordering::Relaxed);
@@ -87,8 +84,8 @@ impl OutageLines {
         });
     }
 
-    /// Logs the beginning of an outage that goes on, if there was no line left for it when it began: else the last line
-    /// would be the end of the one before.
+    /// Logs the beginning of an outage that continues, if no line was left when it began: else the last line would be
+    /// the end of the outage before.
     pub(crate) fn goes_on(&self, line: impl FnOnce(Option<u64>)) {
         if !self.is_logged.load(Ordering::Relaxed) {
             self.began(line);

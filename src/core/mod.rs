@@ -1,11 +1,11 @@
-//! The vocabulary of a decision and the arithmetic behind it, without HTTP, a runtime or a store.
+//! Vocabulary of a decision and the arithmetic behind it, without HTTP, a runtime or a store.
 //!
-//! A [`Check`] is a request to take units from a [`Counter`], which is one key's under one quota. From the state of the
-//! counter and the time an algorithm computes whether the check fits. The [`Outcome`]s of all checks of a request make
-//! up its [`Decision`]; a [`Receipt`] proves what they took, so that it can be [changed](Change) later.
+//! A [`Check`] is a request to take units from a [`Counter`], which counts one key under one quota. From the state of
+//! the counter and the time, an algorithm computes whether the check fits. The [`Outcome`]s of all checks of a request
+//! form its [`Decision`]. A [`Receipt`] proves which units they took, so that these can be [changed](Change) later.
 //!
-//! Every other module may use this one, and it uses none of them: stores and the HTTP layer share these types, and the
-//! arithmetic can be tested without either. All numbers are integers, in units of a quota or in its ticks.
+//! This module uses no other module of the crate: stores and the HTTP layer share its types, and the arithmetic can be
+//! tested without either. All numbers are integers, in units of a quota or in its ticks.
 
 pub(crate) mod algorithm;
 mod answer;

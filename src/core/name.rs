@@ -1,7 +1,7 @@
-//! The name of a policy, checked once.
+//! Names of policies, checked once.
 //!
-//! Names appear in Redis keys, in header fields (RFC 9651), in JSON and as metric labels; their characters need no
-//! escaping in any of them, so a [`PolicyName`] is written as it is.
+//! Names appear in Redis keys, header fields (RFC 9651), JSON and metric labels. Their characters need no escaping in
+//! any of these, so a [`PolicyName`] is written as it is.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 
 use super::Error;
 
-/// The most bytes of a name.
+/// Bytes.
 const LONGEST: usize = 64;
 
 /// The name of a policy: an ASCII letter, then up to 63 ASCII letters, digits, `.`, `_` or `-`.
@@ -38,8 +38,8 @@ const LONGEST: usize = 64;
 #[derive(Clone, Eq, PartialOrd, Ord)]
 pub struct PolicyName {
     text: SmolStr,
-    /// Stands for the text in hashes that are made for each request. It depends on the text alone, which is no client's
-    /// to choose.
+    /// Hash of the text, for tables that are read for each request. No client chooses the text, so it needs no random
+    /// key.
     hash: u64,
 }
 
@@ -50,7 +50,6 @@ impl PolicyName {
         Self { text, hash: hasher.finish() }
     }
 
-    /// Returns the hash of the text, the same for equal names of one process.
     #[inline]
     pub(crate) fn hash_of_text(&self) -> u64 {
         self.hash
@@ -68,7 +67,7 @@ impl PartialEq for PolicyName {
     }
 }
 
-/// As text, so that a map finds a name by its text.
+/// Hashes the text, so that a map finds a name by its text.
 impl Hash for PolicyName {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);

@@ -1,16 +1,16 @@
-//! Random numbers, for what is better spread than predictable: jitter, and the order of nodes.
+//! Random numbers for values that need to be spread, not unpredictable: jitter, and the order of nodes.
 //!
-//! They are drawn from the standard library's hasher, which the operating system seeds once for each thread. They are
-//! no secrets: values that must not be guessed have keys of their own, as are the hashes of `store::map`.
+//! They are drawn from the standard library's hasher, which the operating system seeds once per thread, and are no
+//! secrets: values that must not be guessed have their own keys, like the hashes of `store::map`.
 //!
-//! A draw advances the keys of its thread, as each new `HashMap` does. So what is made once in a process must make no
-//! `HashMap`: else a simulated run would not repeat itself.
+//! A draw advances the keys of its thread, like each new `HashMap`. Values that are made once per process must
+//! therefore make no `HashMap`, because a simulated run would not repeat itself.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Returns a random number from 0 to `most`, each as likely as another, up to 2^-64 of all draws.
+/// Uniform from 0 to `most` inclusive, up to 2^-64 of all draws.
 pub(crate) fn up_to(most: u64) -> u64 {
-    // Each state has a key of its own, so nothing needs to be hashed with it.
+    // Each state has its own key, so nothing needs to be hashed with it.
     let drawn = RandomState::new().hash_one(());
     let scaled = (u128::from(drawn) * (u128::from(most) + 1)) >> 64;
     u64::try_from(scaled).expect("less than 2^64 numbers are scaled to at most `most`")

@@ -1,7 +1,7 @@
-//! Receipts of what a decision took, with which it is refunded or charged further.
+//! Receipts of the units that a decision took, by which they are refunded or charged further.
 //!
-//! Each [`Decision`] comes with a [`Receipt`], which names the store that made it, so that stores around stores pass it
-//! to the one it belongs to. A receipt can be settled once: it is not `Clone`, and settling consumes it.
+//! A [`Receipt`] names the store that made it, so that wrapper stores pass it to the right store. It can be settled
+//! once: it is not `Clone`, and settling consumes it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +33,7 @@ impl StoreId {
 
 /// The proof of the units that one decision took, and where; [`Store::settle`](crate::store::Store::settle) consumes it.
 ///
-/// It is not `Clone`, as units can be refunded once only. What a dropped receipt took stays taken.
+/// It is not `Clone`, because units can be refunded only once. The units of a dropped receipt stay taken.
 ///
 /// # Examples
 ///
@@ -63,17 +63,17 @@ impl StoreId {
 pub struct Receipt {
     store: StoreId,
     items: SmallVec<[ReceiptItem; 1]>,
-    /// The call that decided, if it decided several requests.
+    /// Set if the call decided several requests.
     call: Option<CallId>,
 }
 
 /// A decision, with the receipt to settle it by.
 ///
-/// They are two values because a decision is cloned for all who read it, and a receipt is used once.
+/// They are two values because a decision is cloned for all its readers, and a receipt is used once.
 ///
 /// # Examples
 ///
-/// A store that refuses all requests returns this one, without a wait:
+/// A store that denies all requests without a wait returns:
 ///
 /// ```
 /// use tollgate::store::{Check, MaybeFuture, Receipt, StoreDecision, StoreId};
@@ -91,12 +91,12 @@ pub struct Receipt {
 pub struct StoreDecision {
     /// The decision.
     pub decision: Decision,
-    /// The receipt for what was taken: nothing, if the request was refused.
+    /// The receipt for the units taken: empty if the request was denied.
     pub receipt: Receipt,
 }
 
 impl StoreDecision {
-    /// A decision, with the receipt for what was taken: an empty one, if the request was refused.
+    /// Combines a decision with the receipt for the units taken, which is empty if the request was denied.
     pub fn new(decision: Decision, receipt: Receipt) -> Self {
         Self { decision, receipt }
     }
@@ -124,7 +124,7 @@ impl StoreDecision {
 pub struct ReceiptItem {
     /// The counter they were taken from.
     pub counter: Counter,
-    /// How many units: 0 for a look, or for a check in shadow mode that did not fit.
+    /// Number of units: 0 for a peek, or for a check in shadow mode that did not fit.
     pub units: u64,
     /// The [floor](super::Check::floor) of the check.
     pub floor: u64,
@@ -133,15 +133,14 @@ pub struct ReceiptItem {
 }
 
 impl ReceiptItem {
-    /// Whether these units are slots that somebody has to release.
     pub(crate) fn holds_slots(&self) -> bool {
         self.units > 0 && self.counter.quota().facts().held
     }
 
-    /// `units` taken from `counter`, with the stamp by which the store identifies them; without a floor.
+    /// Creates an item of `units` taken from `counter` without a floor; `stamp` identifies the units in the store.
     ///
-    /// 0 units are those of a look, or of a check in shadow mode that did not fit. The stamp is in whatever measure of
-    /// time the store has: no other code reads it.
+    /// A peek, and a check in shadow mode that did not fit, take 0 units. The stamp may have any unit: only the store
+    /// reads it.
     pub fn new(counter: Counter, units: u64, stamp: u64) -> Self {
         Self { counter, units, floor: 0, stamp }
     }
@@ -163,12 +162,12 @@ impl ReceiptItem {
 }
 
 impl Receipt {
-    /// A receipt of `store` for what each check took, in the order of the checks; none after a refusal.
+    /// Creates a receipt of `store` for the units that each check took, in the order of the checks; empty after a
+    /// denial.
     pub fn new(store: StoreId, items: impl IntoIterator<Item = ReceiptItem>) -> Self {
         Self { store, items: items.into_iter().collect(), call: None }
     }
 
-    /// A receipt for what the only check took.
     pub(crate) fn of_one(store: StoreId, item: ReceiptItem) -> Self {
         Self { store, items: SmallVec::from_buf([item]), call: None }
     }
@@ -191,7 +190,7 @@ impl Receipt {
         self.store
     }
 
-    /// Returns what each check took, in the order of the checks; nothing after a refusal.
+    /// Returns the units that each check took, in the order of the checks; empty after a denial.
     pub fn items(&self) -> &[ReceiptItem] {
         &self.items
     }

@@ -1,8 +1,8 @@
-//! The requirements of a policy on a store.
+//! Requirements of a policy on a store.
 //!
-//! Layers and limiters hand one [`Requirement`] for each policy to
-//! [`Store::capabilities`](crate::store::Store::capabilities) when the policies are set, so that a store that does not
-//! support something returns an error then, and not while it serves requests.
+//! Layers and limiters pass one [`Requirement`] for each policy to
+//! [`Store::capabilities`](crate::store::Store::capabilities) when the policies are set, so that an unsupported
+//! requirement is an error then, and not while requests are served.
 
 use super::{PolicyName, Quota, Settles};
 
@@ -40,7 +40,7 @@ pub struct Requirement<'a> {
     pub policy: &'a PolicyName,
     /// The quota of the policy. A tier may apply another one to some requests.
     pub quota: &'a Quota,
-    /// Whether units may be refunded by the outcome of a request.
+    /// Whether units may be refunded, depending on the outcome of a request.
     pub settles: Settles,
     /// Whether some checks have a [floor](super::Check::floor) above 0.
     pub reserves: bool,

@@ -1,7 +1,7 @@
-//! Decisions, and what they are about, as data for logs (feature `serde`).
+//! Decisions, outcomes and quotas as data for logs (feature `serde`).
 //!
-//! Names of fields are those of the getters, and a field that has a time ends with its unit. A field may be added, and
-//! none is left out: what there is not is null.
+//! Fields are named like the getters, and a field with a time ends with its unit. Fields may be added, and none is left
+//! out: absent values are null.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ impl<'de> Deserialize<'de> for PolicyName {
     }
 }
 
-/// A time as JSON has it: microseconds are exact for 285 years.
+/// Exact to the microsecond for 285 years.
 fn seconds(time: Duration) -> f64 {
     time.as_secs_f64()
 }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{Ban, Outcome, Receipt, ReceiptItem};
 
-/// A correction of what was taken, in units; a strike, or the end of a ban; or a reset of the counter.
+/// A correction of the units taken, a strike, the end of a ban, or a reset of the counter.
 ///
 /// # Examples
 ///
@@ -39,10 +39,10 @@ pub enum Change {
     Refund(u64),
     /// Charges further units. A counter may go past its limit, by at most one more capacity.
     Charge(u64),
-    /// Renews slots: those that were taken at the stamp count as taken now. What the store has lost of them is taken
-    /// anew, also beyond the limit.
+    /// Renews slots: slots taken at the stamp count as taken now. Slots that the store has lost are taken again, even
+    /// beyond the limit.
     ///
-    /// Only slots of [`Quota::concurrency`](crate::Quota::concurrency) are renewed; of other counters it changes nothing.
+    /// Only slots of [`Quota::concurrency`](crate::Quota::concurrency) are renewed; other counters do not change.
     Renew(u64),
     /// Counts a strike against the key, which may begin a [ban](Ban) of it: a failure that is found later. Units stay as
     /// they are.
@@ -50,8 +50,8 @@ pub enum Change {
     /// Lifts the ban of the key: its strikes, and the lengths of its last bans, are forgotten too. Units stay as they
     /// are.
     Lift,
-    /// Deletes the counter, so that its key starts anew; a ban stays. One that has nothing taken any more may still be
-    /// there. It is made by [`Store::adjust`](crate::store::Store::adjust); in a settlement it changes nothing.
+    /// Deletes the counter, so that its key starts from 0; a ban stays. A counter from which nothing is taken any more
+    /// may remain. [`Store::adjust`](crate::store::Store::adjust) applies it; in a settlement it changes nothing.
     Reset,
 }
 
@@ -59,28 +59,29 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeResult {
-    /// How many units were charged or refunded, rounded up: fewer than the change has where the store bounds a charge,
-    /// or where units no longer count. Of a renewal, the slots that the store had not lost; of a strike 1 if it counted; of
-    /// the end of a ban 1 if the store had strikes or a ban of the key; of a reset 1 if there was a counter.
+    /// Number of units charged or refunded, rounded up: fewer than in the change where the store bounds a charge, or
+    /// where units no longer count.
+    ///
+    /// For a renewal, the slots that the store had not lost. For a strike, 1 if it counted. For the end of a ban, 1 if
+    /// the store had strikes or a ban of the key. For a reset, 1 if there was a counter.
     pub units: u64,
     /// The time at which the store's state accounts for the units that were charged or renewed, or for those that are
     /// left after a refund: the [stamp](ReceiptItem::stamp) to settle them with.
     pub stamp: u64,
-    /// The outcome of a look at the counter after the change, if the store returns it.
+    /// The outcome of a peek at the counter after the change, if the store returns it.
     pub outcome: Option<Outcome>,
-    /// How long the key is banned from now on, after a strike.
+    /// Time for which the key is banned from now on, after a strike.
     pub banned_for: Option<Duration>,
 }
 
 impl ChangeResult {
-    /// A result of `units` that were charged or refunded, and their stamp in the store's own measure of time.
-    ///
-    /// The units are rounded up; the stamp is the one to settle them with.
+    /// Creates a result of `units` charged or refunded, rounded up, and the stamp by which to settle them, in the
+    /// store's own unit of time.
     pub fn new(units: u64, stamp: u64) -> Self {
         Self { units, stamp, outcome: None, banned_for: None }
     }
 
-    /// Sets the outcome of a look at the counter after the change.
+    /// Sets the outcome of a peek at the counter after the change.
     #[must_use]
     pub fn outcome(self, outcome: Outcome) -> Self {
         Self { outcome: Some(outcome), ..self }
@@ -112,7 +113,7 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    /// A change to what the check of this index took, where 0 is the first check of the decision.
+    /// Creates a change to the units that the check of this index took, where 0 is the first check of the decision.
     pub fn new(check: usize, change: Change) -> Self {
         Self { check, change }
     }
@@ -122,18 +123,16 @@ impl Settlement {
         taken.map(|(check, taken)| Self::new(check, Change::Refund(taken.units))).collect()
     }
 
-    /// Returns the result where there is nothing to do: the units keep their stamp.
+    /// Result if there is nothing to do: the units keep their stamp.
     pub(crate) fn nothing(&self, receipt: &Receipt) -> ChangeResult {
         ChangeResult::new(0, receipt.items().get(self.check).map_or(0, |taken| taken.stamp))
     }
 
-    /// Returns what the checks before this one took.
     pub(crate) fn before<'a>(&self, receipt: &'a Receipt) -> &'a [ReceiptItem] {
         receipt.items().get(..self.check).unwrap_or_default()
     }
 
-    /// Returns what the check took and the change to make to it, with a refund or a renewal bounded by that; `None` if
-    /// there is nothing to do.
+    /// Bounds a refund or a renewal by the units taken; `None` if there is nothing to do.
     pub(crate) fn of<'a>(&self, receipt: &'a Receipt) -> Option<(&'a ReceiptItem, Change)> {
         let taken = receipt.items().get(self.check)?;
         match self.change {
@@ -149,8 +148,7 @@ impl Settlement {
         }
     }
 
-    /// Applies each change and returns the results; `make` applies those that have something to do, from what the
-    /// checks before took, what this one took, and the change.
+    /// Calls `make` for each change that is not empty, with the items before, the item, and the change.
     pub(crate) fn each(
         changes: &[Self],
         receipt: &Receipt,
@@ -164,8 +162,8 @@ impl Settlement {
     }
 }
 
-/// Calls what may panic. While the thread unwinds already, where a second panic would end the process, a panic ends with
-/// the call, and there is no result.
+/// Calls a closure that may panic. While the thread unwinds, a panic is caught and there is no result, because a second
+/// panic would end the process.
 pub(crate) fn in_drop<R>(call: impl FnOnce() -> R) -> Option<R> {
     if thread::panicking() { catch_unwind(AssertUnwindSafe(call)).ok() } else { Some(call()) }
 }

@@ -1,5 +1,3 @@
-//! What a layer, a limiter or a store reports.
-
 #[cfg(feature = "metrics")]
 use tokio::time::Instant;
 
@@ -7,37 +5,35 @@ use tokio::time::Instant;
 use super::series::{PolicySeries, Series};
 use crate::core::{Decision, Error, Mode, PolicyName};
 
-/// What a layer, a limiter or a store reports. Dropped with it.
+/// Reports of a layer, a limiter or a store.
 ///
-/// Several add up in one gauge, so what this one added is subtracted when it is dropped.
+/// Several of them add to one gauge, so dropping it subtracts its part.
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     #[cfg(feature = "metrics")]
     series: Series,
 }
 
-/// When a store was called, if decisions are timed.
+/// Start of a call to the store, if decisions are timed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     #[cfg(feature = "metrics")]
     began: Instant,
 }
 
-/// The reason for which there was no decision on a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Undecided {
-    /// It lacks a key that it must have, or its client is on a deny list.
+    /// Without a required key, or on a deny list.
     Forbidden,
-    /// Its key is ambiguous.
     Ambiguous,
-    /// A key extractor rejected it.
     Rejected,
-    /// No decision could be made.
     Unavailable,
 }
 
-/// Decisions. Every request counts once: by the source and the verdict of its decision, or, if there was none, under the
-/// source `none` by the reason. Only decisions are timed, from the call of the store.
+/// Decisions.
+///
+/// Every request counts once: by the source and verdict of its decision, or, without a decision, under the source
+/// `none` by the reason. Only decisions are timed, from the call of the store.
 impl Telemetry {
     #[allow(clippy::unused_self, reason = "the timer is for a decision of this layer or limiter")]
     pub(crate) fn start(&self) -> Timer {
@@ -47,7 +43,7 @@ impl Telemetry {
         }
     }
 
-    /// The store returned. A decision over no policies has no source, and is not timed.
+    /// Counts a return of the store. A decision over no policies has no source, and is not timed.
     pub(crate) fn decided(&self, timer: Timer, decided: Result<&Decision, &Error>) {
         #[cfg(feature = "metrics")]
         {
@@ -80,20 +76,19 @@ impl Telemetry {
         self.series.policies.with(policy, |policy| policy.ambiguous().increment(1));
     }
 
-    /// The tier of a request is not known for a policy.
     pub(crate) fn unknown_tier(&self, policy: &PolicyName) {
         #[cfg(feature = "metrics")]
         self.series.policies.with(policy, |policy| policy.unknown_tiers().increment(1));
     }
 
-    /// A key was banned, and not with a decision.
+    /// Counts a ban that began outside of a decision.
     pub(crate) fn banned(&self, policy: &PolicyName, mode: Mode) {
         #[cfg(feature = "metrics")]
         self.series.policies.with(policy, |policy| policy.bans(mode)[0].increment(1));
     }
 }
 
-/// The health of a store, or of one primary of a Cluster, and the slots that are held of it.
+/// Health of a store, or of one primary of a Cluster, and the slots that are held in it.
 impl Telemetry {
     pub(crate) fn store_failed(&self, error: &Error) {
         #[cfg(feature = "metrics")]
@@ -116,7 +111,6 @@ impl Telemetry {
         }
     }
 
-    /// Its circuit breaker has closed again.
     pub(crate) fn breaker_closed(&self) {
         #[cfg(feature = "metrics")]
         {
@@ -130,7 +124,6 @@ impl Telemetry {
         self.series.stores().slots_held.add(slots);
     }
 
-    /// They are held no longer.
     pub(crate) fn slots_released(&self, slots: u64) {
         #[cfg(feature = "metrics")]
         if slots > 0 {
@@ -146,21 +139,19 @@ impl Telemetry {
     }
 }
 
-/// What is reported where a policy of a layer is at hand: it needs no lookup by the name.
+/// Reports about a policy, without a lookup by its name.
 #[derive(Debug)]
 pub(crate) struct PolicyTelemetry {
     #[cfg(feature = "metrics")]
     series: PolicySeries,
 }
 
-/// The reason for which a policy did not count a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Skipped {
-    /// The request lacks the key, or it could not be looked up.
+    /// Also if the key could not be looked up.
     KeyMissing,
-    /// The client is on the allow list.
     List,
-    /// Its methods, routes or closure leave the request out, or it is a CORS preflight.
+    /// Also for a CORS preflight.
     Scope,
 }
 
@@ -172,7 +163,6 @@ impl PolicyTelemetry {
         }
     }
 
-    /// The policy did not count a request.
     pub(crate) fn skipped(&self, reason: Skipped) {
         #[cfg(feature = "metrics")]
         self.series.skipped()[reason as usize].increment(1);

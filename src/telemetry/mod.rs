@@ -1,11 +1,11 @@
-//! What operators see of decisions, skips, failures of stores and slots.
+//! Metrics of decisions, skipped policies, failures of stores, and slots.
 //!
-//! The methods of [`Telemetry`] and [`PolicyTelemetry`] are called where these happen. With the feature `metrics` they
-//! count, through the recorder that the program installed; docs/metrics.md lists the series. Without it both types are
-//! empty, their methods do nothing, and no clock is read.
+//! With the feature `metrics`, the methods of [`Telemetry`] and [`PolicyTelemetry`] count through the recorder that the
+//! program installed; docs/metrics.md lists the series. Without it both types are empty, their methods do nothing, and
+//! no clock is read.
 //!
-//! Labels are names of policies and words of this crate, never anything of a request, so clients cannot make the number
-//! of series grow. Handles are registered with the first event and kept, because looking one up costs more than
+//! Labels are names of policies and words of this crate, never parts of a request, so clients cannot increase the
+//! number of series. Handles are registered with the first event and kept, because looking one up costs more than
 //! counting.
 
 #![cfg_attr(

@@ -1,4 +1,4 @@
-//! The names, units and descriptions of all metrics, and the series that are registered, in groups.
+//! Names, units and descriptions of all metrics, and the registered series in groups.
 //!
 //! Names and labels are public: dashboards and alerts depend on them. docs/metrics.md explains each.
 
@@ -11,8 +11,10 @@ use metrics::{Counter, Gauge, Histogram, Label, Unit};
 
 use crate::core::{Mode, Outcome, PolicyName, Source};
 
-/// The series without the label `policy`, and those of each policy. Series that belong together are registered with
-/// their first event, so that the others are seen at 0: Prometheus sees no increase in a series that begins at 1.
+/// Series without the label `policy`, and the series of each policy.
+///
+/// Related series are registered together with their first event, because Prometheus sees no increase in a series that
+/// begins at 1.
 #[derive(Debug, Default)]
 pub(super) struct Series {
     decisions: OnceLock<Decisions>,
@@ -22,13 +24,12 @@ pub(super) struct Series {
 
 #[derive(Debug)]
 pub(super) struct Decisions {
-    /// In the order of [`Source`](crate::core::Source): allowed and refused, and the time of both.
+    /// In the order of [`Source`](crate::core::Source): allowed, denied, and the time of both.
     pub(super) sources: [([Counter; 2], Histogram); 6],
-    /// Requests to which no policy applies.
     pub(super) unlimited: Counter,
     /// In the order of [`Undecided`](super::Undecided).
     pub(super) undecided: [Counter; 4],
-    /// Of decisions that failed: other requests without a decision took no time of a store.
+    /// Only decisions that failed: other requests without a decision took no time of a store.
     pub(super) failed_seconds: Histogram,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct Stores {
 }
 
 impl Series {
-    /// Registers the series of stores, too: each is seen at 0 from the first decision on.
+    /// Also registers the series of stores, so that each is seen at 0 from the first decision on.
     pub(super) fn decisions(&self) -> &Decisions {
         self.decisions.get_or_init(|| {
             self.stores();
@@ -74,10 +75,10 @@ impl Series {
     }
 }
 
-/// How many policies have series that are kept; the handles of others are looked up each time.
+/// Policies whose series are kept; the handles of others are looked up each time.
 const MAX_POLICIES: usize = 1_024;
 
-/// The series of each policy, kept from the first event on.
+/// Kept from the first event on.
 #[derive(Debug, Default)]
 pub(super) struct ByPolicy(ArcSwap<HashMap<PolicyName, Arc<PolicySeries>>>);
 
@@ -99,13 +100,12 @@ impl ByPolicy {
     }
 }
 
-/// The series of one policy. Series that belong together are registered with their first event.
 #[derive(Debug, Default)]
 pub(super) struct PolicySeries {
     name: String,
-    /// By the mode.
+    /// By mode.
     refusals: [OnceLock<Counter>; 2],
-    /// By the mode: bans that began, and refusals by them.
+    /// By mode: bans that began, and denials by them.
     bans: [OnceLock<[Counter; 2]>; 2],
     ambiguous: OnceLock<Counter>,
     unknown_tiers: OnceLock<Counter>,
@@ -117,7 +117,7 @@ impl PolicySeries {
         Self { name: name.as_str().to_owned(), ..Self::default() }
     }
 
-    /// Counts an outcome. With the first one all series of outcomes are registered.
+    /// Registers all series of outcomes with the first outcome.
     pub(super) fn count(&self, outcome: &Outcome) {
         let mode = outcome.mode();
         let refusals = self.refusals[mode as usize].get_or_init(|| POLICY_REFUSALS.counter(&self.labels(mode)));
@@ -162,7 +162,7 @@ impl PolicySeries {
     }
 }
 
-/// A gauge to which several layers add. What this one added is subtracted when it is dropped.
+/// Gauge to which several layers add. Dropping it subtracts its part.
 #[derive(Debug)]
 pub(super) struct Sum {
     gauge: Gauge,
@@ -195,11 +195,10 @@ impl Drop for Sum {
     }
 }
 
-/// A metric. It is described whenever a handle is made: recorders keep one description for each name.
+/// Described whenever a handle is made, because recorders keep one description for each name.
 struct Metric {
     name: &'static str,
     unit: Unit,
-    /// The description that recorders show to operators.
     text: &'static str,
 }
 
@@ -242,7 +241,6 @@ const POLICIES_SKIPPED: Metric =
 const STORE_FAILURES: Metric =
     count("tollgate_store_failures_total", "Decisions that a store failed to make, by the kind of failure.");
 
-/// No labels.
 const BREAKERS_OPEN: Metric =
     count("tollgate_breakers_open", "Circuit breakers that are not closed: only single probes call their store.");
 
@@ -252,11 +250,9 @@ const BREAKER_CHANGES: Metric = count(
     "How often circuit breakers opened, and closed again; probes in between do not count.",
 );
 
-/// No labels.
 const SLOTS_HELD: Metric =
     count("tollgate_slots_held", "Slots of concurrency limits that requests of this process hold.");
 
-/// No labels.
 const SLOTS_LOST: Metric =
     count("tollgate_slots_lost_total", "Slots that were still held, and gone from the store when they were renewed.");
 
@@ -268,7 +264,6 @@ const fn seconds(name: &'static str, text: &'static str) -> Metric {
     Metric { name, unit: Unit::Seconds, text }
 }
 
-/// Names and values of labels; a value may be the name of a policy.
 type Labels<'a> = &'a [(&'static str, &'a str)];
 
 impl Metric {

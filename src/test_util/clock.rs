@@ -1,5 +1,3 @@
-//! A clock that a test sets, and that tokio's paused time may drive.
-
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
@@ -12,17 +10,17 @@ use tokio::time::{Instant, sleep};
 
 use crate::store::Clock;
 
-/// A clock that stands still until a test moves it. Clones share the time.
+/// A clock that stands still until a test advances it. Clones share the time.
 ///
-/// It starts at [`EPOCH`](Self::EPOCH), where windows of whole seconds, minutes, hours and days begin, and those of 7 and
-/// of 30 days, so a test knows how much of a window is left.
+/// It starts at [`EPOCH`](Self::EPOCH), where windows of whole seconds, minutes, hours and days begin, and also windows
+/// of 7 and 30 days, so a test knows how much of a window is left.
 ///
 /// # Timers
 ///
-/// A clock by [`new`](Self::new) moves the counters of the stores that read it, and nothing else. Whatever waits, such as
-/// [`Limiter::until_ready`](crate::Limiter::until_ready), a request in the queue of a leaky bucket, a timeout or the pause
-/// of a circuit breaker, waits by tokio's timers; so does the local fallback count time by them. A clock by
-/// [`paused`](Self::paused) moves together with these.
+/// A clock from [`new`](Self::new) affects only the counters of the stores that read it. Everything that waits uses
+/// tokio's timers: [`Limiter::until_ready`](crate::Limiter::until_ready), a request in the queue of a leaky bucket, a
+/// timeout, the pause of a circuit breaker. The local fallback counts time by them, too. A clock from
+/// [`paused`](Self::paused) advances together with tokio's timers.
 ///
 /// # Examples
 ///
@@ -51,20 +49,17 @@ pub struct ManualClock {
     time: Arc<Mutex<Time>>,
 }
 
-/// The time of a clock.
 struct Time {
     /// Since the Unix epoch: now, or when the timers were read.
     shown: Duration,
-    /// The timers that the clock follows.
     timers: Option<Timers>,
-    /// What the wall clock was last set to, and [`now`](Self::now) then.
+    /// Last time set, and [`now`](Self::now) then.
     wall: (Duration, Duration),
 }
 
-/// The paused time of a runtime.
 struct Timers {
     runtime: Handle,
-    /// The runtime's time that belongs to [`Time::shown`].
+    /// The runtime's time at [`Time::shown`].
     read: Instant,
 }
 
@@ -77,11 +72,11 @@ impl ManualClock {
         Self::of(None)
     }
 
-    /// A clock at [`EPOCH`](Self::EPOCH) that is one with the time of this tokio runtime, which is paused from now on
-    /// unless it is already.
+    /// Creates a clock at [`EPOCH`](Self::EPOCH) that is tied to the time of this tokio runtime, and pauses the
+    /// runtime's time.
     ///
-    /// [`advance`](Self::advance) moves both. When all tasks wait, tokio moves its time to the next timer by itself, and
-    /// the clock moves with it. It shows the time of this runtime on every thread.
+    /// [`advance`](Self::advance) moves both. When all tasks wait, tokio advances its time to the next timer, and the
+    /// clock advances with it. The clock shows the time of this runtime on every thread.
     ///
     /// # Panics
     ///
@@ -144,14 +139,14 @@ impl ManualClock {
         self.time().advance(by);
     }
 
-    /// Sets the time since the Unix epoch, in the measure of [`now`](Self::now).
+    /// Sets the time since the Unix epoch, like the time that [`now`](Self::now) returns.
     ///
-    /// It may be earlier than now, as when an operator corrects the time of a machine. Tokio's time never steps back: an
-    /// earlier time sets only this clock.
+    /// It may be earlier than now, like when an operator corrects the time of a machine. Tokio's time never steps back:
+    /// an earlier time sets only this clock.
     ///
     /// # Panics
     ///
-    /// As [`advance`](Self::advance).
+    /// Like [`advance`](Self::advance).
     ///
     /// # Examples
     ///
@@ -173,10 +168,10 @@ impl ManualClock {
         }
     }
 
-    /// Sets the wall clock alone, by which windows that are aligned to it begin and end: as when a machine's time is
-    /// corrected, or after it slept.
+    /// Sets only the wall clock, by which aligned windows begin and end, like when a machine's time is corrected, or
+    /// after it slept.
     ///
-    /// [`now`](Self::now) stays, by which rates are counted. Later the two move together.
+    /// [`now`](Self::now), by which rates are counted, stays. Afterwards the two advance together.
     ///
     /// # Examples
     ///
@@ -204,7 +199,7 @@ impl ManualClock {
         time.wall = (since_epoch, time.now());
     }
 
-    /// Returns the time of all clones; one that panicked has not left it half set.
+    /// A clone that panicked has not left the time half set.
     fn time(&self) -> MutexGuard<'_, Time> {
         self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -236,7 +231,7 @@ impl Time {
 }
 
 impl Timers {
-    /// Returns the time since they were read. It enters the runtime, as other threads have a time of their own.
+    /// Enters the runtime, because other threads have their own time.
     fn elapsed(&self) -> Duration {
         let _entered = self.runtime.enter();
         self.read.elapsed()
@@ -250,8 +245,7 @@ impl Timers {
     }
 }
 
-/// Returns whether the time of this runtime stands still while the system's moves. Tokio does not return it otherwise,
-/// and panics if it pauses twice.
+/// Compares with the system's time, because tokio has no getter, and panics if it is paused twice.
 fn is_paused() -> bool {
     let (before, start) = (Instant::now(), SystemInstant::now());
     while start.elapsed().is_zero() {

@@ -1,5 +1,3 @@
-//! A store that fails, hangs, is slow and works again, as a test says.
-
 use std::fmt;
 use std::future::pending;
 use std::mem;
@@ -15,12 +13,12 @@ use crate::store::{
     Settling, Store, StoreDecision,
 };
 
-/// How long a settlement or a change hangs if the inner store has no timeout.
+/// For settlements and changes, if the inner store has no timeout.
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A store around a store that a test makes unavailable, and available again. Clones share the inner store and its state.
+/// A wrapper store that a test makes unavailable, and available again. Clones share the inner store and the state.
 ///
-/// It works at first. Each call has the result of the state at the time it is made: none is repeated later.
+/// It works at first. The state at the time of a call determines its result; no call is repeated later.
 ///
 /// # Examples
 ///
@@ -48,7 +46,6 @@ pub struct FailingStore<S> {
     state: Arc<Mutex<State>>,
 }
 
-/// What becomes of calls from now on, and when it is known.
 #[derive(Clone)]
 struct State {
     result: CallResult,
@@ -79,18 +76,18 @@ impl<S: Store> FailingStore<S> {
 
     /// Passes all calls from now on to the inner store.
     ///
-    /// A circuit breaker that has opened meanwhile closes with its next successful probe, so for a moment requests may
-    /// still be decided without the store.
+    /// An open circuit breaker closes with its next successful probe, so for a moment requests may still be decided
+    /// without the store.
     pub fn work(&self) {
         self.set(CallResult::Works);
     }
 
-    /// Fails all calls from now on at once, with an error that is a [connection](Error::is_connection)'s.
+    /// Fails all calls from now on immediately, with a [connection error](Error::is_connection).
     pub fn fail(&self) {
         self.fail_with(|| Error::connection("the store is unavailable", std::io::Error::other("a test made it fail")));
     }
 
-    /// Fails all calls from now on at once, with the error that a closure makes for each: of
+    /// Fails all calls from now on immediately, with the error that a closure makes for each call, by
     /// [`Error::connection`], [`Error::timeout`], [`Error::store`] or [`Error::invalid`].
     pub fn fail_with(&self, error: impl Fn() -> Error + Send + Sync + 'static) {
         self.set(CallResult::Fails(Arc::new(error)));
@@ -105,12 +102,12 @@ impl<S: Store> FailingStore<S> {
         self.set(CallResult::Hangs);
     }
 
-    /// Delays the answers of all calls from now on by this time, whether the store works or fails: until the next
+    /// Delays the answers of all calls from now on, whether the store works or fails, until the next
     /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
     ///
-    /// The inner store is called at once, so what it takes is taken even if nobody waits for the answer. If it has a
-    /// [timeout](crate::store::Capabilities::timeout), a decision fails with a timeout at its end, or at the deadline
-    /// if that is earlier.
+    /// The inner store is called immediately, and takes units even if the caller does not wait for the answer. If it
+    /// has a [timeout](crate::store::Capabilities::timeout), a decision fails when it elapses, or at the deadline if
+    /// that is earlier.
     ///
     /// # Examples
     ///
@@ -138,12 +135,12 @@ impl<S: Store> FailingStore<S> {
         self.state().answers = Answers::After(by);
     }
 
-    /// Holds the answers of all calls from now on, whether the store works or fails: until the next
+    /// Holds the answers of all calls from now on, whether the store works or fails, until the next
     /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
     ///
-    /// The inner store is called at once. The answers are there when what this returns is released or dropped. It needs
-    /// no timers, unless the inner store has a [timeout](crate::store::Capabilities::timeout), which bounds its
-    /// decisions. It is for tests of requests that are dropped while the store decides, or that overtake each other.
+    /// The inner store is called immediately. The answers are ready when the returned value is released or dropped. It
+    /// needs no timers, unless the inner store has a [timeout](crate::store::Capabilities::timeout), which bounds its
+    /// decisions. Use it to test requests that are dropped while the store decides, or that overtake each other.
     ///
     /// # Examples
     ///
@@ -174,7 +171,7 @@ impl<S: Store> FailingStore<S> {
 
     fn set(&self, result: CallResult) {
         let before = mem::replace(&mut *self.state(), State { result, answers: Answers::AtOnce });
-        // Unlocked: what the closure of a test owns may call this store when it is dropped.
+        // Dropped unlocked, because values that the closure of a test owns may call this store in their `Drop`.
         drop(before);
     }
 
@@ -215,7 +212,6 @@ impl<S: Store> FailingStore<S> {
         [end; 2]
     }
 
-    /// Returns for how long whatever is not a decision may hang.
     fn ends(&self) -> [Option<Instant>; 2] {
         [None, Deadline::after(self.timeout().unwrap_or(DEFAULT_TIMEOUT)).instant()]
     }
@@ -233,7 +229,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Releases the answers. Unless the test has changed what the store does meanwhile, no more are held from now on.
+    /// Releases the answers. Unless the test has changed the behaviour of the store since, no more answers are held.
     pub fn release(self) {}
 }
 
@@ -253,7 +249,7 @@ impl fmt::Debug for Held {
     }
 }
 
-/// Returns the answer of a call that times out then, if it is not there.
+/// Fails with a timeout then, if the answer is not ready.
 fn ended<T: Send + 'static>(
     at: Option<Instant>,
     answer: impl Future<Output = Result<T, Error>> + Send + 'static,

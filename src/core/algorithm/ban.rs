@@ -1,17 +1,16 @@
-//! Bans: strikes against a key, and until when it is refused.
+//! Bans: strikes against a key, and the time until which it is banned.
 //!
-//! No quota has this algorithm but that of a [`Ban`], whose numbers its rule has. Its ticks are milliseconds.
+//! Only the quota of a [`Ban`] has this algorithm, and its rule carries the numbers of the ban. Ticks are milliseconds.
 //!
-//! State: when the last ban ends, how long it is, when the window of strikes began, and how many there are in it.
+//! State: when the last ban ends, how long it is, when the window of strikes began, and the number of strikes in it.
 //!
 //! A check fits while the key is not banned, and changes nothing. A charge is a strike, whatever its units. A window
-//! begins with the first strike outside of one. The strike that completes the number begins a ban. Its length is kept
-//! until the growth no longer matters, which is `most` after its end.
+//! begins with the first strike outside of one. The strike that completes the number begins a ban. The length of a ban
+//! is kept until growth no longer matters, which is `most` after its end.
 
 use super::state::{Adjusted, Adjustment, Found, Rule, State, Step};
 use crate::core::Ban;
 
-/// Decides whether the key is not banned.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, _: u64, _: u64) -> Step {
     let (ends, .., found) = read(state, now, &ban_of(rule));
     let wait = ends.saturating_sub(now);
@@ -19,7 +18,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, _: u64, _: u64
     Step { fits, remaining: fits.into(), wait, reset: wait, delay: 0, stamp: 0, state: None, found }
 }
 
-/// Counts a strike. It comes to 1 unit, or to none if a ban goes on.
+/// Counts a strike: 1 unit, or 0 while a ban lasts.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, _: Adjustment) -> Adjusted {
     let ban = ban_of(rule);
     let Ban { time, within, most, .. } = ban;
@@ -55,7 +54,7 @@ fn ban_of(Rule { window, limit, capacity, .. }: Rule) -> Ban {
 
 /// Reads the end of the last ban, its length, the start of the window and its strikes.
 ///
-/// A state of a clock that stepped back too far is set aside. A ban that was made shorter since ends sooner.
+/// Sets a state aside whose clock stepped back too far. A ban that was made shorter since ends sooner.
 fn read(state: Option<&State>, now: u64, ban: &Ban) -> (u64, u64, u64, u64, Found) {
     let Some(State::Ban { ends, length, start, strikes }) = state else { return (0, 0, 0, 0, Found::Fresh) };
     let (most, within) = (ban.most, ban.within);

@@ -1,10 +1,10 @@
-//! Token bucket and leaky bucket: a level that falls by `limit` a tick, in which each unit is `window` parts. So a level
-//! is exact for any limit and window: nothing is divided until a result is rounded.
+//! Token bucket and leaky bucket: a level that falls by `limit` a tick, in which each unit is `window` parts. A level
+//! is exact for any limit and window, because nothing is divided until a result is rounded.
 //!
-//! State: the last time seen, and the level then. Of a token bucket the level is the deficit
-//! `(capacity - tokens) * window`; GCRA is the same in other words (its theoretical arrival time is
-//! `time + level / limit`). Of a leaky bucket it is the backlog of requests that leave one after the other,
-//! `window / limit` apart: the next free slot is `level / limit` from then.
+//! State: the last time seen, and the level then. The level of a token bucket is the deficit `(capacity - tokens) *
+//! window`; GCRA is the same algorithm (its theoretical arrival time is `time + level / limit`). The level of a leaky
+//! bucket is the backlog of requests, which leave one after the other, `window / limit` apart: the next free slot is
+//! `level / limit` from then.
 //!
 //! A request fits a token bucket if `level <= (capacity - cost - floor) * window`. In a leaky bucket it starts at the
 //! first free slot, however many it takes: so it fits if `cost + floor <= capacity` and
@@ -12,8 +12,8 @@
 //! scripts do not need to know.
 //!
 //! The stamp of a token bucket is the time the units were taken at: a refund releases those that were not refilled
-//! since. That of a leaky bucket is the end of its slots: a refund releases the slots of the last in line only, as no
-//! later request moves up. A charge adds up to a level of twice the capacity.
+//! since. The stamp of a leaky bucket is the end of its slots: a refund releases only the last slots in the queue,
+//! because no later request moves up. A charge adds up to a level of twice the capacity.
 //!
 //! A level below [`EXACT`] is a [`State::Level`] whatever the capacity, so a limit may change from one side to the
 //! other. In `lua/wide.lua` a larger one is units and the parts beyond them. Times are cut to the last one before
@@ -23,9 +23,9 @@ use std::ops::{Add, Sub};
 
 use super::state::{Adjusted, Adjustment, EXACT, Found, NEVER, Rule, State, Step, cut};
 
-/// A number of parts. Most levels have 64 bits, whose arithmetic is faster.
+/// Level in parts; `u64` where it suffices, because its arithmetic is faster.
 trait Level: Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Sub<Output = Self> {
-    /// The parts of so many units, or the largest number if there are more.
+    /// Parts of these units, saturating.
     fn of(units: u64, window: u64) -> Self;
     fn saturating_less(self, other: Self) -> Self;
     fn divided(self, by: u64) -> u64;
@@ -68,14 +68,14 @@ impl Level for u128 {
     }
 }
 
-/// Decides one check on the stored state. Times are ticks; `in_line` is whether it is a leaky bucket.
+/// Times are ticks; `in_line` selects the leaky bucket.
 #[inline]
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64, in_line: bool) -> Step {
     let decide = if rule.is_wide() { decide_in::<u128> } else { decide_in::<u64> };
     decide(state, now, rule, cost, floor, in_line)
 }
 
-/// Refunds units, of a token bucket less those that were refilled since the stamp, or adds units to the level.
+/// Refunds only units of a token bucket that were not refilled since the stamp.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment, in_line: bool) -> Adjusted {
     let adjust = if rule.is_wide() { adjust_in::<u128> } else { adjust_in::<u64> };
     adjust(state, now, rule, change, in_line)
@@ -119,7 +119,7 @@ fn adjust_in<L: Level>(state: Option<&State>, now: u64, rule: Rule, change: Adju
         refund = if is_last { refund.min(used) } else { 0 };
     } else {
         if stamp != NEVER {
-            // What was refilled since these units were taken is in the bucket already.
+            // Units that were refilled since then are in the bucket already.
             refilled = L::of(time.saturating_sub(stamp), limit);
         }
         refund = refund.min(used.max(most));
@@ -132,7 +132,6 @@ fn adjust_in<L: Level>(state: Option<&State>, now: u64, rule: Rule, change: Adju
     Adjusted::new(units, changed != level, write(time, changed, window), reset)
 }
 
-/// Reads the level as of the last time seen or `now`, whichever is later.
 fn read<L: Level>(state: Option<&State>, now: u64, rule: Rule) -> (u64, L, Found) {
     let (state, found) = State::read(state, now, rule.window);
     let (time, level) = match *state.unwrap_or(&State::Level { time: now, amount: 0 }) {
@@ -153,7 +152,6 @@ fn write<L: Level>(time: u64, level: L, window: u64) -> State {
     }
 }
 
-/// Ticks until so much has fallen, rounded up.
 fn ticks<L: Level>(level: L, limit: u64) -> u64 {
     level.divided_up(limit).min(NEVER - 1)
 }

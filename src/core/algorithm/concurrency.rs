@@ -1,22 +1,22 @@
 //! Concurrency: slots that requests hold while they are served, so that at most `limit` of them are at once.
 //!
-//! State: cohorts, oldest first, each the time of its first slot and how many slots it has. A slot that is taken within
-//! an eighth of a life of the newest cohort joins it, so there are at most 9 that count, however many slots there are.
-//! A cohort counts for a life and that eighth: so a slot that is not renewed counts for at least its life, the window.
+//! State: cohorts, oldest first, each with the time of its first slot and its number of slots. A slot that is taken
+//! within an eighth of a TTL of the newest cohort joins it, so at most 9 cohorts count, however many slots there are. A
+//! cohort counts for a TTL and that eighth, so a slot that is not renewed counts for at least its TTL, the window.
 //!
 //! A request fits if the slots that count, its cost and its floor are at most `limit`. The stamp is the exact time of
-//! the cohort. A release names it, and lowers that cohort's count; of a cohort that counts no more it releases nothing.
-//! A renewal moves slots to the cohort of now, and takes those anew that the state has lost, also beyond the limit.
+//! the cohort. A release names the cohort and lowers its count; a cohort that no longer counts releases nothing. A
+//! renewal moves slots to the current cohort, and takes slots again that the state has lost, even beyond the limit.
 
 use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
 
-/// The parts of a life that one cohort takes slots for.
+/// Parts of a TTL: one cohort takes slots for one part.
 const PARTS: u64 = 8;
 
-/// The most slots that renewals may restore: counts have 32 bits.
+/// Slots that renewals may restore, because counts have 32 bits.
 const MOST_HELD: u64 = 1 << 31;
 
-/// The time of a cohort's first slot, and how many slots it has.
+/// Time of the first slot, and number of slots.
 type Cohort = (u64, u32);
 
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
@@ -50,8 +50,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp, state, found }
 }
 
-/// Releases slots that were taken at the stamp, the newest first, and takes some now: up to twice the limit, unless
-/// it is a renewal, which does both.
+/// Releases the newest slots first, then takes slots up to twice the limit; a renewal does both, without that bound.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
@@ -85,7 +84,6 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     Adjusted { units, state: Some((State::Slots { cohorts }, reset.max(window))) }
 }
 
-/// Reads the cohorts of a state; none of no state.
 fn read(state: Option<&State>, now: u64, window: u64) -> (&[Cohort], Found) {
     match State::read(state, now, window) {
         (Some(State::Slots { cohorts }), found) => (cohorts, found),
@@ -93,13 +91,13 @@ fn read(state: Option<&State>, now: u64, window: u64) -> (&[Cohort], Found) {
     }
 }
 
-/// Returns the cohorts without the first ones that count no more at `time`, or have no slots.
+/// Skips leading cohorts that are expired at `time` or empty.
 fn live(cohorts: &[Cohort], time: u64, life: u64) -> &[Cohort] {
     let idle = cohorts.iter().take_while(|cohort| cohort.1 == 0 || cohort.0 + life <= time).count();
     &cohorts[idle..]
 }
 
-/// Returns the time of the cohort with which `enough` slots have left: of these, and last of those `taken`.
+/// Returns the time of the cohort whose end frees `enough` slots; `taken` is the last cohort.
 fn leaves(cohorts: &[Cohort], taken: (u64, u64), enough: u64) -> u64 {
     let mut left = 0;
     let first = cohorts.iter().find(|cohort| {
@@ -109,7 +107,6 @@ fn leaves(cohorts: &[Cohort], taken: (u64, u64), enough: u64) -> u64 {
     first.map_or(taken.0, |cohort| cohort.0)
 }
 
-/// Returns the cohorts with `taken` slots more: in the last one if the stamp is its time, else in a new one.
 fn with(cohorts: &[Cohort], stamp: u64, taken: u64) -> Box<[Cohort]> {
     match cohorts.split_last() {
         Some((last, before)) if last.0 == stamp => {

@@ -1,8 +1,7 @@
 //! Facts about algorithms, for all code in which algorithms differ.
 //!
-//! A fact is a field of [`Facts`]; those that are left out in [`FACTS`] are those of a fixed window. Stores, quotas and
-//! the configuration read facts and never match on [`Algorithm`](super::Algorithm): which units return evenly, which units a refund releases, how a state is
-//! laid out.
+//! A fact is a field of [`Facts`]; [`FACTS`] takes fields that it leaves out from the fixed window. Stores, quotas and
+//! the configuration read facts and never match on [`Algorithm`](super::Algorithm).
 //!
 //! Names, numbers and letters are kept in files and in Redis, and never change once they were released.
 
@@ -11,45 +10,39 @@ use std::time::Duration;
 use super::HEARTBEAT;
 use super::state::{EXACT, State};
 
-/// The facts about one algorithm.
-///
-/// Each field is the only place of its fact: nothing outside of this folder compares algorithms.
+/// Facts about one algorithm: nothing outside of this folder compares algorithms.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Facts {
-    /// Its name in files, in errors and in Lua: `lua/NAME.lua` defines the function `NAME`.
+    /// Name in files, errors and Lua: `lua/NAME.lua` defines the function `NAME`.
     pub(crate) name: &'static str,
-    /// Its number in the tables of `lua/wire.lua`. Numbers begin with 1 and leave none out; they are for
-    /// good, as processes of several versions may share a server.
+    /// Number in the tables of `lua/wire.lua`, from 1 and without gaps. It never changes, because processes of several
+    /// versions may share a server.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
     pub(crate) number: u8,
-    /// Its letter in the names of keys in Redis, for good: a state is never read as another algorithm's.
+    /// Letter in Redis keys. It never changes, so that no state is read by another algorithm.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for keys in Redis"))]
     pub(crate) letter: char,
-    /// The layout of its state.
     pub(crate) layout: Layout,
-    /// The most units that can be taken at once.
     pub(crate) capacity: Capacity,
-    /// The shortest window, if it is longer than a tick: a life of slots that can be renewed in time.
+    /// Shortest window, if it is longer than a tick: a TTL in which slots can be renewed.
     pub(crate) shortest_window: Duration,
-    /// The longest window in ticks, if that is shorter than the limit for all quotas.
+    /// Longest window in ticks, if it is shorter than the limit for all quotas.
     pub(crate) longest_window: Option<u64>,
-    /// Whether an admitted request may have to wait for its turn, in the queue that only its store has.
+    /// Whether an allowed request may have to wait in a queue, which only its store has.
     pub(crate) stands_in_line: bool,
-    /// Whether units are slots: held until a request has ended, renewed meanwhile, and released then.
+    /// Whether units are slots: held and renewed until a request has ended, then released.
     pub(crate) held: bool,
-    /// Whether units return one after the other, `window / limit` apart: the limit is a rate, debts are repaid
-    /// at that rate, and each unit more waits that much longer.
+    /// Whether units return one after the other, `window / limit` apart: debts are repaid at that rate, and each
+    /// further unit waits that much longer.
     pub(crate) returns_evenly: bool,
-    /// The aligned windows in which units count from when they are taken; 0 where windows are not aligned.
+    /// Number of aligned windows in which units count; 0 where windows are not aligned.
     pub(crate) windows: u32,
-    /// Which units a refund releases.
     pub(crate) refund: Refund,
-    /// Which other checks the refusal of a check implies.
+    /// Other checks that must be denied when one check is denied.
     pub(crate) refusal: Refusal,
 }
 
-/// The facts about fixed windows.
 const FIXED_WINDOW: Facts = Facts {
     name: "fixed_window",
     number: 1,
@@ -66,7 +59,7 @@ const FIXED_WINDOW: Facts = Facts {
     refusal: Refusal::LargerSums,
 };
 
-/// The facts, in the order of the variants of [`Algorithm`](super::Algorithm).
+/// In the order of the variants of [`Algorithm`](super::Algorithm).
 pub(super) static FACTS: [Facts; 7] = [
     FIXED_WINDOW,
     Facts {
@@ -136,41 +129,41 @@ pub(super) static FACTS: [Facts; 7] = [
 ];
 
 impl Facts {
-    /// Returns whether only the store of a counter can decide: no units are leased, and none are taken here to be
-    /// charged later.
+    /// Returns `true` if only the store of a counter can decide, so units are neither leased nor taken here and charged
+    /// later.
     pub(crate) const fn only_in_store(&self) -> bool {
         self.stands_in_line || self.held
     }
 }
 
-/// A level in units is below this: four times the largest capacity over a long window.
+/// Bound of levels in units: four times the largest capacity over a long window.
 const MOST_WIDE: u64 = 1 << 42;
 
-/// Counts are kept in six bytes each.
+/// Bound of counts, which have six bytes each.
 const MOST_COUNT: u64 = 1 << 48;
 
-/// The bytes of a state in Redis, which are read as a [`State`](super::State).
+/// Bytes of a state in Redis, which are read as a [`State`](super::State).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// The start of a window (44 bits) and its count (52): a `Level`.
+    /// Start of a window (44 bits) and its count (52), as a `Level`.
     Count,
-    /// The last time seen, the level then, and when the key expires (7 bytes each): a `Level`. A level of 2^52 or more
-    /// begins with a mark, and ends with its parts: a `Wide`.
+    /// Last time seen, level, and expiry of the key (7 bytes each), as a `Level`. A level of 2^52 or more begins with a
+    /// mark and ends with its parts, as a `Wide`.
     Falling,
-    /// The last time seen (7 bytes), the count of its window, and that of the one before (6 each): a `Window`.
+    /// Last time seen (7 bytes), count of its window, and count of the window before (6 each), as a `Window`.
     Counts,
-    /// The last time seen (6 bytes), and the time of each unit (4): a `Log`. If that is enough, Redis
-    /// replies with a digest of it: a `LogDigest`.
+    /// Last time seen (6 bytes), and the time of each unit (4), as a `Log`; if Redis replies with a digest, as a
+    /// `LogDigest`.
     Log,
-    /// Of each cohort its time (7 bytes) and its slots (4), oldest first: `Slots`.
+    /// Time (7 bytes) and number of slots (4) of each cohort, oldest first, as `Slots`.
     Slots,
-    /// When a ban ends, its length, the start of the window of strikes, and how many there are (7 bytes each): a `Ban`.
+    /// End of the ban, its length, start of the window of strikes, and their number (7 bytes each), as a `Ban`.
     Ban,
 }
 
 impl Layout {
-    /// Returns whether a state has this layout, and could be one of this window: of others the arithmetic is not exact,
-    /// and may overflow.
+    /// Returns `true` if the state has this layout and is possible in this window; arithmetic on other states is
+    /// inexact and may overflow.
     pub(crate) fn is_of(self, state: &State, window: u64) -> bool {
         match state {
             State::Level { .. } => matches!(self, Self::Count | Self::Falling),
@@ -197,19 +190,18 @@ impl Layout {
     }
 }
 
-/// The most units that can be taken at once.
+/// How the most units that can be taken at once follow from the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capacity {
-    /// The limit.
     Limit,
-    /// A burst: the limit, unless another one is set.
+    /// The burst, which is the limit by default.
     Burst,
-    /// The places of a queue, and one more: no place, unless some are set.
+    /// The places of a queue and one more; no places by default.
     Queue,
 }
 
 impl Capacity {
-    /// Returns the capacity if only the limit is set.
+    /// Capacity if only the limit is set.
     ///
     /// A queue without places has a capacity of 1: the request that leaves at once.
     pub(crate) const fn of(self, limit: u64) -> u64 {
@@ -220,27 +212,25 @@ impl Capacity {
     }
 }
 
-/// Which of the units that were taken a refund releases.
+/// Units that a refund releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refund {
-    /// All that still count.
+    /// All units that still count.
     Counted,
-    /// Those that were not refilled since.
+    /// Units that were not refilled since.
     Unrefilled,
-    /// Those that are last in the line, which then ends earlier: no later request moves up.
+    /// The last units in the queue, which then ends earlier: no later request moves up.
     LastInLine,
 }
 
-/// Which other checks the refusal of a check implies, until units are refunded.
+/// Other checks that are denied together with a check, until units are refunded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// A check of the same or a larger sum of cost and floor is refused for at least as long, and how much
-    /// longer follows from the sums.
+    /// Checks whose sum of cost and floor is equal or larger, for at least as long; the sums say how much longer.
     LargerSums,
-    /// The same, but how long a larger sum waits depends on when units were taken: so only the wait of the
-    /// same sum follows.
+    /// The same checks, but only an equal sum has the same wait, because longer waits depend on when units were taken.
     SameSum,
-    /// A check of the same or a larger floor is refused for at least as long, whatever its cost: a request
-    /// starts at the first free slot, however many it takes. Sums beyond the capacity are refused for good.
+    /// Checks whose floor is equal or larger, whatever their cost: a request starts at the first free slot, however
+    /// many it takes. Sums beyond the capacity are denied for good.
     LargerFloors,
 }

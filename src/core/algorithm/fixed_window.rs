@@ -1,20 +1,19 @@
-//! Fixed window: a count that starts anew at each multiple of the window since the epoch, or where a calendar says so.
+//! Fixed window: a count that starts over at each multiple of the window since the epoch, or where a calendar says so.
 //!
-//! State: the start of the window counted, of a calendar its end, and its count. A window of a calendar counts until
-//! the end that its state names, also where the calendar has another one by now: where two processes know other rules of
-//! a time zone, or a clock stepped back, no unit is forgotten early. In Lua the window is the one, of those that the
-//! process named, that the server's clock is in.
+//! State: the start of the window that counts (in a calendar its end), and its count. A window of a calendar counts
+//! until the end in its state, even if the calendar has another window by now, so no unit is forgotten early where two
+//! processes know different rules of a time zone, or a clock stepped back. In Lua the server's clock chooses among the
+//! windows that the process sent.
 //!
-//! A request fits if `count + cost + floor <= limit`. It waits for the end of the window, at which all units return
-//! at once; so up to twice the limit may be admitted in a span as long as a window that lies across two of them. A
-//! charge after the fact adds up to a debt of twice the limit, which ends with the window. The stamp is the time that
-//! the state has: a refund that names another window changes nothing.
+//! A request fits if `count + cost + floor <= limit`. It waits for the end of the window, at which all units return at
+//! once; so up to twice the limit may be allowed in a span as long as a window that lies across two of them. A charge
+//! after the fact adds up to a debt of twice the limit, which ends with the window. The stamp is the time in the state:
+//! a refund that names another window changes nothing.
 
 use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
 use crate::core::calendar::Window;
 
-/// Decides one check on the stored state. Times are ticks; `cost` and `floor` are at most
-/// [`MOST_UNITS`](super::MOST_UNITS).
+/// Times are ticks; `cost` and `floor` are at most [`MOST_UNITS`](super::MOST_UNITS).
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let limit = rule.limit;
     let (stamp, end, mut count, found) = current(state, now, rule);
@@ -35,7 +34,6 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp, state: Some(state), found }
 }
 
-/// Refunds or charges units of the window that counts at `now`; only units that the window has are refunded.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let (time, end, count, _) = current(state, now, rule);
     let Adjustment { mut refund, charge, stamp } = change;
@@ -57,9 +55,9 @@ fn current(state: Option<&State>, now: u64, Rule { window, calendar, .. }: Rule)
     (start, start + window, count, found)
 }
 
-/// The start of the window that counts, and its count: the one kept, unless a later one has begun.
+/// Start of the window that counts, and its count: the state's window, unless a later one has begun.
 ///
-/// A clock that stepped back into an earlier window counts in the later one, so nothing is forgotten.
+/// After a clock stepped back, units count in the later window, so none is forgotten.
 fn current_aligned(state: Option<&State>, now: u64, window: u64) -> (u64, u64, Found) {
     let current = now - now % window;
     match State::read(state, now, window) {
@@ -68,10 +66,10 @@ fn current_aligned(state: Option<&State>, now: u64, window: u64) -> (u64, u64, F
     }
 }
 
-/// The end of the window that counts, and its count: the one kept, until it has ended.
+/// End of the window that counts, and its count: the state's window, until it has ended.
 ///
-/// One that ends more than two lengths after the calendar's is set aside, as it would refuse for too long; windows
-/// differ in length, and the next one is at most twice as long.
+/// A window that ends more than two lengths after the calendar's is set aside, because it would deny for too long:
+/// windows differ in length, and the next one is at most twice as long.
 fn current_of_calendar(state: Option<&State>, now: u64, window: Window) -> (u64, u64, Found) {
     match state {
         Some(State::Level { time, .. }) if *time > window.end + 2 * window.length() => (window.end, 0, Found::Ahead),

@@ -1,29 +1,29 @@
-//! The algorithms: the facts about each, and its arithmetic.
+//! Rate limiting algorithms: the facts about each, and its arithmetic.
 //!
 //! An algorithm is a row of [facts](Facts) and one file here with pure functions of state, time and cost. The file has
 //! a mirror in `lua/` with the same variables and the same order of statements; the two buckets share a file. All times
 //! are ticks of the quota, no result is above 2^52, and no function here reads a clock.
 //!
-//! A [`Rule`] (the quota in ticks and units), the stored [`State`], the time, a cost and a
-//! floor come in; a [`Step`] goes out: whether it fits, what remains, how long to wait, and the state that follows.
-//! Nothing is written here: a caller keeps that state if the request as a whole is admitted. A change after the fact
-//! comes in as an [`Adjustment`] and goes out as [`Adjusted`].
+//! From a [`Rule`] (the quota in ticks and units), the stored [`State`], the time, a cost and a floor, each algorithm
+//! computes a [`Step`]: whether the cost fits, what remains, how long to wait, and the next state, which the caller
+//! keeps if the request as a whole is allowed. An [`Adjustment`] is a change after the fact; it results in
+//! [`Adjusted`].
 //!
-//! | algorithm | counted, as of a time | a refund releases |
+//! | algorithm | counted, at a time | a refund releases |
 //! | --- | --- | --- |
 //! | fixed window | `count` of the aligned window | units of the same window |
 //! | the same, of a calendar | `count` of the window of the calendar | units of the same window |
 //! | sliding window | `floor(previous * (window - elapsed) / window) + count` | units of this window and the last |
 //! | sliding log | units of the last `window` ticks | units that still count |
 //! | token bucket | `deficit / window`, which falls by `limit` a tick | units that were not refilled since |
-//! | leaky bucket | `backlog / window`, which falls by `limit` a tick | the last slots in line |
+//! | leaky bucket | `backlog / window`, which falls by `limit` a tick | the last slots in the queue |
 //! | concurrency | slots whose cohort is younger than 9 / 8 of a window | slots of the cohort with the stamp |
 //!
-//! A check with a cost fits if what is counted, the cost and the floor are together at most the capacity; of a leaky
-//! bucket, `cost + floor` are, and what is counted is at most `capacity - 1 - floor`.
+//! A check with a cost fits if the counted units, the cost and the floor are together at most the capacity. In a leaky
+//! bucket, `cost + floor` must be at most the capacity, and the counted units at most `capacity - 1 - floor`.
 //!
-//! A look (cost 0) always fits and reports what there is. Stores and `core/quota/` call these functions by way of
-//! [`Algorithm`]; all other code in which algorithms differ reads [`Facts`].
+//! A peek (cost 0) always fits. Stores and `core/quota/` call these functions through [`Algorithm`]; all other code in
+//! which algorithms differ reads [`Facts`].
 
 mod ban;
 mod buckets;

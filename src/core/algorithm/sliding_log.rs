@@ -1,15 +1,13 @@
 //! Sliding log: the time of every unit, so that no window ever holds more than the limit.
 //!
-//! State: the last time seen, and the low 32 bits of the time of each unit, oldest first. Windows
-//! are shorter than 2^32 ticks, so that is the whole time.
+//! State: the last time seen, and the low 32 bits of the time of each unit, oldest first. Windows are shorter than 2^32
+//! ticks, so the low bits determine the whole time.
 //!
-//! A request fits if the units of the last `window` ticks, its cost and its floor are at most `limit`; a unit counts
-//! no more from `window` ticks after it was taken. Searching is by halves, so deciding takes time logarithmic in the
-//! units, and writing time linear in them. The stamp is the time the units were taken at: a refund removes units of
-//! that time.
+//! A request fits if the units of the last `window` ticks, its cost and its floor are at most `limit`; a unit stops
+//! counting `window` ticks after it was taken. Search is binary, so deciding takes logarithmic time in the units, and
+//! writing linear time. The stamp is the time the units were taken at: a refund removes units of that time.
 //!
-//! Redis replies with a digest instead of the log, which contains what a decision reports; it results in no state to
-//! keep.
+//! Redis replies with a digest of the log instead, which has all that a decision reports, but is no state to keep.
 
 use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
 
@@ -42,7 +40,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: time, state, found }
 }
 
-/// Removes units that were taken at the stamp, the newest first, or adds some now: up to twice the limit.
+/// Removes the newest units of the stamp first, or adds units now, up to twice the limit.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
@@ -62,21 +60,17 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     Adjusted { units: refunded + charged, state: state.map(|state| (state, time + window - now)) }
 }
 
-/// The units found: counted from 1, oldest first.
-///
-/// The stored log, as the arithmetic reads it.
+/// The stored log; units are counted from 1, oldest first.
 struct Log<'a> {
-    /// The last time seen, in ticks.
     last: u64,
     units: Units<'a>,
-    /// How many units there are, those that count no more included.
+    /// Includes expired units.
     size: u64,
 }
 
-/// The units, or a digest of them.
 enum Units<'a> {
     All(&'a [u32]),
-    /// Those that still count: the times of the newest, and of the one to wait for.
+    /// Units that still count: times of the newest, and of the one to wait for.
     #[cfg(feature = "redis")]
     Digest {
         newest: u64,
@@ -85,7 +79,6 @@ enum Units<'a> {
 }
 
 impl<'a> Log<'a> {
-    /// Reads a state; of none, an empty log that was last seen now.
     fn read(state: Option<&'a State>, now: u64, window: u64) -> (Self, Found) {
         let (state, found) = State::read(state, now, window);
         let log = match state {
@@ -99,7 +92,7 @@ impl<'a> Log<'a> {
         (log, found)
     }
 
-    /// Returns the time of a unit, in ticks: the latest one up to `last` that has its low bits.
+    /// Time of a unit, in ticks: the latest one up to `last` that has its low bits.
     ///
     /// In a digest, only the newest unit and the one to wait for have a time.
     fn time(&self, unit: u64) -> u64 {
@@ -119,7 +112,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// How many units are at least `age` old at `time`: of a digest none, as all of them count.
+    /// Units at least `age` old at `time`; none in a digest, because all of its units count.
     fn aged(&self, time: u64, age: u64) -> u64 {
         if self.all().is_none() {
             return 0;
@@ -136,7 +129,7 @@ impl<'a> Log<'a> {
         low
     }
 
-    /// The low bits of every unit's time, unless there is only a digest.
+    /// Low bits of every unit's time; `None` for a digest.
     #[cfg_attr(not(feature = "redis"), allow(clippy::unnecessary_wraps, reason = "digests come from Redis"))]
     fn all(&self) -> Option<&'a [u32]> {
         match self.units {
@@ -146,14 +139,14 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// The units `from..=to`, and `taken` more at `time`.
+    /// Keeps the units `from..=to`, and adds `taken` at `time`.
     fn write(&self, time: u64, from: u64, to: u64, taken: u64) -> Option<State> {
         let kept = self.all()?[index(from) - 1..index(to)].iter().copied();
         let added = std::iter::repeat_n(low_bits(time), index(taken));
         Some(State::Log { time, units: kept.chain(added).collect() })
     }
 
-    /// The units after `expired`, but not those after `from` up to `to`, and `charged` more at `time`.
+    /// Removes the units up to `expired` and those after `from` up to `to`, and adds `charged` at `time`.
     fn without(&self, time: u64, expired: u64, from: u64, to: u64, charged: u64) -> Option<State> {
         let all = self.all()?;
         let before = all[index(expired)..index(from)].iter();
@@ -166,13 +159,11 @@ impl<'a> Log<'a> {
 /// Times are kept modulo this many ticks.
 const SPAN: u64 = 1 << 32;
 
-/// Returns the part of a time that a log keeps: the time modulo [`SPAN`].
 #[allow(clippy::cast_possible_truncation, reason = "that is what is kept")]
 fn low_bits(time: u64) -> u32 {
     time as u32
 }
 
-/// Returns the number of a unit as an index into a log.
 #[allow(clippy::cast_possible_truncation, reason = "a log of more units than memory cannot be")]
 fn index(unit: u64) -> usize {
     unit as usize

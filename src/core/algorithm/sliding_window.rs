@@ -1,17 +1,17 @@
-//! Sliding window counter: the count of the aligned window, and of the one before by the share of it
-//! that the sliding window still covers.
+//! Sliding window counter: the count of the aligned window, plus the share of the previous count that the sliding
+//! window still covers.
 //!
-//! State: the last time seen, the count of its window, and that of the window before. Counted is
-//! `floor(previous * (window - elapsed) / window) + count`.
+//! State: the last time seen, the count of its window, and the count of the window before. Counted are `floor(previous
+//! * (window - elapsed) / window) + count`.
 //!
-//! A request fits if that, its cost and its floor are at most `limit`. It is exact if the requests of the window
-//! before were spread evenly, and off by their unevenness otherwise. Waits are exact for the counts kept, in closed
-//! form. The stamp is the start of the aligned window that units were taken in: they can be refunded in that window
+//! A request fits if that, its cost and its floor are at most `limit`. The count is exact if the requests of the window
+//! before were spread evenly, and off by their unevenness otherwise. Waits are exact for the stored counts, in closed
+//! form. The stamp is the start of the aligned window in which units were taken; they can be refunded in that window
 //! and in the next one.
 
 use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step, mul_div, mul_div_ceil};
 
-/// Decides one check on the stored state. Times are ticks.
+/// Times are ticks.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;
     let (time, mut count, previous, found) = current(state, now, window);
@@ -41,7 +41,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: start, state: Some(state), found }
 }
 
-/// Refunds units of the stamp's window, if it is the current one or the one before, or adds units to the current one.
+/// Refunds only units of the current window and the one before.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
@@ -65,7 +65,7 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     Adjusted::new(refunded + earlier + added, changed != count || earlier > 0, state, reset)
 }
 
-/// The last time seen, not before `now`, and the counts of its window and of the one before.
+/// Last time seen, but at least `now`, and the counts of its window and of the window before.
 fn current(state: Option<&State>, now: u64, window: u64) -> (u64, u64, u64, Found) {
     let (kept, found) = State::read(state, now, window);
     let Some(&State::Window { time: last, count, previous }) = kept else { return (now, 0, 0, found) };
@@ -80,13 +80,14 @@ fn current(state: Option<&State>, now: u64, window: u64) -> (u64, u64, u64, Foun
     (time, 0, 0, found)
 }
 
-/// Ticks from the window's start until no more than `room` units are counted, which they are now.
+/// Ticks from the start of the window until at most `room` units are counted, which must not be so already: else a
+/// divisor is 0.
 ///
 /// In closed form: `floor(p * (w - e) / w) <= a` holds from `e = w - ceil((a + 1) * w / p) + 1` on.
 ///
-/// `p` is the previous count, `w` the window, `e` the ticks since its start and `a` the units of it that leave room:
-/// `room - count` in this window, and if the count alone is above the room, `room` in the next one, whose previous
-/// count it will be. The caller makes sure that the room does not suffice now, so the divisor is not 0.
+/// `p` is the previous count, `w` the window, `e` the ticks since its start, and `a` its units that leave space: `room
+/// - count` in this window, or, if the count alone is above `room`, `room` in the next window, whose previous count it
+/// will be.
 fn room_after(count: u64, previous: u64, window: u64, room: u64) -> u64 {
     if count <= room {
         let elapsed = window + 1 - mul_div_ceil(room - count + 1, window, previous);

@@ -1,8 +1,7 @@
-//! The calendar windows of a quota: hours, days, weeks and months of a time zone.
+//! Calendar windows of a quota: hours, days, weeks and months of a time zone.
 //!
-//! The name of a zone, a unit and an anchor day come in; for any time, the [`Window`] that it is in goes out. The zone
-//! is read when a [`Calendar`] is made, and kept as long as the process lives, so decisions read no file. `zoned.rs`
-//! has the arithmetic, and keeps the calendars; without the feature `calendar` there is none to make.
+//! The zone is read when a [`Calendar`] is made, and kept as long as the process lives, so decisions read no file.
+//! `zoned.rs` has the arithmetic and keeps the calendars; without the feature `calendar` no calendar can be made.
 
 #![cfg_attr(not(feature = "calendar"), allow(dead_code, reason = "without the feature no calendar is made"))]
 
@@ -35,16 +34,16 @@ use crate::core::error::built;
 /// | [`weekly`](Self::weekly) | on Monday, or on the [`anchor`](Self::anchor) day, from 1 for Monday to 7 for Sunday |
 /// | [`monthly`](Self::monthly) | on the 1st, or on the [`anchor`](Self::anchor) day; in a month without it, on the last day |
 ///
-/// A day on which clocks go forward has 23 hours, and one on which they go back has 25. A month from the 31st begins on
-/// January 31, on February 28 or 29, and on March 31 again.
+/// A day on which clocks are set forward has 23 hours, and a day on which they are set back 25. A month from the 31st
+/// begins on January 31, on February 28 or 29, and on March 31 again.
 ///
 /// Zones are those of the IANA database, such as `Europe/Berlin` or `UTC`, as the system has them (in `TZDIR`, or
 /// `/usr/share/zoneinfo`). Where a system has none, as in a small container image, a program may depend on the jiff
-/// crate with the feature `tzdb-bundle-always`. Rules of a zone that change while the process runs are read when a
-/// calendar of the zone is made again, as by a file that is loaded again.
+/// crate with the feature `tzdb-bundle-always`. If the rules of a zone change while the process runs, they are read
+/// when a calendar of the zone is made again, such as by a reloaded file.
 ///
-/// A calendar is cheap to copy. The process keeps each different one it made, and makes at most 65,535, which is enough
-/// for each day of the month in each zone.
+/// A calendar is cheap to copy. The process keeps each distinct calendar that it made, and makes at most 65,535, which
+/// is enough for each day of the month in each zone.
 ///
 /// # Examples
 ///
@@ -63,16 +62,14 @@ use crate::core::error::built;
 #[derive(Clone, Copy)]
 pub struct Calendar(&'static Zoned);
 
-/// A unit in a time zone, with its last windows.
 struct Zoned {
     unit: Unit,
     #[cfg(feature = "calendar")]
     rules: TimeZone,
-    /// Unit and zone, as in `month31@Europe/Berlin`: all that identifies it but the rules of the zone.
+    /// Unit and zone, such as `month31@Europe/Berlin`: the identity, but for the rules of the zone.
     name: Box<str>,
-    /// That of all calendars with this name.
+    /// Shared by all calendars of this name.
     number: u64,
-    /// The windows around the last time that was looked up.
     last: ArcSwapOption<Around>,
 }
 
@@ -144,17 +141,15 @@ impl Calendar {
         self.0.name.split_once('@').map_or("", |(_, zone)| zone)
     }
 
-    /// Returns what names it in keys, in a database: `month31@Europe/Berlin`.
     pub(crate) fn name(self) -> &'static str {
         &self.0.name
     }
 
-    /// Returns a number that no other calendar of this process has.
     pub(crate) fn number(self) -> u64 {
         self.0.number
     }
 
-    /// Returns the usual length of its windows, in milliseconds: the longest without a change of clocks.
+    /// Longest window without a change of clocks, in milliseconds.
     pub(crate) fn usual_ms(self) -> u64 {
         self.0.unit.usual_ms()
     }
@@ -168,7 +163,6 @@ impl Calendar {
         })
     }
 
-    /// Returns the window that a time is in, and those before and after it.
     pub(crate) fn around(self, now_ms: u64) -> Around {
         if let Some(last) = self.0.last.load().as_deref()
             && last.is_around(now_ms)
@@ -183,7 +177,7 @@ impl Calendar {
         around
     }
 
-    /// Returns the length of the window that ends at a time, in milliseconds.
+    /// Milliseconds; `end_ms` must be the end of a window.
     pub(crate) fn length_until(self, end_ms: u64) -> u64 {
         self.window_at(end_ms.saturating_sub(1)).length()
     }
@@ -209,7 +203,7 @@ impl fmt::Debug for Calendar {
     }
 }
 
-/// As in `month from day 31 in Europe/Berlin`.
+/// Text such as `month from day 31 in Europe/Berlin`.
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = self.0.unit;

@@ -1,12 +1,10 @@
-//! Units of the calendar, and the windows that they come to.
+//! Units of the calendar and their windows.
 
 #[cfg(feature = "calendar")]
 use crate::core::Error;
 
-/// Milliseconds of an hour.
 const HOUR_MS: u64 = 3_600_000;
 
-/// A unit of the calendar, with the day on which it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Hour,
@@ -27,7 +25,7 @@ impl Unit {
         }
     }
 
-    /// Returns the usual length in milliseconds: the longest without a change of clocks.
+    /// Longest window without a change of clocks, in milliseconds.
     pub(super) fn usual_ms(self) -> u64 {
         match self {
             Self::Hour => HOUR_MS,
@@ -37,7 +35,6 @@ impl Unit {
         }
     }
 
-    /// Returns the unit that begins on another day.
     #[cfg(feature = "calendar")]
     pub(super) fn anchored(self, day: u8) -> Result<Self, Error> {
         match self {
@@ -55,8 +52,8 @@ impl Unit {
     }
 }
 
-/// A window of a calendar: from `start` until just before `end`, in milliseconds since the Unix epoch. Both are whole
-/// minutes, and `start` is 0 if the window began before the epoch.
+/// Window of a calendar: from `start` until just before `end`, in milliseconds since the Unix epoch. Both are whole
+/// minutes; `start` is 0 if the window began before the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) start: u64,
@@ -69,7 +66,7 @@ impl Window {
     }
 }
 
-/// Three windows, each of which begins where the one before it ends: when they begin, and when the last one ends.
+/// Starts of three consecutive windows, and the end of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Around(pub(crate) [u64; 4]);
 

@@ -1,8 +1,9 @@
-//! The calendars that this process made, each once for as long as it lives, and their windows by the rules of the zone.
+//! Calendars that this process made, each kept once for as long as it lives, and their windows by the rules of the
+//! zone.
 //!
-//! All times in here are whole seconds since the Unix epoch. A window begins at the first instant of a date, so the
-//! dates are what is stepped through: local time may repeat an hour, or skip a day, and dates only count up. What
-//! begins at the same instant as the next is no window.
+//! Times here are whole seconds since the Unix epoch. A window begins at the first instant of a date, and the search
+//! steps through dates, because local time may repeat an hour or skip a day. A window that begins at the same instant
+//! as the next one does not exist.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,13 +19,13 @@ use crate::core::Error;
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3_600;
 
-/// Names in the system's folder of zones that mean another zone on each system, or none.
+/// Names in the system's zone folder that mean another zone on each system, or none.
 const NO_ZONES: [&str; 4] = ["Etc/Unknown", "Factory", "localtime", "posixrules"];
 
-/// The last calendar that was made of each name, and how many there are.
+/// Last calendar made of each name, and how many there are.
 static MADE: Mutex<(BTreeMap<&'static str, &'static Zoned>, u16)> = Mutex::new((BTreeMap::new(), 0));
 
-/// Returns the calendar of a zone of this name, in any case of letters.
+/// Zone names match in any case of letters.
 ///
 /// # Errors
 ///
@@ -38,8 +39,8 @@ pub(super) fn of(unit: Unit, zone: &str) -> Result<Calendar, Error> {
     kept(unit, found)
 }
 
-/// Returns the calendar if there is one, else makes it. One by new rules of its zone is another one, and equal: its
-/// counters keep their units.
+/// Returns the existing calendar, or makes it. A calendar with new rules of its zone is a different one that compares
+/// equal, so its counters keep their units.
 pub(super) fn kept(unit: Unit, rules: TimeZone) -> Result<Calendar, Error> {
     let anchor = match unit {
         Unit::Hour | Unit::Day => String::new(),
@@ -59,7 +60,6 @@ pub(super) fn kept(unit: Unit, rules: TimeZone) -> Result<Calendar, Error> {
     Ok(Calendar(zoned))
 }
 
-/// Returns the error about a name that is none of a zone.
 fn no_zone(name: &str) -> Error {
     let name: String = name.chars().take(60).collect();
     Error::invalid(if jiff::tz::db().is_definitively_empty() {
@@ -74,7 +74,6 @@ fn no_zone(name: &str) -> Error {
     })
 }
 
-/// Returns the error about more calendars than a process may make, as they are never dropped.
 fn too_many() -> Error {
     Error::invalid(format!(
         "this process has made {} calendars, and makes no more: use fewer zones or anchors",
@@ -83,7 +82,7 @@ fn too_many() -> Error {
 }
 
 impl Zoned {
-    /// The window that a time is in, and those around it; `None` beyond the years that jiff has.
+    /// Returns `None` beyond the years that jiff supports.
     pub(super) fn found_around(&self, now_ms: u64) -> Option<Around> {
         let (start, end) = self.found_at(i64::try_from(now_ms / 1_000).ok()?)?;
         let times = [self.found_at(start - 1)?.0, start, end, self.found_at(end)?.1];
@@ -110,7 +109,6 @@ impl Zoned {
         }
     }
 
-    /// Returns the first date of the window that a date is in.
     fn first(&self, date: Date) -> Option<Date> {
         match self.unit {
             Unit::Hour | Unit::Day => Some(date),
@@ -125,7 +123,6 @@ impl Zoned {
         }
     }
 
-    /// Returns the first date of the window after that which begins with a date.
     fn next(&self, first: Date) -> Option<Date> {
         match self.unit {
             Unit::Hour | Unit::Day => first.tomorrow().ok(),
@@ -134,7 +131,7 @@ impl Zoned {
         }
     }
 
-    /// Returns the first instant of a date: midnight, the first of two, or when clocks have skipped it.
+    /// First instant of a date: midnight, the first of two midnights, or the end of the skipped time.
     fn start(&self, date: Date) -> Option<i64> {
         let midnight = date.at(0, 0, 0, 0);
         let at = |offset: Offset| offset.to_timestamp(midnight).ok();
@@ -178,13 +175,13 @@ impl Zoned {
     }
 }
 
-/// Returns the anchor day of a date's month, or the last day of a month without it.
+/// Anchor day in a date's month, or the last day of a month without it.
 fn anchored(date: Date, anchor: u8) -> Option<Date> {
     let last = date.last_of_month();
     Date::new(date.year(), date.month(), i8::try_from(anchor).ok()?.min(last.day())).ok()
 }
 
-/// Returns the whole minute that a time is in. No zone had another offset than of whole minutes since 1972.
+/// Start of the minute. All zones have had offsets of whole minutes since 1972.
 fn minute(time: i64) -> i64 {
     time - time.rem_euclid(MINUTE)
 }

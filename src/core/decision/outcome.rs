@@ -1,16 +1,16 @@
-//! The outcome of one policy for one request.
+//! Outcome of one policy for one request.
 //!
-//! Stores make outcomes, headers and handlers read them. Times are kept in microseconds, rounded up, so that a client
-//! which waits for the time it receives is admitted; the arithmetic returns them in ticks ([`Measures`]).
+//! Times are kept in microseconds, rounded up, so that a client that waits for the advertised time is allowed.
+//! Arithmetic returns them in ticks ([`Measures`]).
 
 use std::time::Duration;
 
 use crate::core::{Check, Limit, Mode, PolicyName, Quota, algorithm};
 
-/// The value of `wait_us` when no wait can help.
+/// Value of `wait_us` if no wait can help.
 const NO_WAIT: u64 = u64::MAX;
 
-/// The value of `wait_us` where it is not known when a slot is free: requests mostly end long before their slots do.
+/// Value of `wait_us` if the end of a slot is unknown: requests mostly end long before their slots expire.
 const GUESS: u64 = 1_000_000;
 
 /// The outcome of one policy for one request.
@@ -46,22 +46,20 @@ pub struct Outcome {
     pub(super) mode: Mode,
     pub(super) allowed: bool,
     pub(super) remaining: u64,
-    /// Microseconds until the request fits, or, if it fits and nothing remains, until a unit comes back; [`NO_WAIT`]
-    /// if no wait can help.
+    /// Microseconds until the request fits, or, if it fits and nothing remains, until a unit returns; [`NO_WAIT`] if no
+    /// wait can help.
     pub(super) wait_us: u64,
-    /// Microseconds until untouched state admits a full capacity.
+    /// Microseconds until untouched state allows a full capacity.
     reset_us: u64,
-    /// Microseconds that the admitted request waits for its turn; if the key is banned, until the ban ends.
+    /// Microseconds until the turn of an allowed request, or until the end of the ban.
     delay_us: u64,
     standing: Standing,
     mark: Mark,
-    /// Whether headers and status documents leave it out.
     pub(super) hidden: bool,
-    /// The length of the window that counts, if it is a calendar's; else 0.
+    /// Length of the window that counts, if a calendar's; else 0.
     minutes: u16,
 }
 
-/// How the key stands with the ban of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     NoBan,
@@ -69,26 +67,24 @@ enum Standing {
     Banned,
 }
 
-/// What only some outcomes have, and none has both of: one byte, as outcomes are in every decision.
+/// Properties that exclude each other: one byte, because outcomes are in every decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     None,
-    /// A ban began with this request.
     BanBegan,
-    /// The store does not know how long the request has to wait.
     Guessed,
 }
 
 impl Outcome {
-    /// An outcome in which the check fits, with `remaining` units left for more of its kind.
+    /// Creates an outcome in which the check fits, with `remaining` units left for requests like it.
     ///
-    /// It resets at once, unless [`with_reset_after`](Self::with_reset_after) sets another time.
+    /// It resets immediately, unless [`with_reset_after`](Self::with_reset_after) sets another time.
     pub fn allowed(check: &Check, remaining: u64) -> Self {
         let hidden = check.is_only_for_ban();
         Self { remaining, hidden, ..Self::unused(check.counter.limit().clone(), check.mode) }
     }
 
-    /// An outcome in which nothing is left, and which resets at once.
+    /// Outcome in which nothing is left, and which resets immediately.
     #[inline]
     fn unused(limit: Limit, mode: Mode) -> Self {
         Self {
@@ -106,8 +102,8 @@ impl Outcome {
         }
     }
 
-    /// An outcome in which the check does not fit before `retry_after`, rounded up to microseconds; with `None` it
-    /// never will.
+    /// Creates an outcome in which the check does not fit before `retry_after`, rounded up to microseconds. With `None`
+    /// it never fits.
     pub fn denied(check: &Check, remaining: u64, retry_after: Option<Duration>) -> Self {
         let wait_us = retry_after.map_or(NO_WAIT, micros);
         Self { allowed: false, wait_us, ..Self::allowed(check, remaining) }
@@ -131,8 +127,7 @@ impl Outcome {
         Self { wait_us, reset_us, ..self }
     }
 
-    /// Returns the outcome with a time to retry that is a [guess](Self::retry_is_guess): the request may be refused
-    /// then.
+    /// Marks the time to retry as a [guess](Self::retry_is_guess): the request may be denied then.
     ///
     /// # Examples
     ///
@@ -156,13 +151,13 @@ impl Outcome {
         Self { minutes: u16::try_from(minutes).unwrap_or(0), ..self }
     }
 
-    /// Returns the outcome of a check whose key is banned for so long, rounded up to microseconds: it does not fit, and
+    /// Returns the outcome of a check whose key is banned for `left`, rounded up to microseconds: it does not fit, and
     /// nothing remains.
     ///
-    /// The wait is that of the ban, or that of the check if it is longer.
+    /// The wait is the longer one of the ban and the check.
     pub fn banned(self, left: Duration) -> Self {
         let banned_us = micros(left).max(1);
-        // Of a look at which nothing remains, the wait is that of a unit.
+        // Because a peek may fit with nothing left, `wait_us` is then the wait for a unit.
         let wait_us = if self.allowed && self.remaining > 0 { banned_us } else { self.wait_us.max(banned_us) };
         let reset_us = self.reset_us.max(banned_us);
         let (delay_us, standing, hidden) = (banned_us, Standing::Banned, false);
@@ -174,13 +169,11 @@ impl Outcome {
         Self { standing, mark: if began { Mark::BanBegan } else { self.mark }, ..self }
     }
 
-    /// Returns the outcome, not to be shown to clients.
     pub(super) fn to_hidden(&self) -> Self {
         Self { hidden: true, ..self.clone() }
     }
 
-    /// Returns the outcome of a look as that of a check which does not fit before `retry_after`; with `None` it never
-    /// will.
+    /// Turns the outcome of a peek into a denial until `retry_after`, or for good with `None`.
     ///
     /// # Examples
     ///
@@ -198,12 +191,11 @@ impl Outcome {
         Self { allowed: false, wait_us: retry_after.map_or(NO_WAIT, micros), ..self.clone() }
     }
 
-    /// Returns the outcome of the same policy with another quota.
     pub(super) fn with_limit(&self, limit: Limit) -> Self {
         Self { limit, ..self.clone() }
     }
 
-    /// Returns the outcome of a look with units added that are left elsewhere, up to the capacity, less those owed.
+    /// Adds units to the outcome of a peek that are left elsewhere, less `owed`, up to the capacity.
     pub(crate) fn with_more(&self, units: u64, owed: u64) -> Self {
         if self.is_banned() {
             return self.clone();
@@ -215,10 +207,8 @@ impl Outcome {
 
     /// Returns the outcome after a settlement: its check took `taken` units, of which `balance` stay taken.
     ///
-    /// If a charge leaves nothing, the wait is the time until the reset, an upper bound: the exact wait is not computed
-    /// here.
-    ///
-    /// A ban stays as it was.
+    /// If a charge leaves nothing, the wait is the time until the reset, an upper bound, because the exact wait is
+    /// unknown here. A ban stays as it was.
     pub(crate) fn settled(&self, taken: u64, balance: u64) -> Self {
         if self.is_banned() {
             return self.clone();
@@ -236,8 +226,7 @@ impl Outcome {
         Self { remaining, wait_us, ..self.clone() }
     }
 
-    /// Returns the outcome with the remaining units and times of a later look, unless the key was banned: nothing of it
-    /// was taken.
+    /// Takes the remaining units and times of a later peek, unless the key was banned: then nothing was taken.
     pub(crate) fn after(&self, look: &Self) -> Self {
         if self.is_banned() {
             return self.clone();
@@ -247,7 +236,7 @@ impl Outcome {
         Self { remaining, wait_us, reset_us, minutes, ..self.clone() }
     }
 
-    /// Converts what the arithmetic computed, in ticks of the quota, into an outcome.
+    /// Converts the result of the arithmetic, which is in ticks of the quota.
     pub(crate) fn from_measures(check: &Check, measures: &Measures) -> Self {
         let quota = check.counter.quota();
         let tick = quota.tick().micros();
@@ -281,17 +270,16 @@ impl Outcome {
         self.limit.policy.as_str()
     }
 
-    /// Returns whether clients may not see this outcome.
     pub(crate) fn is_hidden(&self) -> bool {
         self.hidden
     }
 
-    /// Returns the quota that applied: that of the policy, or of the client's tier.
+    /// Returns the quota that applied: the quota of the policy, or of the client's tier.
     pub fn quota(&self) -> &Quota {
         &self.limit.quota
     }
 
-    /// Returns whether the policy is enforced or in shadow mode.
+    /// Returns the mode of the policy: enforced or shadow.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -301,7 +289,7 @@ impl Outcome {
         self.mode == Mode::Shadow
     }
 
-    /// Returns whether this policy admits the request, even if it is in shadow mode and others decide.
+    /// Returns `true` if this policy allows the request, even if it is in shadow mode and others decide.
     pub fn is_allowed(&self) -> bool {
         self.allowed
     }
@@ -311,38 +299,37 @@ impl Outcome {
         self.limit.quota.limit()
     }
 
-    /// Returns how many further requests like this one would be admitted right after it, at a cost of 1 each.
+    /// Returns the number of further requests at cost 1 that would be allowed immediately after this one.
     ///
-    /// Units of a reserve are left out where the request may not use them. In a cached refusal it is the number of the
-    /// refusal that was cached, and 0 of policies that are not known to refuse.
+    /// Units of a reserve are left out if the request may not use them. A cached denial has the number of the original
+    /// denial, and 0 for policies that are not known to deny.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
-    /// Returns how long it takes until this policy admits the same request; `None` if it does, or never will. Of a
-    /// concurrency it is a [guess](Self::retry_is_guess), 1 s.
+    /// Returns the time until this policy allows the same request; `None` if it does, or never will. For a concurrency
+    /// it is a [guess](Self::retry_is_guess), 1 s.
     pub fn retry_after(&self) -> Option<Duration> {
         if self.allowed { None } else { self.wait() }
     }
 
-    /// Returns whether [`retry_after`](Self::retry_after) is a guess: it is not known when a request ends that holds a
-    /// slot of a [concurrency](crate::Quota::concurrency), or which requests a `RatioStore` drops.
+    /// Returns `true` if [`retry_after`](Self::retry_after) is a guess. It is unknown when the requests that hold slots
+    /// of a [concurrency](crate::Quota::concurrency) end, and which requests a `RatioStore` drops.
     pub fn retry_is_guess(&self) -> bool {
         let is_of_ban = self.is_banned() && self.wait_us <= self.delay_us;
         !self.allowed && (self.is_held() || self.mark == Mark::Guessed) && self.wait_us != NO_WAIT && !is_of_ban
     }
 
-    /// Returns whether the key is banned.
+    /// Returns `true` if the key is banned.
     pub fn is_banned(&self) -> bool {
         self.standing == Standing::Banned
     }
 
-    /// Returns how long the key is still banned; `None` if it is not.
+    /// Returns the time until the ban of the key ends; `None` if the key is not banned.
     pub fn banned_for(&self) -> Option<Duration> {
         self.is_banned().then(|| Duration::from_micros(self.delay_us))
     }
 
-    /// Returns whether the units are slots that are held until a request has ended.
     pub(crate) fn is_held(&self) -> bool {
         self.limit.quota.facts().held
     }
@@ -354,7 +341,7 @@ impl Outcome {
         Duration::from_micros(self.reset_us)
     }
 
-    /// Returns the length in minutes of the window that counts, if it is a calendar's; else 0.
+    /// Minutes of the window that counts, if a calendar's; else 0.
     pub(crate) fn window_minutes(&self) -> u16 {
         self.minutes
     }
@@ -363,10 +350,11 @@ impl Outcome {
         Self { minutes, ..self }
     }
 
-    /// Returns the length of the window that counts: of a [calendar](crate::Quota::calendar) that of this very one,
-    /// such as 28 days in February, else that of the quota.
+    /// Returns the length of the window that counts. For a [calendar](crate::Quota::calendar) it is the length of this
+    /// very window, such as 28 days in February, else the window of the quota.
     ///
-    /// Outcomes of a store of your own that decides without an [`Evaluation`](crate::store::Evaluation) have that of the quota.
+    /// Outcomes of a custom store that decides without an [`Evaluation`](crate::store::Evaluation) have the window of
+    /// the quota.
     pub fn window(&self) -> Duration {
         match self.minutes {
             0 => self.limit.quota.window(),
@@ -374,8 +362,8 @@ impl Outcome {
         }
     }
 
-    /// Returns how long the admitted request has to wait for its turn in this policy: zero unless it is a queueing
-    /// leaky bucket, and the request is beyond those that start at once.
+    /// Returns the time that the allowed request has to wait for its turn in this policy. Zero unless the quota is a
+    /// queueing leaky bucket, and the request is not among those that start immediately.
     pub fn delay(&self) -> Duration {
         if self.is_banned() { Duration::ZERO } else { Duration::from_micros(self.delay_us) }
     }
@@ -389,8 +377,8 @@ impl Outcome {
         self.mark == Mark::BanBegan
     }
 
-    /// Returns how long it takes until a unit can be taken: zero if one remains, `None` if no wait can help. Unlike
-    /// [`retry_after`](Self::retry_after) it is known of a check that fits, too, which may have taken the last unit.
+    /// Returns the time until a unit can be taken: zero if one remains, `None` if no wait can help. Unlike
+    /// [`retry_after`](Self::retry_after), a check that fits has it, too, because it may have taken the last unit.
     ///
     /// # Examples
     ///
@@ -411,7 +399,7 @@ impl Outcome {
     }
 }
 
-/// The numbers of one outcome as the arithmetic computes them; times are in ticks of the quota.
+/// Numbers of one outcome, with times in ticks of the quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measures {
     pub(crate) fits: bool,
@@ -419,12 +407,11 @@ pub(crate) struct Measures {
     /// Until the check fits; [`NEVER`](algorithm::NEVER) if no wait can help.
     pub(crate) wait: u64,
     pub(crate) reset: u64,
-    /// The length of the window that counts.
     pub(crate) window: u64,
     pub(crate) delay: u64,
 }
 
-/// Converts a duration into microseconds, rounded up.
+/// Rounds up.
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

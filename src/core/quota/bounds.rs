@@ -1,4 +1,4 @@
-//! The bounds of quotas within which every decision is exact, and what is said of a quota beyond them.
+//! Bounds of quotas within which every decision is exact, and the errors beyond them.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,28 +8,25 @@ use super::{Quota, Tick};
 use crate::core::algorithm::{Algorithm, Capacity};
 use crate::core::{Calendar, Error};
 
-/// Windows up to this long are counted in microseconds, longer ones in milliseconds.
+/// Longest window that is counted in microseconds, not milliseconds.
 const FINE_WINDOW: Duration = Duration::from_secs(60);
 
 /// Some stored times are kept modulo twice this many ticks, so no state may matter for longer.
 const LONGEST: u64 = 1 << 43;
 
-/// Ticks of a day, in windows so long.
+/// Ticks of a day, in windows of a day and more.
 const MILLIS_A_DAY: u64 = 86_400_000;
 
-/// The most requests that start at once.
 const MOST_AT_ONCE: u64 = 1 << 32;
 
-/// The most units of a `long_sliding_log`.
 const MOST_LONG_LOG: u64 = 1_000_000;
 
-/// The longest that a request holds its slots, in seconds, unless another time is set.
+/// Seconds for which a request holds its slots by default.
 const HOLD: u32 = 3_600;
 
 const ZERO_LIMIT: Fault = Fault::plain("limit 0 admits nothing: give at least 1");
 
 impl Quota {
-    /// The same algorithm and window with fewer units.
     pub(crate) const fn with_units(self, limit: u64, capacity: u64) -> Self {
         Self { limit, capacity, ..self }
     }
@@ -82,7 +79,7 @@ impl Quota {
         Ok(Self { algorithm, limit, window, tick, capacity, extra, calendar: None })
     }
 
-    /// A quota of an algorithm in the form that takes more units, each of which takes its memory.
+    /// Longer form of an algorithm, whose units each take memory.
     pub(super) const fn checked_long(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
         match Self::checked(algorithm, 1, window) {
             Ok(_) if limit == 0 => Err(ZERO_LIMIT),
@@ -200,7 +197,7 @@ impl Quota {
             }
             Capacity::Burst => self.with_units(limit, limit).checked_burst(part(self.capacity, index, of)),
             Capacity::Queue => {
-                // At least one request starts at once, and never more than the part has room for.
+                // At least one request starts immediately, and never more than the part allows.
                 let at_once = part(self.starting_at_once(), index, of);
                 let alone = Self { extra: 0, ..self.with_units(limit, 1) };
                 match alone.checked_queue(part(self.capacity - 1, index, of)) {
@@ -212,8 +209,8 @@ impl Quota {
         }
     }
 
-    /// The largest capacity that is exact and whose deepest debt is repaid within [`LONGEST`] ticks; at
-    /// least the default, whose debt is repaid in two windows.
+    /// Largest capacity that is exact and whose deepest debt is repaid within [`LONGEST`] ticks, but at least the
+    /// default, whose debt is repaid in two windows.
     const fn most_capacity(&self) -> u64 {
         let repaid = (LONGEST - self.window) as u128 * self.limit as u128 / (4 * self.window) as u128;
         let exact = self.algorithm.most_units(self.window);
@@ -224,24 +221,19 @@ impl Quota {
     }
 }
 
-/// Returns a part of some units; the first parts have what remains of the division.
+/// The first parts have the remainder of the division.
 const fn part(units: u64, index: u32, of: NonZeroU32) -> u64 {
     let of = of.get() as u64;
     units / of + if (index as u64) < units % of { 1 } else { 0 }
 }
 
-/// Why a quota is not valid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
-    /// The message, with `{given}`, `{bound}`, `{name}` and `{window}` for what is put there.
+    /// Message with the placeholders `{given}`, `{bound}`, `{name}` and `{window}`.
     says: &'static str,
-    /// The number at fault.
     given: u64,
-    /// What it could be.
     bound: u64,
-    /// The algorithm's.
     name: &'static str,
-    /// The window or time at fault.
     window: Duration,
 }
 
@@ -275,7 +267,7 @@ impl Fault {
         Self::of(limit, says).bound(most)
     }
 
-    /// Returns the message: a constant quota that is not valid does not compile, and shows it.
+    /// `const`, because the message of an invalid constant quota is shown by the compiler.
     const fn message(&self) -> Message {
         let (says, mut message, mut at) = (self.says.as_bytes(), Message::new(), 0);
         while at < says.len() {

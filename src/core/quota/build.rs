@@ -1,5 +1,3 @@
-//! The constructors of quotas: `const`, and for values that are read at run time.
-
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -8,10 +6,9 @@ use super::{Quota, Tick};
 use crate::core::algorithm::Algorithm;
 use crate::core::{Ban, Calendar, Error};
 
-/// How long a slot outlives its process, unless another time is set.
 const SLOT_LIFE: Duration = Duration::from_secs(30);
 
-/// Constructors for constants: a quota that can never work does not compile, or panics.
+/// Constructors for constants: an invalid quota does not compile, or panics.
 impl Quota {
     /// `limit` units per second, as a token bucket that holds `limit`.
     ///
@@ -51,9 +48,8 @@ impl Quota {
 
     /// `limit` units per 24 hours, as a token bucket that holds `limit`.
     ///
-    /// After a pause, up to twice the limit passes within a day: see [which algorithm](Self#which-algorithm). Units come
-    /// back evenly, and not at midnight: for days of a calendar there is
-    /// [`calendar_window`](Self::calendar_window).
+    /// After a pause, up to twice the limit passes within a day: see [which algorithm](Self#which-algorithm). Units
+    /// return evenly, not at midnight; for days of a calendar use [`calendar_window`](Self::calendar_window).
     ///
     /// # Panics
     ///
@@ -90,7 +86,7 @@ impl Quota {
 
     /// `limit` units in each window; windows are aligned to the Unix epoch.
     ///
-    /// Around a boundary up to twice the limit is admitted within one window's length.
+    /// Around a boundary up to twice the limit is allowed within one window's length.
     ///
     /// # Panics
     ///
@@ -102,7 +98,7 @@ impl Quota {
 
     /// `limit` units in each hour, day, week or month of a [`Calendar`].
     ///
-    /// It is a fixed window whose windows are those of a time zone: they end when its clocks say so.
+    /// A fixed window whose windows end by the clocks of a time zone.
     ///
     /// # Panics
     ///
@@ -122,7 +118,7 @@ impl Quota {
         accept(Self::checked(Algorithm::SlidingLog, limit, window))
     }
 
-    /// A sliding log of up to 1 million units, for those who accept 4 bytes and some time for each.
+    /// A sliding log of up to 1 million units, each of which takes 4 bytes and some time.
     ///
     /// # Panics
     ///
@@ -142,8 +138,8 @@ impl Quota {
         accept(Self::checked(Algorithm::SlidingWindow, limit, window))
     }
 
-    /// Requests leave `window / limit` apart; one that comes too early is refused, or waits if
-    /// there is a [`queue`](Self::queue).
+    /// Requests start `window / limit` apart. A request that arrives too early is denied, or waits if there is a
+    /// [`queue`](Self::queue).
     ///
     /// # Panics
     ///
@@ -153,15 +149,15 @@ impl Quota {
         accept(Self::checked(Algorithm::LeakyBucket, limit, window))
     }
 
-    /// `limit` requests at once: each takes a slot until its response body has ended, failed or been dropped.
+    /// Up to `limit` requests in flight: each holds a slot until its response body has ended, failed or been dropped.
     ///
-    /// A request may take several slots, by its cost. While it is served, its process renews them; those of a process
-    /// that died are free again after a [`slot_ttl`](Self::slot_ttl), 30 s by default, and at most an eighth more.
-    /// A task in each runtime whose requests take slots renews all slots of a layer or limiter, until none is held. Outside
-    /// of a tokio runtime with timers slots are released, but may expire while they are held.
+    /// A request holds `cost` slots. Its process renews them while it is served. The slots of a process that died are
+    /// free again after a [`slot_ttl`](Self::slot_ttl), 30 s by default, and at most an eighth more. A task in each
+    /// runtime whose requests take slots renews all slots of a layer or limiter, until none is held. Outside of a tokio
+    /// runtime with timers slots are released, but may expire while they are held.
     ///
-    /// Slots that are held while the store fails or comes back are not counted by its
-    /// [fallback](crate::OnFailure#slots), and those of the fallback not by the store.
+    /// When the store fails, its [fallback](crate::OnFailure#slots) does not count the slots held in the store, and
+    /// when the store recovers, it does not count the slots held in the fallback.
     ///
     /// # Panics
     ///
@@ -183,9 +179,10 @@ impl Quota {
         accept(self.checked_life(life))
     }
 
-    /// Sets the longest that one request holds its slots of a concurrency, in whole seconds, rounded up; 1 h by default.
+    /// Sets the longest time that one request holds its slots of a concurrency, in whole seconds, rounded up; 1 h by
+    /// default.
     ///
-    /// After that they are released though the request goes on, such as for a client that does not read.
+    /// After that the slots are released even if the request continues, such as for a client that does not read.
     ///
     /// # Panics
     ///
@@ -195,8 +192,8 @@ impl Quota {
         accept(self.checked_hold(longest))
     }
 
-    /// Sets how many requests of a leaky bucket may wait for their turn; 0 by default, which refuses a request that
-    /// comes too early.
+    /// Sets how many requests of a leaky bucket may wait for their turn; 0 by default, which denies a request that
+    /// arrives too early.
     ///
     /// With a cost of 1 unit each, a queued request waits for at most `places * window / limit`. The
     /// [timeout](crate::RateLimitLayer::timeout) does not bound that wait.
@@ -209,12 +206,12 @@ impl Quota {
         accept(self.checked_queue(places))
     }
 
-    /// Sets how many requests of a leaky bucket start at once after a pause, with a cost of 1 unit each; 1 by default.
-    /// Those after them wait for their turn, `window / limit` apart, in the other places of the [queue](Self::queue),
-    /// which has to be set first.
+    /// Sets how many requests of a leaky bucket start immediately after a pause, with a cost of 1 unit each; 1 by
+    /// default. Later requests wait for their turn, `window / limit` apart, in the other places of the
+    /// [queue](Self::queue), which must be set first.
     ///
-    /// What is admitted does not change, only when it starts: in any time `t` at most `requests + t * limit / window`
-    /// do. The directives of nginx, which counts the first request apart, are:
+    /// The same requests are allowed, but start earlier: in any time `t` at most `requests + t * limit / window` start.
+    /// The equivalent directives of nginx, which does not count the first request, are:
     ///
     /// | `limit_req` | `Quota` |
     /// | --- | --- |
@@ -230,7 +227,7 @@ impl Quota {
         accept(self.checked_at_once(requests))
     }
 
-    /// Sets the capacity of a token bucket: how many units may be taken at once after a pause.
+    /// Sets the capacity of a token bucket: the units that may be taken at once after a pause.
     ///
     /// # Panics
     ///
@@ -240,14 +237,13 @@ impl Quota {
         accept(self.checked_burst(burst))
     }
 
-    /// Returns one of `of` equal parts of the quota, for regions or processes that count by themselves: that with this
-    /// index, from 0.
+    /// Returns part `index`, from 0, of `of` equal parts of the quota, for regions or processes that count separately.
     ///
-    /// The limit is divided, and so are the burst, the places of a queue and the requests that start at once. What
-    /// remains of a division goes to the first parts, one unit each, so all parts together are the quota. Parts can be
+    /// The limit is divided, and so are the burst, the places of a queue and the requests that start immediately. The
+    /// first parts get the remainder of a division, one unit each, so all parts together are the quota. Parts can be
     /// divided again: `quota.share(region, regions).share(instance, instances)`.
     ///
-    /// A key that uses one part only has no more than that part.
+    /// A key that uses one part only is limited to it.
     ///
     /// # Panics
     ///
@@ -269,9 +265,9 @@ impl Quota {
     }
 }
 
-/// Constructors for values that come from a file or a user.
+/// Constructors for values from a file or a user.
 impl Quota {
-    /// The quota of a ban's counter, whose units are strikes.
+    /// Quota of a ban's counter, whose units are strikes.
     pub(crate) const fn of_ban(ban: &Ban) -> Self {
         let [window, limit, capacity] = ban.packed();
         Self { algorithm: Algorithm::Ban, limit, window, tick: Tick::Milli, capacity, extra: 0, calendar: None }
@@ -329,7 +325,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Those of [`try_token_bucket`](Self::try_token_bucket).
+    /// Like [`try_token_bucket`](Self::try_token_bucket).
     pub fn try_gcra(limit: u64, window: Duration) -> Result<Self, Error> {
         Self::try_token_bucket(limit, window)
     }
@@ -426,7 +422,7 @@ impl Quota {
     /// # Errors
     ///
     /// If the algorithm is not a leaky bucket, there are more places than the [bounds](Self#bounds) allow, or fewer
-    /// than the requests that start [at once](Self::nodelay) need.
+    /// than the requests that start [immediately](Self::nodelay) need.
     pub fn try_queue(self, places: u64) -> Result<Self, Error> {
         self.checked_queue(places).map_err(Fault::error)
     }
@@ -435,8 +431,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If the algorithm is not a leaky bucket, no request would start at once, or more than the queue and one, or
-    /// than 2^32.
+    /// If the algorithm is not a leaky bucket, or the number is 0, more than the queue and one, or more than 2^32.
     pub fn try_nodelay(self, requests: u64) -> Result<Self, Error> {
         self.checked_at_once(requests).map_err(Fault::error)
     }

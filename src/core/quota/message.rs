@@ -1,11 +1,10 @@
-//! Messages with numbers, made where `format!` is not available.
+//! Messages with numbers, for constants, where `format!` is not available.
 
 use std::time::Duration;
 
-/// The longest message: those of quotas have up to 140 bytes, and a name and three numbers in it.
+/// Bytes: messages of quotas have up to 140, and a name and three numbers.
 const LONGEST: usize = 256;
 
-/// A message, which a constant can build and panic with.
 pub(super) struct Message {
     bytes: [u8; LONGEST],
     length: usize,

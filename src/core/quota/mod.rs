@@ -1,5 +1,3 @@
-//! How much is allowed: an algorithm, a limit, a window.
-
 mod bounds;
 mod build;
 mod message;
@@ -17,21 +15,21 @@ use crate::core::calendar::Calendar;
 ///
 /// # Which algorithm
 ///
-/// For "n in t", take [`token_bucket(n, t)`](Self::token_bucket), which [`per_second`](Self::per_second) to
-/// [`per_day`](Self::per_day) are, too. It refills evenly, so a client that was refused waits for one unit only. A full
-/// bucket and what is refilled meanwhile let up to twice the limit through in one window: `per_minute(60)` admits 60
-/// requests at once and one more each second, almost 120 in the first minute. A smaller [`burst`](Self::burst) lowers
-/// that. Where n must hold in each window of length t, take a [`sliding_log`](Self::sliding_log), or for large limits a
-/// [`sliding_window`](Self::sliding_window), which holds it nearly. A [`fixed_window`](Self::fixed_window) is for limits
-/// that start anew on the minute or the hour, and admits up to twice the limit around that time. A
-/// [`leaky_bucket`](Self::leaky_bucket) spaces requests evenly, and a [`concurrency`](Self::concurrency) counts requests
-/// in progress.
+/// For "n in t", use [`token_bucket(n, t)`](Self::token_bucket), like [`per_second`](Self::per_second) to
+/// [`per_day`](Self::per_day). It refills evenly, so a denied client waits for one unit only. A full bucket and the
+/// units refilled during a window allow up to twice the limit in it: `per_minute(60)` allows 60 requests at once and
+/// one more each second, almost 120 in the first minute. A smaller [`burst`](Self::burst) lowers that number. Where n
+/// must hold in each window of length t, use a [`sliding_log`](Self::sliding_log), or for large limits a
+/// [`sliding_window`](Self::sliding_window), which is nearly exact. A [`fixed_window`](Self::fixed_window) is for
+/// limits that restart on the minute or the hour, and allows up to twice the limit around that time. A
+/// [`leaky_bucket`](Self::leaky_bucket) spaces requests evenly, and a [`concurrency`](Self::concurrency) counts
+/// requests in flight.
 ///
 /// # Bounds
 ///
 /// Decisions are exact: all arithmetic is in integers. A tick is 1 µs for windows up to 60 s and 1 ms for longer ones.
 /// A window is a whole number of ticks, and shorter than 69 years. A time to retry is never early, and late by less
-/// than a tick, or two if it is that of a cached refusal of a smaller request; only that of a concurrency is a guess.
+/// than a tick, or by two if a smaller request was denied and cached. Only the time of a concurrency is a guess.
 ///
 /// The largest limits:
 ///
@@ -43,22 +41,22 @@ use crate::core::calendar::Calendar;
 /// | sliding log | 10,000, as it keeps 4 bytes per unit; its window is shorter than 49 days | [`long_sliding_log`](Self::long_sliding_log), up to 1 million; then a sliding window |
 /// | fixed window | below 2^49, whatever the window | none |
 /// | calendar window | below 2^49, whatever the calendar | none |
-/// | concurrency | 1,000,000, whatever the life of a slot, which is at least 2 s | none |
+/// | concurrency | 1,000,000, whatever the TTL of a slot, which is at least 2 s | none |
 ///
-/// A burst and a queue are also at most what the limit brings back within about 69 years, or 25 days if the window is
-/// up to 60 s.
+/// A burst and a queue are also at most the units that the limit replenishes within about 69 years, or 25 days if the
+/// window is up to 60 s.
 ///
-/// A bucket keeps its units used when its limit changes. A store may forget them once the limit under which units were
-/// last taken or changed would have returned all of them: a lowered limit does not keep them for longer. A capacity
-/// below 2^51 / window (26 million a day) counts no more than twice that many of the units that a larger one left. A
-/// refusal changes nothing, so a limit that is raised again finds all of them.
+/// A bucket keeps its units used when its limit changes. A store may drop them once the limit under which units were
+/// last taken or changed would have replenished them all; a lowered limit does not keep them for longer. A capacity
+/// below 2^51 / window (26 million a day) counts at most twice its own number of the units that a larger capacity left.
+/// A denial changes nothing, so all of them count again if the limit is raised again.
 ///
 /// If a limit is too large, the error names the largest one for that window.
 ///
 /// # Serialization
 ///
-/// With the feature `serde` it is data for logs. It is not read from there: quotas in files are those of the
-/// crate tollgate-config.
+/// With the feature `serde` a quota serializes for logs. It does not deserialize: quotas in files are read by the crate
+/// tollgate-config.
 ///
 /// ```json
 /// {"algorithm":"token_bucket","limit":5000,"window_seconds":3600.0,"capacity":200,"calendar":null}
@@ -83,12 +81,10 @@ pub struct Quota {
     /// In ticks.
     window: u64,
     tick: Tick,
-    /// The most units that can be taken at once.
     capacity: u64,
-    /// Of a concurrency, the longest that one request holds its slots, in seconds; of a leaky bucket, how many more
-    /// requests than one start at once. They share these bytes.
+    /// Concurrency: seconds for which one request may hold its slots. Leaky bucket: requests beyond one that start
+    /// immediately.
     extra: u32,
-    /// What the windows are, if they are not aligned ones of this length.
     calendar: Option<Calendar>,
 }
 
@@ -98,15 +94,15 @@ impl Quota {
         self.algorithm
     }
 
-    /// Units per window; of a concurrency, units at once.
+    /// Units per window; for a concurrency, units at once.
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The window; of a concurrency, how long a slot outlives its process.
+    /// The window; for a concurrency, the TTL of a slot whose process died.
     ///
-    /// Windows of a [`calendar`](Self::calendar) differ in length, and this is their usual one: 31 days of a month. See
-    /// [`Outcome::window`](crate::Outcome::window) for the one that counts.
+    /// Windows of a [`calendar`](Self::calendar) differ in length; this is their usual length, 31 days for a month.
+    /// [`Outcome::window`](crate::Outcome::window) is the length of the window that counts.
     pub const fn window(&self) -> Duration {
         Duration::from_micros(self.window * self.tick.micros())
     }
@@ -116,13 +112,12 @@ impl Quota {
         self.calendar
     }
 
-    /// The most units that can be taken at once: a bucket's burst, a queue's places and one more,
-    /// else the limit.
+    /// The most units that can be taken at once: a bucket's burst, a queue's places and one more, otherwise the limit.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Requests of a leaky bucket that start at once after a pause; those after them wait for their turn.
+    /// Requests of a leaky bucket that start immediately after a pause.
     pub(crate) const fn starting_at_once(&self) -> u64 {
         self.extra as u64 + 1
     }
@@ -131,7 +126,7 @@ impl Quota {
         self.tick
     }
 
-    /// Returns whether a counter keeps its state when one quota replaces the other: algorithm and window are the same.
+    /// Returns `true` if a counter keeps its state when one quota replaces the other.
     pub(crate) fn shares_shape(&self, other: &Self) -> bool {
         let shape = |quota: &Self| (quota.shape_ticks(), quota.tick, quota.algorithm, quota.calendar);
         shape(self) == shape(other)
@@ -150,7 +145,7 @@ impl Quota {
         self.window
     }
 
-    /// Returns the window in ticks as it is part of the identity of a counter: a ban may change, and keeps its strikes.
+    /// Window in ticks, as part of the identity of a counter; 0 for a ban, which may change and keeps its strikes.
     pub(crate) const fn shape_ticks(&self) -> u64 {
         if self.is_ban() { 0 } else { self.window }
     }
@@ -172,17 +167,13 @@ impl fmt::Display for Quota {
     }
 }
 
-/// The unit of time of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tick {
-    /// A microsecond, for windows up to 60 s.
     Micro,
-    /// A millisecond, for longer windows.
     Milli,
 }
 
 impl Tick {
-    /// Returns the length of a tick in microseconds.
     pub(crate) const fn micros(self) -> u64 {
         match self {
             Tick::Micro => 1,
@@ -190,7 +181,6 @@ impl Tick {
         }
     }
 
-    /// Returns the whole ticks of a time in microseconds.
     pub(crate) const fn of(self, micros: u64) -> u64 {
         match self {
             Tick::Micro => micros,
@@ -200,13 +190,12 @@ impl Tick {
 }
 
 impl Quota {
-    /// Decides one check on the stored state, without changing it. `now` is in ticks of the quota.
+    /// `now` is in ticks of the quota.
     #[inline]
     pub(crate) fn decide(&self, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
         self.algorithm.decide(self.rule(now), state, now, cost, floor)
     }
 
-    /// Refunds or charges units after the fact.
     #[inline]
     pub(crate) fn adjust(&self, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
         self.algorithm.adjust(self.rule(now), state, now, change)
@@ -224,7 +213,7 @@ impl Quota {
         Rule { window, limit, capacity, calendar, at_once: self.starting_at_once() }
     }
 
-    /// Returns whether the level of a bucket may reach 2^52: then it is decided in units and parts of a unit.
+    /// Returns `true` if the level of a bucket may reach 2^52 and is split into units and parts.
     #[cfg(feature = "redis")]
     pub(crate) fn is_wide(&self) -> bool {
         matches!(self.facts().layout, Layout::Falling) && self.rule(0).is_wide()
@@ -240,21 +229,21 @@ impl Quota {
         self.facts().windows > 0
     }
 
-    /// Returns whether a check of this cost and floor is decided by its floor alone: its request starts at the first
-    /// free slot, however many it takes.
+    /// Returns `true` if the floor alone decides, because a request starts at the first free slot, however many it
+    /// takes.
     pub(crate) fn decides_by_floor(&self, cost: u64, floor: u64) -> bool {
         self.facts().refusal == Refusal::LargerFloors && cost.saturating_add(floor) <= self.capacity
     }
 
-    /// Returns the length of the window in which a step was decided, in ticks: of a calendar, that of the very window.
+    /// Ticks of the window in which a step was decided; for a calendar, of this very window.
     #[inline]
     pub(crate) fn window_of(&self, step: &Step) -> u64 {
         // The stamp is the end of a calendar's window.
         self.calendar.map_or(self.window, |calendar| calendar.length_until(step.stamp))
     }
 
-    /// Returns the time until the aligned window ends in which units taken now count, of a counter that resets after
-    /// `reset`; `None` if windows are not aligned.
+    /// Time until the end of the aligned window in which units taken now count, in a counter that resets after `reset`;
+    /// `None` if windows are not aligned.
     pub(crate) fn window_end(&self, reset: Duration) -> Option<Duration> {
         match self.facts().windows {
             0 => None,
